@@ -1,0 +1,112 @@
+"""What a codec is: a frozen description. Engines decide how its operations run.
+
+A chain is held in encoding order: array→array codecs, one array→bytes codec, bytes→bytes codecs
+(https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#codecs). ``encoded`` walks it forward to give the
+representation between two codecs; decoding runs it backward.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+if TYPE_CHECKING:
+
+    import numpy as np
+
+CodecKind: TypeAlias = Literal["array_to_array", "array_to_bytes", "bytes_to_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRepresentation:
+    """A chunk as an array: ``shape`` and ``dtype`` (always in native byte order)."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class BytesRepresentation:
+    """A chunk as bytes: ``nbytes`` where the chain fixes the size, else None (after a compressor)."""
+
+    nbytes: int | None
+
+
+Representation: TypeAlias = ArrayRepresentation | BytesRepresentation
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One native decoding step, by name, with integer parameters.
+
+    ===========  =======================================================================================
+    name         parameters
+    ===========  =======================================================================================
+    bytes        ``(swap,)``: width in bytes of the units to byte-swap; 0 or 1 means no swap
+    transpose    the ``order`` of the codec, one integer a dimension
+    zstd         none
+    gzip, zlib   none
+    lz4          none (numcodecs' framing: 4 bytes little-endian size, then one LZ4 block)
+    blosc        none (everything is in the container's header)
+    shuffle      ``(elementsize,)`` (numcodecs' byte shuffle filter)
+    crc32c       none (checksum in the last 4 bytes)
+    ===========  =======================================================================================
+    """
+
+    name: str
+    params: tuple[int, ...] = ()
+
+
+class Codec(ABC):
+    """One codec of a chain. Subclasses are frozen dataclasses."""
+
+    kind: ClassVar[CodecKind]
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """Short text for ``decode_path``, e.g. ``blosc(lz4, shuffle 4)``."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the codec as a Zarr v3 metadata object, ``{"name": …, "configuration": {…}}``."""
+
+    @abstractmethod
+    def encoded(self, decoded: Representation) -> Representation:
+        """Return the representation that encoding ``decoded`` gives; raise :class:`MetadataError` if it cannot apply."""
+
+    @abstractmethod
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Decode one chunk in host memory.
+
+        Parameters
+        ----------
+        encoded
+            Bytes-like (after an array→bytes or bytes→bytes codec) or ``numpy.ndarray`` (after an array→array codec).
+        decoded
+            The representation that must come out. Implementations never produce more bytes than it allows.
+
+        Returns
+        -------
+        Bytes-like or ``numpy.ndarray``, as ``decoded`` says.
+
+        Raises
+        ------
+        ValueError
+            If the input is corrupt; the engine turns it into :class:`ChunkDecodeError`.
+        """
+
+    @abstractmethod
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Encode one chunk in host memory: the inverse of :meth:`decode`; ``representation`` describes ``decoded``."""
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """Return the native decoding steps (usually one), or None where only :meth:`decode` will do."""
+        return None

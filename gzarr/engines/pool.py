@@ -1,0 +1,91 @@
+"""The threads of the CPU engine: one pool a process, made at first use, forgotten at fork.
+
+The caller's own thread always works too, and never waits for a helper that has not started: many Python threads may read at
+once, and a read may happen inside a pool thread, without deadlock. After ``fork`` the child makes a pool of its own; a fork
+waits until no thread is inside the pool's lock, so the child never inherits a held one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+_pool_size = 0
+
+
+def thread_count() -> int:
+    """Return how many threads a read uses: ``GZARR_THREADS``, or the cores that this process may run on.
+
+    Raises
+    ------
+    ArgumentError
+        If ``GZARR_THREADS`` is set and is not a positive integer.
+    """
+    text = os.environ.get("GZARR_THREADS", "").strip()
+    if text:
+        if not text.isdecimal() or int(text) < 1:
+            raise ArgumentError(f"GZARR_THREADS must be a positive integer, not {text!r}")
+        return min(int(text), 1024)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _executor(helpers: int) -> ThreadPoolExecutor:
+    global _pool, _pool_size
+    if _pool is None or _pool_size < helpers:
+        # A pool that is too small is left to end by itself once its queue is empty.
+        if _pool is not None:
+            _pool.shutdown(wait=False)
+        _pool = ThreadPoolExecutor(max_workers=helpers, thread_name_prefix="gzarr")
+        _pool_size = helpers
+    return _pool
+
+
+def run(worker: Callable[[int], None], workers: int) -> None:
+    """Run ``worker(0)`` … ``worker(workers - 1)``, ``worker(0)`` in the calling thread, and wait for those that started.
+
+    Workers share their work dynamically, so a worker that never starts (all pool threads busy) costs speed only.
+
+    Raises
+    ------
+    Exception
+        The first exception of any worker, after all have ended.
+    """
+    if workers <= 1:
+        worker(0)
+        return
+    with _lock:
+        executor = _executor(workers - 1)
+        futures: list[Future[None]] = [executor.submit(worker, i) for i in range(1, workers)]
+    try:
+        worker(0)
+    finally:
+        started = [f for f in futures if not f.cancel()]
+        errors = [e for f in started if (e := f.exception()) is not None]
+    if errors:
+        raise errors[0]
+
+
+def _forget() -> None:
+    global _lock, _pool, _pool_size
+    _lock = threading.Lock()
+    _pool = None
+    _pool_size = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _lock.acquire(),
+        after_in_parent=lambda: _lock.release(),
+        after_in_child=_forget,
+    )

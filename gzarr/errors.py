@@ -1,0 +1,126 @@
+"""Every exception that gzarr raises on purpose.
+
+Each one derives from :class:`GzarrError` and, so that existing ``except`` clauses keep working, from the built-in exception
+that a user would expect. Messages say which node, which chunk and which key, what was expected, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class GzarrError(Exception):
+    """Base of all exceptions raised by gzarr."""
+
+    # KeyError prints the repr of its message; ours are sentences.
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class ArgumentError(GzarrError, ValueError):
+    """An argument of a call is wrong; nothing was read."""
+
+
+class OutputError(ArgumentError):
+    """The array given as ``out=`` cannot take the result; nothing was read."""
+
+
+class SelectionError(GzarrError, IndexError):
+    """A selection does not fit the array; the message quotes both."""
+
+
+class DeviceError(GzarrError, RuntimeError):
+    """The device asked for cannot be used; the message says which part is missing."""
+
+
+class NodeNotFoundError(GzarrError, FileNotFoundError, KeyError):
+    """No array or group at that path."""
+
+
+class NodeTypeError(GzarrError, TypeError):
+    """A group was found where an array was asked for, or the other way round."""
+
+
+class MetadataError(GzarrError, ValueError):
+    """A metadata document is malformed.
+
+    Parameters
+    ----------
+    message
+        What is wrong and what was expected.
+    json_path
+        Where in the document, e.g. ``$.codecs[1].configuration.level``.
+    key
+        Store key of the document, where it is known.
+    """
+
+    def __init__(self, message: str, *, json_path: str = "$", key: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.json_path = json_path
+        self.key = key
+
+    def __str__(self) -> str:
+        where = f"{self.key!r} at {self.json_path}" if self.key is not None else self.json_path
+        return f"{where}: {self.message}"
+
+    def at(self, key: str) -> MetadataError:
+        """Return the same error with the document's store key added."""
+        self.key = key
+        return self
+
+
+class UnsupportedError(MetadataError):
+    """A metadata document is well formed, but asks for something that gzarr does not know (codec, data type, grid)."""
+
+
+class StoreError(GzarrError, OSError):
+    """A store operation failed: refused, timed out, short read. Never raised for an absent key.
+
+    Parameters
+    ----------
+    message
+        What failed, naming the store.
+    key
+        Store key, where the operation had one.
+    """
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class ReadOnlyError(StoreError):
+    """A change was asked of something opened for reading; nothing was touched."""
+
+
+class ChunkError(GzarrError):
+    """A chunk could not be read.
+
+    Parameters
+    ----------
+    message
+        The whole sentence.
+    node
+        Path of the array in its store (``"/"`` for the root).
+    chunk
+        Grid coordinates of the chunk (of the inner chunk, in a sharded array).
+    key
+        Store key that holds the chunk (the shard's key, in a sharded array).
+    """
+
+    def __init__(self, message: str, *, node: str, chunk: tuple[int, ...], key: str) -> None:
+        super().__init__(message)
+        self.node = node
+        self.chunk = chunk
+        self.key = key
+
+
+class ChunkDecodeError(ChunkError, ValueError):
+    """The bytes of a chunk are corrupt, truncated, or do not decode to the size that the metadata says."""
+
+
+class ChunkReadError(ChunkError, OSError):
+    """The store failed while reading a chunk that may well exist."""
+
+
+class MissingChunkError(ChunkError, LookupError):
+    """The store has no such chunk, and the caller asked for ``missing="error"``."""

@@ -1,0 +1,91 @@
+"""The store interface of the Zarr specification, as small protocols: only what is called is required.
+
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface. Keys are relative,
+``/``-separated, without ``.`` or ``..`` segments; a prefix is empty or ends in ``/``. An absent key is None (reads) or
+silence (erasures); every other failure is a :class:`gzarr.errors.StoreError` that names the store and the key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Part of a value.
+
+    ``offset >= 0``: ``length`` bytes from there (to the end if None). ``offset < 0``: the last ``-offset`` bytes, all of
+    them (``length`` must be None).
+    """
+
+    offset: int = 0
+    length: int | None = None
+
+
+@runtime_checkable
+class ReadableStore(Protocol):
+    """What reading needs."""
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value of ``key``, or None if the store has no such key."""
+
+    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
+        """Return parts of values, in order; None for each absent key.
+
+        Raises
+        ------
+        StoreError
+            If a range does not lie within the value.
+        """
+
+
+@runtime_checkable
+class ListableStore(Protocol):
+    """What walking a hierarchy needs."""
+
+    def list(self) -> Iterator[str]:
+        """Yield all keys."""
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Yield all keys that start with ``prefix``."""
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        """Return the keys and the prefixes directly under ``prefix``, both sorted and in full from the store's root."""
+
+
+@runtime_checkable
+class WritableStore(Protocol):
+    """What writing needs."""
+
+    read_only: bool
+
+    def set(self, key: str, value: bytes) -> None:
+        """Store ``value`` under ``key``: readers see the old value or the new one, whole."""
+
+    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
+        """Write parts of values: (key, offset in bytes, bytes)."""
+
+    def erase(self, key: str) -> None:
+        """Erase ``key``."""
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        """Erase several keys."""
+
+    def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys that start with ``prefix``."""
+
+
+class Store(ReadableStore, ListableStore, WritableStore, Protocol):
+    """The whole interface."""
+
+
+@runtime_checkable
+class LocalFiles(Protocol):
+    """A store whose values are plain files, so that an engine may read them itself."""
+
+    def file_root(self) -> bytes | None:
+        """Return the absolute path under which ``key`` is the file ``root/key``, or None if engines must use ``get``."""
