@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 if TYPE_CHECKING:
-
     import numpy as np
 
 CodecKind: TypeAlias = Literal["array_to_array", "array_to_bytes", "bytes_to_bytes"]
@@ -34,9 +33,14 @@ class ArrayRepresentation:
 
 @dataclass(frozen=True, slots=True)
 class BytesRepresentation:
-    """A chunk as bytes: ``nbytes`` where the chain fixes the size, else None (after a compressor)."""
+    """A chunk as bytes: ``nbytes`` where the chain fixes the size, else None (after a compressor).
+
+    ``limit_nbytes`` bounds the size where ``nbytes`` is None, so that a decoder of untrusted bytes knows when to
+    stop; it is None where nothing bounds it (text of any length).
+    """
 
     nbytes: int | None
+    limit_nbytes: int | None = None
 
 
 Representation: TypeAlias = ArrayRepresentation | BytesRepresentation
@@ -80,7 +84,13 @@ class Codec(ABC):
 
     @abstractmethod
     def encoded(self, decoded: Representation) -> Representation:
-        """Return the representation that encoding ``decoded`` gives; raise :class:`MetadataError` if it cannot apply."""
+        """Return the representation that encoding ``decoded`` gives.
+
+        Raises
+        ------
+        MetadataError
+            If the codec cannot apply to ``decoded``; ``json_path`` is relative to the codec.
+        """
 
     @abstractmethod
     def decode(self, encoded: Any, decoded: Representation) -> Any:

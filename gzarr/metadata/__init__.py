@@ -1,0 +1,1 @@
+"""Metadata documents of every Zarr version, giving one model."""

@@ -1,7 +1,7 @@
 """The one model of array and group metadata. Nothing after this layer asks which Zarr version a node is.
 
-Differences between the versions are data here: a v2 array in order F has a ``transpose`` codec, its filters and compressor
-are bytes→bytes codecs behind a ``bytes`` codec, its keys are a :class:`ChunkKeyEncoding`.
+Differences between the versions are data here: a v2 array in order F has a ``transpose`` codec, its filters and
+compressor are bytes→bytes codecs behind a ``bytes`` codec, its keys are a :class:`ChunkKeyEncoding`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..codecs.codec import Codec
+    from ..errors import MetadataError
 
 ZarrFormat: TypeAlias = Literal[2, 3]
 
@@ -58,8 +59,8 @@ class ArrayMetadata:
     chunk_key_encoding
         How chunk keys are built.
     fill_value
-        NumPy scalar of ``dtype`` (an object for ``dtype('O')``), or None where a v2 document says ``null``: absent chunks
-        then read as zeros.
+        NumPy scalar of ``dtype`` (an object for ``dtype('O')``), or None where a v2 document says ``null``: absent
+        chunks then read as zeros.
     codecs
         The chain in encoding order; exactly one array→bytes codec.
     attributes
@@ -111,8 +112,8 @@ class GroupMetadata:
     zarr_format
         2 or 3.
     consolidated
-        Metadata of every node below, by path relative to this group (``"a/b"``), or None where there is no consolidated
-        metadata.
+        Metadata of every node below, by path relative to this group (``"a/b"``), groups in it without any of their own;
+        the error stands for a node whose document cannot be used. None where there is no consolidated metadata.
     implicit
         True for a group without a document of its own.
     document
@@ -121,7 +122,7 @@ class GroupMetadata:
 
     attributes: dict[str, Any] = field(default_factory=dict)
     zarr_format: ZarrFormat = 3
-    consolidated: dict[str, ArrayMetadata | GroupMetadata] | None = None
+    consolidated: dict[str, ArrayMetadata | GroupMetadata | MetadataError] | None = None
     implicit: bool = False
     document: dict[str, Any] = field(default_factory=dict)
 

@@ -1,0 +1,22 @@
+"""Where values are: stores, and how a path or URL becomes one."""
+
+from __future__ import annotations
+
+from .base import ByteRange, ListableStore, LocalFiles, ReadableStore, SizedStore, Store, VersionedStore, WritableStore
+from .local import LocalStore
+from .memory import MemoryStore
+from .resolve import as_store
+
+__all__ = [
+    "ByteRange",
+    "ListableStore",
+    "LocalFiles",
+    "LocalStore",
+    "MemoryStore",
+    "ReadableStore",
+    "SizedStore",
+    "Store",
+    "VersionedStore",
+    "WritableStore",
+    "as_store",
+]

@@ -8,18 +8,21 @@ silence (erasures); every other failure is a :class:`gzarr.errors.StoreError` th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+#: Keys and prefixes. (Named here because ``list`` means the method inside a store class.)
+Listing: TypeAlias = "tuple[list[str], list[str]]"
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
     """Part of a value.
 
-    ``offset >= 0``: ``length`` bytes from there (to the end if None). ``offset < 0``: the last ``-offset`` bytes, all of
-    them (``length`` must be None).
+    ``offset >= 0``: ``length`` bytes from there (to the end if None). ``offset < 0``: the last ``-offset`` bytes, all
+    of them (``length`` must be None).
     """
 
     offset: int = 0
@@ -53,7 +56,7 @@ class ListableStore(Protocol):
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """Yield all keys that start with ``prefix``."""
 
-    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+    def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, both sorted and in full from the store's root."""
 
 
@@ -88,4 +91,29 @@ class LocalFiles(Protocol):
     """A store whose values are plain files, so that an engine may read them itself."""
 
     def file_root(self) -> bytes | None:
-        """Return the absolute path under which ``key`` is the file ``root/key``, or None if engines must use ``get``."""
+        """Return the absolute path where ``key`` is the file ``root/key``, or None if engines must use ``get``."""
+
+
+@runtime_checkable
+class SizedStore(Protocol):
+    """A store that knows how large its values are without reading them. Optional: for ``gzarr info`` and for limits."""
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield all keys that start with ``prefix``, each with the size of its value in bytes."""
+
+    def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
+        """Return whole values, in order; None for each absent key.
+
+        Raises
+        ------
+        StoreError
+            If a value has more than ``max_nbytes`` bytes; it is then not read.
+        """
+
+
+@runtime_checkable
+class VersionedStore(Protocol):
+    """A store that can tell cheaply whether a value is still the one that was read before."""
+
+    def version(self, key: str) -> Hashable | None:
+        """Return what changes whenever the value of ``key`` does; None for an absent key or where it is unknown."""

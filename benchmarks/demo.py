@@ -1,0 +1,129 @@
+"""The main job: a 256 MiB volume written by zarr-python is read by gzarr and compared element by element.
+
+    ci/demo                     or, in an environment that has zarr and matplotlib:  python benchmarks/demo.py
+
+Prints throughput beside zarr-python's and leaves a picture of a slice in ``demo-output/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fields
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+CHUNK_SHAPE = (64, 64, 64)
+
+
+def _write(path: Path, volume: npt.NDArray[np.uint16]) -> int:
+    """Write the volume as most microscopes' software does (blosc, lz4, byte shuffle); return the bytes stored."""
+    import zarr
+
+    array = zarr.create_array(
+        str(path),
+        shape=volume.shape,
+        chunks=CHUNK_SHAPE,
+        dtype=volume.dtype,
+        compressors=zarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle="shuffle"),
+        dimension_names=("z", "y", "x"),
+    )
+    array[...] = volume
+    return sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+
+
+def _to_host(result: Any) -> npt.NDArray[Any]:
+    return result.get() if hasattr(result, "get") else np.asarray(result)
+
+
+def _rounds(reads: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each read, in interleaved rounds after one that does not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in reads}
+    for turn in range(rounds + 1):
+        for name, read in reads.items():
+            start = time.perf_counter()
+            result = read()
+            elapsed = time.perf_counter() - start
+            del result
+            if turn:
+                seconds[name].append(elapsed)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def _draw(plane: npt.NDArray[Any], file: Path, title: str) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 5.4), layout="constrained")
+    image = axes.imshow(plane, cmap="magma")
+    axes.set(title=title, xlabel="x", ylabel="y")
+    figure.colorbar(image, label="counts", shrink=0.85)
+    figure.savefig(file, dpi=120)
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo; return 1 if an element differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edge", type=int, default=512, help="edge of the volume in voxels (default 512: 256 MiB)")
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds (default 5)")
+    parser.add_argument("--device", default="auto", help="where gzarr reads to (default auto)")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture goes")
+    arguments = parser.parse_args(argv)
+    if arguments.edge < 1 or arguments.rounds < 1:
+        parser.error("--edge and --rounds must be positive")
+
+    import zarr
+
+    import gzarr
+
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    zarr.config.set({"threading.max_workers": threads})
+    with tempfile.TemporaryDirectory(prefix="gzarr-demo-") as home:
+        path = Path(home) / "volume.zarr"
+        print(
+            f"making a volume of {arguments.edge}³ voxels (uint16), writing it with zarr-python {zarr.__version__} ..."
+        )
+        volume = fields.make(fields.camera_u2, (arguments.edge,) * 3)
+        stored = _write(path, volume)
+        print(f"{volume.nbytes / 2**20:.0f} MiB in {stored / 2**20:.0f} MiB, {volume.nbytes / stored:.2f} to 1")
+
+        array = gzarr.open_array(path, device=arguments.device)
+        print(f"gzarr {gzarr.__version__} reads to {array.device} by {array.decode_path}")
+        result = _to_host(array[...])
+        same = result.dtype == volume.dtype and np.array_equal(result, volume)
+        print(f"all {volume.size:,} elements are equal" if same else "ELEMENTS DIFFER")
+        if not same:
+            return 1
+
+        theirs = zarr.open_array(str(path), mode="r")
+        times = _rounds({"gzarr": lambda: array[...], "zarr-python": lambda: theirs[...]}, arguments.rounds)
+        print(f"\nwhole volume, {threads} threads, median of {arguments.rounds} interleaved rounds, warm page cache")
+        print(f"{'reader':<14}{'ms':>9}{'GB/s':>8}")
+        for name, seconds in times.items():
+            print(f"{name:<14}{1e3 * seconds:>9.1f}{volume.nbytes / seconds / 1e9:>8.2f}")
+        print(f"gzarr takes 1/{times['zarr-python'] / times['gzarr']:.1f} of the time")
+
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        file = arguments.output / "slice.png"
+        z = arguments.edge // 2
+        _draw(_to_host(array[z]), file, f"a[{z}] of the sample volume, read by gzarr")
+        print(f"\n{file.resolve()}: a slice of what was read")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""Reading speed of gzarr beside zarr-python, zarrs and tensorstore, and beside the bare C libraries.
+
+    python benchmarks/read.py                       everything: about 4 GiB of generated arrays, some ten minutes
+    python benchmarks/read.py --quick               fewer rounds and fewer random rows
+    python benchmarks/read.py --workload zstd --rival gzarr --rival tensorstore
+    python benchmarks/read.py --json read.json --plot read.png
+
+Rounds are interleaved (every rival once, then every rival again, in changing order) and the median counts. The page
+cache is warm, all rivals have the same number of threads, every result is a fresh allocation (but for ``gzarr out=``),
+and every rival's result is compared with the generated data, element by element, before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import gc
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import report
+import rivals as rivals_module
+import targets
+from limit import Limit
+from report import Measured
+from rivals import RIVALS, CannotRead, Rival
+from workloads import Rows, Workload, default_data_dir, digest, store, workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from rivals import Call
+    from workloads import Stored
+
+#: A run shorter than this is repeated within its round.
+SHORTEST_ROUND_S = 0.02
+#: Of a workload of many reads, how many of a peer's results are compared (gzarr's: all).
+PEER_READS_CHECKED = 10
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", action="append", metavar="TEXT", help="only workloads whose name contains TEXT")
+    parser.add_argument("--rival", action="append", choices=list(RIVALS), help="only this rival (repeatable)")
+    parser.add_argument("--rounds", type=int, default=7, help="timed rounds (default 7; with --quick 3)")
+    parser.add_argument("--threads", type=int, default=report.machine()["cores"], help="default: this process's cores")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the elements of each array, for smoke tests")
+    parser.add_argument("--budget", type=float, default=30.0, help="seconds a rival may use on a workload (default 30)")
+    parser.add_argument("--data", type=Path, default=default_data_dir(), help="where generated arrays are kept")
+    parser.add_argument("--quick", action="store_true", help="3 rounds and 5,000 rows")
+    parser.add_argument("--no-targets", action="store_true", help="leave out planning, memory and start-up times")
+    parser.add_argument("--list", action="store_true", help="name the workloads and stop")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--plot", type=Path, metavar="FILE")
+    arguments = parser.parse_args(argv)
+    if arguments.quick:
+        arguments.rounds = min(arguments.rounds, 3)
+    if arguments.rounds < 1 or arguments.threads < 1 or not 0 < arguments.scale <= 1:
+        parser.error("--rounds and --threads must be positive, --scale in (0, 1]")
+    return arguments
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _reference(stored: Stored, workload: Workload) -> npt.NDArray[Any]:
+    """Read the whole array with zarr-python and compare it with the digest taken when the data were made."""
+    import zarr
+
+    array: npt.NDArray[Any] = zarr.open_array(str(stored.path), mode="r")[...]  # type: ignore[assignment]
+    if digest(array) != stored.digest:
+        raise SystemExit(f"{stored.path} is damaged: delete it and run again")
+    return array.astype(workload.dataset.dtype, copy=False)
+
+
+def _prepare(
+    rivals: dict[str, Rival], workload: Workload, stored: Stored, measured: Measured
+) -> tuple[dict[str, list[Call]], bool]:
+    """Open the array with every rival and check it; return the calls of those that can, and whether all agreed."""
+    array = _reference(stored, workload)
+    ready: dict[str, list[Call]] = {}
+    sound = True
+    for name, rival in rivals.items():
+        with rival.session():
+            try:
+                calls = rival.calls(stored.path, workload)
+                checked = len(calls) if name in ("gzarr", "gzarr out=") else PEER_READS_CHECKED
+                rivals_module.check(rival, calls, workload, array, reads=checked)
+            except CannotRead as reason:
+                measured.notes[name] = str(reason)
+            except AssertionError as wrong:
+                measured.notes[name] = f"WRONG RESULT: {wrong}"
+                sound = False
+            except Exception as error:  # a rival that fails is a footnote, not the end of the run
+                measured.notes[name] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
+                sound = sound and name not in ("gzarr", "gzarr out=")
+            else:
+                ready[name] = calls
+    return ready, sound
+
+
+def _run_once(calls: Sequence[Call]) -> float:
+    """Return the seconds that the calls take; freeing a result is not counted."""
+    total = 0.0
+    for call in calls:
+        start = time.perf_counter()
+        result = call()
+        total += time.perf_counter() - start
+        del result
+    return total
+
+
+def _time(
+    ready: dict[str, list[Call]],
+    rivals: dict[str, Rival],
+    arguments: argparse.Namespace,
+    measured: Measured,
+) -> None:
+    """Run interleaved rounds; a rival that has used its budget takes no further part."""
+    names = list(ready)
+    used = dict.fromkeys(names, 0.0)
+    repeats = dict.fromkeys(names, 1)
+    gc.collect()
+    # Round 0 is not counted: it warms contexts and caches, and finds out how often a short run is repeated.
+    for turn in range(arguments.rounds + 1):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            if used[name] > arguments.budget:
+                continue
+            with rivals[name].session() if name in rivals else contextlib.nullcontext():
+                seconds = [_run_once(ready[name]) for _ in range(repeats[name])]
+            used[name] += sum(seconds)
+            if turn == 0:
+                repeats[name] = max(1, min(200, round(SHORTEST_ROUND_S / max(seconds[0], 1e-7))))
+            # A run that takes the whole budget at once is its own first round.
+            if turn > 0 or used[name] > arguments.budget:
+                measured.rounds_ms.setdefault(name, []).append(1e3 * sum(seconds) / len(seconds))
+    for name in names:
+        if 0 < (done := len(measured.rounds_ms.get(name, ()))) < arguments.rounds:
+            measured.notes.setdefault(name, f"{done} of {arguments.rounds} rounds within the budget")
+
+
+def _measure(
+    workload: Workload, rivals: dict[str, Rival], arguments: argparse.Namespace
+) -> tuple[Measured, Stored, bool]:
+    dataset = workload.dataset
+    stored = store(dataset, arguments.data)
+    facts = {
+        "dataset": dataset.name,
+        "shape": dataset.shape,
+        "dtype": dataset.dtype,
+        "chunk_shape": dataset.chunk_shape,
+        "shard_shape": dataset.shard_shape,
+        "zarr_format": dataset.zarr_format,
+        "codecs": dataset.codecs,
+        "nbytes": dataset.nbytes,
+        "stored_nbytes": stored.stored_nbytes,
+        "compression_ratio": dataset.nbytes / stored.stored_nbytes,
+    }
+    if isinstance(workload.access, Rows):
+        facts["reads"], facts["rows_a_read"] = workload.access.batches.shape
+    measured = Measured(workload.name, facts, workload.output_nbytes(), dataset.chunk_nbytes, workload.whole)
+    ready, sound = _prepare(rivals, workload, stored, measured)
+    if "gzarr" in ready:
+        facts["decode_path"] = rivals["gzarr"].decode_path(stored.path)  # type: ignore[attr-defined]
+    limit = None
+    try:
+        limit = Limit(dataset, stored.path, arguments.threads)
+        ready["limit"] = limit.calls(workload)
+        facts["limit_library"] = limit.library
+    except (ImportError, OSError) as error:
+        measured.notes["limit"] = str(error)
+    _time(ready, rivals, arguments, measured)
+    if limit is not None:
+        limit.close()
+    return measured, stored, sound
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return 1 if a rival's result was wrong or gzarr failed."""
+    arguments = _arguments(argv)
+    chosen = workloads(arguments.scale, rows=5_000 if arguments.quick else 100_000)
+    if arguments.workload:
+        chosen = [w for w in chosen if any(text in w.name for text in arguments.workload)]
+    if arguments.list:
+        print("\n".join(w.name for w in chosen))
+        return 0
+    if not chosen:
+        _say(f"no workload's name contains {' or '.join(arguments.workload)}; --list names them")
+        return 2
+    rivals, absent = rivals_module.available(arguments.rival or RIVALS, arguments.threads)
+    for name, why in absent.items():
+        _say(f"{name}: {why}")
+    versions = rivals_module.versions(rivals.values())
+    header = {
+        "command": shlex.join(["python", "benchmarks/read.py", *(sys.argv[1:] if argv is None else argv)]),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": report.machine(),
+        "versions": versions,
+        "threads": arguments.threads,
+        "rounds": arguments.rounds,
+    }
+    results: list[Measured] = []
+    whole: list[tuple[Workload, Stored]] = []
+    sound = True
+    for number, workload in enumerate(chosen, 1):
+        _say(f"[{number}/{len(chosen)}] {workload.name}")
+        measured, stored, agreed = _measure(workload, rivals, arguments)
+        results.append(measured)
+        sound = sound and agreed
+        if workload.whole:
+            whole.append((workload, stored))
+        _write_json(arguments.json, header, results, [])
+    goals = report.speed_targets(results)
+    if not arguments.no_targets and "gzarr" in rivals:
+        goals += targets.measure(whole, arguments.threads)
+    _write_json(arguments.json, header, results, goals)
+    facts = header["machine"]
+    about = f"{facts['cpu']}, {facts['cores']} cores, {arguments.threads} threads, median of {arguments.rounds} rounds"
+    print(f"{header['command']}\n{about}\n" + ", ".join(f"{n} {v}" for n, v in versions.items()) + "\n")
+    print(report.table(results, list(rivals)) + "\n")
+    print(report.targets_table(goals))
+    if arguments.plot:
+        report.plot(results, list(rivals), arguments.plot, about)
+    return 0 if sound else 1
+
+
+def _write_json(file: Path | None, header: dict[str, Any], results: list[Measured], goals: list[report.Target]) -> None:
+    if file is not None:
+        document = {**header, "workloads": [m.to_json() for m in results], "targets": [g.to_json() for g in goals]}
+        file.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""What the benchmark prints, writes and draws."""
+
+from __future__ import annotations
+
+import math
+import platform
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rivals import PEERS, RIVALS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: What the project promises (times the fastest peer; geometric mean; part of the limit with ``out=``).
+LEAST_SPEEDUP, LEAST_GEOMETRIC_MEAN, LEAST_OF_LIMIT = 1.3, 2.0, 0.8
+#: Chunks from this size on are held against the limit.
+LIMIT_CHUNK_NBYTES = 256 * 1024
+
+
+@dataclass
+class Measured:
+    """One workload."""
+
+    name: str
+    facts: dict[str, Any]
+    output_nbytes: int
+    chunk_nbytes: int
+    whole: bool
+    #: Milliseconds of each round, by rival; ``limit`` among them.
+    rounds_ms: dict[str, list[float]] = field(default_factory=dict)
+    #: Why a rival has no figure, or what is special about it.
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def ms(self, rival: str) -> float | None:
+        """Return the median time in milliseconds, or None where there is none."""
+        return statistics.median(self.rounds_ms[rival]) if self.rounds_ms.get(rival) else None
+
+    def gb_per_s(self, rival: str) -> float | None:
+        """Return decoded gigabytes (1e9 bytes) a second."""
+        ms = self.ms(rival)
+        return None if ms is None else self.output_nbytes / ms / 1e6
+
+    @property
+    def fastest_peer(self) -> str | None:
+        times = {peer: ms for peer in PEERS if (ms := self.ms(peer)) is not None}
+        return min(times, key=times.__getitem__) if times else None
+
+    def speedup(self, rival: str = "gzarr") -> float | None:
+        """Return how many times the throughput of the fastest peer."""
+        peer, ms = self.fastest_peer, self.ms(rival)
+        peer_ms = None if peer is None else self.ms(peer)
+        return None if ms is None or peer_ms is None else peer_ms / ms
+
+    def of_limit(self, rival: str) -> float | None:
+        """Return the part of the limit's throughput that is reached."""
+        limit, ms = self.ms("limit"), self.ms(rival)
+        return None if limit is None or ms is None else limit / ms
+
+    def to_json(self) -> dict[str, Any]:
+        rivals = {
+            name: {"median_ms": self.ms(name), "gb_per_s": self.gb_per_s(name), "rounds_ms": rounds}
+            for name, rounds in self.rounds_ms.items()
+        }
+        return {
+            "workload": self.name,
+            **self.facts,
+            "output_nbytes": self.output_nbytes,
+            "rivals": rivals,
+            "fastest_peer": self.fastest_peer,
+            "times_fastest_peer": self.speedup(),
+            "of_limit": self.of_limit("gzarr"),
+            "of_limit_out": self.of_limit("gzarr out="),
+            "notes": self.notes,
+        }
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure that the project promises."""
+
+    name: str
+    value: float | None
+    bound: float
+    unit: str
+    at_least: bool = False
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        if self.value is None:
+            return None
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "met": self.met}
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    """Return the geometric mean, or None of nothing."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}" if value >= 10**-digits or value == 0 else f"{value:.2g}"
+
+
+def _milliseconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(measured: Sequence[Measured], rivals: Sequence[str]) -> str:
+    """Return the plain text tables: milliseconds with the ratios, then gigabytes a second, then the footnotes."""
+    columns = ["limit", *(r for r in RIVALS if r in rivals)]
+    marks: dict[str, int] = {}
+
+    def mark(m: Measured, rival: str) -> str:
+        note = m.notes.get(rival)
+        return "" if note is None else f" [{marks.setdefault(f'{rival}: {note}', len(marks) + 1)}]"
+
+    times = [["median ms", "ratio", *columns, "x fastest peer", "out= x", "of limit", "out= of limit"]]
+    speeds = [["GB/s", *columns]]
+    for m in measured:
+        times.append(
+            [
+                m.name,
+                _number(m.facts.get("compression_ratio")),
+                *(_milliseconds(m.ms(c)) + mark(m, c) for c in columns),
+                _number(m.speedup()),
+                _number(m.speedup("gzarr out=")),
+                _number(m.of_limit("gzarr")),
+                _number(m.of_limit("gzarr out=")),
+            ]
+        )
+        speeds.append([m.name, *(_number(m.gb_per_s(c)) for c in columns)])
+    means = [geometric_mean([v for m in measured if (v := m.speedup(r)) is not None]) for r in ("gzarr", "gzarr out=")]
+    times.append(["geometric mean", "", *[""] * len(columns), *map(_number, means), "", ""])
+    notes = "\n".join(f"[{number}] {note}" for note, number in marks.items())
+    return "\n\n".join(filter(None, [_grid(times), _grid(speeds), notes]))
+
+
+def speed_targets(measured: Sequence[Measured]) -> list[Target]:
+    """Return the promises that the workloads' times are held against."""
+    speedups = {m.name: v for m in measured if (v := m.speedup()) is not None}
+    of_limit = {
+        m.name: v
+        for m in measured
+        if m.whole and m.chunk_nbytes >= LIMIT_CHUNK_NBYTES and (v := m.of_limit("gzarr out=")) is not None
+    }
+    slowest = min(speedups, key=speedups.__getitem__, default="")
+    farthest = min(of_limit, key=of_limit.__getitem__, default="")
+    mean = geometric_mean(list(speedups.values()))
+    return [
+        Target("least times fastest peer", speedups.get(slowest), LEAST_SPEEDUP, "x", at_least=True, note=slowest),
+        Target("geometric mean", mean, LEAST_GEOMETRIC_MEAN, "x", at_least=True, note=f"{len(speedups)} workloads"),
+        Target("least of limit, out=", of_limit.get(farthest), LEAST_OF_LIMIT, "", at_least=True, note=farthest),
+    ]
+
+
+def targets_table(targets: Sequence[Target]) -> str:
+    """Return the plain text table of promises."""
+    rows = [["targets", "measured", "wanted", "unit", "met", "where"]]
+    for t in targets:
+        met = {True: "yes", False: "NO", None: "-"}[t.met]
+        rows.append([t.name, _number(t.value, 3), f"{'>=' if t.at_least else '<='} {t.bound:g}", t.unit, met, t.note])
+    return _grid(rows)
+
+
+def machine() -> dict[str, Any]:
+    """Return facts about this computer."""
+    import os
+
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = lines[0].split(":", 1)[1].strip() if lines else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    facts = {"cpu": model, "cores": cores, "system": platform.platform(), "python": platform.python_version()}
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        facts["memory_gib"] = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
+    return facts
+
+
+def plot(measured: Sequence[Measured], rivals: Sequence[str], file: Path, subtitle: str) -> None:
+    """Draw throughput as bars, one group a workload, with the limit as a tick."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    columns = [r for r in RIVALS if r in rivals]
+    colours = dict(zip(RIVALS, ("#0b5394", "#3d85c6", "#e69138", "#6aa84f", "#999999"), strict=True))
+    height = 0.8 / max(len(columns), 1)
+    figure, axes = plt.subplots(figsize=(10, 1.2 + 0.62 * len(measured)), layout="constrained")
+    for i, rival in enumerate(columns):
+        at = [n - 0.4 + height * (i + 0.5) for n in range(len(measured))]
+        axes.barh(at, [m.gb_per_s(rival) or 0 for m in measured], height, label=rival, color=colours[rival])
+    for n, m in enumerate(measured):
+        limit = m.gb_per_s("limit")
+        if limit is not None:
+            label = "limit (bare C library)" if n == 0 else None
+            axes.plot([limit, limit], [n - 0.4, n + 0.4], color="black", linewidth=1.2, label=label)
+    axes.set_yticks(range(len(measured)), [m.name for m in measured])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("GB/s of decoded elements (longer is better, logarithmic)")
+    axes.set_title(f"Reading Zarr arrays into host memory\n{subtitle}", fontsize=10)
+    axes.legend(fontsize=8)
+    axes.grid(axis="x", alpha=0.3)
+    figure.savefig(file, dpi=140)
+    plt.close(figure)

@@ -1,0 +1,265 @@
+"""The readers that are compared, each set up as its own documentation recommends for speed, with the same threads.
+
+A rival turns a workload into a list of calls without arguments; one run of the workload makes each call once. Only the
+calls are timed: arrays are open before. A call returns a fresh result (but for ``gzarr out=``), in the rival's own
+container. Where a rival has several ways to do a pattern, the fastest that was found is used; the docstrings say which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import importlib.metadata
+import inspect
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from workloads import Region, Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import numpy.typing as npt
+    from workloads import Workload
+
+    Call = Callable[[], Any]
+
+
+class CannotRead(Exception):
+    """The rival does not read this workload; the message says why."""
+
+
+class Rival(Protocol):
+    name: str
+    #: Distributions whose versions are reported.
+    distributions: tuple[str, ...]
+
+    def session(self) -> AbstractContextManager[object]:
+        """Return what must be active around opening, checking and timing."""
+
+    def calls(self, path: Path, workload: Workload) -> list[Call]:
+        """Open the array and return the calls of one run; raise :class:`CannotRead` where it is not supported."""
+
+
+class ZarrPython:
+    """zarr-python with its default pipeline.
+
+    Windows: one after the other (gathered coroutines are slower). Rows: the distinct ones, sorted, by ``oindex``.
+    """
+
+    name = "zarr-python"
+    distributions: tuple[str, ...] = ("zarr", "numcodecs")
+    pipeline = "zarr.core.codec_pipeline.BatchedCodecPipeline"
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def session(self) -> AbstractContextManager[object]:
+        import zarr
+
+        return zarr.config.set({"threading.max_workers": self.threads, "codec_pipeline.path": self.pipeline})
+
+    def calls(self, path: Path, workload: Workload) -> list[Call]:
+        import zarr
+
+        array, access = zarr.open_array(str(path), mode="r"), workload.access
+        if isinstance(access, Region):
+            return [partial(array.__getitem__, access.selection)]
+        if isinstance(access, Windows):
+            return [partial(self._windows, array, access.selections())]
+        return [partial(self._rows, array, rows) for rows in access.batches]
+
+    def _windows(self, array: Any, selections: list[Any]) -> Any:
+        return [array[s] for s in selections]
+
+    def _rows(self, array: Any, rows: Any) -> Any:
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        return array.oindex[distinct][inverse]
+
+
+class Zarrs(ZarrPython):
+    """zarr-python with the Rust codec pipeline of zarrs.
+
+    It hands scattered rows to zarr-python's own pipeline, so each row is a read of its own; windows and rows are
+    gathered coroutines on the asynchronous array, which keep its threads busy.
+    """
+
+    name = "zarrs"
+    distributions = ("zarrs",)
+    pipeline = "zarrs.ZarrsCodecPipeline"
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        importlib.import_module("zarrs")
+
+    def _windows(self, array: Any, selections: list[Any]) -> Any:
+        from zarr.core.sync import sync
+
+        async def gather() -> list[Any]:
+            return await asyncio.gather(*(array.async_array.getitem(s) for s in selections))
+
+        return sync(gather())
+
+    def _rows(self, array: Any, rows: Any) -> Any:
+        return self._windows(array, rows.tolist())
+
+
+class TensorStore:
+    """tensorstore with its thread limits set, memory-mapped files, and no cache, so that every run decodes.
+
+    Windows: all reads started before the first is awaited; tensorstore then shares the chunks that are in flight.
+    """
+
+    name = "tensorstore"
+    distributions = ("tensorstore",)
+
+    def __init__(self, threads: int) -> None:
+        import tensorstore as ts
+
+        self._ts = ts
+        self._context = {
+            "data_copy_concurrency": {"limit": threads},
+            "file_io_concurrency": {"limit": threads},
+            "file_io_mode": {"mode": "memmap"},
+            "cache_pool": {"total_bytes_limit": 0},
+        }
+
+    def session(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def calls(self, path: Path, workload: Workload) -> list[Call]:
+        spec = {
+            "driver": "zarr3" if (path / "zarr.json").exists() else "zarr",
+            "kvstore": {"driver": "file", "path": f"{path}/"},
+            "recheck_cached_metadata": False,
+            "recheck_cached_data": False,
+        }
+        try:
+            array = self._ts.open(spec, read=True, context=self._ts.Context(self._context)).result()
+        except (ValueError, NotImplementedError) as error:
+            raise CannotRead(str(error).splitlines()[0][:160]) from error
+        access = workload.access
+        if isinstance(access, Windows):
+            return [partial(self._windows, array, access.selections())]
+        selections = [access.selection] if isinstance(access, Region) else list(access.batches)
+        return [partial(self._read, array, s) for s in selections]
+
+    def _read(self, array: Any, selection: Any) -> Any:
+        return array[selection].read().result()
+
+    def _windows(self, array: Any, selections: list[Any]) -> list[Any]:
+        futures = [array[s].read() for s in selections]
+        return [f.result() for f in futures]
+
+
+class Gzarr:
+    """gzarr on its CPU engine."""
+
+    name = "gzarr"
+    distributions = ("gzarr", "numba", "blosc2", "deflate")
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        importlib.import_module("gzarr")
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        before = os.environ.get("GZARR_THREADS")
+        os.environ["GZARR_THREADS"] = str(self.threads)
+        try:
+            yield
+        finally:
+            del os.environ["GZARR_THREADS"]
+            if before is not None:
+                os.environ["GZARR_THREADS"] = before
+
+    def _open(self, path: Path) -> Any:
+        import gzarr
+
+        return gzarr.open_array(path, device="cpu")
+
+    def calls(self, path: Path, workload: Workload) -> list[Call]:
+        array, access = self._open(path), workload.access
+        if isinstance(access, Windows):
+            return [partial(array.read_many, access.selections())]
+        selections = [access.selection] if isinstance(access, Region) else list(access.batches)
+        return [partial(array.__getitem__, s) for s in selections]
+
+    def decode_path(self, path: Path) -> str:
+        return str(self._open(path).decode_path)
+
+
+class GzarrOut(Gzarr):
+    """gzarr reading into one output that is reused."""
+
+    name = "gzarr out="
+    distributions = ()
+
+    def calls(self, path: Path, workload: Workload) -> list[Call]:
+        array, access = self._open(path), workload.access
+        if isinstance(access, Windows):
+            if "out" not in inspect.signature(array.read_many).parameters:
+                raise CannotRead("read_many has no out=")
+            buffer = np.empty((len(access.starts), *access.shape), array.dtype)
+            return [partial(array.read_many, access.selections(), out=buffer)]
+        selections = [access.selection] if isinstance(access, Region) else list(access.batches)
+        buffer = np.empty_like(array[selections[0]])
+        return [partial(array.read, s, out=buffer) for s in selections]
+
+
+#: In the order of the table. The peers are those that are not gzarr's own.
+RIVALS: dict[str, type[Any]] = {r.name: r for r in (GzarrOut, Gzarr, Zarrs, TensorStore, ZarrPython)}
+PEERS = ("zarrs", "tensorstore", "zarr-python")
+
+
+def available(names: Iterable[str], threads: int) -> tuple[dict[str, Rival], dict[str, str]]:
+    """Return the rivals that can be imported, and why the others cannot."""
+    rivals: dict[str, Rival] = {}
+    absent: dict[str, str] = {}
+    for name in names:
+        try:
+            rivals[name] = RIVALS[name](threads)
+        except ImportError as error:
+            absent[name] = f"not installed ({error})"
+    return rivals, absent
+
+
+def versions(rivals: Iterable[Rival]) -> dict[str, str]:
+    """Return the version of every distribution that the rivals stand on."""
+    names = dict.fromkeys(["numpy", "google-crc32c", *(d for r in rivals for d in r.distributions)])
+    found: dict[str, str] = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def as_array(result: Any) -> npt.NDArray[Any]:
+    """Return what a call returned as one array: windows stacked."""
+    if isinstance(result, list):
+        return np.stack([np.asarray(r) for r in result])
+    return np.asarray(result)
+
+
+def check(rival: Rival, calls: list[Call], workload: Workload, array: npt.NDArray[Any], reads: int) -> None:
+    """Run the first ``reads`` calls once and compare every element with NumPy's selection of the whole array.
+
+    Raises
+    ------
+    AssertionError
+        Naming the rival and the first call that differs.
+    """
+    for number, (call, expected) in enumerate(zip(calls[:reads], workload.expected(array), strict=False)):
+        result = as_array(call())
+        if result.shape != expected.shape or result.dtype.newbyteorder("=") != expected.dtype:
+            raise AssertionError(
+                f"{rival.name}, {workload.name}, read {number}: {result.shape} {result.dtype}, "
+                f"not {expected.shape} {expected.dtype}"
+            )
+        if not np.array_equal(result, expected):
+            raise AssertionError(f"{rival.name}, {workload.name}, read {number}: wrong values")

@@ -1,0 +1,41 @@
+# Sourced by the other scripts: makes a virtual environment and keeps it until pyproject.toml changes.
+# shellcheck shell=bash
+
+# Print a Python >= 3.11: $PYTHON if it is set, else the first that fits.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.14 python; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+        if [ -n "${PYTHON:-}" ]; then
+            break
+        fi
+    done
+    echo "error: ${PYTHON:-no python3 on PATH} is not Python 3.11 or newer; set PYTHON to one that is" >&2
+    return 1
+}
+
+# make_environment DIRECTORY GROUP...: install this checkout (editable) with the dependency groups.
+make_environment() {
+    local directory=$1 python stamp group
+    shift
+    python=$(find_python)
+    stamp=$("$python" -c 'import hashlib, os, sys
+print(sys.version, os.getcwd(), hashlib.sha256(open("pyproject.toml", "rb").read()).hexdigest(), *sys.argv[1:])' "$@")
+    if [ -f "$directory/stamp" ] && [ "$(cat "$directory/stamp")" = "$stamp" ]; then
+        return
+    fi
+    echo "making $directory with $("$python" --version)" >&2
+    rm -rf "$directory"
+    "$python" -m venv "$directory"
+    # --group needs pip 25.1.
+    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --upgrade 'pip>=25.1'
+    local groups=()
+    for group in "$@"; do
+        groups+=(--group "$group")
+    done
+    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -e . "${groups[@]}"
+    printf '%s\n' "$stamp" > "$directory/stamp"
+}

@@ -1,0 +1,85 @@
+"""Zarr arrays into GPU and host memory.
+
+Names are loaded when they are first used: ``import gzarr`` itself imports nothing else.
+"""
+
+from __future__ import annotations
+
+# Type checkers take this name for true; importing typing for it would be most of the time that this import takes.
+TYPE_CHECKING = False
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "ArgumentError",
+    "Array",
+    "ChunkDecodeError",
+    "ChunkError",
+    "ChunkReadError",
+    "DeviceError",
+    "Group",
+    "GzarrError",
+    "LocalStore",
+    "MemoryStore",
+    "MetadataError",
+    "MissingChunkError",
+    "NodeNotFoundError",
+    "NodeTypeError",
+    "OutputError",
+    "ReadOnlyError",
+    "SelectionError",
+    "StoreError",
+    "UnsupportedError",
+    "__version__",
+    "open",
+    "open_array",
+    "open_group",
+]
+
+if TYPE_CHECKING:
+    from .array import Array
+    from .errors import (
+        ArgumentError,
+        ChunkDecodeError,
+        ChunkError,
+        ChunkReadError,
+        DeviceError,
+        GzarrError,
+        MetadataError,
+        MissingChunkError,
+        NodeNotFoundError,
+        NodeTypeError,
+        OutputError,
+        ReadOnlyError,
+        SelectionError,
+        StoreError,
+        UnsupportedError,
+    )
+    from .group import Group
+    from .hierarchy import open, open_array, open_group
+    from .stores import LocalStore, MemoryStore
+else:
+    _MODULES = {
+        "Array": "array",
+        "Group": "group",
+        "LocalStore": "stores",
+        "MemoryStore": "stores",
+        "open": "hierarchy",
+        "open_array": "hierarchy",
+        "open_group": "hierarchy",
+    }
+    _SUBMODULES = frozenset({"codecs", "errors", "stores"})
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name in _SUBMODULES:
+            return import_module(f"gzarr.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module 'gzarr' has no attribute {name!r}")
+        value = getattr(import_module(f"gzarr.{_MODULES.get(name, 'errors')}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__, *_SUBMODULES})

@@ -1,0 +1,562 @@
+"""An array of a store: what it is, and reading it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from . import display
+from .codecs.codec import ArrayRepresentation
+from .device import resolve_device
+from .engines import kernels
+from .engines.cpu import CpuEngine
+from .engines.request import ReadRequest
+from .errors import ArgumentError, OutputError, SelectionError, StoreError
+from .plan import plan
+from .program import analyse
+from .selection import parse_basic, parse_blocks, parse_orthogonal, parse_points
+from .sharding import ShardIndexCache, locate, whole_chunks
+from .stores.base import ListableStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from .codecs.codec import Codec
+    from .display import Info
+    from .engines.request import Missing
+    from .metadata.model import ArrayMetadata, ZarrFormat
+    from .program import Decoding
+    from .selection import Selection
+    from .stores.base import ReadableStore
+
+_WHOLE = (Ellipsis,)
+
+
+class Array:
+    """An array of a store, read on one device.
+
+    Open one with :func:`gzarr.open_array`. Everything here but reading costs no store request.
+
+    Parameters
+    ----------
+    metadata
+        What the array is.
+    store
+        Where its chunks are.
+    path
+        Of the node in the store, without leading slash; ``""`` for the root.
+    device
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
+    missing
+        What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
+    mode
+        ``"r"``.
+
+    Raises
+    ------
+    DeviceError
+        If the device cannot be used.
+    ArgumentError
+        If ``device`` or ``missing`` is none of the above.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_device",
+        "_engine",
+        "_indexes",
+        "_metadata",
+        "_missing",
+        "_path",
+        "_prefix",
+        "_store",
+        "_taken_apart",
+    )
+
+    def __init__(
+        self,
+        metadata: ArrayMetadata,
+        store: ReadableStore,
+        path: str,
+        *,
+        device: str = "auto",
+        missing: Missing = "fill",
+        mode: Literal["r"] = "r",
+    ) -> None:
+        if mode != "r":
+            raise ArgumentError(f"mode must be 'r', not {mode!r}: gzarr does not write yet")
+        self._metadata = metadata
+        self._store = store
+        self._path = path
+        self._prefix = f"{path}/" if path else ""
+        self._device = resolve_device(device)
+        self._missing = _check_missing(missing)
+        self._indexes = ShardIndexCache()
+        self._taken_apart: Decoding | None = None
+        self._engine: CpuEngine | None = None
+
+    # -- what it is
+
+    @property
+    def metadata(self) -> ArrayMetadata:
+        """The metadata, the same for every Zarr format."""
+        return self._metadata
+
+    @property
+    def store(self) -> ReadableStore:
+        """Where the chunks are."""
+        return self._store
+
+    @property
+    def path(self) -> str:
+        """Path in the store, without leading slash; ``""`` for the root."""
+        return self._path
+
+    @property
+    def name(self) -> str:
+        """Path in the store with a leading slash."""
+        return f"/{self._path}"
+
+    @property
+    def basename(self) -> str:
+        """Last segment of the path."""
+        return self._path.rpartition("/")[2]
+
+    @property
+    def read_only(self) -> bool:
+        """True: this release reads."""
+        return True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape in elements."""
+        return self._metadata.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements, in native byte order."""
+        return self._metadata.dtype
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of the smallest piece that can be read by itself, in elements: of the inner chunks, in a sharded array."""
+        return self._decoding.levels[0].inner_shape if self._decoding.levels else self._metadata.chunk_shape
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of a shard in elements, or None if the array has none."""
+        return self._metadata.chunk_shape if self._decoding.levels else None
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._metadata.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._metadata.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array once read."""
+        return self._metadata.size * self._metadata.dtype.itemsize
+
+    @property
+    def fill_value(self) -> Any:
+        """What elements of absent chunks are; None where a v2 array leaves it open (they read as zeros)."""
+        return self._metadata.fill_value
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """User attributes, read-only."""
+        return MappingProxyType(self._metadata.attributes)
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """Name of each dimension, if the metadata names them."""
+        return self._metadata.dimension_names
+
+    @property
+    def codecs(self) -> tuple[Codec, ...]:
+        """The codec chain of a chunk (of a shard, in a sharded array), in encoding order."""
+        return self._metadata.codecs
+
+    @property
+    def zarr_format(self) -> ZarrFormat:
+        """Zarr format of the metadata document."""
+        return self._metadata.zarr_format
+
+    @property
+    def device(self) -> str:
+        """Where results are: ``"cpu"``."""
+        return self._device
+
+    @property
+    def decode_path(self) -> str:
+        """How chunks are decoded, known before anything is read.
+
+        ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs of host
+        libraries in threads.
+        """
+        return self._decoding.path
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks (of shards, in a sharded array) in the grid."""
+        return math.prod(self._metadata.grid_shape)
+
+    @property
+    def nchunks_initialized(self) -> int:
+        """Number of chunks (of shards, in a sharded array) that the store has. Lists the store.
+
+        Raises
+        ------
+        StoreError
+            If the store cannot list its keys.
+        """
+        if not isinstance(self._store, ListableStore):
+            raise StoreError(f"{self._store!r} cannot list its keys, so stored chunks cannot be counted")
+        grid = self._metadata.grid_shape
+        encoding = self._metadata.chunk_key_encoding
+        prefix = self._prefix + encoding.prefix
+        if not grid:
+            key = self._prefix + encoding.encode(())
+            return sum(1 for found in self._store.list_prefix(self._prefix) if found == key)
+        total = 0
+        for key in self._store.list_prefix(self._prefix):
+            if not key.startswith(prefix):
+                continue
+            parts = key[len(prefix) :].split(encoding.separator)
+            # "01" is a file of somebody else's, not a chunk.
+            total += len(parts) == len(grid) and all(
+                part.isascii() and part.isdecimal() and str(int(part[:20])) == part and int(part) < size
+                for part, size in zip(parts, grid, strict=True)
+            )
+        return total
+
+    @property
+    def info(self) -> Info:
+        """A table of all this."""
+        return display.array_info(self)
+
+    @property
+    def _decoding(self) -> Decoding:
+        if self._taken_apart is None:
+            whole = ArrayRepresentation(self._metadata.chunk_shape, self._metadata.dtype)
+            self._taken_apart = analyse(self._metadata.codecs, whole, kernels.available())
+        return self._taken_apart
+
+    def __repr__(self) -> str:
+        return display.array_repr(self)
+
+    def _repr_html_(self) -> str:
+        return display.array_html(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Array):
+            return NotImplemented
+        return (self._store, self._path, self._device) == (other._store, other._path, other._device)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make = functools.partial(Array, device=self._device, missing=self._missing)
+        return make, (self._metadata, self._store, self._path)
+
+    # -- reading
+
+    def __getitem__(self, selection: Any) -> Any:
+        """Read a selection by NumPy's basic rules, with one integer-array or mask axis, or by name of a field.
+
+        Parameters
+        ----------
+        selection
+            Integers, slices of any step, ``...``, ``np.newaxis``; at most one integer array or mask (or integer arrays for all
+            dimensions: points). A string, or a tuple with a string at one end, selects a field of a structured type.
+
+        Returns
+        -------
+        numpy.ndarray, or a scalar where NumPy would give one.
+
+        Raises
+        ------
+        SelectionError
+            If the selection does not fit.
+        ChunkError
+            If a chunk cannot be read; it names node, chunk and key.
+        """
+        result = self.read(selection)
+        return result if result.shape else result[()]
+
+    def read(
+        self,
+        selection: Any = _WHOLE,
+        *,
+        out: npt.NDArray[Any] | None = None,
+        missing: Missing | None = None,
+    ) -> npt.NDArray[Any]:
+        """Read a selection as ``a[selection]`` does, into the caller's array if there is one.
+
+        Parameters
+        ----------
+        selection
+            As for ``a[...]``.
+        out
+            Array of the result's shape and of the array's dtype, writable, of any strides. If a chunk fails, it holds some chunks and
+            not others.
+        missing
+            Whether an absent chunk is the fill value or an error, for this read.
+
+        Returns
+        -------
+        ``out``, or a new C-contiguous array (of zero dimensions where ``a[...]`` gives a scalar).
+
+        Raises
+        ------
+        OutputError
+            If ``out`` does not fit; nothing was read.
+        SelectionError, ChunkError
+            As for ``a[...]``.
+        """
+        selection, field = self._split_field(selection)
+        return self._read(parse_basic(selection, self.shape), field, out, missing)
+
+    def read_many(
+        self,
+        selections: Sequence[Any],
+        *,
+        out: npt.NDArray[Any] | None = None,
+        missing: Missing | None = None,
+    ) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
+        """Read many selections as one plan: a chunk that several of them touch is read and decoded once.
+
+        Parameters
+        ----------
+        selections
+            Each as for ``a[...]``, without integer arrays for several dimensions and without fields.
+        out
+            Array of shape ``(len(selections), *shape of each)``, if the results have one shape.
+        missing
+            Whether an absent chunk is the fill value or an error, for this read.
+
+        Returns
+        -------
+        One array ``(len(selections), …)`` if all results have one shape, else a list of arrays. An empty list of selections gives
+        an empty list.
+
+        Raises
+        ------
+        ArgumentError
+            If ``selections`` is not a sequence.
+        OutputError, SelectionError, ChunkError
+            As for :meth:`read`.
+        """
+        if isinstance(selections, str) or not hasattr(selections, "__iter__"):
+            raise ArgumentError(f"read_many takes a sequence of selections, not {selections!r}")
+        parsed = [parse_basic(selection, self.shape) for selection in selections]
+        if any(selection.points is not None for selection in parsed):
+            raise SelectionError("read_many takes boxes; read points with a.vindex[...]")
+        if not parsed and out is None:
+            return []
+        shapes = {selection.result_shape for selection in parsed}
+        results: list[npt.NDArray[Any]]
+        stacked: npt.NDArray[Any] | None = None
+        if len(shapes) == 1:
+            shape = (len(parsed), *shapes.pop())
+            stacked = self._output(shape, self.dtype, out)
+            results = [stacked[i, ...] for i in range(len(parsed))]
+        elif out is not None:
+            raise OutputError(f"out= needs selections of one shape; these have {len(shapes)} different ones")
+        else:
+            results = [np.empty(selection.result_shape, self.dtype) for selection in parsed]
+        self._fill(parsed, results, None, missing)
+        return results if stacked is None else stacked
+
+    @property
+    def oindex(self) -> Indexer:
+        """Orthogonal selection: ``a.oindex[[0, 5], :, mask]`` takes each dimension's indices independently."""
+        return Indexer(self, parse_orthogonal, "oindex")
+
+    @property
+    def vindex(self) -> Indexer:
+        """Point selection: ``a.vindex[[0, 5], [1, 2]]`` takes elements (0, 1) and (5, 2); or a mask of the array's shape."""
+        return Indexer(self, parse_points, "vindex")
+
+    @property
+    def blocks(self) -> Indexer:
+        """Selection by chunk of the grid (by shard, in a sharded array): ``a.blocks[0, 1:3]``."""
+        return Indexer(self, functools.partial(parse_blocks, block_shape=self._metadata.chunk_shape), "blocks")
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Read everything, for ``np.asarray``."""
+        if copy is False:
+            raise ArgumentError("an array in a store cannot become a NumPy array without copying it")
+        result = self.read()
+        return result if dtype is None else result.astype(dtype, copy=False)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        """Read everything and export it; see the Python array API standard."""
+        return self.read().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[Any, Any]:
+        """Where :meth:`__dlpack__` exports: the CPU."""
+        return (1, 0)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array of zero dimensions has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("an array of zero dimensions cannot be iterated over")
+        # A row of chunks at a time: each chunk is decoded once, and memory stays bounded.
+        step = max(self.chunks[0], 1)
+        for begin in range(0, self.shape[0], step):
+            yield from self[begin : begin + step]
+
+    def _split_field(self, selection: Any) -> tuple[Any, str | None]:
+        """Take the name of a field out of a selection."""
+        if isinstance(selection, str):
+            names: list[str] = [selection]
+            rest: Any = _WHOLE
+        elif isinstance(selection, tuple) and any(isinstance(item, str) for item in selection):
+            names = [item for item in selection if isinstance(item, str)]
+            rest = tuple(item for item in selection if not isinstance(item, str)) or _WHOLE
+        else:
+            return selection, None
+        if len(names) > 1:
+            raise SelectionError(f"{selection!r}: one field at a time, of an array of shape {self.shape}")
+        if self.dtype.names is None or names[0] not in self.dtype.names:
+            have = f"its fields are {', '.join(self.dtype.names)}" if self.dtype.names else "it has no fields"
+            raise SelectionError(
+                f"{selection!r}: no field {names[0]!r} in an array of shape {self.shape}, {self.dtype}; {have}"
+            )
+        return rest, names[0]
+
+    def _read(
+        self, selection: Selection, field: str | None, out: npt.NDArray[Any] | None, missing: Missing | None
+    ) -> npt.NDArray[Any]:
+        dtype = self._metadata.dtype
+        if field is not None:
+            fields = dtype.fields
+            assert fields is not None
+            if fields[field][0].subdtype is None:
+                dtype = fields[field][0]
+            else:
+                # A field that is an array itself: its dimensions are not the plan's. Read the elements, then take it.
+                records = self._read(selection, None, None, missing)
+                return _deliver(records[field], self._output(records[field].shape, records[field].dtype, out))
+        result = self._output(selection.result_shape, dtype, out)
+        self._fill([selection], [result], field, missing)
+        return result
+
+    def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        if out is None:
+            try:
+                return np.empty(shape, dtype)
+            except (MemoryError, ValueError) as error:
+                nbytes = math.prod(shape) * dtype.itemsize
+                raise SelectionError(
+                    f"a result of shape {shape}, {dtype}, takes {nbytes} bytes, more than can be allocated; read it in parts"
+                ) from error
+        if not isinstance(out, np.ndarray):
+            raise OutputError(f"out= must be a numpy.ndarray for device 'cpu', not {type(out).__name__}")
+        if out.shape != shape:
+            raise OutputError(f"out= has shape {out.shape}, but the selection gives {shape}")
+        if out.dtype != dtype:
+            raise OutputError(f"out= has dtype {out.dtype}, but the selection gives {dtype}")
+        if not out.flags.writeable:
+            raise OutputError("out= is read-only")
+        return out
+
+    def _fill(
+        self,
+        selections: Sequence[Selection],
+        results: Sequence[npt.NDArray[Any]],
+        field: str | None,
+        missing: Missing | None,
+    ) -> None:
+        """Read each selection into its result."""
+        decoding = self._decoding
+        views = []
+        copies: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
+        for selection, result in zip(selections, results, strict=True):
+            view = selection.view(result)
+            if view is None:
+                own = np.empty(result.shape, result.dtype)
+                copies.append((own, result))
+                view = selection.view(own)
+                assert view is not None
+            views.append(view)
+        chunk = decoding.chunk
+        the_plan = plan(selections, self.shape, chunk.shape)
+        if not len(the_plan):
+            return
+        encoding = self._metadata.chunk_key_encoding
+        if decoding.levels:
+            sources = locate(decoding.levels, encoding, self._prefix, the_plan, self._store, self.name, self._indexes)
+        else:
+            sources = whole_chunks(encoding, self._prefix, the_plan)
+        if self._engine is None:
+            self._engine = CpuEngine(decoding.program)
+        self._engine.read(
+            ReadRequest(
+                node=self.name,
+                store=self._store,
+                codecs=decoding.codecs,
+                chunk=chunk,
+                plan=the_plan,
+                sources=sources,
+                outputs=tuple(views),
+                field=field,
+                fill_value=self._metadata.fill_value,
+                missing=self._missing if missing is None else _check_missing(missing),
+            )
+        )
+        for own, result in copies:
+            result[...] = own
+
+
+class Indexer:
+    """One way to index an array: ``a.oindex``, ``a.vindex``, ``a.blocks``."""
+
+    __slots__ = ("_array", "_name", "_parse")
+
+    def __init__(self, array: Array, parse: Callable[..., Selection], name: str) -> None:
+        self._array = array
+        self._parse = parse
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"{self._array!r}.{self._name}"
+
+    def __getitem__(self, selection: Any) -> Any:
+        """Read a selection; see the property of the array for its meaning, :meth:`Array.__getitem__` for what it raises."""
+        result = self.read(selection)
+        return result if result.shape else result[()]
+
+    def read(
+        self, selection: Any, *, out: npt.NDArray[Any] | None = None, missing: Missing | None = None
+    ) -> npt.NDArray[Any]:
+        """Read a selection, into the caller's array if there is one; see :meth:`Array.read`."""
+        rest, field = self._array._split_field(selection)
+        return self._array._read(self._parse(rest, self._array.shape), field, out, missing)
+
+
+def _deliver(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    target[...] = source
+    return target
+
+
+def _check_missing(missing: Missing) -> Missing:
+    if missing not in ("fill", "error"):
+        raise ArgumentError(f"missing must be 'fill' or 'error', not {missing!r}")
+    return missing

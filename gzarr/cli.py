@@ -1,0 +1,242 @@
+"""The command line: ``gzarr info``, ``gzarr tree``, ``gzarr bench``.
+
+Exit codes: 0 fine; 1 the data or the store is at fault (one line on stderr); 2 wrong usage; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import __version__
+from .errors import ArgumentError, GzarrError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .array import Array
+    from .group import Group
+    from .metadata.model import ArrayMetadata
+
+    T = TypeVar("T")
+
+_QUIET_SECONDS = 0.5
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that gets its arguments when it is first used, so that one command does not load what another needs."""
+
+    add_later: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, after adding what was left for later."""
+        if self.add_later is not None:
+            add, self.add_later = self.add_later, None
+            add(self)
+        return super().parse_known_args(args, namespace)
+
+
+def _add_bench_arguments(parser: argparse.ArgumentParser) -> None:
+    from . import bench
+
+    bench.add_arguments(parser)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from . import bench
+
+    code: int = bench.run(args)
+    return code
+
+
+def _level(text: str) -> int:
+    level = int(text)
+    if level < 0:
+        raise ValueError
+    return level
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="gzarr", description="Look into Zarr hierarchies, and measure how fast they are read.")
+    parser.add_argument("--version", action="version", version=f"gzarr {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    info = commands.add_parser("info", help="show what an array or a group is, and what it takes in the store")
+    tree = commands.add_parser("tree", help="show a hierarchy as a tree")
+    for command in (info, tree):
+        command.add_argument("path", metavar="PATH", help="directory or file:// URL")
+        command.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
+    tree.add_argument(
+        "--level", type=_level, metavar="N", help="deepest level to show: 0 for the children only (default: all)"
+    )
+    info.set_defaults(run=_info)
+    tree.set_defaults(run=_tree)
+
+    bench = commands.add_parser("bench", help="measure how fast an array is read, beside the peers that are installed")
+    bench.add_later = _add_bench_arguments
+    bench.set_defaults(run=_bench)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    argv
+        Arguments without the program's name; those of the process if None.
+
+    Raises
+    ------
+    SystemExit
+        From the parser: 2 for wrong usage, 0 for ``--help`` and ``--version``.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names in a store may have bytes that no text encoding has; showing them escaped beats failing.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        args = _parser().parse_args(argv)
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough. What is still buffered must not fail again when the interpreter ends.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("gzarr: interrupted", file=sys.stderr)
+        return 130
+    except ArgumentError as exc:
+        return _fail(exc, 2)
+    except GzarrError as exc:
+        return _fail(exc, 1)
+    except MemoryError:
+        return _fail("not enough memory", 1)
+    return code
+
+
+def _fail(what: object, code: int) -> int:
+    from .display import printable
+
+    print(f"gzarr: error: {printable(what, 2000)}", file=sys.stderr)
+    return code
+
+
+def _watch(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+    """Pass ``items`` on; show a progress bar on a terminal's stderr once it takes long."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    with contextlib.ExitStack() as stack:
+        started, advance = time.monotonic(), None
+        for count, item in enumerate(items, 1):
+            yield item
+            if advance is None and time.monotonic() - started > _QUIET_SECONDS:
+                advance = _start_bar(stack, what, total)
+            if advance is not None:
+                advance(count)
+
+
+def _start_bar(stack: contextlib.ExitStack, what: str, total: int | None) -> Callable[[int], None]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+    task = bar.add_task(what, total=total)
+    return lambda count: bar.update(task, completed=count)
+
+
+def _tree(args: argparse.Namespace) -> int:
+    from .display import Tree, array_repr
+    from .hierarchy import Group, open
+
+    node = open(args.path, path=args.node)
+    if isinstance(node, Group):
+        print(Tree(node.name, _watch(node.walk(args.level), "reading metadata")))
+    else:
+        print(array_repr(node))
+    return 0
+
+
+def _info(args: argparse.Namespace) -> int:
+    from .hierarchy import Group, open
+
+    node = open(args.path, path=args.node)
+    if isinstance(node, Group):
+        _print_group(node)
+    else:
+        _print_array(node)
+    return 0
+
+
+def _print_group(group: Group) -> None:
+    from .display import Tree, group_info
+
+    print(group_info(group))
+    if lines := str(Tree(group.name, _watch(group.walk(0), "reading metadata"))).split("\n")[1:]:
+        print("\n".join(lines))
+
+
+def _print_array(array: Array) -> None:
+    from .display import Info, array_info
+
+    print(Info([*array_info(array).rows, *_storage_rows(array)]))
+
+
+def _storage_rows(array: Array) -> list[tuple[str, str]]:
+    """Return what the chunks take in the store, from one listing."""
+    from .display import readable_size
+    from .documents import DOCUMENTS
+    from .stores.base import SizedStore
+
+    if not isinstance(array.store, SizedStore):
+        return [("Stored", "unknown: the store does not tell sizes")]
+    prefix = f"{array.path}/" if array.path else ""
+    is_chunk = _chunk_test(array.metadata)
+    total = 1
+    for count in array.metadata.grid_shape:
+        total *= count
+    stored, present, others = 0, 0, 0
+    for key, nbytes in _watch(array.store.list_sizes(prefix), "listing chunks", total):
+        below = key[len(prefix) :]
+        if is_chunk(below):
+            stored += nbytes
+            present += 1
+        elif below not in DOCUMENTS:
+            others += 1
+    what = "Shards" if array.shards is not None else "Chunks"
+    share = f" ({present / total:.1%})" if total else ""
+    rows = [("Stored", readable_size(stored)), (f"{what} stored", f"{present:,} of {total:,}{share}")]
+    if stored:
+        # Absent chunks hold nothing, so they are left out on both sides.
+        chunk_nbytes = array.dtype.itemsize
+        for length in array.metadata.chunk_shape:
+            chunk_nbytes *= length
+        rows.insert(1, ("Compression ratio", f"{min(array.nbytes, present * chunk_nbytes) / stored:.2f}"))
+    if others:
+        rows.append(("Other keys", f"{others:,} that are no chunks of this array"))
+    return rows
+
+
+def _chunk_test(metadata: ArrayMetadata) -> Callable[[str], bool]:
+    """Return a test whether a key, relative to the array, is that of a chunk of its grid."""
+    encoding, grid_shape = metadata.chunk_key_encoding, metadata.grid_shape
+    if not grid_shape:
+        only = encoding.encode(())
+        return lambda key: key == only
+    pattern = re.compile(
+        re.escape(encoding.prefix) + re.escape(encoding.separator).join(["(0|[1-9][0-9]{0,18})"] * len(grid_shape))
+    )
+
+    def is_chunk(key: str) -> bool:
+        match = pattern.fullmatch(key)
+        return match is not None and all(int(c) < n for c, n in zip(match.groups(), grid_shape, strict=True))
+
+    return is_chunk

@@ -1,0 +1,191 @@
+"""The ``blosc`` codec: Blosc 1 containers, with any of their compressors and shuffles.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/index.html
+
+======  ================================================================================================
+Zarr    names
+======  ================================================================================================
+v3      ``blosc``, ``numcodecs.blosc`` (with v2's configuration)
+v2      ``blosc``: ``{"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}``
+======  ================================================================================================
+
+``{"name": "blosc", "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4,
+"blocksize": 0}}``
+
+All of it but the name is for writing: a container says itself how it is to be decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from . import native
+from .buffers import Bytes, ceiling, compressed, empty, flat, need_bytes
+from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+Shuffle = Literal["noshuffle", "shuffle", "bitshuffle"]
+
+_CNAMES: Final = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
+_SHUFFLES: Final[tuple[Shuffle, ...]] = ("noshuffle", "shuffle", "bitshuffle")
+_AUTOSHUFFLE: Final = -1
+_HEADER_BYTES: Final = 16
+_NOT_BUILT_IN: Final = -5
+_MAX_BUFFER_BYTES: Final = 2**31 - 1 - _HEADER_BYTES
+
+
+@dataclass(frozen=True)
+class BloscCodec(Codec):
+    """Blosc 1.
+
+    Attributes
+    ----------
+    cname
+        Compressor inside.
+    clevel
+        From 0 (store) to 9.
+    shuffle
+        None where a v2 document leaves the choice to the item size, and that is not known.
+    typesize
+        Bytes an element, for the shuffle; None where a v2 document leaves it to the item size, and that is not known.
+    blocksize
+        Bytes a block; 0 is automatic.
+    """
+
+    kind: ClassVar[CodecKind] = "bytes_to_bytes"
+    cname: str = "lz4"
+    clevel: int = 5
+    shuffle: Shuffle | None = "shuffle"
+    typesize: int | None = None
+    blocksize: int = 0
+
+    @classmethod
+    def from_v3(cls, configuration: Configuration) -> BloscCodec:
+        """Parse a v3 configuration."""
+        cname = configuration.string("cname", _CNAMES)
+        clevel = configuration.integer("clevel", 0, 9)
+        shuffle = _SHUFFLES[_SHUFFLES.index(configuration.string("shuffle", _SHUFFLES))]
+        blocksize = configuration.integer("blocksize", 0, 2**31 - 1, 0)
+        if shuffle != "noshuffle" or "typesize" in configuration:
+            typesize: int | None = configuration.integer("typesize", 1, 2**31 - 1)
+        else:
+            typesize = None
+        configuration.finish()
+        return cls(cname, clevel, shuffle, typesize, blocksize)
+
+    @classmethod
+    def from_v2(cls, configuration: Configuration) -> BloscCodec:
+        """Parse a v2 configuration; the item size is filled in with :meth:`with_itemsize`."""
+        cname = configuration.string("cname", _CNAMES, "lz4")
+        clevel = configuration.integer("clevel", 0, 9, 5)
+        shuffle = configuration.integer("shuffle", _AUTOSHUFFLE, 2, 1)
+        blocksize = configuration.integer("blocksize", 0, 2**31 - 1, 0)
+        typesize = None
+        if configuration.any("typesize", None) is not None:
+            typesize = configuration.integer("typesize", 1, 2**31 - 1)
+        configuration.finish()
+        return cls(cname, clevel, None if shuffle == _AUTOSHUFFLE else _SHUFFLES[shuffle], typesize, blocksize)
+
+    def with_itemsize(self, itemsize: int) -> BloscCodec:
+        """Return the codec with what a v2 document left to the item size of the data."""
+        automatic: Shuffle = "bitshuffle" if itemsize == 1 else "shuffle"
+        return replace(self, typesize=self.typesize or itemsize, shuffle=self.shuffle or automatic)
+
+    @property
+    def label(self) -> str:
+        """For example ``blosc(lz4, shuffle 4)``."""
+        if self.shuffle in (None, "noshuffle"):
+            return f"blosc({self.cname})"
+        return f"blosc({self.cname}, {self.shuffle}{'' if self.typesize is None else f' {self.typesize}'})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        values = {
+            "cname": self.cname,
+            "clevel": self.clevel,
+            "shuffle": self.shuffle or "shuffle",
+            "typesize": self.typesize or 1,
+            "blocksize": self.blocksize,
+        }
+        return {"name": "blosc", "configuration": values}
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return an unknown size."""
+        return compressed(need_bytes(decoded, self.label))
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the decompressed bytes."""
+        representation = need_bytes(decoded, self.label)
+        data = flat(encoded)
+        if data.size < _HEADER_BYTES:
+            raise ValueError(f"blosc: {data.size} bytes are too few for a header")
+        nbytes, blocksize, cbytes = (int.from_bytes(data[i : i + 4].tobytes(), "little") for i in (4, 8, 12))
+        if data[0] not in (1, 2):
+            raise ValueError(f"blosc: format {int(data[0])} of the container is not known")
+        if cbytes != data.size:
+            raise ValueError(f"blosc: the header states {cbytes} compressed bytes, there are {data.size}")
+        if representation.nbytes is not None and nbytes != representation.nbytes:
+            raise ValueError(f"blosc: the header states {nbytes} bytes, expected {representation.nbytes}")
+        if nbytes > min(ceiling(representation), _MAX_BUFFER_BYTES):
+            raise ValueError(f"blosc: the header states {nbytes} bytes, more than can be right here")
+        if nbytes and not 0 < blocksize <= nbytes:
+            raise ValueError(f"blosc: the header states blocks of {blocksize} bytes in {nbytes}")
+        output = empty(nbytes, "blosc")
+        if nbytes:
+            self._decompress(data, output)
+        return output
+
+    def _decompress(self, data: Bytes, output: Bytes) -> None:
+        library = native.blosc()
+        if library is not None:
+            size = library.blosc_decompress_ctx(data.ctypes.data, output.ctypes.data, output.size, 1)
+            if size == _NOT_BUILT_IN:
+                raise ValueError("blosc: the container's compressor is not built into numcodecs' library")
+            if size != output.size:
+                raise ValueError(f"blosc: the container is corrupt (code {size})")
+            return
+        from numcodecs import blosc
+
+        try:
+            blosc.decompress(data, output)
+        except Exception as error:
+            raise ValueError(f"blosc: {error}") from None
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return one container."""
+        data = flat(decoded)
+        if data.size > _MAX_BUFFER_BYTES:
+            raise ValueError(f"blosc: a container holds at most {_MAX_BUFFER_BYTES} bytes, not {data.size}")
+        typesize = min(self.typesize or 1, 255)
+        shuffle = _SHUFFLES.index(self.shuffle or "shuffle")
+        library = native.blosc()
+        if library is None:
+            from numcodecs import blosc
+
+            items = data.view(f"V{typesize}") if data.size % typesize == 0 else data
+            return blosc.compress(items, self.cname.encode(), self.clevel, shuffle, self.blocksize)
+        output = empty(data.size + _HEADER_BYTES, "blosc")
+        size = library.blosc_compress_ctx(
+            self.clevel,
+            shuffle,
+            typesize,
+            data.size,
+            data.ctypes.data,
+            output.ctypes.data,
+            output.size,
+            self.cname.encode(),
+            self.blocksize,
+            1,
+        )
+        if size == _NOT_BUILT_IN:
+            raise ValueError(f"blosc: the compressor {self.cname} is not built into numcodecs' library")
+        if size <= 0:
+            raise ValueError(f"blosc: compressing with {self.cname} failed (code {size})")
+        return output[:size].copy()
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """One ``blosc`` operation."""
+        return (Operation("blosc"),)

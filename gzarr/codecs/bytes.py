@@ -1,0 +1,125 @@
+"""The ``bytes`` codec: elements in C order, in a byte order.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html
+
+======  ==========================================================
+Zarr    name
+======  ==========================================================
+v3      ``bytes`` (``endian`` in the first releases of zarr-python 3)
+v2      none: it stands for the byte order in the dtype
+======  ==========================================================
+
+``{"name": "bytes", "configuration": {"endian": "little"}}``
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from ..dtypes import swap_unit
+from ..errors import MetadataError
+from .buffers import flat, need_array
+from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+Endian = Literal["little", "big"]
+NATIVE: Endian = "little" if sys.byteorder == "little" else "big"
+
+
+@dataclass(frozen=True)
+class BytesCodec(Codec):
+    """Elements in C order.
+
+    Attributes
+    ----------
+    endian
+        Byte order of the stored elements; None where they have none.
+    stored_dtype
+        For v2 structured types whose fields are of different byte orders: the type of the stored elements. It then
+        stands for ``endian``.
+    """
+
+    kind: ClassVar[CodecKind] = "array_to_bytes"
+    endian: Endian | None = None
+    stored_dtype: np.dtype[Any] | None = None
+
+    @classmethod
+    def from_v3(cls, configuration: Configuration) -> BytesCodec:
+        """Parse a v3 configuration."""
+        if "endian" not in configuration:
+            configuration.finish()
+            return cls(None)
+        endian = configuration.string("endian", ("little", "big"))
+        configuration.finish()
+        return cls("little" if endian == "little" else "big")
+
+    @property
+    def label(self) -> str:
+        """``bytes`` or ``bytes(big)``."""
+        if self.stored_dtype is not None:
+            return "bytes(mixed)"
+        return "bytes(big)" if self.endian == "big" else "bytes"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object (mixed byte orders have none; their ``endian`` is left out)."""
+        if self.endian is None:
+            return {"name": "bytes"}
+        return {"name": "bytes", "configuration": {"endian": self.endian}}
+
+    def _stored(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        if self.stored_dtype is not None:
+            return self.stored_dtype
+        # A structured type without a byte order is how zarr-python writes it: little-endian.
+        return dtype.newbyteorder(">" if self.endian == "big" else "<")
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return the exact size in bytes."""
+        array = need_array(decoded, self.label)
+        if array.dtype.hasobject:
+            raise MetadataError(
+                "'bytes' needs elements of fixed size; strings and objects need a codec such as 'vlen-utf8' instead"
+            )
+        if (
+            self.endian is None
+            and self.stored_dtype is None
+            and array.dtype.kind != "V"
+            and swap_unit(array.dtype) != 1
+        ):
+            raise MetadataError(
+                f'\'bytes\' needs "endian" ("little" or "big") for elements of type {array.dtype}',
+                json_path="$.configuration",
+            )
+        return BytesRepresentation(array.nbytes)
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the elements: a read-only view of the bytes where the byte order is native."""
+        array = need_array(decoded, self.label)
+        data = flat(encoded)
+        if data.size != array.nbytes:
+            raise ValueError(
+                f"bytes: got {data.size} bytes, expected {array.nbytes} (shape {array.shape}, {array.dtype})"
+            )
+        return data.view(self._stored(array.dtype)).reshape(array.shape).astype(array.dtype, copy=False)
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return the bytes of the elements in C order."""
+        array = need_array(representation, self.label)
+        return flat(np.asarray(decoded, dtype=array.dtype).astype(self._stored(array.dtype), order="C", copy=False))
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """One ``bytes`` operation, unless fields of a structured type need different swaps."""
+        dtype = need_array(decoded, self.label).dtype
+        if dtype.hasobject:
+            return None
+        if self._stored(dtype) == dtype:
+            return (Operation("bytes", (0,)),)
+        unit = swap_unit(dtype)
+        if unit is None or self.stored_dtype is not None:
+            return None
+        return (Operation("bytes", (unit,)),)

@@ -1,0 +1,182 @@
+"""The codecs ``bz2`` and ``lzma``, as numcodecs writes them.
+
+Documentation: https://numcodecs.readthedocs.io/en/stable/compression/bz2.html and ``…/lzma.html``
+
+======  =====================================================================================
+Zarr    names
+======  =====================================================================================
+v3      ``numcodecs.bz2``, ``numcodecs.lzma``
+v2      ``bz2``, ``lzma``
+======  =====================================================================================
+
+``{"id": "bz2", "level": 1}``, ``{"id": "lzma", "format": 1, "check": -1, "preset": null, "filters": null}``
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .buffers import compressed, flat, need_bytes
+from .codec import BytesRepresentation, Codec, CodecKind, Representation
+from .configuration import Configuration, is_integer
+from .streams import Decompressor, decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# A header may ask for a dictionary of 4 GiB; xz -9 needs 64 MiB, and this is what its manual page calls extreme.
+_LZMA_MEMORY_BYTES = 512 << 20
+_FORMAT_RAW = 3
+
+
+@dataclass(frozen=True)
+class Bz2Codec(Codec):
+    """Bzip2, several streams in a row.
+
+    Attributes
+    ----------
+    level
+        From 1 to 9.
+    """
+
+    kind: ClassVar[CodecKind] = "bytes_to_bytes"
+    level: int = 1
+
+    @classmethod
+    def from_v2(cls, configuration: Configuration) -> Bz2Codec:
+        """Parse a v2 configuration."""
+        codec = cls(configuration.integer("level", 1, 9, 1))
+        configuration.finish()
+        return codec
+
+    @property
+    def label(self) -> str:
+        """``bz2``."""
+        return "bz2"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        return {"name": "numcodecs.bz2", "configuration": {"level": self.level}}
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return an unknown size."""
+        return compressed(need_bytes(decoded, self.label))
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the decompressed bytes."""
+        import bz2
+
+        return decompress(flat(encoded), need_bytes(decoded, self.label), bz2.BZ2Decompressor, self.label)
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return one stream."""
+        import bz2
+
+        return bz2.compress(flat(decoded).data, self.level)
+
+
+@dataclass(frozen=True)
+class LzmaCodec(Codec):
+    """LZMA in the containers that Python's ``lzma`` module knows.
+
+    Attributes
+    ----------
+    format
+        0 (any), 1 (xz), 2 (alone) or 3 (raw, with ``filters``).
+    check
+        Integrity check of new xz streams; -1 is the default.
+    preset
+        Compression level, or None.
+    filters
+        Filter chain as Python's ``lzma`` module takes it, or None.
+    """
+
+    kind: ClassVar[CodecKind] = "bytes_to_bytes"
+    format: int = 1
+    check: int = -1
+    preset: int | None = None
+    filters: tuple[Mapping[str, int], ...] | None = field(default=None, hash=False)
+
+    @classmethod
+    def from_v2(cls, configuration: Configuration) -> LzmaCodec:
+        """Parse a v2 configuration."""
+        container = configuration.integer("format", 0, 3, 1)
+        check = configuration.integer("check", -1, 16, -1)
+        preset = configuration.any("preset", None)
+        filters = configuration.any("filters", None)
+        configuration.finish()
+        # Bit 31 is the flag "extreme".
+        if preset is not None and not (is_integer(preset) and 0 <= preset & ~(1 << 31) <= 9):
+            raise configuration.error("preset", "an integer from 0 to 9, or null")
+        if filters is not None:
+            good = isinstance(filters, list) and filters and all(cls._is_filter(f) for f in filters)
+            if not good:
+                raise configuration.error("filters", 'an array of objects with an integer "id" and integers, or null')
+        elif container == _FORMAT_RAW:
+            raise configuration.error("filters", "an array of filters, because the format is 3 (raw),")
+        return cls(container, check, preset, None if filters is None else tuple(dict(f) for f in filters))
+
+    @staticmethod
+    def _is_filter(value: Any) -> bool:
+        return (
+            isinstance(value, dict)
+            and "id" in value
+            and all(isinstance(name, str) and is_integer(number) for name, number in value.items())
+            and 0 <= value.get("dict_size", 0) <= _LZMA_MEMORY_BYTES
+        )
+
+    @property
+    def label(self) -> str:
+        """``lzma``."""
+        return "lzma"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        filters = None if self.filters is None else [dict(f) for f in self.filters]
+        values = {"format": self.format, "check": self.check, "preset": self.preset, "filters": filters}
+        return {"name": "numcodecs.lzma", "configuration": values}
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return an unknown size."""
+        return compressed(need_bytes(decoded, self.label))
+
+    def _start(self) -> Decompressor:
+        import lzma
+
+        if self.format == _FORMAT_RAW:
+            return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[dict(f) for f in self.filters or ()])
+        return lzma.LZMADecompressor(self.format, memlimit=_LZMA_MEMORY_BYTES)
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the decompressed bytes."""
+        representation = need_bytes(decoded, self.label)
+        data = flat(encoded)
+        try:
+            if self.format == _FORMAT_RAW:
+                return self._decode_raw(data, representation)
+            return decompress(data, representation, self._start, self.label, padding=True)
+        except (TypeError, OverflowError, MemoryError, EOFError) as error:
+            raise ValueError(f"{self.label}: {error}") from None
+
+    def _decode_raw(self, data: Any, representation: BytesRepresentation) -> Any:
+        # A raw stream need not mark its end: it has ended when all its input is used.
+        import lzma
+
+        from .buffers import ceiling, checked
+
+        limit = ceiling(representation)
+        try:
+            output = self._start().decompress(data.data, limit + 1)
+        except lzma.LZMAError as error:
+            raise ValueError(f"{self.label}: {error}") from None
+        if len(output) > limit:
+            raise ValueError(f"{self.label}: decodes to more than the {limit} bytes that can be right here")
+        return checked(flat(output), representation, self.label)
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return one stream."""
+        import lzma
+
+        filters = None if self.filters is None else [dict(f) for f in self.filters]
+        return lzma.compress(flat(decoded).data, self.format, self.check, self.preset, filters)

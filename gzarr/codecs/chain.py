@@ -1,0 +1,109 @@
+"""A chain of codecs as a whole: what lies between two codecs, decoding and encoding one chunk in host memory.
+
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#decoding-procedure
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MetadataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .codec import ArrayRepresentation, Codec, Representation
+
+_ORDER = {"array_to_array": 0, "array_to_bytes": 1, "bytes_to_bytes": 2}
+_ARROW = {"array_to_array": "array→array", "array_to_bytes": "array→bytes", "bytes_to_bytes": "bytes→bytes"}
+
+
+def check_kinds(codecs: Sequence[Codec], json_path: str) -> None:
+    """Check that a chain is array→array codecs, exactly one array→bytes codec, bytes→bytes codecs, in this order.
+
+    Raises
+    ------
+    MetadataError
+        If it is not.
+    """
+    makers = [codec.label for codec in codecs if codec.kind == "array_to_bytes"]
+    if len(makers) != 1:
+        found = " and ".join(makers) if makers else "none"
+        raise MetadataError(
+            f"a chain needs exactly one array→bytes codec (such as 'bytes'), found {found}", json_path=json_path
+        )
+    for i in range(1, len(codecs)):
+        before, codec = codecs[i - 1], codecs[i]
+        if _ORDER[codec.kind] < _ORDER[before.kind]:
+            raise MetadataError(
+                f"{codec.label} ({_ARROW[codec.kind]}) must stand before {before.label} ({_ARROW[before.kind]})",
+                json_path=f"{json_path}[{i}]",
+            )
+
+
+def representations(
+    codecs: Sequence[Codec], chunk: ArrayRepresentation, json_path: str = "$.codecs"
+) -> list[Representation]:
+    """Return what stands before, between and behind the codecs.
+
+    Parameters
+    ----------
+    codecs
+        The chain in encoding order, ``n`` codecs.
+    chunk
+        What the chain encodes.
+    json_path
+        Where the chain is in its document, for messages.
+
+    Returns
+    -------
+    ``n + 1`` representations: ``chunk`` first, the stored bytes last.
+
+    Raises
+    ------
+    MetadataError
+        If a codec cannot apply to what it is given.
+    """
+    result: list[Representation] = [chunk]
+    for i, codec in enumerate(codecs):
+        try:
+            result.append(codec.encoded(result[-1]))
+        except MetadataError as error:
+            error.json_path = f"{json_path}[{i}]{error.json_path[1:]}"
+            raise
+    return result
+
+
+def decode_chain(codecs: Sequence[Codec], data: Any, chunk: ArrayRepresentation) -> Any:
+    """Decode one chunk in host memory.
+
+    Parameters
+    ----------
+    codecs
+        The chain in encoding order.
+    data
+        The stored bytes.
+    chunk
+        What must come out.
+
+    Returns
+    -------
+    ``numpy.ndarray`` of ``chunk.shape`` and ``chunk.dtype``; it may be a read-only view of ``data``.
+
+    Raises
+    ------
+    ValueError
+        If ``data`` is corrupt.
+    """
+    steps = representations(codecs, chunk)
+    for codec, decoded in zip(reversed(codecs), reversed(steps[:-1]), strict=True):
+        data = codec.decode(data, decoded)
+    return data
+
+
+def encode_chain(codecs: Sequence[Codec], array: Any, chunk: ArrayRepresentation) -> Any:
+    """Encode one chunk in host memory: the inverse of :func:`decode_chain`."""
+    data = array
+    for codec, representation in zip(codecs, representations(codecs, chunk)[:-1], strict=True):
+        data = codec.encode(data, representation)
+    return data

@@ -1,0 +1,101 @@
+"""Blosc and Zstandard by symbol, from the libraries inside numcodecs' extension modules.
+
+The functions called here take the output's capacity, use no threads of their own and keep no global state, so that
+they may be called from any thread and after ``fork``. Where an extension does not export them (Windows), callers use
+numcodecs' Python functions instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from .buffers import Bytes, empty
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SIZE = ctypes.c_size_t
+_DESTINATION_TOO_SMALL = 70
+
+
+def _load(module: str, signatures: Mapping[str, tuple[Any, list[Any]]]) -> ctypes.CDLL | None:
+    import importlib
+
+    try:
+        library = ctypes.CDLL(importlib.import_module(module).__file__ or "")
+        for name, (result, arguments) in signatures.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+@cache
+def zstd() -> ctypes.CDLL | None:
+    """Return the Zstandard library, or None where it cannot be called."""
+    p = ctypes.c_void_p
+    return _load(
+        "numcodecs.zstd",
+        {
+            "ZSTD_decompress": (_SIZE, [p, _SIZE, p, _SIZE]),
+            "ZSTD_getFrameContentSize": (ctypes.c_ulonglong, [p, _SIZE]),
+            "ZSTD_isError": (ctypes.c_uint, [_SIZE]),
+            "ZSTD_getErrorName": (ctypes.c_char_p, [_SIZE]),
+        },
+    )
+
+
+@cache
+def blosc() -> ctypes.CDLL | None:
+    """Return the Blosc library, or None where it cannot be called."""
+    i, p = ctypes.c_int, ctypes.c_void_p
+    return _load(
+        "numcodecs.blosc",
+        {
+            "blosc_decompress_ctx": (i, [p, p, _SIZE, i]),
+            "blosc_compress_ctx": (i, [i, i, _SIZE, _SIZE, p, p, _SIZE, ctypes.c_char_p, _SIZE, i]),
+        },
+    )
+
+
+def zstd_frame_content_size(data: Bytes) -> int | None:
+    """Return the size that the first frame's header states, or None."""
+    library = zstd()
+    if library is None:
+        return None
+    size = int(library.ZSTD_getFrameContentSize(data.ctypes.data, data.size))
+    return size if size < 2**63 else None
+
+
+def zstd_decompress(data: Bytes, capacity: int) -> Bytes | None:
+    """Decompress all frames into at most ``capacity`` bytes; None if that is too few.
+
+    Raises
+    ------
+    ValueError
+        If ``data`` is corrupt.
+    """
+    library = zstd()
+    output = empty(capacity, "zstd")
+    if library is None:
+        from numcodecs import zstd as numcodecs_zstd
+
+        return _zstd_by_numcodecs(numcodecs_zstd, data, output)
+    size = library.ZSTD_decompress(output.ctypes.data, capacity, data.ctypes.data, data.size)
+    if library.ZSTD_isError(size):
+        # An error is its negated code, as an unsigned number.
+        if 2 ** (8 * ctypes.sizeof(_SIZE)) - size == _DESTINATION_TOO_SMALL:
+            return None
+        raise ValueError(f"zstd: {library.ZSTD_getErrorName(size).decode()}")
+    return output[:size]
+
+
+def _zstd_by_numcodecs(module: Any, data: Bytes, output: Bytes) -> Bytes:
+    try:
+        module.decompress(data, output)
+    except Exception as error:
+        raise ValueError(f"zstd: {error}") from None
+    return output

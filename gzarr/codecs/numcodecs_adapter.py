@@ -1,0 +1,435 @@
+"""Every codec and filter that numcodecs knows, in host threads.
+
+Documentation: https://numcodecs.readthedocs.io/en/stable/
+
+======  ====================================================================================================
+Zarr    names
+======  ====================================================================================================
+v3      ``numcodecs.delta``, ``numcodecs.crc32``, …; ``vlen-utf8`` and ``vlen-bytes``
+v2      numcodecs' ``id``: ``{"id": "delta", "dtype": "<i4", "astype": "<i2"}``
+======  ====================================================================================================
+
+``{"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}}``
+
+v2 filters work on flat buffers, in the byte order in which elements are stored; they are bytes→bytes codecs. The
+filters of v3 work on arrays; they are array→array codecs. Codecs of Python objects are array→bytes codecs in either.
+
+What is in a chunk is not trusted: the number of objects that a header states is compared with the chunk's shape before
+anything is allocated, and pickles are loaded only where the caller allowed it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..errors import MetadataError, UnsupportedError
+from ..metadata.json import quote
+from . import object_codecs
+from .buffers import UNKNOWN_LIMIT_BYTES, checked, compressed, flat, need_array, need_bytes
+from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .configuration import Configuration
+
+#: Codecs that make bytes of an array; they stand where ``bytes`` stands in other chains.
+ARRAY_TO_BYTES = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle", "zfpy", "pcodec"))
+#: Those of them that take arrays of Python objects (``categorize`` does too, as a filter).
+OBJECT_CODECS = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle", "categorize"))
+_CHECKSUMS = frozenset(("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"))
+_ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
+_TEXT_KINDS = {"vlen-utf8": "OU", "vlen-bytes": "OS", "vlen-array": "O"}
+_EXTRA_PACKAGES = {"zfpy": "zfpy", "pcodec": "pcodec", "msgpack2": "msgpack", "crc32c": "google-crc32c"}
+
+
+@dataclass(frozen=True)
+class NumcodecsCodec(Codec):
+    """What the three kinds share.
+
+    Attributes
+    ----------
+    id
+        The codec's name in numcodecs.
+    configuration
+        What numcodecs needs to make one, without ``id``.
+    """
+
+    id: str
+    configuration: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def label(self) -> str:
+        """For example ``numcodecs.delta``."""
+        return self.id if self.id in ("vlen-utf8", "vlen-bytes") else f"numcodecs.{self.id}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        return {"name": self.label, "configuration": dict(self.configuration)}
+
+    def make(self) -> Any:
+        """Return a codec of numcodecs."""
+        import numcodecs
+
+        # They are cheap to make, and nothing says that one may be used by several threads at once.
+        return numcodecs.get_codec({"id": self.id, **self.configuration})
+
+    def _dtype(self, name: str, default: str) -> np.dtype[Any]:
+        text = self.configuration.get(name) or self.configuration.get(default)
+        return np.dtype(text)
+
+    def _decoded_dtype(self) -> np.dtype[Any]:
+        return self._dtype("decode_dtype", "dtype")
+
+    def _encoded_dtype(self) -> np.dtype[Any]:
+        if self.id == "categorize":
+            return np.dtype(self.configuration.get("astype") or "u1")
+        return self._dtype("encode_dtype", "dtype") if self.id == "astype" else self._dtype("astype", "dtype")
+
+    def _call(self, name: str, data: Any) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                return getattr(self.make(), name)(data)
+        except Exception as error:
+            raise ValueError(f"{self.label}: {str(error) or type(error).__name__}") from error
+
+
+@dataclass(frozen=True)
+class NumcodecsBytesToBytes(NumcodecsCodec):
+    """A filter or compressor on flat buffers.
+
+    Attributes
+    ----------
+    stored_dtype
+        Type string of the elements in the buffer that is encoded, for the one filter that asks for it (``bitround``).
+    """
+
+    kind: ClassVar[CodecKind] = "bytes_to_bytes"
+    stored_dtype: str | None = None
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return the size where the filter fixes it."""
+        data = need_bytes(decoded, self.label)
+        n = data.nbytes
+        if self.id in _CHECKSUMS:
+            limit = None if data.limit_nbytes is None else data.limit_nbytes + 4
+            return BytesRepresentation(None if n is None else n + 4, limit)
+        if n is None or self.id not in (_ARRAY_TO_ARRAY | {"base64", "categorize"}):
+            return compressed(data)
+        if self.id == "base64":
+            return BytesRepresentation(4 * math.ceil(n / 3))
+        if self.id == "packbits":
+            return BytesRepresentation(1 + math.ceil(n / 8))
+        if self.id == "bitround":
+            return BytesRepresentation(n)
+        itemsize = self._decoded_dtype().itemsize
+        if self._decoded_dtype().hasobject or n % itemsize:
+            raise MetadataError(
+                f"{self.label} takes elements of {self._decoded_dtype()}, but is given {n} bytes of other elements"
+            )
+        return BytesRepresentation(n // itemsize * self._encoded_dtype().itemsize)
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the bytes before the filter."""
+        representation = need_bytes(decoded, self.label)
+        data = flat(encoded)
+        expected = self.encoded(representation).nbytes
+        if expected is not None and data.size != expected:
+            raise ValueError(f"{self.label}: got {data.size} bytes to decode, expected {expected}")
+        if self.id in _CHECKSUMS and data.size < 4:
+            raise ValueError(f"{self.label}: {data.size} bytes are too few to hold a checksum")
+        output = self._call("decode", data)
+        return checked(flat(output), representation, self.label)
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return the bytes behind the filter."""
+        data = flat(decoded)
+        return flat(self._call("encode", data if self.stored_dtype is None else data.view(self.stored_dtype)))
+
+
+@dataclass(frozen=True)
+class NumcodecsArrayToArray(NumcodecsCodec):
+    """A filter on arrays (Zarr v3)."""
+
+    kind: ClassVar[CodecKind] = "array_to_array"
+
+    def encoded(self, decoded: Representation) -> ArrayRepresentation:
+        """Return the array with the filter's data type; ``packbits`` gives one dimension of bytes."""
+        array = need_array(decoded, self.label)
+        if self.id == "packbits":
+            if array.dtype != np.dtype(bool):
+                raise MetadataError(f"{self.label} takes booleans, not {array.dtype}")
+            return ArrayRepresentation((1 + math.ceil(math.prod(array.shape) / 8),), np.dtype("u1"))
+        if self.id == "bitround":
+            if array.dtype.kind != "f":
+                raise MetadataError(f"{self.label} takes floating-point numbers, not {array.dtype}")
+            return array
+        taken = self._decoded_dtype().newbyteorder("=") if self._states_dtype() else array.dtype
+        if taken != array.dtype:
+            raise MetadataError(
+                f"{self.label} is configured for {taken}, but is given {array.dtype}", json_path="$.configuration"
+            )
+        made = self.configuration.get("encode_dtype") or self.configuration.get("astype") or taken
+        return ArrayRepresentation(array.shape, np.dtype(made).newbyteorder("="))
+
+    def _states_dtype(self) -> bool:
+        return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))
+
+    def _for(self, dtype: np.dtype[Any]) -> NumcodecsArrayToArray:
+        # Documents may leave out what the array's data type says already.
+        if self.id in ("packbits", "bitround") or self._states_dtype():
+            return self
+        name = "decode_dtype" if self.id == "astype" else "dtype"
+        return NumcodecsArrayToArray(self.id, {**self.configuration, name: dtype.str})
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the array before the filter."""
+        array = need_array(decoded, self.label)
+        output = np.asarray(self._for(array.dtype)._call("decode", np.ascontiguousarray(encoded)))
+        if output.nbytes != array.nbytes:
+            raise ValueError(f"{self.label}: decoded to {output.nbytes} bytes, expected {array.nbytes}")
+        return output.reshape(-1).view(array.dtype).reshape(array.shape)
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return the array behind the filter."""
+        array = need_array(representation, self.label)
+        made = self.encoded(array)
+        output = np.asarray(self._for(array.dtype)._call("encode", np.ascontiguousarray(decoded)))
+        return output.reshape(-1).view(made.dtype).reshape(made.shape)
+
+
+@dataclass(frozen=True)
+class NumcodecsArrayToBytes(NumcodecsCodec):
+    """A codec of arrays: Python objects of any length, or numbers that are compressed as an array."""
+
+    kind: ClassVar[CodecKind] = "array_to_bytes"
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return an unknown size; that of ``categorize`` is known."""
+        array = need_array(decoded, self.label)
+        if array.dtype.hasobject and self.id not in OBJECT_CODECS:
+            raise MetadataError(f"{self.label} cannot hold strings or objects; it needs a codec such as 'vlen-utf8'")
+        if self.id in _TEXT_KINDS and array.dtype.kind not in _TEXT_KINDS[self.id]:
+            raise MetadataError(f"{self.label} holds items of any length, not elements of {array.dtype}")
+        if self.id == "categorize":
+            return BytesRepresentation(math.prod(array.shape) * self._encoded_dtype().itemsize)
+        return BytesRepresentation(None) if array.dtype.hasobject else compressed(BytesRepresentation(array.nbytes))
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the array."""
+        array = need_array(decoded, self.label)
+        data = flat(encoded)
+        if data.size > UNKNOWN_LIMIT_BYTES:
+            raise ValueError(f"{self.label}: {data.size} bytes, more than the {UNKNOWN_LIMIT_BYTES} that are decoded")
+        count = math.prod(array.shape)
+        try:
+            if self.id in object_codecs.DECODERS:
+                output = object_codecs.DECODERS[self.id](data.tobytes(), count, self.configuration)
+            else:
+                if self.id.startswith("vlen-"):
+                    object_codecs.check_count(data.tobytes(), count)
+                elif self.id == "categorize" and data.size != count * self._encoded_dtype().itemsize:
+                    raise ValueError(f"{data.size} bytes, expected {count * self._encoded_dtype().itemsize}")
+                output = self._call("decode", data)
+            return object_codecs.as_chunk(output, array)
+        except ValueError as error:
+            raise ValueError(f"{self.label}: {str(error).removeprefix(f'{self.label}: ')}") from error
+        except Exception as error:
+            raise ValueError(f"{self.label}: {str(error) or type(error).__name__}") from error
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return the bytes."""
+        array = np.ascontiguousarray(decoded).reshape(need_array(representation, self.label).shape)
+        encoded = self._call("encode", array)
+        return encoded if isinstance(encoded, bytes) else flat(encoded)
+
+
+# -- from metadata -----------------------------------------------------------------------------------------------------
+
+
+def _no_parameters(configuration: Configuration) -> dict[str, Any]:
+    return {}
+
+
+def _dtypes(configuration: Configuration) -> dict[str, Any]:
+    result: dict[str, Any] = {"dtype": configuration.dtype("dtype")}
+    if configuration.any("astype", None) is not None:
+        result["astype"] = configuration.dtype("astype")
+    return result
+
+
+def _optional_dtypes(configuration: Configuration) -> dict[str, Any]:
+    given = (name for name in ("dtype", "astype") if configuration.any(name, None) is not None)
+    return {name: configuration.dtype(name) for name in given}
+
+
+def _astype(configuration: Configuration) -> dict[str, Any]:
+    result = {"encode_dtype": configuration.dtype("encode_dtype")}
+    if configuration.any("decode_dtype", None) is not None:
+        result["decode_dtype"] = configuration.dtype("decode_dtype")
+    return result
+
+
+def _fixedscaleoffset(configuration: Configuration) -> dict[str, Any]:
+    numbers = {"offset": configuration.number("offset"), "scale": configuration.number("scale")}
+    if not numbers["scale"]:
+        raise configuration.error("scale", "a number other than 0")
+    return {**numbers, **_optional_dtypes(configuration)}
+
+
+def _quantize(configuration: Configuration) -> dict[str, Any]:
+    return {"digits": configuration.integer("digits", -400, 400), **_optional_dtypes(configuration)}
+
+
+def _bitround(configuration: Configuration) -> dict[str, Any]:
+    return {"keepbits": configuration.integer("keepbits", 0, 52)}
+
+
+def _checksum(configuration: Configuration) -> dict[str, Any]:
+    if configuration.any("location", None) is None:
+        return {}
+    return {"location": configuration.string("location", ("start", "end"))}
+
+
+def _jenkins(configuration: Configuration) -> dict[str, Any]:
+    result: dict[str, Any] = {"initval": configuration.integer("initval", 0, 2**32 - 1, 0)}
+    if configuration.any("prefix", None) is not None:
+        result["prefix"] = bytes(configuration.integers("prefix", 0, 255))
+    return result
+
+
+def _categorize(configuration: Configuration) -> dict[str, Any]:
+    labels = configuration.any("labels")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise configuration.error("labels", "an array of strings")
+    dtype = configuration.any("dtype")
+    text = isinstance(dtype, str) and dtype[:2] in ("<U", ">U") and dtype[2:].isdecimal() and len(dtype) < 10
+    if dtype != "|O" and not text:
+        raise configuration.error("dtype", "'|O' or a text type such as '<U4'")
+    return {"labels": labels, "dtype": dtype, "astype": configuration.dtype("astype", "|u1")}
+
+
+def _json2(configuration: Configuration) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "encoding": configuration.string("encoding", ("utf-8", "utf8", "UTF-8", "ascii"), "utf-8")
+    }
+    names = ("skipkeys", "ensure_ascii", "check_circular", "allow_nan", "sort_keys", "strict")
+    flags = {name: configuration.boolean(name) for name in names if name in configuration}
+    indent = configuration.any("indent", None)
+    separators = configuration.any("separators", None)
+    pair = isinstance(separators, list) and len(separators) == 2 and all(isinstance(s, str) for s in separators)
+    if separators is not None and not pair:
+        raise configuration.error("separators", "an array of two strings, or null")
+    if indent is not None:
+        result["indent"] = int(indent) if isinstance(indent, bool) else configuration.integer("indent", 0, 64)
+    return {**result, **flags, **({} if separators is None else {"separators": separators})}
+
+
+def _msgpack2(configuration: Configuration) -> dict[str, Any]:
+    names = ("use_single_float", "use_bin_type", "raw")
+    return {name: configuration.boolean(name) for name in names if name in configuration}
+
+
+def _pickle(configuration: Configuration) -> dict[str, Any]:
+    return {"protocol": configuration.integer("protocol", -1, 5, 5)}
+
+
+def _vlen_array(configuration: Configuration) -> dict[str, Any]:
+    return {"dtype": configuration.dtype("dtype")}
+
+
+def _passed_on(configuration: Configuration) -> dict[str, Any]:
+    return {name: configuration.any(name) for name in configuration.values if name != "id"}
+
+
+_PARAMETERS = {
+    "adler32": _checksum,
+    "astype": _astype,
+    "base64": _no_parameters,
+    "bitround": _bitround,
+    "categorize": _categorize,
+    "crc32": _checksum,
+    "crc32c": _checksum,
+    "delta": _dtypes,
+    "fixedscaleoffset": _fixedscaleoffset,
+    "fletcher32": _no_parameters,
+    "jenkins_lookup3": _jenkins,
+    "json2": _json2,
+    "msgpack2": _msgpack2,
+    "packbits": _no_parameters,
+    "pickle": _pickle,
+    "quantize": _quantize,
+    "vlen-array": _vlen_array,
+    "vlen-bytes": _no_parameters,
+    "vlen-utf8": _no_parameters,
+}
+
+
+def _known_to_numcodecs(name: str) -> bool:
+    from numcodecs.registry import codec_registry, entries
+
+    return name in codec_registry or name in entries
+
+
+def from_numcodecs(
+    name: str, configuration: Configuration, *, kind: CodecKind = "bytes_to_bytes", allow_pickle: bool = False
+) -> Codec:
+    """Make a codec of this adapter.
+
+    Parameters
+    ----------
+    name
+        The codec's ``id`` in numcodecs.
+    configuration
+        Its parameters.
+    kind
+        Which of the three kinds: it depends on the Zarr version and on the codec's place.
+    allow_pickle
+        Whether pickles may be loaded.
+
+    Raises
+    ------
+    UnsupportedError
+        If numcodecs does not know it, a package that it needs is missing, or it is ``pickle`` and that is not allowed.
+    MetadataError
+        If parameters are missing, wrong or unknown.
+    """
+    if name == "pickle" and not allow_pickle:
+        raise UnsupportedError(
+            "the codec 'pickle' runs code that is in the data; if you trust its writer, open with allow_pickle=True",
+            json_path=configuration.json_path,
+        )
+    if not _known_to_numcodecs(name):
+        package = _EXTRA_PACKAGES.get(name)
+        advice = f"install the package {package!r}" if package else "register it with numcodecs before opening"
+        raise UnsupportedError(f"the codec {quote(name)} is not known: {advice}", json_path=configuration.json_path)
+    values = _PARAMETERS.get(name, _passed_on)(configuration)
+    configuration.finish()
+    makers: dict[CodecKind, type[NumcodecsCodec]] = {
+        "array_to_array": NumcodecsArrayToArray,
+        "array_to_bytes": NumcodecsArrayToBytes,
+        "bytes_to_bytes": NumcodecsBytesToBytes,
+    }
+    codec = makers[kind](name, values)
+    try:
+        if name in _PARAMETERS and kind == "array_to_array":
+            return codec
+        codec.make()
+    except Exception as error:
+        raise MetadataError(
+            f"numcodecs refuses the configuration of {name!r}: {str(error)[:200]}", json_path=configuration.json_path
+        ) from None
+    return codec
+
+
+def from_v3(name: str, configuration: Configuration, *, allow_pickle: bool = False) -> Codec:
+    """Make the codec that Zarr v3 calls ``numcodecs.<name>``."""
+    if name in _ARRAY_TO_ARRAY:
+        kind: CodecKind = "array_to_array"
+    else:
+        kind = "array_to_bytes" if name in ARRAY_TO_BYTES else "bytes_to_bytes"
+    return from_numcodecs(name, configuration, kind=kind, allow_pickle=allow_pickle)

@@ -1,0 +1,94 @@
+"""Streams that the standard library decompresses piece by piece, so that output never grows past its bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from .buffers import Bytes, ceiling, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .codec import BytesRepresentation
+
+# A member's leftover input is copied to start the next one: feeding little at a time keeps many small members linear.
+_NEXT_MEMBER_BYTES = 4096
+# Starting a member costs tens of microseconds: a megabyte of empty ones would take seconds.
+_MEMBERS = 1000
+_MEMBER_BYTES = 512
+
+
+class Decompressor(Protocol):
+    """What ``bz2`` and ``lzma`` decompressors are, and :class:`gzarr.codecs.deflate.Inflater`."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member has ended."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """Input behind the member's end."""
+
+    def decompress(self, data: memoryview, max_length: int) -> bytes:
+        """Take ``data`` and return at most ``max_length`` bytes; what is left is kept."""
+
+
+def decompress(
+    data: Bytes,
+    decoded: BytesRepresentation,
+    start: Callable[[], Decompressor],
+    label: str,
+    *,
+    padding: bool = False,
+) -> Bytes:
+    """Decompress one member after the other.
+
+    Parameters
+    ----------
+    data
+        The members, with nothing between or behind them.
+    decoded
+        What must come out.
+    start
+        Makes a decompressor for one member.
+    label
+        For messages.
+    padding
+        Whether zeros behind the last member are ignored.
+
+    Raises
+    ------
+    ValueError
+        If the input is corrupt or truncated, or gives more than ``decoded`` allows.
+    """
+    limit = ceiling(decoded)
+    view = data.data
+    parts: list[bytes] = []
+    total = position = 0
+    step = len(view)
+    for _ in range(_MEMBERS + limit // _MEMBER_BYTES):
+        member = start()
+        while not member.eof:
+            piece = view[position : position + step]
+            position += len(piece)
+            try:
+                part = member.decompress(piece, limit - total + 1)
+            except Exception as error:
+                raise ValueError(f"{label}: {error}") from None
+            total += len(part)
+            if total > limit:
+                raise ValueError(f"{label}: decodes to more than the {limit} bytes that can be right here")
+            if part:
+                parts.append(part)
+            elif not len(piece) and not member.eof:
+                raise ValueError(f"{label}: the data ends before the stream does")
+        position -= len(member.unused_data)
+        if position == len(view) or (padding and not data[position:].any()):
+            break
+        step = _NEXT_MEMBER_BYTES
+    else:
+        raise ValueError(f"{label}: the data is split into far more members than {limit} bytes need")
+    output = np.frombuffer(b"".join(parts), np.uint8) if total else np.empty(0, np.uint8)
+    return checked(output, decoded, label)

@@ -1,0 +1,102 @@
+"""The ``zstd`` codec: Zstandard frames (RFC 8878), several in a row and with or without their content size.
+
+Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd
+
+======  =================================================================
+Zarr    name
+======  =================================================================
+v3      ``zstd``, ``numcodecs.zstd``
+v2      ``zstd``, for example ``{"id": "zstd", "level": 3, "checksum": false}``
+======  =================================================================
+
+``{"name": "zstd", "configuration": {"level": 3, "checksum": false}}``
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from . import native
+from .buffers import ceiling, checked, compressed, flat, need_bytes
+from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+_BLOCK_BYTES = 128 << 10  # the most that one block of three bytes or more decodes to
+
+
+@dataclass(frozen=True)
+class ZstdCodec(Codec):
+    """Zstandard.
+
+    Attributes
+    ----------
+    level
+        From -131072 to 22; 0 is the library's default. Numcodecs takes more for 22.
+    checksum
+        Whether frames written carry a checksum. One that is there is always verified.
+    """
+
+    kind: ClassVar[CodecKind] = "bytes_to_bytes"
+    level: int = 0
+    checksum: bool = False
+
+    @classmethod
+    def from_v3(cls, configuration: Configuration) -> ZstdCodec:
+        """Parse a v3 configuration."""
+        codec = cls(configuration.integer("level", -131072, 22), configuration.boolean("checksum", False))
+        configuration.finish()
+        return codec
+
+    @classmethod
+    def from_v2(cls, configuration: Configuration) -> ZstdCodec:
+        """Parse a v2 configuration."""
+        level = configuration.integer("level", -(2**31), 2**31 - 1, 0)
+        checksum = configuration.boolean("checksum", False)
+        configuration.finish()
+        return cls(max(-131072, min(level, 22)), checksum)
+
+    @property
+    def label(self) -> str:
+        """``zstd``."""
+        return "zstd"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        return {"name": "zstd", "configuration": {"level": self.level, "checksum": self.checksum}}
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return an unknown size."""
+        return compressed(need_bytes(decoded, self.label))
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the decompressed bytes."""
+        representation = need_bytes(decoded, self.label)
+        data = flat(encoded)
+        limit = min(ceiling(representation), (data.size // 3 + 1) * _BLOCK_BYTES)
+        stated = native.zstd_frame_content_size(data)
+        if stated is not None and stated > limit:
+            raise ValueError(f"zstd: the frame states {stated} bytes, more than the {limit} that can be right here")
+        if representation.nbytes is not None:
+            if limit < representation.nbytes:
+                raise ValueError(f"zstd: {data.size} bytes cannot decode to the {representation.nbytes} expected")
+            capacity = limit
+        else:
+            capacity = min(limit, max(stated or 0, 4 * data.size, 1 << 16))
+        while (output := native.zstd_decompress(data, capacity)) is None:
+            if capacity >= limit:
+                raise ValueError(f"zstd: decodes to more than the {limit} bytes that can be right here")
+            capacity = min(limit, 4 * capacity)
+        return checked(output, representation, self.label)
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return one frame."""
+        from numcodecs import zstd
+
+        return zstd.compress(flat(decoded), self.level, self.checksum)
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """One ``zstd`` operation."""
+        return (Operation("zstd"),)

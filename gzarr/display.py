@@ -1,0 +1,229 @@
+"""What nodes look like: one-line reprs, tables, trees. Text from a store is made harmless for terminals and HTML."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+from .errors import MetadataError
+from .metadata.model import ArrayMetadata
+from .stores.base import ListableStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .array import Array
+    from .documents import Entry
+    from .group import Group
+
+_TABLE = "border-collapse:collapse;font-size:0.9em"
+_LABEL = "text-align:left;font-weight:600;padding:2px 12px 2px 0;vertical-align:top;white-space:nowrap"
+_VALUE = "text-align:left;padding:2px 0;font-family:monospace;white-space:pre-wrap"
+
+
+def printable(value: object, limit: int = 400) -> str:
+    """Return ``str(value)`` on one line, control characters escaped, at most about ``limit`` characters long."""
+    text = str(value)
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def readable_size(nbytes: int) -> str:
+    """Return a number of bytes with a binary unit, and exactly where that differs: ``"1.5 MiB (1,572,864 bytes)"``."""
+    size = float(nbytes)
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if size < 1024 or unit == "PiB":
+            break
+        size /= 1024
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit} ({nbytes:,} bytes)"
+
+
+class Info:
+    """A table of labels and values; ``str`` gives it aligned, notebooks show it as HTML.
+
+    Attributes
+    ----------
+    rows
+        Pairs of label and value.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
+        self.rows = tuple(rows)
+
+    def __str__(self) -> str:
+        width = max((len(label) for label, _ in self.rows), default=0)
+        return "\n".join(f"{label:<{width}} : {value}" for label, value in self.rows)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="{_LABEL}">{html.escape(label)}</th><td style="{_VALUE}">{html.escape(value)}</td></tr>'
+            for label, value in self.rows
+        )
+        return f'<table style="{_TABLE}"><tbody>{rows}</tbody></table>'
+
+
+class Tree:
+    """A hierarchy as lines; ``str`` gives plain text, notebooks show it as HTML.
+
+    Parameters
+    ----------
+    root
+        What stands in the first line.
+    nodes
+        Paths and nodes below, parents first (:meth:`gzarr.Group.walk`).
+    """
+
+    def __init__(self, root: str, nodes: Iterable[tuple[str, Entry]]) -> None:
+        self._lines = [("", printable(root), "")]
+        self._lines += _tree_lines(list(nodes))
+
+    def __str__(self) -> str:
+        return "\n".join(branch + name + detail for branch, name, detail in self._lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        lines = (f"{html.escape(b)}<b>{html.escape(n)}</b>{html.escape(d)}" for b, n, d in self._lines)
+        return '<pre style="line-height:1.2">' + "\n".join(lines) + "</pre>"
+
+
+def _tree_lines(nodes: list[tuple[str, Entry]]) -> Iterator[tuple[str, str, str]]:
+    # A node is the last of its parent if no later node at its depth comes before one nearer the root; so from the end.
+    last: list[bool] = [True] * len(nodes)
+    open_depths: set[int] = set()
+    for i in range(len(nodes) - 1, -1, -1):
+        depth = nodes[i][0].count("/")
+        open_depths = {d for d in open_depths if d <= depth}
+        last[i] = depth not in open_depths
+        open_depths.add(depth)
+    stems: list[str] = []
+    for (path, entry), is_last in zip(nodes, last, strict=True):
+        depth = path.count("/")
+        del stems[depth:]
+        branch = "".join(stems)
+        stems.append("    " if is_last else "│   ")
+        yield branch + ("└── " if is_last else "├── "), printable(path.rpartition("/")[2]), _detail(entry)
+
+
+def _detail(entry: Entry) -> str:
+    metadata = entry.metadata
+    if isinstance(metadata, MetadataError):
+        return f" [not readable: {printable(metadata, 200)}]"
+    if isinstance(metadata, ArrayMetadata):
+        return f" {metadata.shape} {printable(metadata.dtype, 120)}"
+    return " [implicit]" if metadata.implicit else ""
+
+
+def tree(group: Group, level: int | None = None) -> Tree:
+    """Return the hierarchy below ``group``, down to ``level`` (0: its children only; None: all)."""
+    return Tree(group.name, group.walk(level))
+
+
+def array_repr(array: Array) -> str:
+    """Return an array on one line: path, shape, dtype, chunks, how it is decoded."""
+    chunks = f"chunks {array.chunks}" if array.shards is None else f"chunks {array.chunks} in shards {array.shards}"
+    return (
+        f"<gzarr.Array {printable(array.name)} {array.shape} {printable(array.dtype, 120)}, {chunks}, "
+        f"{printable(array.decode_path)}>"
+    )
+
+
+def array_info(array: Array) -> Info:
+    """Return everything that is known of an array without a store request."""
+    rows = [
+        ("Name", printable(array.name)),
+        ("Type", "Array"),
+        ("Zarr format", str(array.zarr_format)),
+        ("Store", printable(repr(array.store))),
+        ("Shape", str(array.shape)),
+        ("Data type", printable(array.dtype)),
+        ("Chunks", str(array.chunks)),
+    ]
+    if array.shards is not None:
+        rows.append(("Shards", str(array.shards)))
+    if array.dimension_names is not None:
+        rows.append(("Dimension names", printable(array.dimension_names)))
+    rows += [
+        ("Fill value", printable(array.fill_value)),
+        ("Codecs", printable(" → ".join(codec.label for codec in array.codecs), 1000)),
+        ("Device", array.device),
+        ("Decode path", printable(array.decode_path, 1000)),
+        ("Elements", f"{array.size:,}"),
+        ("Size", readable_size(array.nbytes)),
+        ("Number of chunks", f"{array.nchunks:,}"),
+    ]
+    if array.attrs:
+        rows.append(("Attributes", _names(array.attrs)))
+    return Info(rows)
+
+
+def array_html(array: Array) -> str:
+    """Return an array as an HTML table."""
+    return _block(f"gzarr.Array {array.name}", array_info(array))
+
+
+def group_repr(group: Group) -> str:
+    """Return a group on one line; the number of members only where consolidated metadata tells it without a request."""
+    notes = [f"Zarr {group.zarr_format}"]
+    if group.implicit:
+        notes.append("implicit")
+    if group.consolidated:
+        notes.append(_counts(group))
+    return f"<gzarr.Group {printable(group.name)}, {', '.join(notes)}>"
+
+
+def _group_rows(group: Group) -> list[tuple[str, str]]:
+    rows = [
+        ("Name", printable(group.name)),
+        ("Type", "Group (implicit)" if group.implicit else "Group"),
+        ("Zarr format", str(group.zarr_format)),
+        ("Store", printable(repr(group.store))),
+        ("Consolidated", "yes" if group.consolidated else "no"),
+    ]
+    if group.attrs:
+        rows.append(("Attributes", _names(group.attrs)))
+    return rows
+
+
+def group_info(group: Group) -> Info:
+    """Return a table of a group: what it is and how many members it has (which may ask the store)."""
+    countable = group.consolidated or isinstance(group.store, ListableStore)
+    return Info([*_group_rows(group), ("Members", _counts(group) if countable else "unknown: the store cannot list")])
+
+
+def group_html(group: Group) -> str:
+    """Return a group as an HTML table, without a store request."""
+    rows = _group_rows(group)
+    if group.consolidated:
+        rows.append(("Members", _counts(group)))
+    return _block(f"gzarr.Group {group.name}", Info(rows))
+
+
+def _counts(group: Group) -> str:
+    arrays, groups, broken = 0, 0, 0
+    for _, entry in group.walk(0):
+        if isinstance(entry.metadata, MetadataError):
+            broken += 1
+        elif isinstance(entry.metadata, ArrayMetadata):
+            arrays += 1
+        else:
+            groups += 1
+    text = f"{_number(arrays, 'array')}, {_number(groups, 'group')}"
+    return f"{text}, {broken} not readable" if broken else text
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _names(attributes: Any) -> str:
+    return printable(f"{len(attributes)}: {', '.join(map(str, attributes))}", 200)
+
+
+def _block(title: str, info: Info) -> str:
+    return f"<div><div><b>{html.escape(printable(title))}</b></div>{info._repr_html_()}</div>"

@@ -1,0 +1,125 @@
+"""The compiled kernels, loaded when first needed, and the scratch that workers keep between reads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: Scratch buffers of an idle worker that hold more than this are freed.
+KEEP_BYTES = 8 << 20
+#: Idle workers kept, at most.
+KEEP_WORKERS = 64
+_PATIENCE_SECONDS = 1.0
+
+_lock = threading.Lock()
+_work: Any = None
+_release: Any = None
+
+
+def available() -> frozenset[str]:
+    """Return what the native loop has here, without loading it; see ``gzarr_kernels.libraries.available``."""
+    from gzarr_kernels import libraries
+
+    return libraries.available()
+
+
+def load() -> Any:
+    """Return the compiled loop ``work(job, context, scratch)``.
+
+    The first call of a process loads Numba and the kernels from Numba's cache (half a second); the first after an installation
+    compiles them, and says so on stderr.
+    """
+    global _work, _release
+    if _work is not None:
+        return _work
+    with _lock:
+        if _work is None:
+            notice = threading.Timer(_PATIENCE_SECONDS, _say_so)
+            notice.daemon = True
+            notice.start()
+            try:
+                from gzarr_kernels import context, read
+            finally:
+                notice.cancel()
+            _release = context.release
+            _work = read.work
+    return _work
+
+
+def _say_so() -> None:
+    print("gzarr: compiling its kernels for this processor, once after an installation …", file=sys.stderr, flush=True)
+
+
+class Worker:
+    """Decoder contexts and scratch buffers of one worker; used by one thread at a time.
+
+    Attributes
+    ----------
+    context
+        int64, the slots of ``gzarr_kernels.context``.
+    scratch
+        uint8, ``gzarr_kernels.read.WORKER_BYTES``.
+    context_address, scratch_address
+        Where they are.
+    """
+
+    __slots__ = ("context", "context_address", "scratch", "scratch_address")
+
+    def __init__(self) -> None:
+        from gzarr_kernels import context, read
+
+        self.context: npt.NDArray[np.int64] = np.zeros(context.SIZE, np.int64)
+        self.scratch: npt.NDArray[np.uint8] = np.empty(read.WORKER_BYTES, np.uint8)
+        self.context_address = address(self.context)
+        self.scratch_address = address(self.scratch)
+
+    def __del__(self) -> None:
+        if _release is not None and not sys.is_finalizing():
+            _release(self.context_address, -1)
+
+
+# Taking and giving back are single steps of a deque, so that no lock can be held when a process forks.
+_idle: deque[Worker] = deque()
+
+
+def take_worker() -> Worker:
+    """Return an idle worker, or a new one. Call :func:`load` before."""
+    try:
+        return _idle.pop()
+    except IndexError:
+        return Worker()
+
+
+def give_worker_back(worker: Worker) -> None:
+    """Keep a worker for the next read, without its large buffers."""
+    _release(worker.context_address, KEEP_BYTES)
+    if len(_idle) < KEEP_WORKERS:
+        _idle.append(worker)
+
+
+def address(array: npt.NDArray[Any]) -> int:
+    """Return the address of an array's first element."""
+    result: int = array.__array_interface__["data"][0]
+    return result
+
+
+def _forget() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A fork waits for a load under way: the child would inherit half of it, and locks that nobody gives back.
+    os.register_at_fork(
+        before=lambda: _lock.acquire(),
+        after_in_parent=lambda: _lock.release(),
+        after_in_child=_forget,
+    )

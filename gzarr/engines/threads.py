@@ -1,0 +1,279 @@
+"""The host-threads engine: any codec, any store; each chunk is decoded by ``Codec.decode`` and placed by NumPy.
+
+It is the engine of last resort (a codec without a native operation), and its :func:`place` says in a few lines what a
+plan means, so tests hold the other engines to it. Threads help because stores and most codecs release the GIL.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..codecs.chain import representations
+from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError, StoreError
+from ..stores.base import ByteRange
+from . import pool
+from .request import ABSENT, WHOLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..codecs.codec import ArrayRepresentation, Representation
+    from ..plan import Plan
+    from ..stores.base import ReadableStore
+    from .request import ReadRequest, Sources
+
+Encoded: TypeAlias = bytes | memoryview
+
+#: A batch of byte ranges of one key holds at most this many chunks and (but for its first chunk) bytes, so that the
+#: memory held is bounded however many chunks a shard has.
+BATCH_CHUNKS = 32
+BATCH_BYTES = 4 << 20
+
+
+def read(request: ReadRequest) -> None:
+    """Read every chunk of ``request.plan`` into ``request.outputs``; after an error some are there and others not.
+
+    Parameters
+    ----------
+    request
+        Its ``chunk`` is what ``codecs`` decode to; its ``outputs`` are written in place.
+
+    Raises
+    ------
+    MissingChunkError
+        If a chunk is absent and ``request.missing`` is ``"error"``.
+    ChunkReadError
+        If the store fails.
+    ChunkDecodeError
+        If the bytes of a chunk do not decode to ``request.chunk``.
+    MetadataError
+        If the codecs cannot apply to ``request.chunk`` at all.
+    """
+    if not len(request.plan):
+        return
+    steps = representations(request.codecs, request.chunk)
+    workers = pool.thread_count()
+    batches = _batches(request.sources, workers)
+    fill = _fill_chunk(request.fill_value, request.chunk)
+    # next() on a count is one step for any number of threads, so it needs no lock.
+    turn = count()
+    failed: list[bool] = []
+
+    def worker(_: int) -> None:
+        while not failed and (i := next(turn)) < len(batches):
+            try:
+                _read_batch(request, steps, fill, batches[i])
+            except BaseException:
+                failed.append(True)
+                raise
+
+    pool.run(worker, min(workers, len(batches)))
+
+
+def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int]) -> list[Encoded | None]:
+    """Fetch the encoded bytes of some chunks from any store.
+
+    Parameters
+    ----------
+    store
+        Whole values are fetched with ``get``; all byte ranges with one ``get_partial_values``, in which adjacent ranges
+        of a key are one.
+    sources
+        Where the chunks are.
+    rows
+        Which chunks, as rows of ``sources``.
+
+    Returns
+    -------
+    The bytes of each chunk, in the order of ``rows``; None for an absent one.
+
+    Raises
+    ------
+    StoreError
+        If the store fails, or returns fewer or more bytes than were asked for.
+    """
+    values: list[Encoded | None] = []
+    ranges: list[tuple[int, int, int, int]] = []
+    for position, row in enumerate(rows):
+        nbytes = int(sources.nbytes[row])
+        key_index = int(sources.key_index[row])
+        values.append(store.get(sources.keys[key_index]) if nbytes == WHOLE else None)
+        if nbytes not in (WHOLE, ABSENT):
+            ranges.append((key_index, int(sources.offset[row]), nbytes, position))
+    if not ranges:
+        return values
+    ranges.sort()
+    groups: list[list[tuple[int, int, int, int]]] = []
+    key_of_group, end = -1, -1
+    for entry in ranges:
+        key_index, offset, nbytes, _ = entry
+        if key_index == key_of_group and offset == end:
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+        key_of_group, end = key_index, offset + nbytes
+    asked = [
+        (sources.keys[group[0][0]], ByteRange(group[0][1], sum(nbytes for _, _, nbytes, _ in group)))
+        for group in groups
+    ]
+    parts = store.get_partial_values(asked)
+    for group, (key, byte_range), part in zip(groups, asked, parts, strict=True):
+        if part is None:
+            continue
+        if len(part) != byte_range.length:
+            raise StoreError(
+                f"{store!r} returned {len(part)} bytes of {key!r} from byte {byte_range.offset} on, "
+                f"expected {byte_range.length}",
+                key=key,
+            )
+        whole = memoryview(part)
+        for _, offset, nbytes, position in group:
+            begin = offset - byte_range.offset
+            values[position] = part if nbytes == len(part) else whole[begin : begin + nbytes]
+    return values
+
+
+def place(
+    chunk: npt.NDArray[Any], plan: Plan, i: int, outputs: Sequence[npt.NDArray[Any]], field: str | None = None
+) -> None:
+    """Place chunk ``i`` of a plan: the meaning of :class:`gzarr.plan.Plan`, spelled out.
+
+    Parameters
+    ----------
+    chunk
+        The whole chunk, of the plan's chunk shape.
+    plan, i
+        Which pieces go where.
+    outputs
+        Arrays of the plan's ``k`` dimensions, or for points result arrays of any shape.
+    field
+        Name of the field of ``chunk.dtype`` that the outputs take, or None for whole elements.
+    """
+    if field is not None:
+        chunk = chunk[field]
+    for piece in range(int(plan.piece_offsets[i]), int(plan.piece_offsets[i + 1])):
+        output = outputs[int(plan.output[piece])]
+        starts, counts = plan.start[piece].tolist(), plan.count[piece].tolist()
+        if plan.points is not None:
+            rows = slice(starts[0], starts[0] + counts[0])
+            output.flat[plan.points.target[rows]] = chunk[tuple(plan.points.source[rows].T)]
+            continue
+        source: list[Any] = []
+        target: list[Any] = []
+        for start, number, to, step, table in zip(
+            starts, counts, plan.target[piece].tolist(), plan.step.tolist(), plan.tables, strict=True
+        ):
+            if table is not None:
+                source.append(table.source[start : start + number])
+                target.append(table.target[start : start + number])
+            else:
+                source.append(slice(start, start + (number - 1) * step + 1, step))
+                target.append(slice(to, to + number))
+        if sum(table is not None for table in plan.tables) > 1:
+            # Several index arrays would select points; as an open mesh they select a box.
+            source = list(np.ix_(*(_indices(entry) for entry in source)))
+            target = list(np.ix_(*(_indices(entry) for entry in target)))
+        # The ellipsis keeps zero dimensions an array: an element may itself be a sequence.
+        output[(*target, ...)] = chunk[(*source, ...)]
+
+
+def _indices(entry: Any) -> npt.NDArray[np.int64]:
+    return np.arange(entry.start, entry.stop, entry.step or 1) if isinstance(entry, slice) else entry
+
+
+def _batches(sources: Sources, workers: int) -> list[list[int]]:
+    """Cut the chunks into what a thread takes at a time: one whole value, or some byte ranges of one key."""
+    ranges = np.flatnonzero(sources.nbytes >= 0)
+    batches = [[row] for row in np.flatnonzero(sources.nbytes < 0).tolist()]
+    if not len(ranges):
+        return batches
+    ranges = ranges[np.lexsort((sources.offset[ranges], sources.key_index[ranges]))]
+    # Few chunks are cut finer, so that every thread has work.
+    most = max(1, min(BATCH_CHUNKS, len(ranges) // (4 * workers)))
+    key_of_batch, batch_nbytes = -1, 0
+    keys, sizes = sources.key_index[ranges].tolist(), sources.nbytes[ranges].tolist()
+    for row, key_index, nbytes in zip(ranges.tolist(), keys, sizes, strict=True):
+        batch_nbytes += nbytes
+        if key_index != key_of_batch or len(batches[-1]) >= most or batch_nbytes > BATCH_BYTES:
+            batches.append([])
+            key_of_batch, batch_nbytes = key_index, nbytes
+        batches[-1].append(row)
+    return batches
+
+
+def _read_batch(
+    request: ReadRequest, steps: Sequence[Representation], fill: npt.NDArray[Any], rows: Sequence[int]
+) -> None:
+    try:
+        values = fetch(request.store, request.sources, rows)
+    except OSError as cause:
+        if len(rows) == 1:
+            raise ChunkReadError(
+                f"{_where(request, rows[0])}: the store failed: {cause}", **_names(request, rows[0])
+            ) from cause
+        # One at a time: to name the chunk that fails, and to read those that do not.
+        for row in rows:
+            _read_batch(request, steps, fill, [row])
+        return
+    for position, row in enumerate(rows):
+        # Each chunk is let go before the next is decoded.
+        data, values[position] = values[position], None
+        if data is not None:
+            chunk = _decode(request, steps, data, row)
+        elif request.missing == "fill":
+            chunk = fill
+        else:
+            raise MissingChunkError(
+                f"{_where(request, row)}: the store has no such chunk, and missing='error' was asked for",
+                **_names(request, row),
+            )
+        place(chunk, request.plan, row, request.outputs, request.field)
+
+
+def _decode(request: ReadRequest, steps: Sequence[Representation], data: Any, row: int) -> npt.NDArray[Any]:
+    label = "codecs"
+    try:
+        for codec, decoded in zip(reversed(request.codecs), reversed(steps[:-1]), strict=True):
+            label = codec.label
+            data = codec.decode(data, decoded)
+    except ChunkError:
+        raise
+    # Libraries behind codecs raise what they like on corrupt input, RuntimeError and MemoryError included.
+    except Exception as cause:
+        reason = str(cause) or type(cause).__name__
+        raise ChunkDecodeError(
+            f"{_where(request, row)}: {label} cannot decode it: {reason}", **_names(request, row)
+        ) from cause
+    chunk = request.chunk
+    if not isinstance(data, np.ndarray) or data.shape != chunk.shape or data.dtype != chunk.dtype:
+        found = f"shape {data.shape}, {data.dtype}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise ChunkDecodeError(
+            f"{_where(request, row)}: decoded to {found}, expected shape {chunk.shape}, {chunk.dtype}",
+            **_names(request, row),
+        )
+    return data
+
+
+def _fill_chunk(fill_value: Any, chunk: ArrayRepresentation) -> npt.NDArray[Any]:
+    """Return a chunk of fill values that takes the memory of one element."""
+    one = np.zeros(1, chunk.dtype)
+    if fill_value is not None:
+        one[0] = fill_value
+    return np.broadcast_to(one.reshape(()), chunk.shape)
+
+
+def _names(request: ReadRequest, row: int) -> dict[str, Any]:
+    return {
+        "node": request.node,
+        "chunk": tuple(request.plan.chunks[row].tolist()),
+        "key": request.sources.keys[int(request.sources.key_index[row])],
+    }
+
+
+def _where(request: ReadRequest, row: int) -> str:
+    names = _names(request, row)
+    return f"array {names['node']!r}, chunk {names['chunk']}, key {names['key']!r}"

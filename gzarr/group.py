@@ -1,0 +1,375 @@
+"""Groups: a hierarchy of any Zarr version as nested mappings."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .array import Array
+from .errors import ArgumentError, MetadataError, NodeNotFoundError
+from .metadata.model import ArrayMetadata, GroupMetadata
+from .stores.keys import join_path, normalize_path
+
+if TYPE_CHECKING:
+    from .display import Info, Tree
+    from .documents import Entry, NodeReader
+    from .engines.request import Missing
+    from .metadata.model import ZarrFormat
+    from .stores.base import ReadableStore
+
+Node: TypeAlias = "Array | Group"
+
+
+class Group(Mapping[str, "Array | Group"]):
+    """A group: a read-only mapping from names (and paths, ``g["a/b"]``) to arrays and groups.
+
+    Made by :func:`open`, :func:`open_group` and by groups; not meant to be called.
+
+    Parameters
+    ----------
+    metadata
+        Of this group.
+    reader
+        Where its children are read from.
+    path
+        Normalised path in the store, ``""`` for the root.
+    device, missing
+        Passed on to arrays below.
+    children
+        Nodes below by name, where consolidated metadata gives them: they then cost no store request.
+    """
+
+    def __init__(
+        self,
+        metadata: GroupMetadata,
+        reader: NodeReader,
+        path: str,
+        *,
+        device: str = "auto",
+        missing: Missing = "fill",
+        children: dict[str, Entry] | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self._reader = reader
+        self._path = path
+        self._device = device
+        self._missing: Missing = missing
+        self._consolidated = children
+
+    # -- what it is
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Metadata of this group."""
+        return self._metadata
+
+    @property
+    def store(self) -> ReadableStore:
+        """Store that the group is in."""
+        return self._reader.store
+
+    @property
+    def path(self) -> str:
+        """Path in the store, without a leading slash; ``""`` for the root."""
+        return self._path
+
+    @property
+    def name(self) -> str:
+        """Path in the store with a leading slash; ``"/"`` for the root."""
+        return "/" + self._path
+
+    @property
+    def basename(self) -> str:
+        """Last part of the path; ``""`` for the root."""
+        return self._path.rpartition("/")[2]
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """User attributes, read-only."""
+        return MappingProxyType(self._metadata.attributes)
+
+    @property
+    def zarr_format(self) -> ZarrFormat:
+        """2 or 3."""
+        return self._metadata.zarr_format
+
+    @property
+    def implicit(self) -> bool:
+        """True for a group without a metadata document of its own."""
+        return self._metadata.implicit
+
+    @property
+    def consolidated(self) -> bool:
+        """Whether consolidated metadata names all nodes below, so that none costs a store request."""
+        return self._consolidated is not None
+
+    @property
+    def read_only(self) -> bool:
+        """Always True in this release."""
+        return True
+
+    @property
+    def info(self) -> Info:
+        """Table of what the group is and how many members it has."""
+        from .display import group_info
+
+        return group_info(self)
+
+    def __repr__(self) -> str:
+        from .display import group_repr
+
+        return group_repr(self)
+
+    def _repr_html_(self) -> str:
+        from .display import group_html
+
+        return group_html(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Group):
+            return NotImplemented
+        return self._path == other._path and self.store == other.store
+
+    def __hash__(self) -> int:
+        return hash((Group, self._path))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reader = self._reader
+        return _reopen, (
+            reader.store,
+            self._path,
+            self._device,
+            None if self._metadata.implicit else self._metadata.zarr_format,
+            self._missing,
+            reader.allow_pickle,
+            # True was asked of the group that was opened; those below have no consolidated metadata of their own.
+            False if reader.use_consolidated is False else None,
+        )
+
+    # -- children
+
+    @property
+    def _children_format(self) -> ZarrFormat | None:
+        # A hierarchy has one format; only a group without a document leaves it open.
+        return None if self._metadata.implicit else self._metadata.zarr_format
+
+    def _node(self, path: str, entry: Entry) -> Node:
+        """Return the node at ``path`` below this group."""
+        if isinstance(entry.metadata, MetadataError):
+            raise entry.metadata
+        return make_node(
+            entry.metadata,
+            self._reader,
+            join_path(self._path, path),
+            device=self._device,
+            missing=self._missing,
+            children=entry.children,
+        )
+
+    def _entries(self) -> dict[str, Entry]:
+        """Return the nodes directly below, by name."""
+        if self._consolidated is not None:
+            return self._consolidated
+        return self._reader.children(self._path, self._children_format)
+
+    def _find(self, path: str) -> Entry | None:
+        if self._consolidated is None:
+            return self._reader.node(join_path(self._path, path), self._children_format)
+        children: dict[str, Entry] | None = self._consolidated
+        entry = None
+        for name in path.split("/"):
+            entry = children.get(name) if children is not None else None
+            if entry is None:
+                return None
+            children = entry.children
+        return entry
+
+    def __getitem__(self, path: str) -> Node:
+        """Return the array or group at ``path``, relative to this group.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If there is none (it is a ``KeyError``).
+        ArgumentError
+            If ``path`` is not the path of a node.
+        MetadataError
+            If the metadata of the node is malformed.
+        StoreError
+            If the store fails.
+        """
+        relative = normalize_path(path)
+        if not relative:
+            raise ArgumentError(f"{path!r} names no member of the group {self.name!r}")
+        entry = self._find(relative)
+        if entry is None:
+            known = "" if self._consolidated is None else suggest(relative, self._consolidated)
+            raise NodeNotFoundError(
+                f"no array or group {relative!r} in the group {self.name!r} of {self.store!r}{known}"
+            )
+        return self._node(relative, entry)
+
+    def __contains__(self, path: object) -> bool:
+        try:
+            relative = normalize_path(path)  # type: ignore[arg-type]
+        except ArgumentError:
+            return False
+        if not relative:
+            return False
+        if self._consolidated is not None:
+            return self._find(relative) is not None
+        return self._reader.exists(join_path(self._path, relative), self._children_format)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries())
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def items(self) -> ItemsView[str, Node]:
+        """Return the children with their names; two store requests, or none with consolidated metadata."""
+        return dict(self._direct()).items()
+
+    def values(self) -> ValuesView[Node]:
+        """Return the children; two store requests, or none with consolidated metadata."""
+        return dict(self._direct()).values()
+
+    def _direct(self) -> Iterator[tuple[str, Node]]:
+        for name, entry in self._entries().items():
+            yield name, self._node(name, entry)
+
+    def walk(self, max_depth: int | None = None) -> Iterator[tuple[str, Entry]]:
+        """Yield the nodes below with their paths relative to this group, parents first, sorted by name in each group.
+
+        A node whose metadata cannot be used is yielded with its error instead of ending the walk.
+
+        Parameters
+        ----------
+        max_depth
+            0: children only; 1: their children, too; None: all.
+        """
+        if max_depth is not None and (not hasattr(max_depth, "__index__") or max_depth < 0):
+            raise ArgumentError(f"max_depth must be None or an integer of at least 0, not {max_depth!r}")
+        levels = [("", iter(self._entries().items()))]
+        while levels:
+            base, left = levels[-1]
+            following = next(left, None)
+            if following is None:
+                levels.pop()
+                continue
+            name, entry = following
+            path = join_path(base, name)
+            yield path, entry
+            if isinstance(entry.metadata, GroupMetadata) and (max_depth is None or len(levels) <= max_depth):
+                below = self._node(path, entry)
+                assert isinstance(below, Group)
+                levels.append((path, iter(below._entries().items())))
+
+    def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Node], ...]:
+        """Return the nodes below with their paths relative to this group.
+
+        Parameters
+        ----------
+        max_depth
+            0: children only; 1: their children, too; None: all.
+
+        Returns
+        -------
+        Pairs of path and node, parents first, sorted by name in each group.
+
+        Raises
+        ------
+        MetadataError
+            If the metadata of a node is malformed or asks for something unknown.
+        StoreError
+            If the store fails or cannot list.
+        """
+        return tuple((path, self._node(path, entry)) for path, entry in self.walk(max_depth))
+
+    def nmembers(self, max_depth: int | None = 0) -> int:
+        """Return how many nodes are below; ``max_depth`` as in :meth:`members`."""
+        return sum(1 for _ in self.walk(max_depth))
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """Yield the arrays directly below with their names, sorted by name."""
+        for name, entry in self._entries().items():
+            if not isinstance(entry.metadata, GroupMetadata):
+                node = self._node(name, entry)
+                assert isinstance(node, Array)
+                yield name, node
+
+    def groups(self) -> Iterator[tuple[str, Group]]:
+        """Yield the groups directly below with their names, sorted by name."""
+        for name, entry in self._entries().items():
+            if isinstance(entry.metadata, GroupMetadata):
+                node = self._node(name, entry)
+                assert isinstance(node, Group)
+                yield name, node
+
+    def array_keys(self) -> Iterator[str]:
+        """Yield the names of the arrays directly below, sorted."""
+        return (name for name, entry in self._entries().items() if isinstance(entry.metadata, ArrayMetadata))
+
+    def group_keys(self) -> Iterator[str]:
+        """Yield the names of the groups directly below, sorted."""
+        return (name for name, entry in self._entries().items() if isinstance(entry.metadata, GroupMetadata))
+
+    def tree(self, level: int | None = None) -> Tree:
+        """Return the hierarchy below as a tree that prints.
+
+        Parameters
+        ----------
+        level
+            Deepest level to show: 0 for the children only, None for all.
+        """
+        from .display import tree
+
+        return tree(self, level)
+
+
+def make_node(
+    metadata: ArrayMetadata | GroupMetadata | MetadataError,
+    reader: NodeReader,
+    path: str,
+    *,
+    device: str,
+    missing: Missing,
+    children: dict[str, Entry] | None = None,
+) -> Node:
+    """Return the array or group that ``metadata`` describes; raise ``metadata`` if it is an error."""
+    if isinstance(metadata, MetadataError):
+        raise metadata
+    if isinstance(metadata, ArrayMetadata):
+        return Array(metadata, reader.store, path, device=device, missing=missing)
+    return Group(metadata, reader, path, device=device, missing=missing, children=children)
+
+
+def _reopen(
+    store: ReadableStore,
+    path: str,
+    device: str,
+    zarr_format: ZarrFormat | None,
+    missing: Missing,
+    allow_pickle: bool,
+    use_consolidated: bool | None,
+) -> Group:
+    """Undo pickling: open the group again, where it was."""
+    from .hierarchy import open_group
+
+    return open_group(
+        store,
+        path=path,
+        device=device,
+        zarr_format=zarr_format,
+        missing=missing,
+        allow_pickle=allow_pickle,
+        use_consolidated=use_consolidated,
+    )
+
+
+def suggest(path: str, names: Mapping[str, object]) -> str:
+    """Return the end of a message that names what ``path`` may have meant, or nothing."""
+    close = difflib.get_close_matches(path.split("/")[0], names, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -1,0 +1,107 @@
+"""Reading JSON documents that nobody vouches for.
+
+Zarr documents are JSON (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents). Beyond
+JSON, the literals ``NaN``, ``Infinity`` and ``-Infinity`` are understood, because zarr-python writes them in
+attributes. A document that says a key twice is refused: readers disagree on which one counts.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from typing import Any, Final
+
+from ..errors import MetadataError
+
+#: Longer documents are refused (consolidated metadata of a million arrays is about this long).
+MAX_DOCUMENT_BYTES: Final = 256 << 20
+#: Deeper documents are refused, so that whoever walks attributes later never runs out of stack.
+MAX_DEPTH: Final = 128
+
+
+class _Quote(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 3
+        self.maxlist = self.maxdict = self.maxtuple = 6
+        self.maxstring = self.maxother = 100
+
+    # Python refuses to print integers of thousands of digits.
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if abs(x) < 10**40 else f"<an integer of {x.bit_length()} bits>"
+
+
+_quote = _Quote()
+
+
+def quote(value: object) -> str:
+    """Return a short text of any JSON value, for messages."""
+    return _quote.repr(value)
+
+
+class _DuplicateKeyError(ValueError):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _DuplicateKeyError(f"the key {quote(name)} occurs twice in one object")
+            seen.add(name)
+    return result
+
+
+def _check_depth(document: object) -> None:
+    level: list[Any] = [document]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return
+    raise ValueError(f"objects and arrays are nested more than {MAX_DEPTH} deep")
+
+
+def load_document(data: bytes, key: str) -> dict[str, Any]:
+    """Parse a metadata document.
+
+    Parameters
+    ----------
+    data
+        The value of ``key``.
+    key
+        Store key, for messages.
+
+    Raises
+    ------
+    MetadataError
+        If ``data`` is not one JSON object in UTF-8, says a key twice, is longer than 256 MiB or nested more than 128
+        deep.
+    """
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise MetadataError(
+            f"the document has {len(data)} bytes; more than {MAX_DOCUMENT_BYTES} are not read as metadata", key=key
+        )
+    try:
+        document = json.loads(str(data, "utf-8-sig"), object_pairs_hook=_object)
+        if type(document) is dict:
+            _check_depth(document)
+    except UnicodeDecodeError as error:
+        raise MetadataError(f"not UTF-8 (byte {error.start}: {error.reason})", key=key) from None
+    except RecursionError:
+        raise MetadataError("objects and arrays are nested too deep", key=key) from None
+    except json.JSONDecodeError as error:
+        text = "the document is empty" if not data.strip() else f"not valid JSON: {error}"
+        raise MetadataError(text, key=key) from None
+    except ValueError as error:
+        # Duplicate keys, depth, and integers of more digits than Python converts.
+        raise MetadataError(str(error), key=key) from None
+    if type(document) is not dict:
+        raise MetadataError(f"expected a JSON object, got {quote(document)}", key=key)
+    return document

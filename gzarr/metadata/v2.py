@@ -1,0 +1,224 @@
+"""Zarr v2 documents (``.zarray``, ``.zgroup``, ``.zattrs``, ``.zmetadata``).
+
+Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. What v3 says with codecs is made into codecs here:
+order F is a ``transpose``, the byte order is a ``bytes`` codec, filters and compressor are bytes→bytes codecs behind
+it. A filter of Python objects takes the place of ``bytes``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from ..codecs.blosc import BloscCodec
+from ..codecs.bytes import BytesCodec
+from ..codecs.chain import check_kinds
+from ..codecs.codec import ArrayRepresentation, Codec, Representation
+from ..codecs.registry import codec_from_v2
+from ..codecs.transpose import TransposeCodec
+from ..dtypes import native, parse_v2, swap_unit
+from ..errors import MetadataError, UnsupportedError
+from . import fill_value
+from .json import quote
+from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
+from .parts import check_format, check_path, fail, member, parse_all, parse_attributes, parse_chunk_shape, parse_shape
+
+_DOCUMENTS: Final = (".zarray", ".zgroup", ".zattrs")
+# The element type behind a filter, for what follows it.
+_TYPES_BEHIND: Final = {"delta": "astype", "fixedscaleoffset": "astype", "quantize": "astype", "astype": "encode_dtype"}
+
+
+def parse_array(
+    zarray: dict[str, Any], zattrs: dict[str, Any] | None = None, *, allow_pickle: bool = False
+) -> ArrayMetadata:
+    """Parse the documents of an array.
+
+    Parameters
+    ----------
+    zarray
+        ``.zarray``, as :func:`gzarr.metadata.json.load_document` returns it.
+    zattrs
+        ``.zattrs``, or None if there is none.
+    allow_pickle
+        Whether a codec may load pickles, which can run code that is in the data.
+
+    Raises
+    ------
+    MetadataError
+        If a document is malformed; ``json_path`` says where.
+    UnsupportedError
+        If it is well formed but asks for something that is not known.
+    """
+    check_format(zarray, 2)
+    shape = parse_shape(member(zarray, "shape"), "$.shape")
+    stored = parse_v2(member(zarray, "dtype"))
+    chunk_shape = parse_chunk_shape(member(zarray, "chunks"), shape, stored, "$.chunks")
+    separator = zarray.get("dimension_separator", ".")
+    if separator not in ("/", ".", None):
+        fail(f"expected '.' or '/', got {quote(separator)}", "$.dimension_separator")
+    order = member(zarray, "order")
+    if order not in ("C", "F"):
+        fail(f"expected 'C' or 'F', got {quote(order)}", "$.order")
+    codecs = _codecs(zarray, stored, chunk_shape, order, allow_pickle=allow_pickle)
+    attributes = parse_attributes(zattrs, "$")
+    return ArrayMetadata(
+        shape=shape,
+        dtype=native(stored),
+        data_type=zarray["dtype"] if isinstance(zarray["dtype"], str) else json.dumps(zarray["dtype"]),
+        chunk_shape=chunk_shape,
+        chunk_key_encoding=ChunkKeyEncoding("v2", "/" if separator == "/" else "."),
+        fill_value=fill_value.from_v2(member(zarray, "fill_value"), stored, object_codec=_object_codec(codecs)),
+        codecs=codecs,
+        attributes=attributes,
+        dimension_names=_dimension_names(attributes, len(shape)),
+        zarr_format=2,
+        document={".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs},
+    )
+
+
+def parse_group(zgroup: dict[str, Any], zattrs: dict[str, Any] | None = None) -> GroupMetadata:
+    """Parse the documents of a group.
+
+    Raises
+    ------
+    MetadataError
+        If a document is malformed.
+    """
+    check_format(zgroup, 2)
+    return GroupMetadata(
+        attributes=parse_attributes(zattrs, "$"),
+        zarr_format=2,
+        document={".zgroup": zgroup} if zattrs is None else {".zgroup": zgroup, ".zattrs": zattrs},
+    )
+
+
+def parse_consolidated(
+    zmetadata: dict[str, Any], *, allow_pickle: bool = False
+) -> dict[str, NodeMetadata | MetadataError]:
+    """Parse ``.zmetadata``.
+
+    Returns
+    -------
+    Every node by its path, the root's as ``""`` where the document has it; the error stands for a node below whose
+    document cannot be used.
+
+    Raises
+    ------
+    MetadataError
+        If the document is malformed.
+    """
+    if not isinstance(zmetadata, dict):
+        fail(f"expected a JSON object, got {quote(zmetadata)}", "$")
+    version = member(zmetadata, "zarr_consolidated_format")
+    if type(version) is not int or version != 1:
+        raise UnsupportedError(f"expected 1, got {quote(version)}", json_path="$.zarr_consolidated_format")
+    documents = member(zmetadata, "metadata")
+    if not isinstance(documents, dict):
+        fail(f"expected an object of documents, got {quote(documents)}", "$.metadata")
+    nodes: dict[str, dict[str, Any]] = {}
+    for key, document in documents.items():
+        path, _, name = str(key).rpartition("/")
+        if name not in _DOCUMENTS:
+            continue
+        at = f"$.metadata[{quote(key)}]"
+        if path:
+            check_path(path, at)
+        if not isinstance(document, dict):
+            fail(f"expected a document, got {quote(document)}", at)
+        nodes.setdefault(path, {})[name] = document
+    # Attributes without a node are left behind by writers that delete nodes.
+    nodes = {path: parts for path, parts in nodes.items() if ".zarray" in parts or ".zgroup" in parts}
+    parse = functools.partial(_parse_parts, allow_pickle=allow_pickle)
+    root = {"": parse(nodes.pop(""))} if "" in nodes else {}
+    return {**root, **parse_all(nodes, parse)}
+
+
+def _parse_parts(parts: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
+    if ".zarray" in parts:
+        return parse_array(parts[".zarray"], parts.get(".zattrs"), allow_pickle=allow_pickle)
+    return parse_group(parts[".zgroup"], parts.get(".zattrs"))
+
+
+def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:
+    if stored == stored.newbyteorder("<") or swap_unit(stored) == 1:
+        return BytesCodec(None if swap_unit(stored) == 1 else "little")
+    if stored == stored.newbyteorder(">"):
+        return BytesCodec("big")
+    return BytesCodec(None, stored)
+
+
+def _codecs(
+    zarray: dict[str, Any], stored: np.dtype[Any], chunk_shape: tuple[int, ...], order: str, *, allow_pickle: bool
+) -> tuple[Codec, ...]:
+    filters = zarray.get("filters")
+    if filters is None:
+        filters = []
+    if not isinstance(filters, list | tuple):
+        fail(f"expected an array of filters or null, got {quote(filters)}", "$.filters")
+    values = [(f"$.filters[{i}]", value) for i, value in enumerate(filters)]
+    if zarray.get("compressor") is not None:
+        values.append(("$.compressor", zarray["compressor"]))
+    chain: list[tuple[str, Codec]] = []
+    if order == "F" and len(chunk_shape) > 1:
+        chain.append(("$.order", TransposeCodec(tuple(reversed(range(len(chunk_shape)))))))
+    behind: np.dtype[Any] | None = stored
+    for i, (at, value) in enumerate(values):
+        codec = codec_from_v2(value, at, allow_pickle=allow_pickle, first=i == 0, objects=stored.hasobject)
+        if i == 0 and codec.kind != "array_to_bytes":
+            if stored.hasobject:
+                raise MetadataError(
+                    f"an array of objects needs a filter such as 'vlen-utf8' first, but {codec.label} is", json_path=at
+                )
+            chain.append(("$.dtype", _bytes_codec(stored)))
+        codec, behind = _with_dtype(codec, behind)
+        chain.append((at, codec))
+    if not values:
+        if stored.hasobject:
+            fail("an array of objects needs a filter such as 'vlen-utf8', but it has none", "$.filters")
+        chain.append(("$.dtype", _bytes_codec(stored)))
+    codecs = tuple(codec for _, codec in chain)
+    check_kinds(codecs, "$.filters")
+    representation: Representation = ArrayRepresentation(chunk_shape, native(stored))
+    for at, codec in chain:
+        try:
+            representation = codec.encoded(representation)
+        except MetadataError as error:
+            error.json_path = at
+            raise
+    return codecs
+
+
+def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.dtype[Any] | None]:
+    """Tell a codec the element type that it is given, and return the one that it gives (None after a compressor)."""
+    from ..codecs.numcodecs_adapter import NumcodecsBytesToBytes
+
+    if isinstance(codec, BloscCodec):
+        return (codec.with_itemsize(before.itemsize) if before is not None and before.itemsize else codec), None
+    if not isinstance(codec, NumcodecsBytesToBytes):
+        return codec, None
+    if codec.id == "bitround":
+        if before is None or before.kind != "f":
+            raise MetadataError(f"{codec.label} needs floating-point numbers", json_path="$.filters")
+        return replace(codec, stored_dtype=before.str), before
+    if codec.id in _TYPES_BEHIND:
+        name = codec.configuration.get(_TYPES_BEHIND[codec.id]) or codec.configuration.get("dtype")
+        return codec, np.dtype(name)
+    return codec, np.dtype("u1") if codec.id in ("packbits", "base64", "categorize") else None
+
+
+def _object_codec(codecs: tuple[Codec, ...]) -> str | None:
+    from ..codecs.numcodecs_adapter import NumcodecsArrayToBytes
+
+    return next((codec.id for codec in codecs if isinstance(codec, NumcodecsArrayToBytes)), None)
+
+
+def _dimension_names(attributes: dict[str, Any], ndim: int) -> tuple[str | None, ...] | None:
+    """Return what xarray keeps in ``_ARRAY_DIMENSIONS``, if it fits."""
+    names = attributes.get("_ARRAY_DIMENSIONS")
+    if isinstance(names, list) and len(names) == ndim and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    return None

@@ -1,0 +1,292 @@
+"""From chunks to byte ranges: a shard only rewrites the plan.
+
+The plan is made over the grid of the innermost chunks. Here each of them gets its shard's key and, from the shard's index, its
+byte range; nested shards are gone through level by level, in columns.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .codecs.sharding import EMPTY
+from .engines import pool
+from .engines.request import ABSENT, WHOLE, Sources
+from .errors import ChunkDecodeError, ChunkReadError, StoreError
+from .plan import chunk_keys
+from .stores.base import ByteRange, VersionedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    import numpy.typing as npt
+
+    from .metadata.model import ChunkKeyEncoding
+    from .plan import Plan
+    from .program import ShardLevel
+    from .stores.base import ReadableStore
+
+    IntArray = npt.NDArray[np.int64]
+    Index = npt.NDArray[np.uint64]
+
+#: Most bytes of decoded shard indexes that an array keeps.
+CACHE_BYTES = 16 << 20
+
+
+class ShardIndexCache:
+    """Decoded shard indexes of one array, least recently used first out.
+
+    An index is kept only while its value's version (``VersionedStore.version``) stays the same, so a rewritten shard is never read
+    with its old index. Values of stores without versions are not kept.
+    """
+
+    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Hashable, tuple[Hashable, Index]] = OrderedDict()
+        self._nbytes = 0
+        self._limit = limit_bytes
+
+    def get(self, key: Hashable, version: Hashable) -> Index | None:
+        """Return the index kept under ``key`` if it is of that version."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry[0] != version:
+                return None
+            self._entries.move_to_end(key)
+            return entry[1]
+
+    def put(self, key: Hashable, version: Hashable, index: Index) -> None:
+        """Keep an index; drop old ones until all fit the limit."""
+        if index.nbytes > self._limit // 4:
+            return
+        with self._lock:
+            old = self._entries.pop(key, None)
+            if old is not None:
+                self._nbytes -= old[1].nbytes
+            self._entries[key] = (version, index)
+            self._nbytes += index.nbytes
+            while self._nbytes > self._limit:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._nbytes -= dropped.nbytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ShardIndexCache, (self._limit,)
+
+
+class ChunkKeys:
+    """The keys of unsharded chunks: a sequence that spells a key when it is asked for.
+
+    The native loop writes paths itself, from ``prefix`` and ``chunks``.
+
+    Attributes
+    ----------
+    encoding, prefix
+        How keys are spelled, and what stands before each.
+    chunks
+        int64 ``(n, k)``, grid coordinates.
+    """
+
+    __slots__ = ("_keys", "chunks", "encoding", "prefix")
+
+    def __init__(self, encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> None:
+        self.encoding = encoding
+        self.prefix = prefix
+        self.chunks = chunks
+        self._keys: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return self.all()[i]
+        if self._keys is not None:
+            return self._keys[i]
+        return self.prefix + self.encoding.encode(tuple(self.chunks[i].tolist()))
+
+    def all(self) -> list[str]:
+        """Return every key, each spelled once."""
+        if self._keys is None:
+            self._keys = chunk_keys(self.encoding, self.prefix, self.chunks)
+        return self._keys
+
+
+def whole_chunks(encoding: ChunkKeyEncoding, prefix: str, plan: Plan) -> Sources:
+    """Return the sources of an array without shards: each chunk is a whole value."""
+    n = len(plan)
+    keys: Any = ChunkKeys(encoding, prefix, plan.chunks)
+    return Sources(keys, np.arange(n), np.zeros(n, np.int64), np.full(n, WHOLE, np.int64))
+
+
+def locate(
+    levels: Sequence[ShardLevel],
+    encoding: ChunkKeyEncoding,
+    prefix: str,
+    plan: Plan,
+    store: ReadableStore,
+    node: str,
+    cache: ShardIndexCache,
+) -> Sources:
+    """Return where each chunk of a plan over innermost chunks is.
+
+    Parameters
+    ----------
+    levels
+        Outermost first; at least one.
+    encoding, prefix
+        How the keys of the outermost shards are spelled.
+    plan
+        Over the grid of the innermost chunks.
+    store, node
+        Where shards are; the array's path, for messages.
+    cache
+        Of this array.
+
+    Raises
+    ------
+    ChunkDecodeError
+        If an index is corrupt.
+    ChunkReadError
+        If the store fails.
+    """
+    n = len(plan)
+    chunks = plan.chunks
+    innermost = levels[-1].inner_shape
+    shards, shard_of = _distinct_rows(chunks // _ratio(levels[0].shard_shape, innermost))
+    keys = chunk_keys(encoding, prefix, shards)
+    key_index = shard_of
+    offset = np.zeros(n, np.int64)
+    nbytes = np.full(n, WHOLE, np.int64)
+    for depth, level in enumerate(levels):
+        ratio = _ratio(level.inner_shape, innermost)
+        per_shard = _ratio(level.shard_shape, level.inner_shape)
+        inner = chunks // ratio % per_shard
+        linear = np.zeros(n, np.int64)
+        for d in level.order:
+            linear = linear * per_shard[d] + inner[:, d]
+        # Rows of one shard together. A level below the first has a shard of its own for each byte range.
+        if depth == 0:
+            group_of = shard_of
+        else:
+            _, group_of = _distinct_rows(np.stack([key_index, offset], axis=1))
+            group_of[nbytes == ABSENT] = -1
+        order = np.argsort(group_of, kind="stable")
+        bounds = np.flatnonzero(np.diff(group_of[order], prepend=np.int64(-2)))
+        groups = [
+            order[a:b]
+            for a, b in zip(bounds.tolist(), [*bounds.tolist()[1:], n], strict=True)
+            if group_of[order[a]] >= 0
+        ]
+
+        def resolve(rows: IntArray, depth: int = depth, level: ShardLevel = level, linear: IntArray = linear) -> None:
+            first = int(rows[0])
+            key = keys[int(key_index[first])]
+            base = int(offset[first])
+            size = int(nbytes[first])
+            try:
+                index = _index(store, cache, level, key, base, size)
+            except ChunkDecodeError:
+                raise
+            except (ValueError, OSError) as cause:
+                chunk = tuple(chunks[first].tolist())
+                kind = ChunkReadError if isinstance(cause, OSError) else ChunkDecodeError
+                raise kind(
+                    f"array {node!r}, chunk {chunk}, key {key!r}: the index of its shard cannot be read: {cause}",
+                    node=node,
+                    chunk=chunk,
+                    key=key,
+                ) from cause
+            if index is None:
+                nbytes[rows] = ABSENT
+                offset[rows] = 0
+                return
+            entries = index[linear[rows]]
+            absent = entries[:, 0] == EMPTY
+            offset[rows] = np.where(absent, 0, entries[:, 0].astype(np.int64) + base)
+            nbytes[rows] = np.where(absent, ABSENT, entries[:, 1].astype(np.int64))
+
+        _for_each(groups, resolve)
+    return Sources(keys, key_index, offset, nbytes)
+
+
+def _for_each(groups: list[IntArray], resolve: Any) -> None:
+    """Resolve every group; in threads where there are many, since reading an index waits for the store."""
+    workers = min(pool.thread_count(), len(groups) // 4)
+    if workers <= 1:
+        for rows in groups:
+            resolve(rows)
+        return
+    turn = iter(groups)
+    failed: list[bool] = []
+
+    def worker(_: int) -> None:
+        # next() on a list iterator is one step for any number of threads.
+        while not failed and (rows := next(turn, None)) is not None:
+            try:
+                resolve(rows)
+            except BaseException:
+                failed.append(True)
+                raise
+
+    pool.run(worker, workers)
+
+
+def _index(
+    store: ReadableStore, cache: ShardIndexCache, level: ShardLevel, key: str, base: int, size: int
+) -> Index | None:
+    """Return the index of one shard as ``(inner chunks, 2)``, or None if the store has no such shard.
+
+    ``base`` and ``size`` are the shard's place in the value of ``key``; ``size`` is ``WHOLE`` for the value itself.
+    """
+    name = (key, base, size)
+    version = store.version(key) if isinstance(store, VersionedStore) else None
+    if version is not None and (hit := cache.get(name, version)) is not None:
+        return hit
+    shape = level.stored_shape
+    nbytes = level.codec.index_nbytes(shape)
+    at_start = level.codec.index_location == "start"
+    if size == WHOLE:
+        wanted = ByteRange(0, nbytes) if at_start else ByteRange(-nbytes)
+    else:
+        if size < nbytes:
+            raise ValueError(f"the inner shard has {size} bytes, too few for an index of {nbytes}")
+        wanted = ByteRange(base if at_start else base + size - nbytes, nbytes)
+    try:
+        data = store.get_partial_values([(key, wanted)])[0]
+    except StoreError as error:
+        if error.errno is None:
+            # Not the system's word but the value's size: a truncated shard.
+            raise ValueError(str(error)) from error
+        raise
+    if data is None:
+        if size != WHOLE:
+            raise ValueError("the shard vanished while it was read")
+        return None
+    index = level.codec.decode_index(data, shape, shard_nbytes=None if size == WHOLE else size).reshape(-1, 2)
+    if version is not None:
+        cache.put(name, version, index)
+    return index
+
+
+def _ratio(outer: tuple[int, ...], inner: tuple[int, ...]) -> IntArray:
+    return np.array([a // b for a, b in zip(outer, inner, strict=True)], np.int64)
+
+
+def _distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct rows and, for each row, which of them it is."""
+    if not rows.shape[1]:
+        return rows[:1], np.zeros(len(rows), np.int64)
+    low = rows.min(axis=0)
+    spans = (rows.max(axis=0) - low + 1).tolist()
+    if math.prod(spans) < 2**62:
+        linear = np.zeros(len(rows), np.int64)
+        for d, span in enumerate(spans):
+            linear = linear * span + (rows[:, d] - low[d])
+        _, first, which = np.unique(linear, return_index=True, return_inverse=True)
+    else:
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return rows[first], which.reshape(-1).astype(np.int64)

@@ -1,0 +1,88 @@
+"""The rules for store keys, prefixes and node paths: nothing that could leave a store's root gets past this module.
+
+Sources: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface (keys and prefixes),
+https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#node-names (node names).
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import ArgumentError
+
+# On Windows a backslash or a drive letter inside a segment would leave the root; elsewhere both are ordinary.
+_FOREIGN = ("\\", ":") if os.sep != "/" else ()
+
+
+def _check_segments(segments: list[str], whole: str, what: str) -> None:
+    for segment in segments:
+        if not segment:
+            raise ArgumentError(f"{what} {whole!r} has an empty segment: it must be relative, without '//'")
+        if segment in (".", ".."):
+            raise ArgumentError(f"{what} {whole!r} has the segment {segment!r}, which could leave the store's root")
+        if "\0" in segment or any(c in segment for c in _FOREIGN):
+            raise ArgumentError(f"{what} {whole!r} has a character that no file name may have")
+    try:
+        os.fsencode(whole)
+    except UnicodeEncodeError as exc:
+        raise ArgumentError(f"{what} {whole!r} cannot be encoded as UTF-8") from exc
+
+
+def split_key(key: str) -> list[str]:
+    """Return the segments of a store key.
+
+    Raises
+    ------
+    ArgumentError
+        If ``key`` is empty, absolute, has an empty, ``.`` or ``..`` segment, a NUL, or cannot be encoded.
+    """
+    if not isinstance(key, str):
+        raise ArgumentError(f"a store key must be a string, not {type(key).__name__}")
+    segments = key.split("/")
+    _check_segments(segments, key, "store key")
+    return segments
+
+
+def split_prefix(prefix: str) -> list[str]:
+    """Return the segments of a prefix: none for ``""``, else those before the final ``/``.
+
+    Raises
+    ------
+    ArgumentError
+        If ``prefix`` is neither empty nor ends in ``/``, or has a segment that :func:`split_key` refuses.
+    """
+    if not isinstance(prefix, str):
+        raise ArgumentError(f"a store prefix must be a string, not {type(prefix).__name__}")
+    if not prefix:
+        return []
+    if not prefix.endswith("/"):
+        raise ArgumentError(f"store prefix {prefix!r} must end in '/'")
+    segments = prefix[:-1].split("/")
+    _check_segments(segments, prefix, "store prefix")
+    return segments
+
+
+def normalize_path(path: str) -> str:
+    """Return a node path without leading and trailing slashes (``""`` for the root).
+
+    Raises
+    ------
+    ArgumentError
+        If a node name in it is empty, consists of periods only, has a NUL, or cannot be encoded.
+    """
+    if not isinstance(path, str):
+        raise ArgumentError(f"a node path must be a string, not {type(path).__name__}")
+    inner = path.strip("/")
+    if not inner:
+        return ""
+    segments = inner.split("/")
+    _check_segments(segments, path, "node path")
+    for segment in segments:
+        if not segment.strip("."):
+            raise ArgumentError(f"node path {path!r} has the name {segment!r}; a name of periods only is not allowed")
+    return inner
+
+
+def join_path(parent: str, name: str) -> str:
+    """Return the path of ``name`` below ``parent``; both normalised, either may be empty."""
+    return f"{parent}/{name}" if parent and name else parent or name

@@ -1,0 +1,220 @@
+"""A store over a mapping of keys to bytes, by default a dict of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, ReadOnlyError, StoreError
+from .byte_ranges import check_range, resolve_range, splice
+from .keys import split_key, split_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+    from .base import ByteRange, Listing
+
+# Held only by operations that are more than one step of a dict (those are atomic by themselves). One for the process,
+# so that a fork can wait for it: a child never inherits a held lock.
+_lock = threading.RLock()
+
+
+def _forget() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_forget)
+
+
+class _Version:
+    """One bytes object, by identity. Holding it keeps the identity from being given to another one."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bytes) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Version) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+class MemoryStore:
+    """Values in a mapping from key to bytes-like.
+
+    Parameters
+    ----------
+    mapping
+        Holds the values; used as it is, not copied. A new dict if None. Safe from many threads where it is a dict.
+    read_only
+        Refuse every change.
+
+    Raises
+    ------
+    ArgumentError
+        If ``mapping`` is not a mutable mapping.
+    """
+
+    def __init__(self, mapping: MutableMapping[str, Any] | None = None, *, read_only: bool = False) -> None:
+        if mapping is not None and not isinstance(mapping, MutableMapping):
+            raise ArgumentError(f"MemoryStore needs a mutable mapping of keys to bytes, not {type(mapping).__name__}")
+        self.mapping: MutableMapping[str, Any] = {} if mapping is None else mapping
+        self.read_only = read_only
+
+    def __repr__(self) -> str:
+        return f"<gzarr.MemoryStore of {type(self.mapping).__name__} at {id(self.mapping):#x}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MemoryStore):
+            return NotImplemented
+        return self.read_only == other.read_only and (
+            self.mapping is other.mapping or bool(self.mapping == other.mapping)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- reading
+
+    def _view(self, key: str) -> memoryview | None:
+        split_key(key)
+        try:
+            value = self.mapping[key]
+        except KeyError:
+            return None
+        except Exception as exc:
+            raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+        try:
+            return memoryview(value).cast("B")
+        except TypeError as exc:
+            raise StoreError(
+                f"{self!r}: the value of {key!r} is a {type(value).__name__}, not contiguous bytes", key=key
+            ) from exc
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value of ``key``, or None if there is none."""
+        view = self._view(key)
+        # bytes() of a bytes object is that object: the view is only taken apart for other buffers.
+        return None if view is None else view.obj if type(view.obj) is bytes else bytes(view)
+
+    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
+        """Return parts of values, in order; None for each absent key.
+
+        Raises
+        ------
+        StoreError
+            If a range does not lie within the value.
+        """
+        values: list[bytes | None] = []
+        for key, byte_range in key_ranges:
+            check_range(byte_range)
+            view = self._view(key)
+            if view is None:
+                values.append(None)
+            else:
+                start, nbytes = resolve_range(byte_range, len(view), self, key)
+                values.append(bytes(view[start : start + nbytes]))
+        return values
+
+    def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
+        """Return whole values, in order; None for each absent key; raise :class:`StoreError` if one is too large."""
+        values = [self.get(key) for key in keys]
+        for key, value in zip(keys, values, strict=True):
+            if value is not None and len(value) > max_nbytes:
+                raise StoreError(f"{self!r}: {key!r} has {len(value)} bytes; at most {max_nbytes} are read", key=key)
+        return values
+
+    def version(self, key: str) -> Hashable | None:
+        """Return what tells this value from any that replaces it; None if there is none, or it can change in place."""
+        split_key(key)
+        try:
+            value = self.mapping.get(key)
+        except Exception as exc:
+            raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+        return _Version(value) if type(value) is bytes else None
+
+    # -- listing
+
+    def _keys(self, prefix: str) -> list[str]:
+        split_prefix(prefix)
+        try:
+            # One step of a dict, so no other thread can change it under the loop.
+            keys: Iterable[object] = list(self.mapping)
+        except Exception as exc:
+            raise StoreError(f"{self!r}: cannot list {prefix!r}: {type(exc).__name__}: {exc}") from exc
+        return sorted(key for key in keys if isinstance(key, str) and key.startswith(prefix))
+
+    def list(self) -> Iterator[str]:
+        """Yield all keys, sorted."""
+        return iter(self._keys(""))
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Yield all keys that start with ``prefix``, sorted."""
+        return iter(self._keys(prefix))
+
+    def list_dir(self, prefix: str) -> Listing:
+        """Return the keys and the prefixes directly under ``prefix``, both sorted and in full from the root."""
+        keys: list[str] = []
+        prefixes: dict[str, None] = {}
+        for key in self._keys(prefix):
+            name, slash, _ = key[len(prefix) :].partition("/")
+            if slash:
+                prefixes[f"{prefix}{name}/"] = None
+            else:
+                keys.append(key)
+        return keys, sorted(prefixes)
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield all keys that start with ``prefix``, sorted, each with the size of its value in bytes."""
+        for key in self._keys(prefix):
+            view = self._view(key)
+            if view is not None:
+                yield key, len(view)
+
+    # -- writing
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError(f"{self!r} was opened read-only; nothing was changed")
+
+    def set(self, key: str, value: bytes) -> None:
+        """Store ``value`` (bytes-like; copied) under ``key``."""
+        self._check_writable()
+        split_key(key)
+        copy = bytes(value)
+        try:
+            self.mapping[key] = copy
+        except Exception as exc:
+            raise StoreError(f"{self!r}: cannot write {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+
+    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
+        """Write parts of values: (key, offset in bytes, bytes). A gap behind the old end is filled with zero bytes."""
+        self._check_writable()
+        for key, start, part in key_start_values:
+            with _lock:
+                self.set(key, splice(self.get(key), start, part))
+
+    def erase(self, key: str) -> None:
+        """Erase ``key``; silent where there is none."""
+        self._check_writable()
+        split_key(key)
+        try:
+            self.mapping.pop(key, None)
+        except Exception as exc:
+            raise StoreError(f"{self!r}: cannot erase {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        """Erase several keys."""
+        for key in keys:
+            self.erase(key)
+
+    def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys that start with ``prefix``."""
+        self._check_writable()
+        for key in self._keys(prefix):
+            self.erase(key)

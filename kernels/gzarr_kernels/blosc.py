@@ -1,0 +1,215 @@
+"""Blosc 1 containers: header, block table, streams; every length checked before it is used.
+
+A container is 16 bytes of header, the int32 offsets of its blocks, and the blocks. A block is one stream, or one stream a byte of
+the element (*split*: unless the header says not to, for elements of up to 16 bytes, planes of at least 128 bytes, and never for
+a short last block). A stream is its int32 length and its bytes; a stream as long as what it decodes to is stored as it is.
+Each block is shuffled by itself, the short last one with its own length. A bit-shuffled block whose number of elements
+is not a multiple of 8 is stored unshuffled.
+Source: c-blosc ``README_CHUNK_FORMAT.rst``, ``blosc/blosc.c``, ``blosc/shuffle.c`` (format).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+from .jit import part
+from . import context as C
+from . import status as S
+from .bitshuffle import to_byte_planes
+from .memory import copy, i32, i64, u8, u32
+from .shuffle import unshuffle_block
+from .snappy import snappy_decompress
+from .symbols import blosclz_decompress, lz4_decompress, zlib_decompress, zstd_decompress
+
+HEADER_BYTES: Final = 16
+_MAX_SPLIT_TYPESIZE: Final = 16
+_MIN_PLANE_BYTES: Final = 128
+_SHUFFLED: Final = 0x01
+_MEMCPYED: Final = 0x02
+_BIT_SHUFFLED: Final = 0x04
+_DONT_SPLIT: Final = 0x10
+
+
+@part
+def blosc_check(context: int, source: int, nbytes: int, expected: int) -> int:
+    """Check a container's header and block table against ``expected`` decoded bytes; return a status."""
+    c = i64(context)
+    header = u8(source)
+    if nbytes < HEADER_BYTES:
+        c[C.DETAIL] = S.BLOSC_TRUNCATED
+        return S.BAD_BLOSC
+    flags = int(header[2])
+    typesize = int(header[3])
+    size = int(u32(source + 4)[0])
+    blocksize = int(u32(source + 8)[0])
+    length = int(u32(source + 12)[0])
+    if header[0] < 1 or header[0] > 2 or flags & 0x08:
+        c[C.DETAIL] = S.BLOSC_VERSION
+        return S.BAD_BLOSC
+    if size != expected:
+        c[C.DETAIL] = size
+        return S.WRONG_SIZE
+    if length > nbytes or length < HEADER_BYTES:
+        c[C.DETAIL] = S.BLOSC_LENGTH
+        return S.BAD_BLOSC
+    if typesize == 0:
+        c[C.DETAIL] = S.BLOSC_TYPESIZE
+        return S.BAD_BLOSC
+    if size == 0:
+        return S.OK
+    if flags & _MEMCPYED:
+        if length != size + HEADER_BYTES:
+            c[C.DETAIL] = S.BLOSC_LENGTH
+            return S.BAD_BLOSC
+        return S.OK
+    if blocksize == 0 or blocksize > size:
+        c[C.DETAIL] = S.BLOSC_BLOCKSIZE
+        return S.BAD_BLOSC
+    blocks = (size + blocksize - 1) // blocksize
+    data = HEADER_BYTES + 4 * blocks
+    if data > length:
+        c[C.DETAIL] = S.BLOSC_TRUNCATED
+        return S.BAD_BLOSC
+    starts = i32(source + HEADER_BYTES)
+    for b in range(blocks):
+        if starts[b] < data or starts[b] + 4 > length:
+            c[C.DETAIL] = S.BLOSC_BLOCK_START
+            return S.BAD_BLOSC
+    return S.OK
+
+
+@part
+def _stream(context: int, compressor: int, source: int, nbytes: int, target: int, size: int) -> int:
+    """Decode one stream to exactly ``size`` bytes; return a status."""
+    c = i64(context)
+    if nbytes == size:
+        copy(target, source, size)
+        return S.OK
+    got = -1
+    if compressor == 1:
+        got = lz4_decompress(source, target, nbytes, size)
+    elif compressor == 4:
+        zstd = C.zstd_context(context)
+        if zstd == 0:
+            return S.NO_MEMORY
+        got = zstd_decompress(zstd, target, size, source, nbytes)
+    elif compressor == 0:
+        got = blosclz_decompress(source, nbytes, target, size)
+    elif compressor == 3:
+        deflate = C.deflate_context(context)
+        if deflate == 0:
+            return S.NO_MEMORY
+        if zlib_decompress(deflate, source, nbytes, target, size, 0, context + 8 * C.OUT0) == 0:
+            got = c[C.OUT0]
+    elif compressor == 2:
+        got = snappy_decompress(source, nbytes, target, size)
+    else:
+        c[C.DETAIL] = S.BLOSC_COMPRESSOR
+        return S.BAD_BLOSC
+    if got != size:
+        c[C.DETAIL] = got
+        return S.CORRUPT
+    return S.OK
+
+
+@part
+def blosc_decode(context: int, source: int, nbytes: int, target: int, needed: int, planes: int) -> int:
+    """Decode a container that ``blosc_check`` accepted.
+
+    Parameters
+    ----------
+    context
+        Address of a worker's context; ``TYPESIZE`` and ``BLOCKSIZE`` say afterwards how ``target`` is laid out.
+    source, nbytes
+        The container.
+    target
+        Address of the decoded size.
+    needed
+        Address of one byte a block, zero for blocks to leave out; or 0 for all.
+    planes
+        Item size up to which the caller takes shuffled blocks of the same element size as they are; 0 for plain bytes only.
+
+    Returns
+    -------
+    A status; the blocks decoded before a failure are in ``target``.
+    """
+    c = i64(context)
+    flags = int(u8(source)[2])
+    typesize = int(u8(source)[3])
+    size = int(u32(source + 4)[0])
+    blocksize = int(u32(source + 8)[0])
+    length = int(u32(source + 12)[0])
+    c[C.TYPESIZE] = 1
+    c[C.BLOCKSIZE] = size
+    if size == 0:
+        return S.OK
+    if flags & _MEMCPYED:
+        copy(target, source + HEADER_BYTES, size)
+        return S.OK
+    shuffled = (flags & _SHUFFLED) != 0 and typesize > 1
+    bit_shuffled = (flags & _BIT_SHUFFLED) != 0 and not shuffled
+    blocks = (size + blocksize - 1) // blocksize
+    last = size - (blocks - 1) * blocksize
+    # Blocks may stay in byte planes for the caller where every block is whole planes of the caller's elements.
+    keep = (
+        planes == typesize
+        and typesize > 1
+        and (shuffled or (bit_shuffled and (blocksize // typesize) % 8 == 0 and (last // typesize) % 8 == 0))
+        and blocksize % typesize == 0
+        and last % typesize == 0
+    )
+    scratch = 0
+    if bit_shuffled or (shuffled and not keep):
+        scratch = C.ensure(context, C.BLOCKS, 2 * blocksize + 64)
+        if scratch == 0:
+            return S.NO_MEMORY
+    if keep:
+        c[C.TYPESIZE] = typesize
+        c[C.BLOCKSIZE] = blocksize
+    starts = i32(source + HEADER_BYTES)
+    flag = u8(needed)
+    compressor = flags >> 5
+    for b in range(blocks):
+        if needed != 0 and flag[b] == 0:
+            continue
+        here = last if b == blocks - 1 else blocksize
+        streams = 1
+        if (
+            flags & _DONT_SPLIT == 0
+            and typesize <= _MAX_SPLIT_TYPESIZE
+            and blocksize // typesize >= _MIN_PLANE_BYTES
+            and here == blocksize
+        ):
+            streams = typesize
+        bits = bit_shuffled and (here // typesize) % 8 == 0 and here >= typesize
+        final = target + b * blocksize
+        into = scratch if bits or (shuffled and not keep) else final
+        part = here // streams
+        at = int(starts[b])
+        for s in range(streams):
+            # What division leaves belongs to no stream; c-blosc never writes such a block.
+            if at + 4 > length or part * streams != here:
+                c[C.DETAIL] = S.BLOSC_STREAM_LENGTH
+                return S.BAD_BLOSC
+            packed = int(i32(source + at)[0])
+            at += 4
+            if packed < 0 or packed > length - at:
+                c[C.DETAIL] = S.BLOSC_STREAM_LENGTH
+                return S.BAD_BLOSC
+            code = _stream(context, compressor, source + at, packed, into + s * part, part)
+            if code != S.OK:
+                return code
+            at += packed
+        if bits:
+            elements = here // typesize
+            whole = elements * typesize
+            bytes_at = final if keep or typesize == 1 else scratch + blocksize
+            to_byte_planes(scratch, elements, bytes_at, typesize)
+            if whole < here:
+                copy(bytes_at + whole, scratch + whole, here - whole)
+            if bytes_at != final:
+                unshuffle_block(bytes_at, here, final, typesize)
+        elif shuffled and not keep:
+            unshuffle_block(scratch, here, final, typesize)
+    return S.OK

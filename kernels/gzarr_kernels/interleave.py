@@ -1,0 +1,129 @@
+"""Vector building blocks of the unshuffles, written as LLVM vectors of 32 bytes.
+
+LLVM turns them into AVX2, NEON or whatever the machine has. Loops over single bytes vectorise well for 2 planes; for 4 and 8
+planes, and for the transposition of bits, these are 2 to 4 times as fast (measured).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_I8 = ir.IntType(8)
+_I64 = ir.IntType(64)
+_LANES = 32
+_V = ir.VectorType(_I8, _LANES)
+_W = ir.VectorType(_I64, _LANES // 8)
+_HALF = ir.VectorType(_I8, 16)
+
+
+def _constant_mask(values: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(values)), values)
+
+
+def _unpack(builder: Any, a: Any, b: Any, unit: int, high: bool) -> Any:
+    """Interleave units of ``unit`` bytes of the low or high halves of each 16-byte lane (x86's punpck)."""
+    mask = []
+    for lane in range(0, _LANES, 16):
+        for i in range(8 // unit):
+            first = lane + (8 if high else 0) + i * unit
+            mask += [first + j for j in range(unit)]
+            mask += [_LANES + first + j for j in range(unit)]
+    return builder.shuffle_vector(a, b, _constant_mask(mask))
+
+
+def _interleave(builder: Any, vectors: list[Any]) -> list[Any]:
+    """Return vectors whose 16-byte lanes hold the bytes of all inputs in turn; lane order as ``_store_lanes`` expects."""
+    unit = 1
+    while len(vectors) > 1:
+        # Each entry is the list of the pieces (low to high) of one group of planes.
+        if unit == 1:
+            vectors = [[v] for v in vectors]
+        vectors = [
+            [
+                _unpack(builder, left, right, unit, high)
+                for left, right in zip(vectors[i], vectors[i + 1], strict=True)
+                for high in (False, True)
+            ]
+            for i in range(0, len(vectors), 2)
+        ]
+        unit *= 2
+    return list(vectors[0])
+
+
+def _address(builder: Any, address: Any, offset: int) -> Any:
+    return builder.add(address, ir.Constant(_I64, offset))
+
+
+def _load_planes(builder: Any, source: Any, plane: Any, count: int) -> list[Any]:
+    vectors = []
+    address = source
+    for _ in range(count):
+        vectors.append(builder.load(builder.inttoptr(address, _V.as_pointer()), align=1))
+        address = builder.add(address, plane)
+    return vectors
+
+
+def _store_lanes(builder: Any, pieces: list[Any], target: Any) -> None:
+    for lane in range(_LANES // 16):
+        for i, piece in enumerate(pieces):
+            half = builder.shuffle_vector(piece, piece, _constant_mask(list(range(lane * 16, lane * 16 + 16))))
+            at = _address(builder, target, (lane * len(pieces) + i) * 16)
+            builder.store(half, builder.inttoptr(at, _HALF.as_pointer()), align=1)
+
+
+def _make_interleave(count: int) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    def interleave(typing_context: Any, source: Any, plane: Any, target: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vectors = _load_planes(builder, args[0], args[1], count)
+            _store_lanes(builder, _interleave(builder, vectors), args[2])
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), codegen
+
+    return interleave
+
+
+#: ``interleave4(source, plane, target)``: 32 bytes of each of 4 planes become 32 elements of 4 bytes.
+interleave4 = _make_interleave(4)
+#: ``interleave8(source, plane, target)``: 32 bytes of each of 8 planes become 32 elements of 8 bytes.
+interleave8 = _make_interleave(8)
+
+
+def _transpose_bits(builder: Any, rows: list[Any]) -> list[Any]:
+    """Transpose the 8 × 8 bits at each byte position: bit ``i`` of row ``k`` becomes bit ``k`` of row ``i``.
+
+    Three rounds of swaps (Warren, Hacker's Delight, 7-3) on 64-bit lanes; the masks keep bytes apart.
+    """
+    rows = list(rows)
+    for distance, mask in ((4, 0x0F), (2, 0x33), (1, 0x55)):
+        keep = ir.Constant(_W, [int.from_bytes(bytes([mask] * 8), "little")] * (_LANES // 8))
+        by = ir.Constant(_W, [distance] * (_LANES // 8))
+        for k in range(8):
+            if k & distance:
+                continue
+            low, high = rows[k], rows[k + distance]
+            swap = builder.and_(builder.xor(builder.lshr(low, by), high), keep)
+            rows[k + distance] = builder.xor(high, swap)
+            rows[k] = builder.xor(low, builder.shl(swap, by))
+    return rows
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def interleave_bits(typing_context: Any, source: Any, plane: Any, target: Any) -> Any:
+    """``interleave_bits(source, plane, target)``: 32 bytes of each of 8 bit planes become 256 bytes.
+
+    Bit ``b`` of output byte ``8 m + k`` is bit ``k`` of byte ``m`` of plane ``b``.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows = [builder.bitcast(v, _W) for v in _load_planes(builder, args[0], args[1], 8)]
+        rows = [builder.bitcast(v, _V) for v in _transpose_bits(builder, rows)]
+        _store_lanes(builder, _interleave(builder, rows), args[2])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen

@@ -1,0 +1,126 @@
+"""Where the C decoders are: shared objects inside installed wheels, found without loading a compiler.
+
+Decoders come from shared objects that the wheels of ``numcodecs``, ``blosc2``, ``deflate`` and ``google-crc32c`` bring; the
+first library of a list that exports a function is the one that is used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def _package_folders(name: str) -> list[Path]:
+    spec = importlib.util.find_spec(name)
+    return [Path(p) for p in spec.submodule_search_locations or []] if spec is not None else []
+
+
+def _libraries(name: str) -> Iterator[Path]:
+    """Yield the files that may hold the decoders called ``name``, best first."""
+    patterns = {
+        "blosc2": ("blosc2", ("lib/libblosc2.so*", "lib/libblosc2*.dylib")),
+        "numcodecs.blosc": ("numcodecs", ("blosc.*.so", "blosc.so")),
+        "numcodecs.zstd": ("numcodecs", ("zstd.*.so", "zstd.so")),
+        "numcodecs.lz4": ("numcodecs", ("lz4.*.so", "lz4.so")),
+        "deflate": ("deflate", ("_deflate*.so",)),
+        "crc32c": ("google_crc32c", ("../google_crc32c.libs/libcrc32c*.so*", ".dylibs/libcrc32c*.dylib")),
+    }
+    package, globs = patterns[name]
+    for folder in _package_folders(package):
+        for glob in globs:
+            yield from sorted(folder.glob(glob))
+
+
+_ZSTD: Final = ("blosc2", "numcodecs.zstd", "numcodecs.blosc")
+
+#: What jitted code calls a decoder: its symbol, and the libraries to try in order.
+DECODERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "gzarr_zstd_create": ("ZSTD_createDCtx", _ZSTD),
+    "gzarr_zstd_free": ("ZSTD_freeDCtx", _ZSTD),
+    "gzarr_zstd_decompress": ("ZSTD_decompressDCtx", _ZSTD),
+    "gzarr_lz4_decompress": ("LZ4_decompress_safe", ("blosc2", "numcodecs.lz4", "numcodecs.blosc")),
+    "gzarr_blosclz_decompress": ("blosclz_decompress", ("numcodecs.blosc", "blosc2")),
+    "gzarr_deflate_create": ("libdeflate_alloc_decompressor", ("deflate",)),
+    "gzarr_deflate_free": ("libdeflate_free_decompressor", ("deflate",)),
+    "gzarr_gzip_decompress": ("libdeflate_gzip_decompress_ex", ("deflate",)),
+    "gzarr_zlib_decompress": ("libdeflate_zlib_decompress_ex", ("deflate",)),
+    "gzarr_crc32c": ("crc32c_value", ("crc32c",)),
+}
+
+#: What jitted code calls a function of the operating system: its symbol.
+SYSTEM: Final[dict[str, str]] = {
+    "gzarr_open": "open",
+    "gzarr_close": "close",
+    "gzarr_pread": "pread",
+    "gzarr_lseek": "lseek",
+    "gzarr_malloc": "malloc",
+    "gzarr_free": "free",
+    "gzarr_errno": "__error" if sys.platform == "darwin" else "__errno_location",
+    "gzarr_memset": "memset",
+    "gzarr_clock": "clock_gettime",
+}
+
+# Handles stay open for the life of the process: LLVM holds bare addresses into them.
+_handles: dict[Path, ctypes.CDLL] = {}
+
+
+def _find(symbol: str, libraries: tuple[str, ...]) -> tuple[int, str] | None:
+    for library in libraries:
+        for path in _libraries(library):
+            try:
+                handle = _handles.get(path) or ctypes.CDLL(str(path))
+                function = getattr(handle, symbol)
+            except (OSError, AttributeError):
+                continue
+            _handles[path] = handle
+            address = ctypes.cast(function, ctypes.c_void_p).value
+            if address:
+                return address, library
+    return None
+
+
+@cache
+def decoder_addresses() -> dict[str, tuple[int, str]]:
+    """Return address and library of each decoder that there is, by its name in jitted code."""
+    return {
+        name: hit for name, (symbol, libraries) in DECODERS.items() if (hit := _find(symbol, libraries)) is not None
+    }
+
+
+@cache
+def system_addresses() -> dict[str, int]:
+    """Return the address of each function of the system that there is, by its name in jitted code."""
+    found: dict[str, int] = {}
+    if sys.platform == "win32":
+        return found
+    process = ctypes.CDLL(None)
+    for name, symbol in SYSTEM.items():
+        address = ctypes.cast(getattr(process, symbol, None), ctypes.c_void_p).value
+        if address:
+            found[name] = address
+    return found
+
+
+@cache
+def available() -> frozenset[str]:
+    """Return what the native loop can do here: names of decoders, and ``loop`` if it can run at all (Linux and macOS)."""
+    found = decoder_addresses()
+    needs = {
+        "zstd": ("gzarr_zstd_create", "gzarr_zstd_free", "gzarr_zstd_decompress"),
+        "lz4": ("gzarr_lz4_decompress",),
+        "blosclz": ("gzarr_blosclz_decompress",),
+        "gzip": ("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_gzip_decompress"),
+        "zlib": ("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_zlib_decompress"),
+        "crc32c": ("gzarr_crc32c",),
+    }
+    names = {name for name, functions in needs.items() if all(function in found for function in functions)}
+    if sys.byteorder == "little" and sys.maxsize > 2**32 and len(system_addresses()) == len(SYSTEM):
+        names.add("loop")
+    return frozenset(names)

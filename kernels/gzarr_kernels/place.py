@@ -1,0 +1,337 @@
+"""From a decoded chunk to the output: the pieces of ``geometry.py``, copied with as few and as long moves as there can be.
+
+A decoded chunk is plain (``typesize`` 1: element after element in the chunk's memory order) or still shuffled, block by block
+(``typesize`` > 1: then rows are dense on both sides, and the unshuffle writes straight into the output).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from numba import types
+
+from .jit import part, unit
+from . import geometry as G
+from .elements import copy_row, copy_tile
+from .memory import i64, u8
+from .shuffle import unshuffle
+
+#: Bytes of scratch that ``place_piece`` and ``mark_piece`` need: six int64 columns of loops.
+SCRATCH_BYTES: Final = 6 * 8 * G.MAX_DIMS
+_COLUMN: Final = 8 * G.MAX_DIMS
+
+
+@part
+def _row_from_planes(
+    chunk: int, nbytes: int, blocksize: int, offset: int, target: int, n: int, typesize: int, swap: int
+) -> None:
+    """Write ``n`` elements from byte ``offset`` of a chunk of shuffled blocks; a swap reads the planes backward."""
+    while n > 0:
+        begin = offset // blocksize * blocksize
+        plane = min(blocksize, nbytes - begin) // typesize
+        first = (offset - begin) // typesize
+        run = min(n, plane - first)
+        if swap < 2:
+            unshuffle(chunk + begin + first, plane, target, run, typesize)
+        else:
+            unshuffle(chunk + begin + (typesize - 1) * plane + first, -plane, target, run, typesize)
+        target += run * typesize
+        offset += run * typesize
+        n -= run
+
+
+@unit(types.void, 9)
+def place_piece(
+    geometry: int,
+    piece: int,
+    chunk: int,
+    nbytes: int,
+    strides: int,
+    typesize: int,
+    blocksize: int,
+    swap: int,
+    scratch: int,
+) -> None:
+    """Copy one piece.
+
+    Parameters
+    ----------
+    geometry
+        Address of a ``geometry.py`` array.
+    piece
+        Row of its piece columns.
+    chunk, nbytes
+        Decoded chunk (or one fill element, with all ``strides`` 0).
+    strides
+        Address of int64 (k,): bytes between neighbours in the decoded chunk.
+    typesize, blocksize
+        1 and anything for a plain chunk, else the layout of the shuffled blocks.
+    swap
+        Width of the units to byte-swap, or 0.
+    scratch
+        Address of ``SCRATCH_BYTES`` bytes.
+    """
+    g = i64(geometry)
+    k = g[G.K]
+    itemsize = g[G.ITEMSIZE]
+    start = i64(g[G.START] + 8 * k * piece)
+    count = i64(g[G.COUNT] + 8 * k * piece)
+    first_target = i64(g[G.TARGET] + 8 * k * piece)
+    output = i64(g[G.OUTPUT])[piece]
+    step = i64(g[G.STEP])
+    source_stride = i64(strides)
+    target_stride = i64(g[G.TARGET_STRIDES] + 8 * k * output)
+    table_source = i64(g[G.TABLE_SOURCE])
+    table_target = i64(g[G.TABLE_TARGET])
+    order = i64(g[G.ORDER])
+    size = i64(scratch)
+    by_source = i64(scratch + _COLUMN)
+    by_target = i64(scratch + 2 * _COLUMN)
+    at = i64(scratch + 3 * _COLUMN)
+    rows_source = i64(scratch + 4 * _COLUMN)
+    rows_target = i64(scratch + 5 * _COLUMN)
+
+    # The loops, slowest first: dimensions of one element become offsets, neighbours that are dense together are joined.
+    source = 0
+    target = i64(g[G.BASES])[output]
+    loops = 0
+    for q in range(k):
+        d = order[q]
+        c = count[d]
+        if table_source[d] != 0:
+            from_rows = table_source[d] + 8 * start[d]
+            to_rows = table_target[d] + 8 * start[d]
+            if c == 1:
+                source += i64(from_rows)[0] * source_stride[d]
+                target += i64(to_rows)[0] * target_stride[d]
+            else:
+                size[loops] = c
+                by_source[loops] = source_stride[d]
+                by_target[loops] = target_stride[d]
+                rows_source[loops] = from_rows
+                rows_target[loops] = to_rows
+                loops += 1
+            continue
+        source += start[d] * source_stride[d]
+        target += first_target[d] * target_stride[d]
+        if c == 1:
+            continue
+        s = source_stride[d] * step[d]
+        t = target_stride[d]
+        if (
+            loops > 0
+            and rows_source[loops - 1] == 0
+            and by_source[loops - 1] == s * c
+            and by_target[loops - 1] == t * c
+        ):
+            size[loops - 1] *= c
+            by_source[loops - 1] = s
+            by_target[loops - 1] = t
+        else:
+            size[loops] = c
+            by_source[loops] = s
+            by_target[loops] = t
+            rows_source[loops] = 0
+            rows_target[loops] = 0
+            loops += 1
+
+    if loops == 0:
+        if typesize > 1:
+            _row_from_planes(chunk, nbytes, blocksize, source, target, 1, typesize, swap)
+        else:
+            copy_row(chunk + source, itemsize, target, itemsize, 1, itemsize, swap)
+        return
+
+    # The innermost one or two loops are one copy; the others are counted here.
+    inner = loops - 1
+    partner = -1
+    if typesize == 1 and rows_source[inner] == 0 and by_target[inner] != itemsize:
+        for q in range(inner):
+            if rows_source[q] == 0 and by_target[q] == itemsize:
+                partner = q
+    for q in range(loops):
+        at[q] = 0
+    while True:
+        s = source
+        t = target
+        for q in range(inner):
+            if q == partner:
+                continue
+            if rows_source[q] != 0:
+                s += i64(rows_source[q])[at[q]] * by_source[q]
+                t += i64(rows_target[q])[at[q]] * by_target[q]
+            else:
+                s += at[q] * by_source[q]
+                t += at[q] * by_target[q]
+        n = size[inner]
+        if typesize > 1:
+            _row_from_planes(chunk, nbytes, blocksize, s, t, n, typesize, swap)
+        elif rows_source[inner] != 0:
+            from_table = i64(rows_source[inner])
+            to_table = i64(rows_target[inner])
+            for j in range(n):
+                copy_row(
+                    chunk + s + from_table[j] * by_source[inner],
+                    itemsize,
+                    t + to_table[j] * by_target[inner],
+                    itemsize,
+                    1,
+                    itemsize,
+                    swap,
+                )
+        elif partner >= 0:
+            copy_tile(
+                chunk + s,
+                by_source[inner],
+                by_source[partner],
+                t,
+                by_target[inner],
+                by_target[partner],
+                n,
+                size[partner],
+                itemsize,
+                swap,
+            )
+        else:
+            copy_row(chunk + s, by_source[inner], t, by_target[inner], n, itemsize, swap)
+        q = inner - 1
+        while q >= 0:
+            if q != partner:
+                at[q] += 1
+                if at[q] < size[q]:
+                    break
+                at[q] = 0
+            q -= 1
+        if q < 0:
+            return
+
+
+@part
+def place_points(
+    geometry: int, first: int, count: int, chunk: int, source_scale: int, swap: int, itemsize: int
+) -> None:
+    """Copy ``count`` points of a plain chunk (``source_scale`` 1) or of a fill element (0)."""
+    g = i64(geometry)
+    source = i64(g[G.POINT_SOURCE])
+    target = i64(g[G.POINT_TARGET])
+    for p in range(first, first + count):
+        copy_row(chunk + source[p] * source_scale, itemsize, target[p], itemsize, 1, itemsize, swap)
+
+
+@part
+def dense_target(geometry: int, piece: int) -> int:
+    """Return the address where a chunk that is one piece lies whole and in its own memory order, or 0."""
+    g = i64(geometry)
+    k = g[G.K]
+    itemsize = g[G.ITEMSIZE]
+    start = i64(g[G.START] + 8 * k * piece)
+    count = i64(g[G.COUNT] + 8 * k * piece)
+    first_target = i64(g[G.TARGET] + 8 * k * piece)
+    output = i64(g[G.OUTPUT])[piece]
+    shape = i64(g[G.CHUNK_SHAPE])
+    step = i64(g[G.STEP])
+    stride = i64(g[G.TARGET_STRIDES] + 8 * k * output)
+    table = i64(g[G.TABLE_SOURCE])
+    order = i64(g[G.ORDER])
+    target = i64(g[G.BASES])[output]
+    expected = itemsize
+    for q in range(k - 1, -1, -1):
+        d = order[q]
+        if table[d] != 0 or step[d] != 1 or start[d] != 0 or count[d] != shape[d]:
+            return 0
+        if count[d] > 1 and stride[d] != expected:
+            return 0
+        expected *= count[d]
+        target += first_target[d] * stride[d]
+    return target
+
+
+@part
+def dense_rows(geometry: int, first: int, last: int) -> bool:
+    """Whether pieces ``first`` … ``last - 1`` have rows long enough to unshuffle straight into the output."""
+    g = i64(geometry)
+    if g[G.DENSE_ROWS] == 0:
+        return False
+    k = g[G.K]
+    d = i64(g[G.ORDER])[k - 1]
+    for piece in range(first, last):
+        if i64(g[G.COUNT] + 8 * k * piece)[d] * g[G.ITEMSIZE] < 16:
+            return False
+    return True
+
+
+@part
+def mark_piece(geometry: int, piece: int, blocksize: int, needed: int, scratch: int) -> None:
+    """Set byte ``b`` of ``needed`` for each block ``b`` of ``blocksize`` bytes that the piece touches."""
+    g = i64(geometry)
+    k = g[G.K]
+    itemsize = g[G.ITEMSIZE]
+    start = i64(g[G.START] + 8 * k * piece)
+    count = i64(g[G.COUNT] + 8 * k * piece)
+    step = i64(g[G.STEP])
+    stride = i64(g[G.SOURCE_STRIDES])
+    table = i64(g[G.TABLE_SOURCE])
+    order = i64(g[G.ORDER])
+    at = i64(scratch)
+    flags = u8(needed)
+    for q in range(k):
+        at[q] = 0
+    inner = order[k - 1]
+    while True:
+        s = g[G.FIELD_OFFSET]
+        for q in range(k - 1):
+            d = order[q]
+            if table[d] != 0:
+                s += i64(table[d])[start[d] + at[q]] * stride[d]
+            else:
+                s += (start[d] + at[q] * step[d]) * stride[d]
+        if table[inner] != 0:
+            for j in range(count[inner]):
+                a = s + i64(table[inner])[start[inner] + j] * stride[inner]
+                for b in range(a // blocksize, (a + itemsize - 1) // blocksize + 1):
+                    flags[b] = 1
+        else:
+            a = s + start[inner] * stride[inner]
+            z = a + (count[inner] - 1) * step[inner] * stride[inner] + itemsize - 1
+            for b in range(a // blocksize, z // blocksize + 1):
+                flags[b] = 1
+        q = k - 2
+        while q >= 0:
+            at[q] += 1
+            if at[q] < count[order[q]]:
+                break
+            at[q] = 0
+            q -= 1
+        if q < 0:
+            return
+
+
+@part
+def extent_of_piece(geometry: int, piece: int, low: int, high: int) -> None:
+    """Widen the byte range at addresses ``low`` and ``high`` (int64 each) by what the piece touches of its chunk."""
+    g = i64(geometry)
+    k = g[G.K]
+    start = i64(g[G.START] + 8 * k * piece)
+    count = i64(g[G.COUNT] + 8 * k * piece)
+    step = i64(g[G.STEP])
+    stride = i64(g[G.SOURCE_STRIDES])
+    table = i64(g[G.TABLE_SOURCE])
+    a = g[G.FIELD_OFFSET]
+    z = a + g[G.ITEMSIZE]
+    for d in range(k):
+        if table[d] != 0:
+            rows = i64(table[d] + 8 * start[d])
+            least = rows[0]
+            most = rows[0]
+            for j in range(1, count[d]):
+                least = min(least, rows[j])
+                most = max(most, rows[j])
+        else:
+            least = start[d]
+            most = start[d] + (count[d] - 1) * step[d]
+        a += least * stride[d]
+        z += most * stride[d]
+    if a < i64(low)[0]:
+        i64(low)[0] = a
+    if z > i64(high)[0]:
+        i64(high)[0] = z

@@ -1,0 +1,421 @@
+"""The loop of one worker: read ▶ decode ▶ place, chunk after chunk, without Python and without the GIL.
+
+Workers of one read share a job and take *spans* from its counter. A span is what one request reads: a whole file, or
+neighbouring byte ranges of one file with several chunks in them, or one buffer in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+from .jit import entry, part
+from . import context as C
+from . import geometry as G
+from . import status as S
+from .decode import decode_chunk
+from .memory import atomic_add, atomic_load, copy, i64, u8
+from .place import SCRATCH_BYTES, dense_rows, dense_target, extent_of_piece, place_piece, place_points
+from .symbols import c_clock, c_close, c_errno, c_lseek, c_open, c_pread
+
+# The job: an int64 array that workers take by address.
+#: Where encoded bytes come from.
+MODE: Final = 0
+MODE_MEMORY: Final = 0
+MODE_FILES: Final = 1
+MODE_RANGES: Final = 2
+#: Address of two int64 shared by all workers: next span, and not 0 once any worker failed.
+SHARED: Final = 1
+SPANS: Final = 2
+#: int64 (spans + 1,): first row of each span in CHUNK_ROWS; only for MODE_RANGES (else one chunk a span).
+SPAN_ROWS: Final = 3
+#: int64 (n,): chunk of each row, or 0 where row and chunk are the same.
+CHUNK_ROWS: Final = 4
+#: int64 (spans,): file, byte offset and length of each span; only for MODE_RANGES.
+SPAN_FILE: Final = 5
+SPAN_OFFSET: Final = 6
+SPAN_NBYTES: Final = 7
+#: int64 (n,) a chunk: address (MODE_MEMORY; 0: absent) or byte offset (MODE_RANGES), and length (below 0: absent).
+WHERE: Final = 8
+NBYTES: Final = 9
+#: Paths: bytes, and int64 (files + 1,) offsets into them; each path ends in a NUL. MODE_FILES: only a prefix and coordinates.
+PATHS: Final = 10
+PATH_OFFSETS: Final = 11
+PREFIX_NBYTES: Final = 12
+#: int64 (n, COORDINATES) grid coordinates, joined by the character SEPARATOR behind the prefix.
+GRID: Final = 13
+COORDINATES: Final = 14
+SEPARATOR: Final = 15
+PROGRAM: Final = 16
+OPERATIONS: Final = 17
+CHUNK_NBYTES: Final = 18
+MOST_ENCODED: Final = 19
+#: int64 (n + 1,).
+PIECE_OFFSETS: Final = 20
+GEOMETRY: Final = 21
+#: int64 (n, 2): status and detail of each chunk.
+STATUS: Final = 22
+#: Address of one element in native byte order that fills absent chunks, or 0 to leave them out.
+FILL: Final = 23
+#: int64 (k,) of zeros.
+ZERO_STRIDES: Final = 24
+OPEN_FLAGS: Final = 25
+JOB_SIZE: Final = 26
+
+_PATH_BYTES: Final = 8192
+#: Scratch bytes that each worker brings.
+WORKER_BYTES: Final = _PATH_BYTES + SCRATCH_BYTES
+_EINTR: Final = 4
+_ENOENT: Final = 2
+_ENOTDIR: Final = 20
+_EISDIR: Final = 21
+_CLOCK_MONOTONIC: Final = 1
+
+
+@part
+def _now(context: int) -> int:
+    c_clock(_CLOCK_MONOTONIC, context + 8 * C.OUT0)
+    return i64(context)[C.OUT0] * 1_000_000_000 + i64(context)[C.OUT1]
+
+
+@part
+def _write_path(job: int, chunk: int, path: int) -> int:
+    """Write the path of a chunk file and its NUL; return 0 where it does not fit."""
+    j = i64(job)
+    prefix = j[PREFIX_NBYTES]
+    k = j[COORDINATES]
+    if prefix + 21 * k + 1 > _PATH_BYTES:
+        return 0
+    copy(path, j[PATHS], prefix)
+    out = u8(path)
+    at = prefix
+    grid = i64(j[GRID] + 8 * k * chunk)
+    for d in range(k):
+        if d > 0:
+            out[at] = j[SEPARATOR]
+            at += 1
+        value = grid[d]
+        digits = 1
+        rest = value // 10
+        while rest > 0:
+            digits += 1
+            rest //= 10
+        for q in range(digits):
+            out[at + digits - 1 - q] = 48 + value % 10
+            value //= 10
+        at += digits
+    out[at] = 0
+    return at
+
+
+@part
+def _open(context: int, path: int, flags: int) -> int:
+    """Open a file; return its descriptor, or -1 with the status in OUT0."""
+    c = i64(context)
+    while True:
+        descriptor = c_open(path, flags)
+        if descriptor >= 0:
+            return descriptor
+        code = i64(c_errno())[0] & 0xFFFFFFFF
+        if code == _EINTR:
+            continue
+        c[C.DETAIL] = code
+        c[C.OUT0] = S.ABSENT if code == _ENOENT or code == _ENOTDIR else S.IO_ERROR
+        return -1
+
+
+@part
+def _read_range(context: int, descriptor: int, target: int, nbytes: int, offset: int) -> int:
+    """Read exactly ``nbytes``; return a status."""
+    c = i64(context)
+    done = 0
+    while done < nbytes:
+        got = c_pread(descriptor, target + done, nbytes - done, offset + done)
+        if got < 0:
+            code = i64(c_errno())[0] & 0xFFFFFFFF
+            if code == _EINTR:
+                continue
+            c[C.DETAIL] = code
+            return S.ABSENT if code == _EISDIR else S.IO_ERROR
+        if got == 0:
+            c[C.DETAIL] = done
+            return S.SHORT_READ
+        done += got
+    return S.OK
+
+
+@part
+def _place(job: int, context: int, chunk: int, address: int, fill: int, scratch: int) -> None:
+    """Place the pieces of a decoded chunk, or of the fill element."""
+    j = i64(job)
+    c = i64(context)
+    geometry = j[GEOMETRY]
+    g = i64(geometry)
+    offsets = i64(j[PIECE_OFFSETS])
+    swap = 0 if fill else g[G.SWAP]
+    strides = j[ZERO_STRIDES] if fill else g[G.SOURCE_STRIDES]
+    base = address if fill else address + g[G.FIELD_OFFSET]
+    typesize = 1 if fill else c[C.TYPESIZE]
+    for piece in range(offsets[chunk], offsets[chunk + 1]):
+        if g[G.POINT_SOURCE] != 0:
+            k = g[G.K]
+            first = i64(g[G.START] + 8 * k * piece)[0]
+            count = i64(g[G.COUNT] + 8 * k * piece)[0]
+            place_points(geometry, first, count, base, 0 if fill else 1, swap, g[G.ITEMSIZE])
+        else:
+            place_piece(geometry, piece, base, j[CHUNK_NBYTES], strides, typesize, c[C.BLOCKSIZE], swap, scratch)
+
+
+@part
+def _finish(
+    job: int, context: int, chunk: int, source: int, nbytes: int, direct: int, planes: int, scratch: int
+) -> int:
+    """Decode and place one chunk whose encoded bytes are in memory; return a status."""
+    j = i64(job)
+    c = i64(context)
+    g = i64(j[GEOMETRY])
+    offsets = i64(j[PIECE_OFFSETS])
+    first = offsets[chunk]
+    # A point selection, or a chunk wanted whole, decodes everything.
+    last = 0 if direct != 0 or g[G.POINT_SOURCE] != 0 else offsets[chunk + 1]
+    begun = _now(context)
+    code = decode_chunk(
+        context,
+        j[PROGRAM],
+        j[OPERATIONS],
+        source,
+        nbytes,
+        j[CHUNK_NBYTES],
+        direct,
+        planes,
+        j[GEOMETRY],
+        first,
+        last,
+        scratch,
+    )
+    decoded = _now(context)
+    c[C.DECODE_NS] += decoded - begun
+    c[C.ENCODED_BYTES] += nbytes
+    c[C.CHUNKS] += 1
+    if code != S.OK:
+        return code
+    if c[C.RESULT] != direct or direct == 0:
+        _place(job, context, chunk, c[C.RESULT], 0, scratch)
+    c[C.PLACE_NS] += _now(context) - decoded
+    return S.OK
+
+
+@part
+def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
+    """Read, decode and place a chunk that is a whole file; return a status."""
+    j = i64(job)
+    c = i64(context)
+    g = i64(j[GEOMETRY])
+    scratch = worker + _PATH_BYTES
+    offsets = i64(j[PIECE_OFFSETS])
+    first = offsets[chunk]
+    last = offsets[chunk + 1]
+    begun = _now(context)
+    if _write_path(job, chunk, worker) == 0:
+        c[C.DETAIL] = 36  # ENAMETOOLONG
+        return S.IO_ERROR
+    descriptor = _open(context, worker, j[OPEN_FLAGS])
+    if descriptor < 0:
+        return c[C.OUT0]
+    size = c_lseek(descriptor, 0, 2)
+    c[C.DETAIL] = size
+    if size < 0 or size > j[MOST_ENCODED]:
+        # Seeking to the end of a directory gives an error or a number without meaning; reading one says which it is.
+        code = _read_range(context, descriptor, context + 8 * C.OUT0, 1, 0)
+        c_close(descriptor)
+        if code != S.OK:
+            return code
+        c[C.DETAIL] = size
+        return S.TOO_LARGE
+    points = g[G.POINT_SOURCE] != 0
+    direct = 0
+    planes = 0
+    if not points:
+        if last == first + 1 and g[G.SWAP] == 0:
+            direct = dense_target(j[GEOMETRY], first)
+        if direct == 0 and dense_rows(j[GEOMETRY], first, last):
+            planes = g[G.ITEMSIZE]
+    if j[OPERATIONS] == 0:
+        # Uncompressed: only the bytes wanted, and straight to where they go if they are wanted as they lie.
+        if size != j[CHUNK_NBYTES]:
+            code = _read_range(context, descriptor, context + 8 * C.OUT0, min(size, 1), 0)
+            c_close(descriptor)
+            c[C.DETAIL] = size if code == S.OK else c[C.DETAIL]
+            return S.WRONG_SIZE if code == S.OK else code
+        low = 0
+        high = size
+        if direct == 0 and not points:
+            c[C.OUT0] = size
+            c[C.OUT1] = 0
+            for piece in range(first, last):
+                extent_of_piece(j[GEOMETRY], piece, context + 8 * C.OUT0, context + 8 * C.OUT1)
+            low = c[C.OUT0]
+            high = c[C.OUT1]
+        target = direct
+        if direct == 0:
+            target = C.ensure(context, C.ENCODED, high - low)
+        if target == 0:
+            c_close(descriptor)
+            return S.NO_MEMORY
+        code = _read_range(context, descriptor, target, high - low, low)
+        c_close(descriptor)
+        if code != S.OK:
+            return code
+        done = _now(context)
+        c[C.READ_NS] += done - begun
+        c[C.ENCODED_BYTES] += high - low
+        c[C.CHUNKS] += 1
+        if direct == 0:
+            c[C.TYPESIZE] = 1
+            _place(job, context, chunk, target - low, 0, scratch)
+        c[C.PLACE_NS] += _now(context) - done
+        return S.OK
+    buffer = C.ensure(context, C.ENCODED, size + 64)
+    if buffer == 0:
+        c_close(descriptor)
+        return S.NO_MEMORY
+    code = _read_range(context, descriptor, buffer, size, 0)
+    c_close(descriptor)
+    if code != S.OK:
+        return code
+    c[C.READ_NS] += _now(context) - begun
+    return _finish(job, context, chunk, buffer, size, direct, planes, scratch)
+
+
+@part
+def _memory_chunk(job: int, context: int, chunk: int, source: int, nbytes: int, scratch: int) -> int:
+    """Decode and place a chunk whose encoded bytes are in memory; return a status."""
+    j = i64(job)
+    g = i64(j[GEOMETRY])
+    offsets = i64(j[PIECE_OFFSETS])
+    first = offsets[chunk]
+    last = offsets[chunk + 1]
+    if nbytes > j[MOST_ENCODED]:
+        i64(context)[C.DETAIL] = nbytes
+        return S.TOO_LARGE
+    direct = 0
+    planes = 0
+    if g[G.POINT_SOURCE] == 0:
+        # Without operations there is nothing to write directly: placing is the copy.
+        if last == first + 1 and g[G.SWAP] == 0 and j[OPERATIONS] > 0:
+            direct = dense_target(j[GEOMETRY], first)
+        if direct == 0 and dense_rows(j[GEOMETRY], first, last):
+            planes = g[G.ITEMSIZE]
+    return _finish(job, context, chunk, source, nbytes, direct, planes, scratch)
+
+
+@part
+def _open_span(job: int, context: int, file: int, flags: int) -> int:
+    """Have the worker's descriptor be that of ``file``; return a status."""
+    j = i64(job)
+    c = i64(context)
+    if c[C.DESCRIPTOR] >= 0 and c[C.FILE] == file:
+        return S.OK
+    if c[C.DESCRIPTOR] >= 0:
+        c_close(c[C.DESCRIPTOR])
+        c[C.DESCRIPTOR] = -1
+    descriptor = _open(context, j[PATHS] + i64(j[PATH_OFFSETS])[file], flags)
+    if descriptor < 0:
+        return c[C.OUT0]
+    c[C.DESCRIPTOR] = descriptor
+    c[C.FILE] = file
+    return S.OK
+
+
+@part
+def _note(job: int, context: int, chunk: int, code: int) -> int:
+    """Write a chunk's status; return whether the worker should stop."""
+    j = i64(job)
+    if code == S.OK:
+        return 0
+    i64(j[STATUS])[2 * chunk] = code
+    i64(j[STATUS])[2 * chunk + 1] = i64(context)[C.DETAIL]
+    if code == S.ABSENT and j[FILL] != 0:
+        return 0
+    i64(j[SHARED])[1] = 1
+    return 1
+
+
+@entry(3)
+def work(job: int, context: int, worker: int) -> None:
+    """Take spans of ``job`` until there are none, or until any worker has failed.
+
+    Parameters
+    ----------
+    job
+        Address of the job's int64 array.
+    context
+        Address of this worker's context (``context.py``).
+    worker
+        Address of ``WORKER_BYTES`` bytes of scratch.
+    """
+    j = i64(job)
+    c = i64(context)
+    scratch = worker + _PATH_BYTES
+    mode = j[MODE]
+    c[C.DESCRIPTOR] = -1
+    stop = 0
+    while stop == 0 and atomic_load(j[SHARED] + 8) == 0:
+        span = atomic_add(j[SHARED], 1)
+        if span >= j[SPANS]:
+            break
+        if mode == MODE_FILES:
+            code = _file_chunk(job, context, span, worker)
+            if code == S.ABSENT and j[FILL] != 0:
+                _place(job, context, span, j[FILL], 1, scratch)
+            stop = _note(job, context, span, code)
+            continue
+        first_row = span
+        last_row = span + 1
+        buffer = 0
+        code = S.OK
+        offset = 0
+        nbytes = 0
+        if mode == MODE_RANGES:
+            first_row = i64(j[SPAN_ROWS])[span]
+            last_row = i64(j[SPAN_ROWS])[span + 1]
+            nbytes = i64(j[SPAN_NBYTES])[span]
+            offset = i64(j[SPAN_OFFSET])[span]
+            if nbytes > 0:
+                begun = _now(context)
+                code = _open_span(job, context, i64(j[SPAN_FILE])[span], j[OPEN_FLAGS])
+                if code == S.OK:
+                    buffer = C.ensure(context, C.ENCODED, nbytes + 64)
+                    if buffer == 0:
+                        code = S.NO_MEMORY
+                    else:
+                        code = _read_range(context, c[C.DESCRIPTOR], buffer, nbytes, offset)
+                if code == S.ABSENT:
+                    # The index was read a moment ago: a shard that is gone now is a failed read, not an absent chunk.
+                    c[C.DETAIL] = _ENOENT
+                    code = S.IO_ERROR
+                if code == S.SHORT_READ:
+                    # Chunks before the file's end are fine; it is the ones behind it that fail.
+                    nbytes = c[C.DETAIL]
+                c[C.READ_NS] += _now(context) - begun
+        for row in range(first_row, last_row):
+            chunk = row
+            if j[CHUNK_ROWS] != 0:
+                chunk = i64(j[CHUNK_ROWS])[row]
+            size = i64(j[NBYTES])[chunk]
+            where = i64(j[WHERE])[chunk]
+            outcome = code
+            if size < 0:
+                outcome = S.ABSENT
+                if j[FILL] != 0:
+                    _place(job, context, chunk, j[FILL], 1, scratch)
+            elif mode == MODE_MEMORY:
+                outcome = _memory_chunk(job, context, chunk, where, size, scratch)
+            elif code == S.OK or (code == S.SHORT_READ and where + size - offset <= nbytes):
+                outcome = _memory_chunk(job, context, chunk, buffer + where - offset, size, scratch)
+            stop = _note(job, context, chunk, outcome)
+            if stop != 0:
+                break
+    if c[C.DESCRIPTOR] >= 0:
+        c_close(c[C.DESCRIPTOR])
+        c[C.DESCRIPTOR] = -1

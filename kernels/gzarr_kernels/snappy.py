@@ -1,0 +1,81 @@
+"""Snappy's raw format, which Blosc 1 containers may hold: no wheel exports a C decoder for it.
+
+Source: google/snappy, ``format_description.txt``.
+"""
+
+from __future__ import annotations
+
+
+from .jit import part
+from .memory import copy, u8
+
+
+@part
+def snappy_decompress(source: int, nbytes: int, target: int, capacity: int) -> int:
+    """Decode; return the number of bytes written, or -1 where the input is corrupt or needs more than ``capacity``."""
+    s = u8(source)
+    d = u8(target)
+    at = 0
+    size = 0
+    shift = 0
+    while True:
+        if at >= nbytes or shift > 28:
+            return -1
+        byte = int(s[at])
+        at += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if size > capacity:
+        return -1
+    out = 0
+    while at < nbytes:
+        tag = int(s[at])
+        at += 1
+        kind = tag & 3
+        if kind == 0:
+            length = (tag >> 2) + 1
+            if length > 60:
+                extra = length - 60
+                if at + extra > nbytes:
+                    return -1
+                length = 0
+                for k in range(extra):
+                    length |= int(s[at + k]) << (8 * k)
+                length += 1
+                at += extra
+            if at + length > nbytes or out + length > size:
+                return -1
+            copy(target + out, source + at, length)
+            at += length
+            out += length
+            continue
+        if kind == 1:
+            if at + 1 > nbytes:
+                return -1
+            length = ((tag >> 2) & 7) + 4
+            distance = ((tag >> 5) << 8) | int(s[at])
+            at += 1
+        elif kind == 2:
+            if at + 2 > nbytes:
+                return -1
+            length = (tag >> 2) + 1
+            distance = int(s[at]) | (int(s[at + 1]) << 8)
+            at += 2
+        else:
+            if at + 4 > nbytes:
+                return -1
+            length = (tag >> 2) + 1
+            distance = int(s[at]) | (int(s[at + 1]) << 8) | (int(s[at + 2]) << 16) | (int(s[at + 3]) << 24)
+            at += 4
+        if distance == 0 or distance > out or out + length > size:
+            return -1
+        if distance >= length:
+            copy(target + out, target + out - distance, length)
+        else:
+            # The copy overlaps itself: bytes just written are read again.
+            for k in range(length):
+                d[out + k] = d[out - distance + k]
+        out += length
+    return out if out == size else -1

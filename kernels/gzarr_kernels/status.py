@@ -1,0 +1,33 @@
+"""What can go wrong with one chunk, as integers: 0 is success. The engine turns them into sentences."""
+
+from typing import Final
+
+OK: Final = 0
+#: No such file.
+ABSENT: Final = 1
+#: The system refused to open or read; the detail is errno.
+IO_ERROR: Final = 2
+#: The file ended early; the detail is the number of bytes that there were.
+SHORT_READ: Final = 3
+#: More encoded bytes than a chunk of this size could have; the detail is their number.
+TOO_LARGE: Final = 4
+#: Decoded to another size than expected; the detail is the size, or -1 where the decoder stopped at its limit.
+WRONG_SIZE: Final = 5
+#: A decoder refused the bytes; the detail is the decoder's own code.
+CORRUPT: Final = 6
+#: A checksum does not match.
+BAD_CHECKSUM: Final = 7
+#: A Blosc container's header or block table is wrong; the detail is a ``BLOSC_…`` code below.
+BAD_BLOSC: Final = 8
+#: Out of memory.
+NO_MEMORY: Final = 9
+
+BLOSC_TRUNCATED: Final = 1
+BLOSC_VERSION: Final = 2
+BLOSC_SIZE: Final = 3
+BLOSC_BLOCKSIZE: Final = 4
+BLOSC_LENGTH: Final = 5
+BLOSC_BLOCK_START: Final = 6
+BLOSC_STREAM_LENGTH: Final = 7
+BLOSC_COMPRESSOR: Final = 8
+BLOSC_TYPESIZE: Final = 9

@@ -1,0 +1,62 @@
+"""The C functions that jitted code calls, registered with LLVM under names of our own.
+
+So a cached kernel links the same function wherever it is loaded, and two libraries that export the same name never mix. A
+function that is not there is replaced by one that always fails; ``libraries.available`` says which are real, and whoever
+builds a job must look there first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+from numba import types
+
+from .libraries import DECODERS, SYSTEM, decoder_addresses, system_addresses
+
+_i4, _i8, _u4, _void = types.int32, types.int64, types.uint32, types.void
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int64)
+def _never() -> int:
+    return -1
+
+
+def _register() -> None:
+    stand_in = ctypes.cast(_never, ctypes.c_void_p).value
+    decoders = {name: address for name, (address, _library) in decoder_addresses().items()}
+    for name in (*DECODERS, *SYSTEM):
+        llvm.add_symbol(name, decoders.get(name) or system_addresses().get(name) or stand_in)
+
+
+_register()
+
+
+def _external(name: str, result: Any, *arguments: Any) -> Any:
+    return types.ExternalFunction(name, result(*arguments))
+
+
+zstd_create: Final = _external("gzarr_zstd_create", _i8)
+zstd_free: Final = _external("gzarr_zstd_free", _i8, _i8)
+#: (context, target, capacity, source, nbytes) → size, or a negative code.
+zstd_decompress: Final = _external("gzarr_zstd_decompress", _i8, _i8, _i8, _i8, _i8, _i8)
+#: (source, target, nbytes, capacity) → size, or a negative number.
+lz4_decompress: Final = _external("gzarr_lz4_decompress", _i4, _i8, _i8, _i4, _i4)
+#: (source, nbytes, target, capacity) → size, or at most 0.
+blosclz_decompress: Final = _external("gzarr_blosclz_decompress", _i4, _i8, _i4, _i8, _i4)
+deflate_create: Final = _external("gzarr_deflate_create", _i8)
+deflate_free: Final = _external("gzarr_deflate_free", _void, _i8)
+#: (context, source, nbytes, target, capacity, address of consumed, address of produced) → 0, or a code.
+gzip_decompress: Final = _external("gzarr_gzip_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
+zlib_decompress: Final = _external("gzarr_zlib_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
+crc32c: Final = _external("gzarr_crc32c", _u4, _i8, _i8)
+c_open: Final = _external("gzarr_open", _i4, _i8, _i4)
+c_close: Final = _external("gzarr_close", _i4, _i4)
+c_pread: Final = _external("gzarr_pread", _i8, _i4, _i8, _i8, _i8)
+c_lseek: Final = _external("gzarr_lseek", _i8, _i4, _i8, _i4)
+c_malloc: Final = _external("gzarr_malloc", _i8, _i8)
+c_free: Final = _external("gzarr_free", _void, _i8)
+c_errno: Final = _external("gzarr_errno", _i8)
+c_memset: Final = _external("gzarr_memset", _i8, _i8, _i4, _i8)
+c_clock: Final = _external("gzarr_clock", _i4, _i4, _i8)
