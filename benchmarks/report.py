@@ -199,30 +199,34 @@ def machine() -> dict[str, Any]:
 
 
 def plot(measured: Sequence[Measured], rivals: Sequence[str], file: Path, subtitle: str) -> None:
-    """Draw throughput as bars, one group a workload, with the limit as a tick."""
+    """Draw throughput relative to the fastest peer as bars, one group a workload, with the limit as a tick."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    shown = [m for m in measured if m.fastest_peer is not None]
     columns = [r for r in RIVALS if r in rivals]
-    colours = dict(zip(RIVALS, ("#0b5394", "#3d85c6", "#e69138", "#6aa84f", "#999999"), strict=True))
+    colours = dict(zip(RIVALS, ("#0b5394", "#6fa8dc", "#e69138", "#6aa84f", "#999999"), strict=True))
     height = 0.8 / max(len(columns), 1)
-    figure, axes = plt.subplots(figsize=(10, 1.2 + 0.62 * len(measured)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.55 * len(shown)), layout="constrained")
     for i, rival in enumerate(columns):
-        at = [n - 0.4 + height * (i + 0.5) for n in range(len(measured))]
-        axes.barh(at, [m.gb_per_s(rival) or 0 for m in measured], height, label=rival, color=colours[rival])
-    for n, m in enumerate(measured):
-        limit = m.gb_per_s("limit")
-        if limit is not None:
-            label = "limit (bare C library)" if n == 0 else None
-            axes.plot([limit, limit], [n - 0.4, n + 0.4], color="black", linewidth=1.2, label=label)
-    axes.set_yticks(range(len(measured)), [m.name for m in measured])
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel("GB/s of decoded elements (longer is better, logarithmic)")
-    axes.set_title(f"Reading Zarr arrays into host memory\n{subtitle}", fontsize=10)
-    axes.legend(fontsize=8)
+        at = [n - 0.4 + height * (i + 0.5) for n in range(len(shown))]
+        axes.barh(at, [m.speedup(rival) or 0 for m in shown], height, label=rival, color=colours[rival])
+    most = max([1.0, *(v for m in shown for r in columns if (v := m.speedup(r)) is not None)]) * 1.15
+    for n, m in enumerate(shown):
+        limit = m.speedup("limit")
+        # Where reading is all overhead, the limit lies far outside the picture.
+        if limit is not None and limit < most:
+            axes.plot([limit, limit], [n - 0.42, n + 0.42], color="black", linewidth=1.4)
+    axes.plot([], [], color="black", linewidth=1.4, label="limit: bare C library, one reused chunk buffer a thread")
+    axes.axvline(1, color="black", linewidth=0.6, linestyle=":")
+    axes.set_yticks(range(len(shown)), [m.name for m in shown])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.set_xlim(0, most)
+    axes.set_xlabel("throughput, fastest peer = 1 (longer is better)")
+    figure.suptitle(f"Reading Zarr arrays into host memory\n{subtitle}", fontsize=10)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     axes.grid(axis="x", alpha=0.3)
     figure.savefig(file, dpi=140)
     plt.close(figure)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .stores.base import ReadableStore
 
 _WHOLE = (Ellipsis,)
+_LARGE_BYTES = 1 << 20
 
 
 class Array:
@@ -375,7 +376,7 @@ class Array:
         elif out is not None:
             raise OutputError(f"out= needs selections of one shape; these have {len(shapes)} different ones")
         else:
-            results = [np.empty(selection.result_shape, self.dtype) for selection in parsed]
+            results = [_empty(selection.result_shape, self.dtype) for selection in parsed]
         self._fill(parsed, results, None, missing)
         return results if stacked is None else stacked
 
@@ -461,7 +462,7 @@ class Array:
     def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         if out is None:
             try:
-                return np.empty(shape, dtype)
+                return _empty(shape, dtype)
             except (MemoryError, ValueError) as error:
                 nbytes = math.prod(shape) * dtype.itemsize
                 raise SelectionError(
@@ -549,6 +550,16 @@ class Indexer:
         """Read a selection, into the caller's array if there is one; see :meth:`Array.read`."""
         rest, field = self._array._split_field(selection)
         return self._array._read(self._parse(rest, self._array.shape), field, out, missing)
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return a new C-contiguous array; a large one begins at a cache line, so that rows can be written past the caches."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes < _LARGE_BYTES or dtype.hasobject:
+        return np.empty(shape, dtype)
+    memory = np.empty(nbytes + 64, np.uint8)
+    begin = -kernels.address(memory) % 64
+    return memory[begin : begin + nbytes].view(dtype).reshape(shape)
 
 
 def _deliver(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> npt.NDArray[Any]:

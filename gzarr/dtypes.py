@@ -91,7 +91,7 @@ def _structured(fields: list[tuple[Any, ...]], json_path: str) -> np.dtype[Any]:
     try:
         return np.dtype(fields)
     except (TypeError, ValueError, UnicodeError) as error:
-        raise MetadataError(f"not a structured type: {error}", json_path=json_path) from None
+        raise MetadataError(f"not a structured type: {str(error)[:200]}", json_path=json_path) from None
 
 
 # -- Zarr v2 -----------------------------------------------------------------------------------------------------------

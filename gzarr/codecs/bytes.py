@@ -22,6 +22,7 @@ import numpy as np
 
 from ..dtypes import swap_unit
 from ..errors import MetadataError
+from ..metadata.json import quote
 from .buffers import flat, need_array
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
@@ -103,7 +104,7 @@ class BytesCodec(Codec):
         data = flat(encoded)
         if data.size != array.nbytes:
             raise ValueError(
-                f"bytes: got {data.size} bytes, expected {array.nbytes} (shape {array.shape}, {array.dtype})"
+                f"bytes: got {data.size} bytes, expected {array.nbytes}: {array.shape} of {quote(str(array.dtype))}"
             )
         return data.view(self._stored(array.dtype)).reshape(array.shape).astype(array.dtype, copy=False)
 

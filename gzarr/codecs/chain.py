@@ -28,7 +28,7 @@ def check_kinds(codecs: Sequence[Codec], json_path: str) -> None:
     """
     makers = [codec.label for codec in codecs if codec.kind == "array_to_bytes"]
     if len(makers) != 1:
-        found = " and ".join(makers) if makers else "none"
+        found = " and ".join(makers[:3]) if makers else "none"
         raise MetadataError(
             f"a chain needs exactly one array→bytes codec (such as 'bytes'), found {found}", json_path=json_path
         )

@@ -162,16 +162,17 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         array = need_array(decoded, self.label)
         if self.id == "packbits":
             if array.dtype != np.dtype(bool):
-                raise MetadataError(f"{self.label} takes booleans, not {array.dtype}")
+                raise MetadataError(f"{self.label} takes booleans, not {quote(str(array.dtype))}")
             return ArrayRepresentation((1 + math.ceil(math.prod(array.shape) / 8),), np.dtype("u1"))
         if self.id == "bitround":
             if array.dtype.kind != "f":
-                raise MetadataError(f"{self.label} takes floating-point numbers, not {array.dtype}")
+                raise MetadataError(f"{self.label} takes floating-point numbers, not {quote(str(array.dtype))}")
             return array
         taken = self._decoded_dtype().newbyteorder("=") if self._states_dtype() else array.dtype
         if taken != array.dtype:
             raise MetadataError(
-                f"{self.label} is configured for {taken}, but is given {array.dtype}", json_path="$.configuration"
+                f"{self.label} is configured for {taken}, but is given {quote(str(array.dtype))}",
+                json_path="$.configuration",
             )
         made = self.configuration.get("encode_dtype") or self.configuration.get("astype") or taken
         return ArrayRepresentation(array.shape, np.dtype(made).newbyteorder("="))
@@ -214,7 +215,7 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         if array.dtype.hasobject and self.id not in OBJECT_CODECS:
             raise MetadataError(f"{self.label} cannot hold strings or objects; it needs a codec such as 'vlen-utf8'")
         if self.id in _TEXT_KINDS and array.dtype.kind not in _TEXT_KINDS[self.id]:
-            raise MetadataError(f"{self.label} holds items of any length, not elements of {array.dtype}")
+            raise MetadataError(f"{self.label} holds items of any length, not elements of {quote(str(array.dtype))}")
         if self.id == "categorize":
             return BytesRepresentation(math.prod(array.shape) * self._encoded_dtype().itemsize)
         return BytesRepresentation(None) if array.dtype.hasobject else compressed(BytesRepresentation(array.nbytes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..dtypes import extension
@@ -39,6 +40,7 @@ _CODECS: Final = {
 _ADAPTED: Final = ("vlen-utf8", "vlen-bytes")
 
 
+@cache
 def _class(version: int, name: str) -> Any:
     module, attribute = _CODECS[version, name]
     return getattr(importlib.import_module(f".{module}", __package__), attribute)
@@ -66,7 +68,7 @@ def codec_from_v3(value: Any, json_path: str, *, allow_pickle: bool = False, dep
         If it is configured wrongly.
     """
     name, values = extension(value, json_path, "a codec")
-    configuration = Configuration(values, f"{json_path}.configuration", f"the codec {name!r}")
+    configuration = Configuration(values, f"{json_path}.configuration", f"the codec {quote(name)}")
     if name == "sharding_indexed":
         from .sharding import ShardingIndexed
 

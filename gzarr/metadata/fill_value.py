@@ -224,7 +224,7 @@ def _raw(value: Any, dtype: np.dtype[Any], native: np.dtype[Any], *, lenient: bo
 
 def _struct(value: dict[str, Any], dtype: np.dtype[Any]) -> Any:
     if set(value) != set(dtype.names or ()):
-        raise _WrongError(f"an object with the fields {', '.join(dtype.names or ())}")
+        raise _WrongError(f"an object with the fields {quote(list(dtype.names or ()))}")
     result = np.zeros((), dtype)
     for name in dtype.names or ():
         result[name] = _value(value[name], dtype.fields[name][0], lenient=False)  # type: ignore[index]

@@ -8,6 +8,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from .interleave import move32, move64, stream64
 from .jit import part, unit
 from .memory import copy, u8, u16, u32, u64
 
@@ -106,35 +107,102 @@ def _element(source: int, target: int, itemsize: int, swap: int) -> None:
             d[unit + b] = s[unit + swap - 1 - b]
 
 
-@unit(types.void, 7)
-def copy_row(
-    source: int, source_stride: int, target: int, target_stride: int, n: int, itemsize: int, swap: int
+@part
+def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
+    """Copy rows of ``nbytes``: vectors in line, since rows are short and many, and a call for each costs more than its bytes."""
+    if stream != 0 and target % 32 == 0 and by_target % 32 == 0 and nbytes >= 64:
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            i = 0
+            while i + 64 <= nbytes:
+                stream64(s + i, t + i)
+                i += 64
+            if i < nbytes:
+                # The last vectors overlap those before them.
+                move64(s + nbytes - 64, t + nbytes - 64)
+    elif nbytes > 1024:
+        for r in range(rows):
+            copy(target + r * by_target, source + r * by_source, nbytes)
+    elif nbytes >= 64:
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            i = 0
+            while i + 64 <= nbytes:
+                move64(s + i, t + i)
+                i += 64
+            if i < nbytes:
+                move64(s + nbytes - 64, t + nbytes - 64)
+    elif nbytes >= 32:
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            move32(s, t)
+            move32(s + nbytes - 32, t + nbytes - 32)
+    elif nbytes == 16:
+        for r in range(rows):
+            copy(target + r * by_target, source + r * by_source, 16)
+    else:
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            i = 0
+            while i + 8 <= nbytes:
+                u64(t + i)[0] = u64(s + i)[0]
+                i += 8
+            while i < nbytes:
+                u8(t + i)[0] = u8(s + i)[0]
+                i += 1
+
+
+@unit(types.void, 11)
+def copy_rows(
+    source: int,
+    by_source: int,
+    source_stride: int,
+    target: int,
+    by_target: int,
+    target_stride: int,
+    rows: int,
+    n: int,
+    itemsize: int,
+    swap: int,
+    stream: int,
 ) -> None:
-    """Copy ``n`` elements of ``itemsize`` bytes between rows with strides in bytes."""
-    if swap < 2:
-        if source_stride == itemsize and target_stride == itemsize:
-            copy(target, source, n * itemsize)
-        elif itemsize == 1:
-            _row1(source, source_stride, target, target_stride, n)
-        elif itemsize == 2:
-            _row2(source, source_stride, target, target_stride, n)
-        elif itemsize == 4:
-            _row4(source, source_stride, target, target_stride, n)
-        elif itemsize == 8:
-            _row8(source, source_stride, target, target_stride, n)
+    """Copy ``rows`` rows of ``n`` elements of ``itemsize`` bytes.
+
+    ``by_source``, ``by_target``: bytes from row to row; ``source_stride``, ``target_stride``: from element to element. ``stream``, not
+    0: dense rows may be written past the caches.
+    """
+    if swap < 2 and source_stride == itemsize and target_stride == itemsize:
+        _copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)
+        return
+    for r in range(rows):
+        s = source + r * by_source
+        t = target + r * by_target
+        if swap < 2:
+            if itemsize == 1:
+                _row1(s, source_stride, t, target_stride, n)
+            elif itemsize == 2:
+                _row2(s, source_stride, t, target_stride, n)
+            elif itemsize == 4:
+                _row4(s, source_stride, t, target_stride, n)
+            elif itemsize == 8:
+                _row8(s, source_stride, t, target_stride, n)
+            else:
+                for i in range(n):
+                    copy(t + i * target_stride, s + i * source_stride, itemsize)
+        elif swap == itemsize:
+            if swap == 2:
+                _row2s(s, source_stride, t, target_stride, n)
+            elif swap == 4:
+                _row4s(s, source_stride, t, target_stride, n)
+            else:
+                _row8s(s, source_stride, t, target_stride, n)
         else:
             for i in range(n):
-                copy(target + i * target_stride, source + i * source_stride, itemsize)
-    elif swap == itemsize:
-        if swap == 2:
-            _row2s(source, source_stride, target, target_stride, n)
-        elif swap == 4:
-            _row4s(source, source_stride, target, target_stride, n)
-        else:
-            _row8s(source, source_stride, target, target_stride, n)
-    else:
-        for i in range(n):
-            _element(source + i * source_stride, target + i * target_stride, itemsize, swap)
+                _element(s + i * source_stride, t + i * target_stride, itemsize, swap)
 
 
 @unit(types.void, 10)
@@ -157,5 +225,4 @@ def copy_tile(
     elif swap == 8 and itemsize == 8:
         _tile8s(source, si, sj, target, ti, tj, ni, nj)
     else:
-        for i in range(ni):
-            copy_row(source + i * si, sj, target + i * ti, tj, nj, itemsize, swap)
+        copy_rows(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, 0)

@@ -44,5 +44,7 @@ CHUNK_SHAPE: Final = 16
 #: int64 (p,): byte offsets in the chunk and addresses of the elements of a point selection, or 0.
 POINT_SOURCE: Final = 17
 POINT_TARGET: Final = 18
+#: Not 0 if the outputs are larger than the caches, so that rows are written past them.
+STREAM: Final = 19
 
-SIZE: Final = 19
+SIZE: Final = 20

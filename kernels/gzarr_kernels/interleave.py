@@ -17,7 +17,6 @@ _I64 = ir.IntType(64)
 _LANES = 32
 _V = ir.VectorType(_I8, _LANES)
 _W = ir.VectorType(_I64, _LANES // 8)
-_HALF = ir.VectorType(_I8, 16)
 
 
 def _constant_mask(values: list[int]) -> Any:
@@ -54,10 +53,6 @@ def _interleave(builder: Any, vectors: list[Any]) -> list[Any]:
     return list(vectors[0])
 
 
-def _address(builder: Any, address: Any, offset: int) -> Any:
-    return builder.add(address, ir.Constant(_I64, offset))
-
-
 def _load_planes(builder: Any, source: Any, plane: Any, count: int) -> list[Any]:
     vectors = []
     address = source
@@ -67,20 +62,28 @@ def _load_planes(builder: Any, source: Any, plane: Any, count: int) -> list[Any]
     return vectors
 
 
-def _store_lanes(builder: Any, pieces: list[Any], target: Any) -> None:
+def _store(builder: Any, vector: Any, target: Any, offset: int, stream: bool) -> None:
+    at = builder.inttoptr(builder.add(target, ir.Constant(_I64, offset)), _V.as_pointer())
+    store = builder.store(vector, at, align=_LANES if stream else 1)
+    if stream:
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+
+
+def _store_lanes(builder: Any, pieces: list[Any], target: Any, stream: bool) -> None:
+    """Store the 16-byte lanes of all pieces: the first lane of each in turn, then the second of each."""
     for lane in range(_LANES // 16):
-        for i, piece in enumerate(pieces):
-            half = builder.shuffle_vector(piece, piece, _constant_mask(list(range(lane * 16, lane * 16 + 16))))
-            at = _address(builder, target, (lane * len(pieces) + i) * 16)
-            builder.store(half, builder.inttoptr(at, _HALF.as_pointer()), align=1)
+        for i in range(0, len(pieces), 2):
+            mask = [lane * 16 + j for j in range(16)] + [_LANES + lane * 16 + j for j in range(16)]
+            both = builder.shuffle_vector(pieces[i], pieces[i + 1], _constant_mask(mask))
+            _store(builder, both, target, (lane * len(pieces) + i) * 16, stream)
 
 
-def _make_interleave(count: int) -> Any:
+def _make_interleave(count: int, stream: bool) -> Any:
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def interleave(typing_context: Any, source: Any, plane: Any, target: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             vectors = _load_planes(builder, args[0], args[1], count)
-            _store_lanes(builder, _interleave(builder, vectors), args[2])
+            _store_lanes(builder, _interleave(builder, vectors), args[2], stream)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), codegen
@@ -89,9 +92,46 @@ def _make_interleave(count: int) -> Any:
 
 
 #: ``interleave4(source, plane, target)``: 32 bytes of each of 4 planes become 32 elements of 4 bytes.
-interleave4 = _make_interleave(4)
-#: ``interleave8(source, plane, target)``: 32 bytes of each of 8 planes become 32 elements of 8 bytes.
-interleave8 = _make_interleave(8)
+interleave2 = _make_interleave(2, False)
+interleave4 = _make_interleave(4, False)
+interleave8 = _make_interleave(8, False)
+#: The same past the caches, for outputs larger than they are; ``target`` must be a multiple of 32.
+stream2 = _make_interleave(2, True)
+stream4 = _make_interleave(4, True)
+stream8 = _make_interleave(8, True)
+
+
+def _make_move(vectors: int, stream: bool) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    def move(typing_context: Any, source: Any, target: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            step = ir.Constant(_I64, _LANES)
+            loaded = _load_planes(builder, args[0], step, vectors)
+            for i, vector in enumerate(loaded):
+                _store(builder, vector, args[1], i * _LANES, stream)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
+    return move
+
+
+#: ``move32(source, target)``, ``move64(source, target)``: 32 or 64 bytes.
+move32 = _make_move(1, False)
+move64 = _make_move(2, False)
+#: 64 bytes past the caches; ``target`` must be a multiple of 32.
+stream64 = _make_move(2, True)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def fence(typing_context: Any) -> Any:
+    """``fence()``: what was stored past the caches is there for other threads before anything that follows."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 def _transpose_bits(builder: Any, rows: list[Any]) -> list[Any]:
@@ -123,7 +163,7 @@ def interleave_bits(typing_context: Any, source: Any, plane: Any, target: Any) -
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         rows = [builder.bitcast(v, _W) for v in _load_planes(builder, args[0], args[1], 8)]
         rows = [builder.bitcast(v, _V) for v in _transpose_bits(builder, rows)]
-        _store_lanes(builder, _interleave(builder, rows), args[2])
+        _store_lanes(builder, _interleave(builder, rows), args[2], False)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen

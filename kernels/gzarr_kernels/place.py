@@ -12,32 +12,13 @@ from numba import types
 
 from .jit import part, unit
 from . import geometry as G
-from .elements import copy_row, copy_tile
+from .elements import copy_rows, copy_tile
 from .memory import i64, u8
-from .shuffle import unshuffle
+from .shuffle import unshuffle_rows
 
 #: Bytes of scratch that ``place_piece`` and ``mark_piece`` need: six int64 columns of loops.
 SCRATCH_BYTES: Final = 6 * 8 * G.MAX_DIMS
 _COLUMN: Final = 8 * G.MAX_DIMS
-
-
-@part
-def _row_from_planes(
-    chunk: int, nbytes: int, blocksize: int, offset: int, target: int, n: int, typesize: int, swap: int
-) -> None:
-    """Write ``n`` elements from byte ``offset`` of a chunk of shuffled blocks; a swap reads the planes backward."""
-    while n > 0:
-        begin = offset // blocksize * blocksize
-        plane = min(blocksize, nbytes - begin) // typesize
-        first = (offset - begin) // typesize
-        run = min(n, plane - first)
-        if swap < 2:
-            unshuffle(chunk + begin + first, plane, target, run, typesize)
-        else:
-            unshuffle(chunk + begin + (typesize - 1) * plane + first, -plane, target, run, typesize)
-        target += run * typesize
-        offset += run * typesize
-        n -= run
 
 
 @unit(types.void, 9)
@@ -74,6 +55,7 @@ def place_piece(
     g = i64(geometry)
     k = g[G.K]
     itemsize = g[G.ITEMSIZE]
+    stream = g[G.STREAM]
     start = i64(g[G.START] + 8 * k * piece)
     count = i64(g[G.COUNT] + 8 * k * piece)
     first_target = i64(g[G.TARGET] + 8 * k * piece)
@@ -135,20 +117,28 @@ def place_piece(
             rows_target[loops] = 0
             loops += 1
 
+    # The innermost two loops are one call; the others are counted here.
     if loops == 0:
-        if typesize > 1:
-            _row_from_planes(chunk, nbytes, blocksize, source, target, 1, typesize, swap)
-        else:
-            copy_row(chunk + source, itemsize, target, itemsize, 1, itemsize, swap)
-        return
-
-    # The innermost one or two loops are one copy; the others are counted here.
+        size[0] = 1
+        by_source[0] = itemsize
+        by_target[0] = itemsize
+        rows_source[0] = 0
+        loops = 1
     inner = loops - 1
     partner = -1
-    if typesize == 1 and rows_source[inner] == 0 and by_target[inner] != itemsize:
-        for q in range(inner):
-            if rows_source[q] == 0 and by_target[q] == itemsize:
-                partner = q
+    tiled = False
+    if rows_source[inner] == 0:
+        if typesize == 1 and by_target[inner] != itemsize:
+            for q in range(inner):
+                if rows_source[q] == 0 and by_target[q] == itemsize:
+                    partner = q
+                    tiled = True
+        if partner < 0 and inner > 0 and rows_source[inner - 1] == 0:
+            partner = inner - 1
+    n = size[inner]
+    rows = size[partner] if partner >= 0 else 1
+    row_source = by_source[partner] if partner >= 0 else 0
+    row_target = by_target[partner] if partner >= 0 else 0
     for q in range(loops):
         at[q] = 0
     while True:
@@ -163,37 +153,20 @@ def place_piece(
             else:
                 s += at[q] * by_source[q]
                 t += at[q] * by_target[q]
-        n = size[inner]
         if typesize > 1:
-            _row_from_planes(chunk, nbytes, blocksize, s, t, n, typesize, swap)
+            unshuffle_rows(chunk, nbytes, blocksize, s, row_source, t, row_target, rows, n, typesize, swap, stream)
         elif rows_source[inner] != 0:
             from_table = i64(rows_source[inner])
             to_table = i64(rows_target[inner])
             for j in range(n):
-                copy_row(
-                    chunk + s + from_table[j] * by_source[inner],
-                    itemsize,
-                    t + to_table[j] * by_target[inner],
-                    itemsize,
-                    1,
-                    itemsize,
-                    swap,
-                )
-        elif partner >= 0:
-            copy_tile(
-                chunk + s,
-                by_source[inner],
-                by_source[partner],
-                t,
-                by_target[inner],
-                by_target[partner],
-                n,
-                size[partner],
-                itemsize,
-                swap,
-            )
+                a = chunk + s + from_table[j] * by_source[inner]
+                copy_rows(a, 0, itemsize, t + to_table[j] * by_target[inner], 0, itemsize, 1, 1, itemsize, swap, 0)
+        elif tiled:
+            copy_tile(chunk + s, by_source[inner], row_source, t, by_target[inner], row_target, n, rows, itemsize, swap)
         else:
-            copy_row(chunk + s, by_source[inner], t, by_target[inner], n, itemsize, swap)
+            copy_rows(
+                chunk + s, row_source, by_source[inner], t, row_target, by_target[inner], rows, n, itemsize, swap, stream
+            )
         q = inner - 1
         while q >= 0:
             if q != partner:
@@ -215,7 +188,7 @@ def place_points(
     source = i64(g[G.POINT_SOURCE])
     target = i64(g[G.POINT_TARGET])
     for p in range(first, first + count):
-        copy_row(chunk + source[p] * source_scale, itemsize, target[p], itemsize, 1, itemsize, swap)
+        copy_rows(chunk + source[p] * source_scale, 0, itemsize, target[p], 0, itemsize, 1, 1, itemsize, swap, 0)
 
 
 @part

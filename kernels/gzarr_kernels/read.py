@@ -14,6 +14,7 @@ from . import context as C
 from . import geometry as G
 from . import status as S
 from .decode import decode_chunk
+from .interleave import fence
 from .memory import atomic_add, atomic_load, copy, i64, u8
 from .place import SCRATCH_BYTES, dense_rows, dense_target, extent_of_piece, place_piece, place_points
 from .symbols import c_clock, c_close, c_errno, c_lseek, c_open, c_pread
@@ -416,6 +417,7 @@ def work(job: int, context: int, worker: int) -> None:
             stop = _note(job, context, chunk, outcome)
             if stop != 0:
                 break
+    fence()
     if c[C.DESCRIPTOR] >= 0:
         c_close(c[C.DESCRIPTOR])
         c[C.DESCRIPTOR] = -1

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from numba import types
 
+from .interleave import interleave2, interleave4, interleave8, stream2, stream4, stream8
 from .jit import part, unit
-from .interleave import interleave4, interleave8
 from .memory import copy, u8
 
 
-@unit(types.void, 5)
-def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int) -> None:
+@part
+def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, stream: int) -> None:
     """Write ``n`` whole elements to ``target``.
 
     Parameters
@@ -29,50 +29,112 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int) -> No
         Number of elements.
     typesize
         Bytes an element.
+    stream
+        Not 0 to write past the caches where ``target`` is aligned.
     """
     d = u8(target)
     i = 0
+    past = stream != 0 and target % 32 == 0
     if typesize == 2:
-        a = u8(planes)
-        b = u8(planes + plane)
-        for i in range(n):
-            d[2 * i] = a[i]
-            d[2 * i + 1] = b[i]
+        while i + 32 <= n:
+            if past:
+                stream2(planes + i, plane, target + 2 * i)
+            else:
+                interleave2(planes + i, plane, target + 2 * i)
+            i += 32
     elif typesize == 4:
         while i + 32 <= n:
-            interleave4(planes + i, plane, target + 4 * i)
+            if past:
+                stream4(planes + i, plane, target + 4 * i)
+            else:
+                interleave4(planes + i, plane, target + 4 * i)
             i += 32
-        a = u8(planes)
-        b = u8(planes + plane)
-        c = u8(planes + 2 * plane)
-        e = u8(planes + 3 * plane)
-        for j in range(i, n):
-            d[4 * j] = a[j]
-            d[4 * j + 1] = b[j]
-            d[4 * j + 2] = c[j]
-            d[4 * j + 3] = e[j]
     elif typesize == 8:
         while i + 32 <= n:
-            interleave8(planes + i, plane, target + 8 * i)
+            if past:
+                stream8(planes + i, plane, target + 8 * i)
+            else:
+                interleave8(planes + i, plane, target + 8 * i)
             i += 32
-        for k in range(8):
-            a = u8(planes + k * plane)
-            for j in range(i, n):
-                d[8 * j + k] = a[j]
     elif typesize == 1:
         copy(target, planes, n)
-    else:
+        return
+    if i < n:
         for k in range(typesize):
             a = u8(planes + k * plane)
-            for j in range(n):
+            for j in range(i, n):
                 d[typesize * j + k] = a[j]
+
+
+@unit(types.void, 12)
+def unshuffle_rows(
+    chunk: int,
+    nbytes: int,
+    blocksize: int,
+    offset: int,
+    by_source: int,
+    target: int,
+    by_target: int,
+    rows: int,
+    n: int,
+    typesize: int,
+    swap: int,
+    stream: int,
+) -> None:
+    """Write rows of ``n`` elements of a chunk of shuffled blocks.
+
+    Parameters
+    ----------
+    chunk, nbytes, blocksize
+        The chunk: blocks of whole elements, each shuffled by itself, the last one maybe shorter.
+    offset, by_source
+        Byte offset of the first row in the unshuffled chunk, and from each row to the next.
+    target, by_target
+        Address of the first row's place, and bytes from each to the next.
+    rows, n, typesize
+        How many rows, elements a row, bytes an element.
+    swap
+        Not 0 to swap the bytes of each element: the planes are read backward.
+    stream
+        Not 0 to write past the caches.
+    """
+    begin = 0
+    end = 0
+    plane = 0
+    shift = -1
+    if typesize == 2:
+        shift = 1
+    elif typesize == 4:
+        shift = 2
+    elif typesize == 8:
+        shift = 3
+    for r in range(rows):
+        at = offset + r * by_source
+        to = target + r * by_target
+        left = n
+        while left > 0:
+            if at < begin or at >= end:
+                begin = at // blocksize * blocksize
+                end = min(begin + blocksize, nbytes)
+                plane = (end - begin) // typesize
+            # Division is slow, and there is one a row.
+            first = (at - begin) >> shift if shift > 0 else (at - begin) // typesize
+            run = min(left, plane - first)
+            if swap < 2:
+                unshuffle(chunk + begin + first, plane, to, run, typesize, stream)
+            else:
+                unshuffle(chunk + begin + (typesize - 1) * plane + first, -plane, to, run, typesize, stream)
+            to += run * typesize
+            at += run * typesize
+            left -= run
 
 
 @part
 def unshuffle_block(block: int, nbytes: int, target: int, typesize: int) -> None:
     """Unshuffle one whole block; bytes behind the last whole element are copied as they are."""
     n = nbytes // typesize
-    unshuffle(block, n, target, n, typesize)
     whole = n * typesize
+    if n > 0:
+        unshuffle_rows(block, whole, whole, 0, 0, target, 0, 1, n, typesize, 0, 0)
     if whole < nbytes:
         copy(target + whole, block + whole, nbytes - whole)
