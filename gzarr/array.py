@@ -12,7 +12,7 @@ import numpy as np
 from . import display
 from .codecs.codec import ArrayRepresentation
 from .device import resolve_device
-from .engines import kernels
+from .engines import kernels, outputs
 from .engines.cpu import CpuEngine
 from .engines.request import ReadRequest
 from .errors import ArgumentError, OutputError, SelectionError, StoreError
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .stores.base import ReadableStore
 
 _WHOLE = (Ellipsis,)
-_LARGE_BYTES = 1 << 20
 
 
 class Array:
@@ -146,7 +145,7 @@ class Array:
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Shape of the smallest piece that can be read by itself, in elements: of the inner chunks, in a sharded array."""
+        """Shape of what can be read by itself, in elements: of a chunk, or of an inner chunk in a sharded array."""
         return self._decoding.levels[0].inner_shape if self._decoding.levels else self._metadata.chunk_shape
 
     @property
@@ -203,8 +202,8 @@ class Array:
     def decode_path(self) -> str:
         """How chunks are decoded, known before anything is read.
 
-        ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs of host
-        libraries in threads.
+        ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs
+        of host libraries in threads.
         """
         return self._decoding.path
 
@@ -279,8 +278,9 @@ class Array:
         Parameters
         ----------
         selection
-            Integers, slices of any step, ``...``, ``np.newaxis``; at most one integer array or mask (or integer arrays for all
-            dimensions: points). A string, or a tuple with a string at one end, selects a field of a structured type.
+            Integers, slices of any step, ``...``, ``np.newaxis``; at most one integer array or mask (or integer arrays
+            for all dimensions: points). A string, or a tuple with a string at one end, selects a field of a structured
+            type.
 
         Returns
         -------
@@ -310,8 +310,8 @@ class Array:
         selection
             As for ``a[...]``.
         out
-            Array of the result's shape and of the array's dtype, writable, of any strides. If a chunk fails, it holds some chunks and
-            not others.
+            Array of the result's shape and of the array's dtype, writable, of any strides. If a chunk fails, it holds
+            some chunks and not others.
         missing
             Whether an absent chunk is the fill value or an error, for this read.
 
@@ -349,8 +349,8 @@ class Array:
 
         Returns
         -------
-        One array ``(len(selections), …)`` if all results have one shape, else a list of arrays. An empty list of selections gives
-        an empty list.
+        One array ``(len(selections), …)`` if all results have one shape, else a list of arrays. An empty list of
+        selections gives an empty list.
 
         Raises
         ------
@@ -376,7 +376,7 @@ class Array:
         elif out is not None:
             raise OutputError(f"out= needs selections of one shape; these have {len(shapes)} different ones")
         else:
-            results = [_empty(selection.result_shape, self.dtype) for selection in parsed]
+            results = [outputs.empty(selection.result_shape, self.dtype) for selection in parsed]
         self._fill(parsed, results, None, missing)
         return results if stacked is None else stacked
 
@@ -387,7 +387,7 @@ class Array:
 
     @property
     def vindex(self) -> Indexer:
-        """Point selection: ``a.vindex[[0, 5], [1, 2]]`` takes elements (0, 1) and (5, 2); or a mask of the array's shape."""
+        """Point selection: ``a.vindex[[0, 5], [1, 2]]`` takes elements (0, 1) and (5, 2); or a mask of the array."""
         return Indexer(self, parse_points, "vindex")
 
     @property
@@ -462,11 +462,12 @@ class Array:
     def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         if out is None:
             try:
-                return _empty(shape, dtype)
+                return outputs.empty(shape, dtype)
             except (MemoryError, ValueError) as error:
                 nbytes = math.prod(shape) * dtype.itemsize
                 raise SelectionError(
-                    f"a result of shape {shape}, {dtype}, takes {nbytes} bytes, more than can be allocated; read it in parts"
+                    f"a result of shape {shape}, {dtype}, takes {nbytes} bytes, "
+                    "more than can be allocated; read it in parts"
                 ) from error
         if not isinstance(out, np.ndarray):
             raise OutputError(f"out= must be a numpy.ndarray for device 'cpu', not {type(out).__name__}")
@@ -540,7 +541,7 @@ class Indexer:
         return f"{self._array!r}.{self._name}"
 
     def __getitem__(self, selection: Any) -> Any:
-        """Read a selection; see the property of the array for its meaning, :meth:`Array.__getitem__` for what it raises."""
+        """Read a selection; :meth:`Array.__getitem__` says what it raises."""
         result = self.read(selection)
         return result if result.shape else result[()]
 
@@ -550,16 +551,6 @@ class Indexer:
         """Read a selection, into the caller's array if there is one; see :meth:`Array.read`."""
         rest, field = self._array._split_field(selection)
         return self._array._read(self._parse(rest, self._array.shape), field, out, missing)
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return a new C-contiguous array; a large one begins at a cache line, so that rows can be written past the caches."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    if nbytes < _LARGE_BYTES or dtype.hasobject:
-        return np.empty(shape, dtype)
-    memory = np.empty(nbytes + 64, np.uint8)
-    begin = -kernels.address(memory) % 64
-    return memory[begin : begin + nbytes].view(dtype).reshape(shape)
 
 
 def _deliver(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,7 +1,8 @@
 """Every exception that gzarr raises on purpose.
 
-Each one derives from :class:`GzarrError` and, so that existing ``except`` clauses keep working, from the built-in exception
-that a user would expect. Messages say which node, which chunk and which key, what was expected, and what to do.
+Each one derives from :class:`GzarrError` and, so that existing ``except`` clauses keep working, from the built-in
+exception that a user would expect. Messages say which node, which chunk and which key, what was expected, and what to
+do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From chunks to byte ranges: a shard only rewrites the plan.
 
-The plan is made over the grid of the innermost chunks. Here each of them gets its shard's key and, from the shard's index, its
-byte range; nested shards are gone through level by level, in columns.
+The plan is made over the grid of the innermost chunks. Here each of them gets its shard's key and, from the shard's
+index, its byte range; nested shards are gone through level by level, in columns.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ CACHE_BYTES = 16 << 20
 class ShardIndexCache:
     """Decoded shard indexes of one array, least recently used first out.
 
-    An index is kept only while its value's version (``VersionedStore.version``) stays the same, so a rewritten shard is never read
-    with its old index. Values of stores without versions are not kept.
+    An index is kept only while its value's version (``VersionedStore.version``) stays the same, so a rewritten shard is
+    never read with its old index. Values of stores without versions are not kept.
     """
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:

@@ -95,7 +95,8 @@ CHAINS: dict[str, tuple[list[dict[str, Any]], Callable[[bytes], bytes]]] = {
 CHECKSUMMED = ("crc32c", "zstd-checksum", "gzip", "zlib", "bz2", "lzma")
 
 
-def metadata(codecs: list[dict[str, Any]], chunk_shape: Sequence[int] = (1, ROWS), shape: Sequence[int] = (2, ROWS)) -> bytes:
+def metadata(codecs: list[dict[str, Any]], chunk_shape: Sequence[int] = (1, ROWS), shape: Sequence[int] = (2, ROWS)) ->
+bytes:
     return json.dumps(
         {
             "zarr_format": 3,
@@ -414,8 +415,8 @@ def bombs() -> dict[str, tuple[list[dict[str, Any]], bytes]]:
         "blosc-zstd": struct.pack("<BBBBIII", 2, 1, 144, 4, NBYTES, NBYTES, 24 + len(frame))
         + struct.pack("<ii", 20, len(frame))
         + frame,
-    }
-    cases = {name: (CHAINS["gzip" if name == "gzip-members" else name.replace("-honest", "").replace("-short", "")][0], v)
+    } cases = {name: (CHAINS["gzip" if name == "gzip-members" else name.replace("-honest", "").replace("-short",
+    "")][0], v)
              for name, v in values.items()}
     # One compressor inside another: nobody knows the size between them.
     inner, outer = CHAINS["zstd"][0], CHAINS["gzip"][0]
@@ -918,9 +919,9 @@ def test_store_that_returns_too_little_of_a_shard(engine: str, what: str, when: 
     np.testing.assert_array_equal(array[0], GOOD)
 
 
-@pytest.mark.parametrize("store", [{}, None], ids=["memory", "local"])
-@pytest.mark.parametrize("path", ["..", "../x", "a/../../b", "a/../b", "./a", "a//b", "a/./b", "...", "a\0b", "a/\udcff\ud800"])
-def test_node_paths_that_leave_the_root(tmp_path: Path, store: Any, path: str) -> None:
+@pytest.mark.parametrize("store", [{}, None], ids=["memory", "local"]) @pytest.mark.parametrize("path", ["..", "../x",
+"a/../../b", "a/../b", "./a", "a//b", "a/./b", "...", "a\0b", "a/\udcff\ud800"]) def
+test_node_paths_that_leave_the_root(tmp_path: Path, store: Any, path: str) -> None:
     (tmp_path / "store").mkdir()
     Values(LocalStore(tmp_path)).array("none")
     source = tmp_path / "store" if store is None else dict(store)

@@ -30,8 +30,8 @@ class Case:
 
     ``path`` is the engine and, where given, the labels that ``decode_path`` must say; ``tensorstore`` says whether that
     library reads the case; ``lossy`` codecs give what zarr-python reads, not what was written. zarr-python 3.1 does not
-    know a transposed shard whose sides differ (tensorstore writes it), nor v2 arrays of objects other than text and bytes
-    and fields that are arrays (numcodecs' codecs write them).
+    know a transposed shard whose sides differ (tensorstore writes it), nor v2 arrays of objects other than text and
+    bytes and fields that are arrays (numcodecs' codecs write them).
     """
 
     name: str
@@ -75,15 +75,15 @@ def blosc_cases() -> Iterator[Case]:
         document = v3(shape, chunks, "uint8", [LITTLE, blosc3("lz4", shuffle, 1, clevel)])
         yield Case(f"v3-blosc-noise-{shuffle}-level{clevel}", document, noise)
     for name, dtype, shuffle in itertools.product(("float32", "float64", "complex128"), ("lz4", "zstd"), SHUFFLES):
-        size = np.dtype(name).itemsize
-        document = v3((900,), (700,), name, [LITTLE, blosc3(dtype, shuffle, size, blocksize=1024)], 0 * (name[0] != "c"))
-        document["fill_value"] = [0.0, 0.0] if name[0] == "c" else 0.0
-        yield Case(f"v3-blosc-{dtype}-{shuffle}-{name}", document, sample((900,), name))
-    # Larger than a block that Blosc chooses by itself, with a short last one.
-    big = sample((70_001,), "i4")
-    for cname, shuffle in itertools.product(("lz4", "zstd", "blosclz"), SHUFFLES):
-        document = v3((70_001,), (65_003,), "int32", [LITTLE, blosc3(cname, shuffle, 4, 1)])
-        yield Case(f"v3-blosc-{cname}-{shuffle}-long", document, big)
+        size = np.dtype(name).itemsize document = v3((900,), (700,), name, [LITTLE, blosc3(dtype, shuffle, size,
+        blocksize=1024)], 0 * (name[0] != "c")) document["fill_value"] = [0.0, 0.0] if name[0] == "c" else 0.0 yield
+        Case(f"v3-blosc-{dtype}-{shuffle}-{name}", document, sample((900,), name))
+    # Blocks that are split into streams are 64 KiB or more; here are four, the last one short.
+    for dtype, cname, shuffle in itertools.product(("uint16", "int32", "float64"), COMPRESSORS, SHUFFLES):
+        size = np.dtype(dtype).itemsize
+        n, chunk = 230_001 // size, 200_003 // size
+        document = v3((n,), (chunk,), dtype, [LITTLE, blosc3(cname, shuffle, size, 1, 65536)])
+        yield Case(f"v3-blosc-{cname}-{shuffle}-{dtype}-streams", document, sample((n,), dtype))
     # Tails: every length of a last block modulo 8 elements.
     for n, shuffle in itertools.product((1, 3, 7, 8, 9, 15, 17, 31, 33, 130, 131, 257), ("shuffle", "bitshuffle")):
         document = v3((2 * n + 1,), (n,), "int64", [LITTLE, blosc3("lz4", shuffle, 8, blocksize=128)])
@@ -261,7 +261,8 @@ def dtype_cases() -> Iterator[Case]:
             document = v2(shape, chunks, stored, compressor, fill=False if dtype == "?" else 0)
             if dtype[0] == "c":
                 document["fill_value"] = [0.0, 0.0]
-            yield Case(f"v2-{stored}-{name}", document, sample(shape, dtype), tensorstore=name != "zlib" or dtype != "?")
+            yield Case(f"v2-{stored}-{name}", document, sample(shape, dtype), tensorstore=name != "zlib" or dtype !=
+            "?")
     for name in map(lambda d: np.dtype(d).name, simple):
         fill: Any = False if name == "bool" else [0.0, 0.0] if name[0] == "c" else 0
         for endian in (LITTLE, BIG):
@@ -286,8 +287,8 @@ def dtype_cases() -> Iterator[Case]:
     ]
     for data_type, dtype, fill in named:
         for endian in (LITTLE, BIG):
-            document = v3(shape, chunks, data_type, [endian, blosc3("lz4", "shuffle", 4)], fill)
-            yield Case(f"v3-{dtype}-{endian['configuration']['endian']}", document, sample(shape, dtype), tensorstore=False)
+            document = v3(shape, chunks, data_type, [endian, blosc3("lz4", "shuffle", 4)], fill) yield
+            Case(f"v3-{dtype}-{endian['configuration']['endian']}", document, sample(shape, dtype), tensorstore=False)
     for dtype in (STRUCTURED, NESTED):
         for (name, compressor), order in itertools.product(compressors, "CF"):
             document = v2(shape, chunks, fields(dtype), compressor, order=order, fill=None)
@@ -452,8 +453,8 @@ def few_selections(shape: tuple[int, ...]) -> list[Any]:
 # -- selections
 
 
-SELECTED: list[tuple[str, tuple[int, ...], dict[str, Any]]] = []
-for _shape, _chunks in (((), ()), ((47,), (10,)), ((17, 23), (5, 6)), ((9, 7, 11), (4, 7, 3)), ((3, 4, 3, 5, 2), (2, 3, 2, 4, 1))):
+SELECTED: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [] for _shape, _chunks in (((), ()), ((47,), (10,)), ((17,
+23), (5, 6)), ((9, 7, 11), (4, 7, 3)), ((3, 4, 3, 5, 2), (2, 3, 2, 4, 1))):
     _inner = [*_chunks[:-1], 1] if len(_chunks) < 3 else [*_chunks[:2], *(1 for _ in _chunks[2:-1]), _chunks[-1]]
     SELECTED += [
         (f"blosc-{len(_shape)}d", _shape, v3(_shape, _chunks, "int32", [LITTLE, blosc3("lz4", "shuffle", 4, blocksize=128)])),
@@ -518,7 +519,8 @@ def basic_selections(shape: tuple[int, ...]) -> list[Any]:
     points = tuple(rng.integers(0, s, 12) for s in shape)
     found += [points, tuple(p.reshape(3, 4) for p in points), rng.random(shape) < 0.2]
     if k > 1:
-        found += [(0, *points[1:]), (points[0][:, None], *(p[None, :] for p in points[1:])), (0, every, points[-1][:4])[:: 2 if k == 2 else 1]]
+        found += [(0, *points[1:]), (points[0][:, None], *(p[None, :] for p in points[1:])), (0, every,
+        points[-1][:4])[:: 2 if k == 2 else 1]]
     return found
 
 
@@ -646,10 +648,8 @@ def test_fields(order: str, threads: bool, tmp_path: Path, monkeypatch: pytest.M
         data = sample((13, 11), dtype)
         if i == 2:
             data = sample((13, 11), STRUCTURED)
-        path = tmp_path / str(i)
-        by_numcodecs(path, v2((13, 11), (5, 4), fields(dtype), blosc2("lz4", 1), order=order, fill=None), data.astype(dtype))
-        array = gzarr.open_array(path)
-        for name in dtype.names or ():
+        path = tmp_path / str(i) by_numcodecs(path, v2((13, 11), (5, 4), fields(dtype), blosc2("lz4", 1), order=order,
+        fill=None), data.astype(dtype)) array = gzarr.open_array(path) for name in dtype.names or ():
             same(array[name], data[name], name)
             same(array[name, 3:9, ::-2], data[name][3:9, ::-2], name)
             same(array[::3, 4, name], data[name][::3, 4], name)

@@ -1,0 +1,1 @@
+"""Engines: the only places that know how encoded bytes become elements in memory."""

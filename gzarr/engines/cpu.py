@@ -36,10 +36,10 @@ class CpuEngine:
         if self._program is None:
             threads.read(request)
             return
-        from . import native
+        from . import kernels, native
 
         if self._prepared is None:
-            native.kernels.load()
+            kernels.load()
             self._prepared = native.prepare(self._program, request.chunk, request.fill_value)
         native.read(request, self._prepared)
 

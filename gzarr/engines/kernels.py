@@ -34,8 +34,8 @@ def available() -> frozenset[str]:
 def load() -> Any:
     """Return the compiled loop ``work(job, context, scratch)``.
 
-    The first call of a process loads Numba and the kernels from Numba's cache (half a second); the first after an installation
-    compiles them, and says so on stderr.
+    The first call of a process loads Numba and the kernels from Numba's cache (half a second); the first after an
+    installation compiles them, and says so on stderr.
     """
     global _work, _release
     if _work is not None:

@@ -1,7 +1,7 @@
-"""The native path of the CPU engine: a read becomes a job of integer columns, and a few threads run the compiled loop over it.
+"""The native path of the CPU engine: a read becomes a job of columns, and a few threads run the compiled loop over it.
 
-No Python runs a chunk: files are opened, read, decoded and placed by ``gzarr_kernels.read.work``, without the GIL. Stores that are
-not local files hand over encoded bytes, a batch at a time.
+No Python runs a chunk: files are opened, read, decoded and placed by ``gzarr_kernels.read.work``, without the GIL.
+Stores that are not local files hand over encoded bytes, a batch at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ FEW_BYTES = 256 << 10
 #: What a store that is not local files hands over at a time, to each thread.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 8 << 20
-#: Outputs larger than this do not stay in the caches anyhow, so rows are written past them (measured: 1.4 times as fast).
+#: Outputs larger than this do not stay in the caches anyhow, so rows are written past them (measured: 1.4 times as
+#: fast).
 STREAM_BYTES = 16 << 20
 
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -65,7 +66,8 @@ class NativeProgram:
     swap
         Width of units to swap.
     strides, order, shape, zeros
-        int64 ``(max(k, 1),)``: bytes between neighbours in a decoded chunk, dimensions from slowest to fastest, chunk shape.
+        int64 ``(max(k, 1),)``: bytes between neighbours in a decoded chunk, dimensions from slowest to fastest, chunk
+        shape.
     fill
         One element in native byte order.
     """
@@ -117,7 +119,7 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
 
 
 def read(request: ReadRequest, program: NativeProgram) -> None:
-    """Read every chunk of ``request.plan`` into ``request.outputs``; see :func:`gzarr.engines.threads.read` for what it raises."""
+    """Read every chunk of ``request.plan`` into ``request.outputs``; raises as :func:`gzarr.engines.threads.read`."""
     n = len(request.plan)
     if not n:
         return

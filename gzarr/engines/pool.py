@@ -1,8 +1,8 @@
 """The threads of the CPU engine: one pool a process, made at first use, forgotten at fork.
 
-The caller's own thread always works too, and never waits for a helper that has not started: many Python threads may read at
-once, and a read may happen inside a pool thread, without deadlock. After ``fork`` the child makes a pool of its own; a fork
-waits until no thread is inside the pool's lock, so the child never inherits a held one.
+The caller's own thread always works too, and never waits for a helper that has not started: many Python threads may
+read at once, and a read may happen inside a pool thread, without deadlock. After ``fork`` the child makes a pool of its
+own; a fork waits until no thread is inside the pool's lock, so the child never inherits a held one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _executor(helpers: int) -> ThreadPoolExecutor:
 
 
 def run(worker: Callable[[int], None], workers: int) -> None:
-    """Run ``worker(0)`` … ``worker(workers - 1)``, ``worker(0)`` in the calling thread, and wait for those that started.
+    """Run ``worker(0)`` … ``worker(workers - 1)``, the first in the calling thread; wait for those that started.
 
     Workers share their work dynamically, so a worker that never starts (all pool threads busy) costs speed only.
 

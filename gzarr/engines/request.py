@@ -34,8 +34,8 @@ class Sources:
     key_index
         int64 ``(n,)``: chunk ``i`` is in ``keys[key_index[i]]``.
     offset, nbytes
-        int64 ``(n,)``: byte range within the value; ``nbytes`` is :data:`WHOLE` (then ``offset`` is 0) or :data:`ABSENT`
-        where it is not a range.
+        int64 ``(n,)``: byte range within the value; ``nbytes`` is :data:`WHOLE` (then ``offset`` is 0) or
+        :data:`ABSENT` where it is not a range.
     """
 
     keys: Sequence[str]

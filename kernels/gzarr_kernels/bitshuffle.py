@@ -1,7 +1,7 @@
 """Bit unshuffle: from bit planes to the byte planes that ``shuffle.unshuffle`` reads.
 
-A bit-shuffled block of ``n`` elements (``n`` a multiple of 8) of ``typesize`` bytes holds ``8 * typesize`` bit planes of
-``n / 8`` bytes: bit ``k`` of byte ``m`` of plane ``8 j + b`` is bit ``b`` of byte ``j`` of element ``8 m + k``.
+A bit-shuffled block of ``n`` elements (``n`` a multiple of 8) of ``typesize`` bytes holds ``8 * typesize`` bit planes
+of ``n / 8`` bytes: bit ``k`` of byte ``m`` of plane ``8 j + b`` is bit ``b`` of byte ``j`` of element ``8 m + k``.
 Source: c-blosc, ``bitshuffle-generic.c`` (format).
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from numba import types, uint64
 
-from .jit import part, unit
 from .interleave import interleave_bits
+from .jit import part, unit
 from .memory import u8, u64
 
 

@@ -1,22 +1,21 @@
 """Blosc 1 containers: header, block table, streams; every length checked before it is used.
 
-A container is 16 bytes of header, the int32 offsets of its blocks, and the blocks. A block is one stream, or one stream a byte of
-the element (*split*: unless the header says not to, for elements of up to 16 bytes, planes of at least 128 bytes, and never for
-a short last block). A stream is its int32 length and its bytes; a stream as long as what it decodes to is stored as it is.
-Each block is shuffled by itself, the short last one with its own length. A bit-shuffled block whose number of elements
-is not a multiple of 8 is stored unshuffled.
-Source: c-blosc ``README_CHUNK_FORMAT.rst``, ``blosc/blosc.c``, ``blosc/shuffle.c`` (format).
+A container is 16 bytes of header, the int32 offsets of its blocks, and the blocks. A block is one stream, or one stream
+a byte of the element (*split*: unless the header says not to, for elements of up to 16 bytes, planes of at least 128
+bytes, and never for a short last block). A stream is its int32 length and its bytes; a stream as long as what it
+decodes to is stored as it is. Each block is shuffled by itself, the short last one with its own length. A bit-shuffled
+block whose number of elements is not a multiple of 8 is stored unshuffled. Source: c-blosc ``README_CHUNK_FORMAT.rst``,
+``blosc/blosc.c``, ``blosc/shuffle.c`` (format).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-
-from .jit import part
 from . import context as C
 from . import status as S
 from .bitshuffle import to_byte_planes
+from .jit import part
 from .memory import copy, i32, i64, u8, u32
 from .shuffle import unshuffle_block
 from .snappy import snappy_decompress
@@ -128,7 +127,8 @@ def blosc_decode(context: int, source: int, nbytes: int, target: int, needed: in
     needed
         Address of one byte a block, zero for blocks to leave out; or 0 for all.
     planes
-        Item size up to which the caller takes shuffled blocks of the same element size as they are; 0 for plain bytes only.
+        Item size up to which the caller takes shuffled blocks of the same element size as they are; 0 for plain bytes
+        only.
 
     Returns
     -------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-
 from .jit import entry, part
 from .memory import i64
 from .symbols import c_free, c_malloc, deflate_create, deflate_free, zstd_create, zstd_free

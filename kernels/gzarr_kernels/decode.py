@@ -9,10 +9,10 @@ from typing import Final
 
 from numba import types
 
-from .jit import part, unit
 from . import context as C
 from . import status as S
 from .blosc import blosc_check, blosc_decode
+from .jit import part, unit
 from .memory import i64, u8, u32
 from .place import mark_piece
 from .shuffle import unshuffle_block

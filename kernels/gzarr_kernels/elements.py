@@ -53,7 +53,7 @@ def _make_row(view: Any, width: int, swap: Any) -> Any:
 
 
 def _make_tile(view: Any, width: int, swap: Any) -> Any:
-    """``tile(source, si, sj, target, ti, tj, ni, nj)``: strides in bytes; ``i`` is dense in the source, ``j`` in the target.
+    """``tile(source, si, sj, target, ti, tj, ni, nj)``: strides in bytes; ``i`` dense in the source, ``j`` in the target.
 
     Eight ``j`` at a time: eight cache lines are read along, and each write fills its own.
     """
@@ -102,14 +102,14 @@ def _element(source: int, target: int, itemsize: int, swap: int) -> None:
         return
     s = u8(source)
     d = u8(target)
-    for unit in range(0, itemsize, swap):
+    for begin in range(0, itemsize, swap):
         for b in range(swap):
-            d[unit + b] = s[unit + swap - 1 - b]
+            d[begin + b] = s[begin + swap - 1 - b]
 
 
 @part
 def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
-    """Copy rows of ``nbytes``: vectors in line, since rows are short and many, and a call for each costs more than its bytes."""
+    """Copy rows of ``nbytes``: vectors in line, since rows are short, and a call costs more than their bytes."""
     if stream != 0 and target % 32 == 0 and by_target % 32 == 0 and nbytes >= 64:
         for r in range(rows):
             s = source + r * by_source
@@ -172,8 +172,8 @@ def copy_rows(
 ) -> None:
     """Copy ``rows`` rows of ``n`` elements of ``itemsize`` bytes.
 
-    ``by_source``, ``by_target``: bytes from row to row; ``source_stride``, ``target_stride``: from element to element. ``stream``, not
-    0: dense rows may be written past the caches.
+    ``by_source``, ``by_target``: bytes from row to row; ``source_stride``, ``target_stride``: from element to element.
+    ``stream``, not 0: dense rows may be written past the caches.
     """
     if swap < 2 and source_stride == itemsize and target_stride == itemsize:
         _copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)

@@ -1,7 +1,7 @@
 """The geometry of one read, as an int64 array that jitted functions take by address.
 
-A *piece* is a box of one chunk that goes to a box of one output. ``k`` dimensions, ``g`` outputs. Whoever fills the array keeps
-the arrays behind its addresses alive and has checked that every box lies within its chunk and its output.
+A *piece* is a box of one chunk that goes to a box of one output. ``k`` dimensions, ``g`` outputs. Whoever fills the
+array keeps the arrays behind its addresses alive and has checked that every box lies within its chunk and its output.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Vector building blocks of the unshuffles, written as LLVM vectors of 32 bytes.
 
-LLVM turns them into AVX2, NEON or whatever the machine has. Loops over single bytes vectorise well for 2 planes; for 4 and 8
-planes, and for the transposition of bits, these are 2 to 4 times as fast (measured).
+LLVM turns them into AVX2, NEON or whatever the machine has. Loops over single bytes vectorise well for 2 planes; for 4
+and 8 planes, and for the transposition of bits, these are 2 to 4 times as fast (measured).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _unpack(builder: Any, a: Any, b: Any, unit: int, high: bool) -> Any:
 
 
 def _interleave(builder: Any, vectors: list[Any]) -> list[Any]:
-    """Return vectors whose 16-byte lanes hold the bytes of all inputs in turn; lane order as ``_store_lanes`` expects."""
+    """Return vectors whose 16-byte lanes hold the bytes of all inputs in turn, in the order of ``_store_lanes``."""
     unit = 1
     while len(vectors) > 1:
         # Each entry is the list of the pieces (low to high) of one group of planes.
@@ -91,7 +91,7 @@ def _make_interleave(count: int, stream: bool) -> Any:
     return interleave
 
 
-#: ``interleave4(source, plane, target)``: 32 bytes of each of 4 planes become 32 elements of 4 bytes.
+#: ``interleaveN(source, plane, target)``: 32 bytes of each of N planes become 32 elements of N bytes.
 interleave2 = _make_interleave(2, False)
 interleave4 = _make_interleave(4, False)
 interleave8 = _make_interleave(8, False)

@@ -1,10 +1,11 @@
 """How the kernels are compiled: in a few units, each compiled once, ahead of use, and cached on disk.
 
-Numba compiles a jitted function again into every jitted function that calls it; over the depth of our loop that costs a minute.
-A ``unit`` is compiled by itself to a C function, registered with LLVM, and called by symbol: seconds, and at run time a plain call.
+Numba compiles a jitted function again into every jitted function that calls it; over the depth of our loop that costs a
+minute. A ``unit`` is compiled by itself to a C function, registered with LLVM, and called by symbol: seconds, and at
+run time a plain call.
 
-Numba also notices a change only of the file that a cached function is in. Ours call functions of many files, so the name under which
-each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
+Numba also notices a change only of the file that a cached function is in. Ours call functions of many files, so the
+name under which each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the C decoders are: shared objects inside installed wheels, found without loading a compiler.
 
-Decoders come from shared objects that the wheels of ``numcodecs``, ``blosc2``, ``deflate`` and ``google-crc32c`` bring; the
-first library of a list that exports a function is the one that is used.
+Decoders come from shared objects that the wheels of ``numcodecs``, ``blosc2``, ``deflate`` and ``google-crc32c`` bring;
+the first library of a list that exports a function is the one that is used.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ def system_addresses() -> dict[str, int]:
         return found
     process = ctypes.CDLL(None)
     for name, symbol in SYSTEM.items():
-        address = ctypes.cast(getattr(process, symbol, None), ctypes.c_void_p).value
-        if address:
+        function = getattr(process, symbol, None)
+        if function is not None and (address := ctypes.cast(function, ctypes.c_void_p).value):
             found[name] = address
     return found
 
 
 @cache
 def available() -> frozenset[str]:
-    """Return what the native loop can do here: names of decoders, and ``loop`` if it can run at all (Linux and macOS)."""
+    """Return what the native loop has here: names of decoders, and ``loop`` if it can run (Linux and macOS)."""
     found = decoder_addresses()
     needs = {
         "zstd": ("gzarr_zstd_create", "gzarr_zstd_free", "gzarr_zstd_decompress"),

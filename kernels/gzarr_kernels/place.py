@@ -1,7 +1,7 @@
-"""From a decoded chunk to the output: the pieces of ``geometry.py``, copied with as few and as long moves as there can be.
+"""From a decoded chunk to the output: the pieces of ``geometry.py``, copied in as few and as long moves as can be.
 
-A decoded chunk is plain (``typesize`` 1: element after element in the chunk's memory order) or still shuffled, block by block
-(``typesize`` > 1: then rows are dense on both sides, and the unshuffle writes straight into the output).
+A decoded chunk is plain (``typesize`` 1: element after element in the chunk's memory order) or still shuffled, block by
+block (``typesize`` > 1: then rows are dense on both sides, and the unshuffle writes straight into the output).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Final
 
 from numba import types
 
-from .jit import part, unit
 from . import geometry as G
 from .elements import copy_rows, copy_tile
+from .jit import part, unit
 from .memory import i64, u8
 from .shuffle import unshuffle_rows
 
@@ -165,7 +165,17 @@ def place_piece(
             copy_tile(chunk + s, by_source[inner], row_source, t, by_target[inner], row_target, n, rows, itemsize, swap)
         else:
             copy_rows(
-                chunk + s, row_source, by_source[inner], t, row_target, by_target[inner], rows, n, itemsize, swap, stream
+                chunk + s,
+                row_source,
+                by_source[inner],
+                t,
+                row_target,
+                by_target[inner],
+                rows,
+                n,
+                itemsize,
+                swap,
+                stream,
             )
         q = inner - 1
         while q >= 0:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-
-from .jit import entry, part
 from . import context as C
 from . import geometry as G
 from . import status as S
 from .decode import decode_chunk
 from .interleave import fence
+from .jit import entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u8
 from .place import SCRATCH_BYTES, dense_rows, dense_target, extent_of_piece, place_piece, place_points
 from .symbols import c_clock, c_close, c_errno, c_lseek, c_open, c_pread
@@ -39,7 +38,8 @@ SPAN_NBYTES: Final = 7
 #: int64 (n,) a chunk: address (MODE_MEMORY; 0: absent) or byte offset (MODE_RANGES), and length (below 0: absent).
 WHERE: Final = 8
 NBYTES: Final = 9
-#: Paths: bytes, and int64 (files + 1,) offsets into them; each path ends in a NUL. MODE_FILES: only a prefix and coordinates.
+#: Paths: bytes, and int64 (files + 1,) offsets into them; each path ends in a NUL. MODE_FILES: only a prefix and
+#: coordinates.
 PATHS: Final = 10
 PATH_OFFSETS: Final = 11
 PREFIX_NBYTES: Final = 12

@@ -1,7 +1,7 @@
 """Byte unshuffle of one run of elements, straight to where it goes.
 
-A shuffled block of ``n`` elements of ``typesize`` bytes holds ``typesize`` planes of ``n`` bytes: byte ``j`` of element ``i``
-is at ``j * n + i``. Source: c-blosc, ``shuffle-generic.h`` (format); numcodecs ``Shuffle`` uses the same layout.
+A shuffled block of ``n`` elements of ``typesize`` bytes holds ``typesize`` planes of ``n`` bytes: byte ``j`` of element
+``i`` is at ``j * n + i``. Source: c-blosc, ``shuffle-generic.h`` (format); numcodecs ``Shuffle`` uses the same layout.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ Source: google/snappy, ``format_description.txt``.
 
 from __future__ import annotations
 
-
 from .jit import part
 from .memory import copy, u8
 

@@ -1,8 +1,8 @@
 """The C functions that jitted code calls, registered with LLVM under names of our own.
 
-So a cached kernel links the same function wherever it is loaded, and two libraries that export the same name never mix. A
-function that is not there is replaced by one that always fails; ``libraries.available`` says which are real, and whoever
-builds a job must look there first.
+So a cached kernel links the same function wherever it is loaded, and two libraries that export the same name never mix.
+A function that is not there is replaced by one that always fails; ``libraries.available`` says which are real, and
+whoever builds a job must look there first.
 """
 
 from __future__ import annotations
