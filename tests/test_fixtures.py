@@ -21,10 +21,23 @@ import gzarr
 DATA = Path(__file__).parent / "data"
 GROUPS = ("numcodecs", "zarrpython", "zarrs")
 #: Chains of numcodecs' that the native loop does not run.
-IN_THREADS = (
-    "adler32 astype bz2 categorize crc32 delta fixedscaleoffset fletcher32 json2 lzma msgpack2 packbits quantize "
-    "vlen-array vlen-bytes vlen-utf8"
-).split()
+IN_THREADS = frozenset(
+    (
+        *(
+            "adler32",
+            "astype",
+            "bz2",
+            "categorize",
+            "crc32",
+            "delta",
+            "fixedscaleoffset",
+            "fletcher32",
+            "json2",
+            "lzma",
+        ),
+        *("msgpack2", "packbits", "quantize", "vlen-array", "vlen-bytes", "vlen-utf8"),
+    )
+)
 
 
 @cache
@@ -80,18 +93,24 @@ def test_fixture(group: str, store: str, threads: bool, tmp_path: Path, monkeypa
             native = array.decode_path.startswith("cpu-native")
             host = threads or store.removesuffix(".zarr") in IN_THREADS or _has_host_codec(array)
             assert native != host, (node, array.decode_path)
-            try:
-                result = array[...]
-            except gzarr.ChunkDecodeError as error:
+            if host and "blosc(snappy" in array.decode_path and not _stored_raw(inside, node):
                 # Snappy is in the native loop only: numcodecs' library, which host threads use, is built without it.
-                assert host and "blosc(snappy" in array.decode_path and "not built into" in str(error), node
+                with pytest.raises(gzarr.ChunkDecodeError, match="not built into"):
+                    array[...]
                 continue
+            result = array[...]
             if entry["compare"] == "exact":
                 same(result, expected, node)
             else:
                 reference = zarr.open_array(str(tmp_path), path=node, mode="r")[...]
                 same(result, reference, node)
                 close(result, expected, array, node)
+
+
+def _stored_raw(values: dict[str, bytes], node: str) -> bool:
+    """Return whether the one chunk of a node is a Blosc container that holds its bytes as they are."""
+    (chunk,) = (value for key, value in values.items() if key.startswith(f"{node}/") and "/." not in key)
+    return bool(chunk[2] & 2)
 
 
 def _has_host_codec(array: gzarr.Array) -> bool:

@@ -146,8 +146,9 @@ def test_to_byte_planes(typesize: int) -> None:
     for n in (8, 16, 64, 248, 256, 264, 504, 512, 520, 1024 + 8):
         elements = np.frombuffer(random_bytes(n * typesize, n), np.uint8).reshape(n, typesize)
         bit_planes = b"".join(
-            np.packbits((elements[:, j] >> b) & 1, bitorder="little").tobytes() for j in range(typesize) for b in
-            range(8)
+            np.packbits((elements[:, j] >> b) & 1, bitorder="little").tobytes()
+            for j in range(typesize)
+            for b in range(8)
         )
         block, target = Guarded(bit_planes), Guarded(n * typesize)
         to_byte_planes(block.address, n, target.address, typesize)
@@ -505,8 +506,22 @@ def test_blosc_lying_headers(blosc: Blosc) -> None:
 
 # -- copies of elements
 
-ITEM_SIZES = [(1, 0), (2, 0), (2, 2), (3, 0), (4, 0), (4, 2), (4, 4), (7, 0), (8, 0), (8, 4), (8, 8), (16, 0), (16, 8),
-(12, 4)]
+ITEM_SIZES = [
+    (1, 0),
+    (2, 0),
+    (2, 2),
+    (3, 0),
+    (4, 0),
+    (4, 2),
+    (4, 4),
+    (7, 0),
+    (8, 0),
+    (8, 4),
+    (8, 8),
+    (16, 0),
+    (16, 8),
+    (12, 4),
+]
 
 
 def swapped(element: bytes, swap: int) -> bytes:

@@ -1,21 +1,24 @@
-"""Arrays, chunks, shards and selections drawn by hypothesis, with zarr-python's own strategies; zarr-python writes, both read."""
+"""Arrays, chunks, shards, codecs and selections drawn by hypothesis; zarr-python writes them, and both read."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis.extra.numpy as npst
 import hypothesis.strategies as st
 import numpy as np
-import zarr
+import pytest
 from hypothesis import HealthCheck, given, settings
 from zarr.storage import LocalStore, MemoryStore
 from zarr.testing.strategies import arrays, basic_indices, numpy_arrays, orthogonal_indices
 from zarr_arrays import LITTLE, blosc3, codec, same, shard, v3, write
 
 import gzarr
+
+if TYPE_CHECKING:
+    import zarr
 
 # Bounded in number; machines differ in speed, so not in time.
 BOUNDED = settings(
@@ -33,6 +36,8 @@ def local_store() -> LocalStore:
 
 
 SCRATCH = tempfile.TemporaryDirectory(prefix="gzarr-properties-")
+# zarr-python says of some of its data types that their metadata may change.
+pytestmark = pytest.mark.filterwarnings("ignore:.*:zarr.errors.UnstableSpecificationWarning")
 STORES = st.one_of(st.builds(MemoryStore), st.builds(local_store))
 
 
@@ -51,7 +56,9 @@ def expected(array: zarr.Array[Any]) -> np.ndarray[Any, Any]:
 @given(array=arrays(stores=STORES, shapes=SHAPES))
 def test_whole_arrays(array: zarr.Array[Any]) -> None:
     ours = reopened(array)
-    assert (ours.shape, ours.chunks, ours.shards) == (array.shape, array.chunks, array.shards)
+    assert (ours.shape, ours.shards) == (array.shape, array.shards)
+    # zarr-python writes chunks of no elements for empty arrays of version 2, and opens them as they are.
+    assert ours.chunks == tuple(max(n, 1) for n in array.chunks)
     assert (ours.name, ours.zarr_format) == (array.name, array.metadata.zarr_format)
     assert dict(ours.attrs) == dict(array.attrs)
     same(ours.read(), expected(array))
@@ -102,7 +109,7 @@ def test_outputs(data: st.DataObject) -> None:
     array = data.draw(arrays(stores=STORES, shapes=SHAPES))
     ours, everything = reopened(array), expected(array)
     selection = data.draw(npst.basic_indices(array.shape, allow_newaxis=True, max_dims=8))
-    wanted = np.asarray(everything[selection])
+    wanted = np.asarray(everything[selection], everything.dtype)
     # A view into a larger array, with its axes in any order and any of them reversed.
     axes = data.draw(st.permutations(range(wanted.ndim)))
     steps = [data.draw(st.sampled_from([1, -1, 2, -3])) for _ in axes]
@@ -144,12 +151,8 @@ def chains(draw: st.DrawFn, shape: tuple[int, ...], itemsize: int, depth: int = 
 @settings(BOUNDED, max_examples=80)
 @given(data=st.data())
 def test_codec_chains(data: st.DataObject) -> None:
-    values = data.draw(
-        numpy_arrays(
-            shapes=npst.array_shapes(max_dims=3, max_side=12),
-            dtype=st.sampled_from([np.dtype(d) for d in ("u1", "i2", "f4", "u8", "c16")]),
-        )
-    )
+    dtype = data.draw(st.sampled_from([np.dtype(name) for name in ("u1", "i2", "f4", "u8", "c16")]))
+    values = data.draw(numpy_arrays(shapes=npst.array_shapes(max_dims=3, max_side=12), dtype=dtype))
     fill: Any = [0.0, 0.0] if values.dtype.kind == "c" else 0
     chunks = tuple(data.draw(st.integers(1, size + 2)) for size in values.shape)
     chain, _ = data.draw(chains(chunks, values.dtype.itemsize))

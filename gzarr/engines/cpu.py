@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import threads
 
 if TYPE_CHECKING:
-    from ..program import Program
+    from ..metadata.model import ChunkKeyEncoding
+    from ..program import Decoding
+    from ..stores.base import ReadableStore
+    from .few import FewChunks
     from .native import NativeProgram
     from .request import ReadRequest
 
@@ -17,13 +20,23 @@ class CpuEngine:
 
     Parameters
     ----------
-    program
-        Native operations of a planned chunk, or None for host codecs.
+    decoding
+        The array's chain, taken apart.
+    fill_value
+        Of absent chunks.
+    store, prefix, encoding
+        Where unsharded chunks are: the store, the node's path with a slash, how keys are spelled.
     """
 
-    def __init__(self, program: Program | None) -> None:
-        self._program = program
+    def __init__(
+        self, decoding: Decoding, fill_value: Any, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding
+    ) -> None:
+        self._decoding = decoding
+        self._fill_value = fill_value
+        self._where = (store, prefix, encoding)
         self._prepared: NativeProgram | None = None
+        self._few: FewChunks | None = None
+        self._few_known = False
 
     def read(self, request: ReadRequest) -> None:
         """Read every chunk of ``request.plan`` into ``request.outputs``.
@@ -33,15 +46,29 @@ class CpuEngine:
         ChunkError
             For the first chunk that fails; the outputs then hold some chunks and not others.
         """
-        if self._program is None:
+        program = self._program()
+        if program is None:
             threads.read(request)
             return
-        from . import kernels, native
+        from . import native
 
-        if self._prepared is None:
+        native.read(request, program)
+
+    def few(self) -> FewChunks | None:
+        """Return the short way for small reads of whole elements, or None where the array has none."""
+        if not self._few_known:
+            program = None if self._decoding.levels else self._program()
+            if program is not None:
+                from . import native
+
+                self._few = native.few_chunks(program, *self._where, ndim=len(self._decoding.chunk.shape))
+            self._few_known = True
+        return self._few
+
+    def _program(self) -> NativeProgram | None:
+        if self._prepared is None and self._decoding.program is not None:
+            from . import kernels, native
+
             kernels.load()
-            self._prepared = native.prepare(self._program, request.chunk, request.fill_value)
-        native.read(request, self._prepared)
-
-    def __reduce__(self) -> tuple[type[CpuEngine], tuple[Program | None]]:
-        return CpuEngine, (self._program,)
+            self._prepared = native.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
+        return self._prepared

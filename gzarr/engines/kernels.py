@@ -98,11 +98,17 @@ def take_worker() -> Worker:
         return Worker()
 
 
-def give_worker_back(worker: Worker) -> None:
-    """Keep a worker for the next read, without its large buffers."""
-    _release(worker.context_address, KEEP_BYTES)
+def give_worker_back(worker: Worker, *, small: bool = False) -> None:
+    """Keep a worker for the next read, without its large buffers (``small``: it was used for a read that needs none)."""
+    if not small:
+        _release(worker.context_address, KEEP_BYTES)
     if len(_idle) < KEEP_WORKERS:
         _idle.append(worker)
+
+
+def idle_workers() -> list[Worker]:
+    """Return the workers that no read is using."""
+    return list(_idle)
 
 
 def address(array: npt.NDArray[Any]) -> int:

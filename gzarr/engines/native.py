@@ -18,6 +18,7 @@ from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, GzarrError, M
 from ..sharding import ChunkKeys
 from ..stores.base import LocalFiles
 from . import kernels, pool, threads
+from .few import OPEN_FLAGS, FewChunks
 from .kernels import address
 from .request import WHOLE
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..codecs.codec import ArrayRepresentation
+    from ..metadata.model import ChunkKeyEncoding
     from ..program import Program
+    from ..stores.base import ReadableStore
     from .request import ReadRequest
 
     IntArray = npt.NDArray[np.int64]
@@ -43,8 +46,6 @@ BATCH_BYTES = 8 << 20
 #: Outputs larger than this do not stay in the caches anyhow, so rows are written past them (measured: 1.4 times as
 #: fast).
 STREAM_BYTES = 16 << 20
-
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +119,21 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
     )
 
 
+def path_prefix(root: bytes, prefix: str, encoding: ChunkKeyEncoding, ndim: int) -> bytes:
+    """Return the path of a chunk's file up to its first coordinate."""
+    return root + b"/" + os.fsencode(prefix + (encoding.prefix if ndim else encoding.encode(())))
+
+
+def few_chunks(
+    program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int
+) -> FewChunks | None:
+    """Return the short way for small reads of an array, or None if there is none (no local files, zero dimensions)."""
+    root = store.file_root() if isinstance(store, LocalFiles) else None
+    if root is None or not ndim:
+        return None
+    return FewChunks(program, path_prefix(root, prefix, encoding, ndim), encoding, ndim)
+
+
 def read(request: ReadRequest, program: NativeProgram) -> None:
     """Read every chunk of ``request.plan`` into ``request.outputs``; raises as :func:`gzarr.engines.threads.read`."""
     n = len(request.plan)
@@ -142,7 +158,6 @@ def _run_workers(work: Any, job: int, workers: int) -> None:
         try:
             work(job, worker.context_address, worker.scratch_address)
         finally:
-            _count(worker.context)
             kernels.give_worker_back(worker)
 
     pool.run(run, workers)
@@ -170,7 +185,6 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
                 try:
                     work(part.address, worker.context_address, worker.scratch_address)
                 finally:
-                    _count(worker.context)
                     kernels.give_worker_back(worker)
                 if part.failed:
                     failed.append(True)
@@ -236,7 +250,7 @@ class _Job:
         job[r.STATUS] = address(self.status)
         job[r.FILL] = address(program.fill) if request.missing == "fill" else 0
         job[r.ZERO_STRIDES] = address(program.zeros)
-        job[r.OPEN_FLAGS] = _OPEN_FLAGS
+        job[r.OPEN_FLAGS] = OPEN_FLAGS
         root = request.store.file_root() if isinstance(request.store, LocalFiles) else None
         if root is None:
             self.in_memory = True
@@ -247,7 +261,7 @@ class _Job:
             job[r.NBYTES] = address(self.nbytes)
         elif isinstance(sources.keys, ChunkKeys):
             encoding = sources.keys.encoding
-            prefix = root + b"/" + os.fsencode(sources.keys.prefix + (encoding.prefix if k else encoding.encode(())))
+            prefix = path_prefix(root, sources.keys.prefix, encoding, k)
             path = np.frombuffer(prefix, np.uint8)
             job[r.MODE] = r.MODE_FILES
             job[r.PATHS] = self._address(path)
@@ -462,26 +476,20 @@ def _fail(
     raise kind(message, node=request.node, chunk=chunk, key=key) from cause
 
 
-# Stage times of all workers since the last ``take_stats``; one line of arithmetic a worker and read.
-_totals = np.zeros(5, np.int64)
-
-
-def _count(context: IntArray) -> None:
-    from gzarr_kernels import context as c
-
-    _totals[:] += context[c.READ_NS : c.CHUNKS + 1]
-    context[c.READ_NS : c.CHUNKS + 1] = 0
-
-
 def take_stats() -> dict[str, float]:
-    """Return and clear what the native loop did in this process, summed over threads.
+    """Return and clear what the native loop did in this process, summed over threads; of reads under way, nothing.
 
     Returns
     -------
     ``read_ms``, ``decode_ms``, ``place_ms`` (milliseconds of thread time), ``encoded_bytes``, ``chunks``.
     """
-    read_ns, decode_ns, place_ns, encoded, chunks = _totals.tolist()
-    _totals[:] = 0
+    from gzarr_kernels import context as c
+
+    totals = np.zeros(5, np.int64)
+    for worker in kernels.idle_workers():
+        totals += worker.context[c.READ_NS : c.CHUNKS + 1]
+        worker.context[c.READ_NS : c.CHUNKS + 1] = 0
+    read_ns, decode_ns, place_ns, encoded, chunks = totals.tolist()
     return {
         "read_ms": read_ns / 1e6,
         "decode_ms": decode_ns / 1e6,
