@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import importlib
 import importlib.metadata
-import inspect
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -203,12 +202,10 @@ class GzarrOut(Gzarr):
     def calls(self, path: Path, workload: Workload) -> list[Call]:
         array, access = self._open(path), workload.access
         if isinstance(access, Windows):
-            if "out" not in inspect.signature(array.read_many).parameters:
-                raise CannotRead("read_many has no out=")
-            buffer = np.empty((len(access.starts), *access.shape), array.dtype)
-            return [partial(array.read_many, access.selections(), out=buffer)]
+            selections = access.selections()
+            return [partial(array.read_many, selections, out=array.read_many(selections))]
         selections = [access.selection] if isinstance(access, Region) else list(access.batches)
-        buffer = np.empty_like(array[selections[0]])
+        buffer = array.read(selections[0])
         return [partial(array.read, s, out=buffer) for s in selections]
 
 

@@ -428,6 +428,9 @@ class Array:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("an array of zero dimensions cannot be iterated over")
+        return self._rows()
+
+    def _rows(self) -> Iterator[Any]:
         # A row of chunks at a time: each chunk is decoded once, and memory stays bounded.
         step = max(self.chunks[0], 1)
         for begin in range(0, self.shape[0], step):

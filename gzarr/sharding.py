@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .codecs.bytes import BytesCodec
+from .codecs.crc32c import Crc32cCodec
 from .codecs.sharding import EMPTY
-from .engines import pool
+from .engines import kernels, pool
 from .engines.request import ABSENT, WHOLE, Sources
 from .errors import ChunkDecodeError, ChunkReadError, StoreError
 from .plan import chunk_keys
-from .stores.base import ByteRange, VersionedStore
+from .stores.base import ByteRange, LocalFiles, VersionedStore
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
 
 #: Most bytes of decoded shard indexes that an array keeps.
 CACHE_BYTES = 16 << 20
+#: Up to so many shards are looked up one by one, in the cache first; the indexes of more are read by compiled code.
+FEW_SHARDS = 4
+#: Index bytes that are read at a time.
+BATCH_BYTES = 8 << 20
 
 
 class ShardIndexCache:
@@ -157,7 +164,7 @@ def locate(
     chunks = plan.chunks
     innermost = levels[-1].inner_shape
     shards, shard_of = _distinct_rows(chunks // _ratio(levels[0].shard_shape, innermost))
-    keys = chunk_keys(encoding, prefix, shards)
+    keys: Any = ChunkKeys(encoding, prefix, shards)
     key_index = shard_of
     offset = np.zeros(n, np.int64)
     nbytes = np.full(n, WHOLE, np.int64)
@@ -168,6 +175,9 @@ def locate(
         linear = np.zeros(n, np.int64)
         for d in level.order:
             linear = linear * per_shard[d] + inner[:, d]
+        if depth == 0 and len(shards) > FEW_SHARDS and _plain_index(level, store):
+            _locate_in_files(level, keys, shard_of, linear, chunks, store, node, offset, nbytes)
+            continue
         # Rows of one shard together. A level below the first has a shard of its own for each byte range.
         if depth == 0:
             group_of = shard_of
@@ -211,6 +221,78 @@ def locate(
 
         _for_each(groups, resolve)
     return Sources(keys, key_index, offset, nbytes)
+
+
+def _plain_index(level: ShardLevel, store: ReadableStore) -> bool:
+    """Whether compiled code can read the indexes: local files, entries as they are, at most a crc32c behind them."""
+    if "loop" not in kernels.available() or "crc32c" not in kernels.available():
+        return False
+    if not isinstance(store, LocalFiles) or store.file_root() is None:
+        return False
+    first, *rest = level.codec.index_codecs
+    plain = isinstance(first, BytesCodec) and first.endian == "little" and first.stored_dtype is None
+    return plain and (not rest or (len(rest) == 1 and isinstance(rest[0], Crc32cCodec)))
+
+
+def _locate_in_files(
+    level: ShardLevel,
+    keys: ChunkKeys,
+    shard_of: IntArray,
+    linear: IntArray,
+    chunks: IntArray,
+    store: ReadableStore,
+    node: str,
+    offset: IntArray,
+    nbytes: IntArray,
+) -> None:
+    """Set ``offset`` and ``nbytes`` from the indexes of many shards in local files, a batch of shards at a time."""
+    from .engines import native, shard_indexes
+
+    assert isinstance(store, LocalFiles)
+    root = store.file_root()
+    assert root is not None
+    path_prefix = native.path_prefix(root, keys.prefix, keys.encoding, chunks.shape[1])
+    per_shard = math.prod(level.codec.chunks_per_shard(level.stored_shape))
+    batch = max(BATCH_BYTES // (16 * per_shard), 1)
+    order = np.argsort(shard_of, kind="stable")
+    bounds = np.searchsorted(shard_of[order], np.arange(0, len(keys) + batch, batch))
+    for begin, (a, b) in zip(range(0, len(keys), batch), pairwise(bounds.tolist()), strict=False):
+        rows = order[a:b]
+        entries, file_nbytes, status = shard_indexes.read_indexes(
+            path_prefix,
+            keys.encoding,
+            keys.chunks[begin : begin + batch],
+            per_shard,
+            checksum=len(level.codec.index_codecs) > 1,
+            at_start=level.codec.index_location == "start",
+        )
+        which = shard_of[rows] - begin
+        found = entries[which, linear[rows]]
+        size = file_nbytes[which].astype(np.uint64)
+        absent = (found[:, 0] == EMPTY) & (found[:, 1] == EMPTY)
+        code = status[which, 0]
+        absent |= code == native.ABSENT_FILE
+        # Each side is compared with the size first, so that their sum cannot wrap around.
+        inside = (found[:, 0] <= size) & (found[:, 1] <= size)
+        inside &= np.where(inside, found[:, 0] + found[:, 1], np.uint64(0)) <= size
+        bad = ~absent & ((code != 0) | ~inside)
+        if bad.any():
+            i = int(np.argmax(bad))
+            row = int(rows[i])
+            chunk, key = tuple(chunks[row].tolist()), keys[int(shard_of[row])]
+            where = f"array {node!r}, chunk {chunk}, key {key!r}"
+            if code[i]:
+                kind, reason = native.index_failure(*status[which[i]].tolist())
+                raise kind(f"{where}: the index of its shard {reason}", node=node, chunk=chunk, key=key)
+            raise ChunkDecodeError(
+                f"{where}: the shard's index puts it at byte {int(found[i, 0])} with {int(found[i, 1])} bytes, beyond "
+                f"the shard's {int(size[i])} bytes",
+                node=node,
+                chunk=chunk,
+                key=key,
+            )
+        offset[rows] = np.where(absent, 0, found[:, 0].astype(np.int64))
+        nbytes[rows] = np.where(absent, ABSENT, found[:, 1].astype(np.int64))
 
 
 def _for_each(groups: list[IntArray], resolve: Any) -> None:

@@ -90,7 +90,7 @@ CHAINS: dict[str, tuple[list[dict[str, Any]], Callable[[bytes], bytes]]] = {
     "lzma": named("numcodecs.lzma", LZMA, lzma.compress),
     "blosc-lz4": blosc("lz4", "shuffle"),
     "blosc-zstd": blosc("zstd", "bitshuffle"),
-    "blosc-blosclz": blosc("blosclz", "noshuffle"),
+    "blosc-blosclz": blosc("blosclz", "shuffle"),
     "blosc-zlib": blosc("zlib", "shuffle"),
 }
 CHECKSUMMED = ("crc32c", "zstd-checksum", "gzip", "zlib", "bz2", "lzma")
@@ -166,14 +166,18 @@ def refused(
     return error
 
 
-def same_or_refused(array: gzarr.Array) -> None:
+def same_or_refused(array: gzarr.Array) -> Any:
     """An error of ours, or an array (corrupt bytes without a checksum may decode); never a crash."""
+    caught = None
     try:
         result = array[1]
     except ChunkDecodeError as error:
-        assert (error.node, error.chunk, error.key) == (f"/{NODE}", (1, 0), BAD_KEY)
+        caught = error
     else:
         assert result.shape == (ROWS,)
+    if caught is not None:
+        assert (caught.node, caught.chunk, caught.key) == (f"/{NODE}", (1, 0), BAD_KEY)
+    return None if caught is not None else result
 
 
 # -- truncated, corrupted, other sizes
@@ -208,11 +212,8 @@ def test_corrupted_under_a_checksum(values: Values, engine: str, chain: str) -> 
         broken = bytearray(encoded)
         broken[i] ^= 1 << int(random.integers(0, 8))
         values.put(bytes(broken))
-        try:
-            result = array[1]
-        except ChunkDecodeError as error:
-            assert (error.node, error.chunk, error.key) == (f"/{NODE}", (1, 0), BAD_KEY)
-        else:
+        result = same_or_refused(array)
+        if result is not None:
             # Bits that say nothing about the content: a time stamp, the name of a system.
             np.testing.assert_array_equal(result, BAD)
     values.put(bytes(encoded[: len(encoded) // 2]) + b"\xa5" * (len(encoded) - len(encoded) // 2))
@@ -459,7 +460,7 @@ def test_bombs(engine: str) -> None:
     assert result["peak_mb"] < 1500
 
 
-HUGE = 6 << 30
+HUGE = 3 << 30
 
 
 @pytest.mark.parametrize("chain", ["none", "zstd", "gzip", "lz4", "bz2", "blosc-lz4"])
@@ -574,22 +575,22 @@ def test_name_too_long(tmp_path: Path, engine: str) -> None:
     """ENAMETOOLONG is no word on whether there is a chunk."""
     store = LocalStore(tmp_path)
     node = "/".join(["n" * 200] * 45)
-    mapping = {f"{node}/zarr.json": metadata(CHAINS["zstd"][0])}
+    documents = MemoryStore({f"{node}/zarr.json": metadata(CHAINS["zstd"][0])})
 
     class Mixed:
         """Metadata from memory, chunks from files."""
 
         def get(self, key: str) -> bytes | None:
-            return mapping.get(key) if key.endswith("zarr.json") else store.get(key)
+            return documents.get(key) if key.endswith("zarr.json") else store.get(key)
 
         def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
-            return store.get_partial_values(key_ranges)
+            return documents.get_partial_values(key_ranges)
 
         def file_root(self) -> bytes | None:
             return store.file_root()
 
     array = gzarr.open_array(Mixed(), path=node, zarr_format=3)
-    with pytest.raises(ChunkReadError, match="(?i)too long"):
+    with pytest.raises(ChunkReadError, match=r"(?i)too long"):
         array[0]
 
 
@@ -597,7 +598,7 @@ def test_without_permission(engine: str) -> None:
     """Root may read anything, so the process that reads becomes nobody."""
     result = child(
         engine,
-        f"""
+        """
         import os, pathlib, shutil, tempfile
         root = pathlib.Path(tempfile.mkdtemp())
         try:
@@ -923,9 +924,12 @@ def test_store_that_returns_too_little_of_a_shard(engine: str, what: str, when: 
     np.testing.assert_array_equal(array[0], GOOD)
 
 
-@pytest.mark.parametrize("store", [{}, None], ids=["memory", "local"]) @pytest.mark.parametrize("path", ["..", "../x",
-"a/../../b", "a/../b", "./a", "a//b", "a/./b", "...", "a\0b", "a/\udcff\ud800"]) def
-test_node_paths_that_leave_the_root(tmp_path: Path, store: Any, path: str) -> None:
+ESCAPES = ["..", "../x", "a/../../b", "a/../b", "./a", "a//b", "a/./b", "...", "a\0b", "a/\udcff\ud800"]
+
+
+@pytest.mark.parametrize("store", [{}, None], ids=["memory", "local"])
+@pytest.mark.parametrize("path", ESCAPES)
+def test_node_paths_that_leave_the_root(tmp_path: Path, store: Any, path: str) -> None:
     (tmp_path / "store").mkdir()
     Values(LocalStore(tmp_path)).array("none")
     source = tmp_path / "store" if store is None else dict(store)

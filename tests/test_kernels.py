@@ -1,10 +1,8 @@
-"""The kernels by themselves, against NumPy, numcodecs and cramjam; input and output end at a page that cannot be touched."""
+"""The kernels by themselves, against NumPy, numcodecs and cramjam; buffers end at a page that cannot be touched."""
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import mmap
 import struct
 import sys
 from typing import Any
@@ -13,6 +11,7 @@ import cramjam
 import numba
 import numpy as np
 import pytest
+from guarded_memory import Guarded
 from gzarr_kernels import context as C
 from gzarr_kernels import status as S
 from gzarr_kernels.bitshuffle import to_byte_planes as _to_byte_planes
@@ -26,29 +25,6 @@ from gzarr_kernels.snappy import snappy_decompress
 from numcodecs import blosc as numcodecs_blosc
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the compiled loop needs POSIX")
-
-PAGE = mmap.PAGESIZE
-
-
-class Guarded:
-    """``nbytes`` of memory of which the byte behind the last, and all of the page before, cannot be touched."""
-
-    def __init__(self, content: bytes | int) -> None:
-        nbytes = content if isinstance(content, int) else len(content)
-        middle = max(-(-nbytes // PAGE), 1) * PAGE
-        self._map = mmap.mmap(-1, middle + 2 * PAGE)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        libc = ctypes.CDLL(None, use_errno=True)
-        for page in (base, base + PAGE + middle):
-            assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0) == 0
-        self.address = base + PAGE + middle - nbytes
-        start = PAGE + middle - nbytes
-        self.array = np.frombuffer(self._map, np.uint8, nbytes, start)
-        if not isinstance(content, int):
-            self.array[:] = np.frombuffer(content, np.uint8)
-
-    def tobytes(self) -> bytes:
-        return self.array.tobytes()
 
 
 def random_bytes(nbytes: int, seed: int = 0) -> bytes:

@@ -99,7 +99,7 @@ def take_worker() -> Worker:
 
 
 def give_worker_back(worker: Worker, *, small: bool = False) -> None:
-    """Keep a worker for the next read, without its large buffers (``small``: it was used for a read that needs none)."""
+    """Keep a worker for the next read, without its large buffers (``small``: the read had none)."""
     if not small:
         _release(worker.context_address, KEEP_BYTES)
     if len(_idle) < KEEP_WORKERS:

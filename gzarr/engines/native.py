@@ -40,6 +40,8 @@ SPAN_BYTES = 1 << 20
 #: A read of fewer chunks and bytes than these runs in the caller's thread alone: starting a helper costs about 50 µs.
 FEW_CHUNKS = 8
 FEW_BYTES = 256 << 10
+#: Status of a file that is not there (``gzarr_kernels.status.ABSENT``, which needs no kernels to be known).
+ABSENT_FILE = 1
 #: What a store that is not local files hands over at a time, to each thread.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 8 << 20
@@ -259,7 +261,7 @@ class _Job:
             job[r.MODE] = r.MODE_MEMORY
             job[r.WHERE] = address(self.where)
             job[r.NBYTES] = address(self.nbytes)
-        elif isinstance(sources.keys, ChunkKeys):
+        elif isinstance(sources.keys, ChunkKeys) and sources.keys.chunks is plan.chunks:
             encoding = sources.keys.encoding
             prefix = path_prefix(root, sources.keys.prefix, encoding, k)
             path = np.frombuffer(prefix, np.uint8)
@@ -321,11 +323,11 @@ class _Job:
         job[r.SPAN_NBYTES] = self._address(end[stops - 1] - begin[starts])
         job[r.WHERE] = self._address(sources.offset)
         job[r.NBYTES] = self._address(sources.nbytes)
-        paths = [root + b"/" + os.fsencode(key) + b"\0" for key in sources.keys]
-        offsets = np.zeros(len(paths) + 1, np.int64)
-        np.cumsum([len(path) for path in paths], out=offsets[1:])
-        job[r.PATHS] = self._address(np.frombuffer(b"".join(paths), np.uint8))
-        job[r.PATH_OFFSETS] = self._address(offsets)
+        keys = sources.keys.all() if isinstance(sources.keys, ChunkKeys) else sources.keys
+        folder = os.fsdecode(root)
+        paths = np.frombuffer(os.fsencode("".join([f"{folder}/{key}\0" for key in keys])), np.uint8)
+        job[r.PATHS] = self._address(paths)
+        job[r.PATH_OFFSETS] = self._address(np.append(0, np.flatnonzero(paths == 0) + 1))
 
     def _geometry(self, request: ReadRequest, program: NativeProgram) -> int:
         from gzarr_kernels import geometry as g
@@ -419,6 +421,20 @@ class _Job:
         if bad.any():
             row = int(np.argmax(bad))
             _raise(request, program, row, int(codes[row]), int(self.status[row, 1]))
+
+
+def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
+    """Return kind and reason of a failure to read the index of a shard."""
+    from gzarr_kernels import status as s
+
+    if code == s.IO_ERROR:
+        name = errno.errorcode.get(detail, str(detail))
+        return ChunkReadError, f"cannot be read: {os.strerror(detail)} ({name})"
+    if code == s.SHORT_READ:
+        return ChunkDecodeError, f"is longer than the whole shard of {detail} bytes: truncated"
+    if code == s.BAD_CHECKSUM:
+        return ChunkDecodeError, "does not match its crc32c checksum: corrupt or truncated"
+    return ChunkReadError, f"cannot be read (status {code})"
 
 
 def _raise(request: ReadRequest, program: NativeProgram, row: int, code: int, detail: int) -> NoReturn:

@@ -53,7 +53,7 @@ def _make_row(view: Any, width: int, swap: Any) -> Any:
 
 
 def _make_tile(view: Any, width: int, swap: Any) -> Any:
-    """``tile(source, si, sj, target, ti, tj, ni, nj)``: strides in bytes; ``i`` dense in the source, ``j`` in the target.
+    """``tile(source, si, sj, target, ti, tj, ni, nj)``: strides in bytes; ``i`` dense in source, ``j`` in target.
 
     Eight ``j`` at a time: eight cache lines are read along, and each write fills its own.
     """

@@ -23,67 +23,72 @@ def _constant_mask(values: list[int]) -> Any:
     return ir.Constant(ir.VectorType(ir.IntType(32), len(values)), values)
 
 
-def _unpack(builder: Any, a: Any, b: Any, unit: int, high: bool) -> Any:
-    """Interleave units of ``unit`` bytes of the low or high halves of each 16-byte lane (x86's punpck)."""
+def _unpack(builder: Any, a: Any, b: Any, lanes: int, unit: int, high: bool) -> Any:
+    """Interleave units of ``unit`` bytes of the low or high half of each 16-byte lane (x86's punpck)."""
+    width = min(lanes, 16)
     mask = []
-    for lane in range(0, _LANES, 16):
-        for i in range(8 // unit):
-            first = lane + (8 if high else 0) + i * unit
+    for lane in range(0, lanes, width):
+        for i in range(width // 2 // unit):
+            first = lane + (width // 2 if high else 0) + i * unit
             mask += [first + j for j in range(unit)]
-            mask += [_LANES + first + j for j in range(unit)]
+            mask += [lanes + first + j for j in range(unit)]
     return builder.shuffle_vector(a, b, _constant_mask(mask))
 
 
-def _interleave(builder: Any, vectors: list[Any]) -> list[Any]:
+def _interleave(builder: Any, vectors: list[Any], lanes: int) -> list[Any]:
     """Return vectors whose 16-byte lanes hold the bytes of all inputs in turn, in the order of ``_store_lanes``."""
+    # Each group holds the pieces, low to high, of some neighbouring planes; groups are joined two by two.
+    groups = [[vector] for vector in vectors]
     unit = 1
-    while len(vectors) > 1:
-        # Each entry is the list of the pieces (low to high) of one group of planes.
-        if unit == 1:
-            vectors = [[v] for v in vectors]
-        vectors = [
+    while len(groups) > 1:
+        groups = [
             [
-                _unpack(builder, left, right, unit, high)
-                for left, right in zip(vectors[i], vectors[i + 1], strict=True)
+                _unpack(builder, left, right, lanes, unit, high)
+                for left, right in zip(groups[i], groups[i + 1], strict=True)
                 for high in (False, True)
             ]
-            for i in range(0, len(vectors), 2)
+            for i in range(0, len(groups), 2)
         ]
         unit *= 2
-    return list(vectors[0])
+    return groups[0]
 
 
-def _load_planes(builder: Any, source: Any, plane: Any, count: int) -> list[Any]:
+def _load_planes(builder: Any, source: Any, plane: Any, count: int, lanes: int = _LANES) -> list[Any]:
+    pointer = ir.VectorType(_I8, lanes).as_pointer()
     vectors = []
     address = source
     for _ in range(count):
-        vectors.append(builder.load(builder.inttoptr(address, _V.as_pointer()), align=1))
+        vectors.append(builder.load(builder.inttoptr(address, pointer), align=1))
         address = builder.add(address, plane)
     return vectors
 
 
 def _store(builder: Any, vector: Any, target: Any, offset: int, stream: bool) -> None:
-    at = builder.inttoptr(builder.add(target, ir.Constant(_I64, offset)), _V.as_pointer())
+    at = builder.inttoptr(builder.add(target, ir.Constant(_I64, offset)), vector.type.as_pointer())
     store = builder.store(vector, at, align=_LANES if stream else 1)
     if stream:
         store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
 
 
-def _store_lanes(builder: Any, pieces: list[Any], target: Any, stream: bool) -> None:
-    """Store the 16-byte lanes of all pieces: the first lane of each in turn, then the second of each."""
-    for lane in range(_LANES // 16):
+def _store_lanes(builder: Any, pieces: list[Any], target: Any, lanes: int, stream: bool) -> None:
+    """Store the lanes of all pieces: the first lane of each in turn, then the second of each."""
+    if lanes <= 16:
+        for i, piece in enumerate(pieces):
+            _store(builder, piece, target, i * lanes, False)
+        return
+    for lane in range(lanes // 16):
         for i in range(0, len(pieces), 2):
-            mask = [lane * 16 + j for j in range(16)] + [_LANES + lane * 16 + j for j in range(16)]
+            mask = [lane * 16 + j for j in range(16)] + [lanes + lane * 16 + j for j in range(16)]
             both = builder.shuffle_vector(pieces[i], pieces[i + 1], _constant_mask(mask))
             _store(builder, both, target, (lane * len(pieces) + i) * 16, stream)
 
 
-def _make_interleave(count: int, stream: bool) -> Any:
+def _make_interleave(count: int, lanes: int = _LANES, stream: bool = False) -> Any:
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def interleave(typing_context: Any, source: Any, plane: Any, target: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            vectors = _load_planes(builder, args[0], args[1], count)
-            _store_lanes(builder, _interleave(builder, vectors), args[2], stream)
+            vectors = _load_planes(builder, args[0], args[1], count, lanes)
+            _store_lanes(builder, _interleave(builder, vectors, lanes), args[2], lanes, stream)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), codegen
@@ -92,13 +97,17 @@ def _make_interleave(count: int, stream: bool) -> Any:
 
 
 #: ``interleaveN(source, plane, target)``: 32 bytes of each of N planes become 32 elements of N bytes.
-interleave2 = _make_interleave(2, False)
-interleave4 = _make_interleave(4, False)
-interleave8 = _make_interleave(8, False)
-#: The same past the caches, for outputs larger than they are; ``target`` must be a multiple of 32.
-stream2 = _make_interleave(2, True)
-stream4 = _make_interleave(4, True)
-stream8 = _make_interleave(8, True)
+interleave2 = _make_interleave(2)
+interleave4 = _make_interleave(4)
+interleave8 = _make_interleave(8)
+#: The same with 8 bytes of each plane, for short rows.
+short2 = _make_interleave(2, 8)
+short4 = _make_interleave(4, 8)
+short8 = _make_interleave(8, 8)
+#: With 32 bytes, past the caches, for outputs larger than they are; ``target`` must be a multiple of 32.
+stream2 = _make_interleave(2, stream=True)
+stream4 = _make_interleave(4, stream=True)
+stream8 = _make_interleave(8, stream=True)
 
 
 def _make_move(vectors: int, stream: bool) -> Any:
@@ -163,7 +172,7 @@ def interleave_bits(typing_context: Any, source: Any, plane: Any, target: Any) -
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         rows = [builder.bitcast(v, _W) for v in _load_planes(builder, args[0], args[1], 8)]
         rows = [builder.bitcast(v, _V) for v in _transpose_bits(builder, rows)]
-        _store_lanes(builder, _interleave(builder, rows), args[2], False)
+        _store_lanes(builder, _interleave(builder, rows, _LANES), args[2], _LANES, False)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen

@@ -80,7 +80,7 @@ def _now(context: int) -> int:
 
 
 @part
-def _write_path(job: int, chunk: int, path: int) -> int:
+def write_path(job: int, chunk: int, path: int) -> int:
     """Write the path of a chunk file and its NUL; return 0 where it does not fit."""
     j = i64(job)
     prefix = j[PREFIX_NBYTES]
@@ -110,7 +110,7 @@ def _write_path(job: int, chunk: int, path: int) -> int:
 
 
 @part
-def _open(context: int, path: int, flags: int) -> int:
+def open_file(context: int, path: int, flags: int) -> int:
     """Open a file; return its descriptor, or -1 with the status in OUT0."""
     c = i64(context)
     while True:
@@ -126,7 +126,7 @@ def _open(context: int, path: int, flags: int) -> int:
 
 
 @part
-def _read_range(context: int, descriptor: int, target: int, nbytes: int, offset: int) -> int:
+def read_range(context: int, descriptor: int, target: int, nbytes: int, offset: int) -> int:
     """Read exactly ``nbytes``; return a status."""
     c = i64(context)
     done = 0
@@ -217,17 +217,17 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
     first = offsets[chunk]
     last = offsets[chunk + 1]
     begun = _now(context)
-    if _write_path(job, chunk, worker) == 0:
+    if write_path(job, chunk, worker) == 0:
         c[C.DETAIL] = 36  # ENAMETOOLONG
         return S.IO_ERROR
-    descriptor = _open(context, worker, j[OPEN_FLAGS])
+    descriptor = open_file(context, worker, j[OPEN_FLAGS])
     if descriptor < 0:
         return c[C.OUT0]
     size = c_lseek(descriptor, 0, 2)
     c[C.DETAIL] = size
     if size < 0 or size > j[MOST_ENCODED]:
         # Seeking to the end of a directory gives an error or a number without meaning; reading one says which it is.
-        code = _read_range(context, descriptor, context + 8 * C.OUT0, 1, 0)
+        code = read_range(context, descriptor, context + 8 * C.OUT0, 1, 0)
         c_close(descriptor)
         if code != S.OK:
             return code
@@ -244,7 +244,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
     if j[OPERATIONS] == 0:
         # Uncompressed: only the bytes wanted, and straight to where they go if they are wanted as they lie.
         if size != j[CHUNK_NBYTES]:
-            code = _read_range(context, descriptor, context + 8 * C.OUT0, min(size, 1), 0)
+            code = read_range(context, descriptor, context + 8 * C.OUT0, min(size, 1), 0)
             c_close(descriptor)
             c[C.DETAIL] = size if code == S.OK else c[C.DETAIL]
             return S.WRONG_SIZE if code == S.OK else code
@@ -263,7 +263,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
         if target == 0:
             c_close(descriptor)
             return S.NO_MEMORY
-        code = _read_range(context, descriptor, target, high - low, low)
+        code = read_range(context, descriptor, target, high - low, low)
         c_close(descriptor)
         if code != S.OK:
             return code
@@ -280,7 +280,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
     if buffer == 0:
         c_close(descriptor)
         return S.NO_MEMORY
-    code = _read_range(context, descriptor, buffer, size, 0)
+    code = read_range(context, descriptor, buffer, size, 0)
     c_close(descriptor)
     if code != S.OK:
         return code
@@ -320,7 +320,7 @@ def _open_span(job: int, context: int, file: int, flags: int) -> int:
     if c[C.DESCRIPTOR] >= 0:
         c_close(c[C.DESCRIPTOR])
         c[C.DESCRIPTOR] = -1
-    descriptor = _open(context, j[PATHS] + i64(j[PATH_OFFSETS])[file], flags)
+    descriptor = open_file(context, j[PATHS] + i64(j[PATH_OFFSETS])[file], flags)
     if descriptor < 0:
         return c[C.OUT0]
     c[C.DESCRIPTOR] = descriptor
@@ -390,7 +390,7 @@ def work(job: int, context: int, worker: int) -> None:
                     if buffer == 0:
                         code = S.NO_MEMORY
                     else:
-                        code = _read_range(context, c[C.DESCRIPTOR], buffer, nbytes, offset)
+                        code = read_range(context, c[C.DESCRIPTOR], buffer, nbytes, offset)
                 if code == S.ABSENT:
                     # The index was read a moment ago: a shard that is gone now is a failed read, not an absent chunk.
                     c[C.DETAIL] = _ENOENT

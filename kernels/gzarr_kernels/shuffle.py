@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from numba import types
 
-from .interleave import interleave2, interleave4, interleave8, stream2, stream4, stream8
+from .interleave import (
+    interleave2,
+    interleave4,
+    interleave8,
+    short2,
+    short4,
+    short8,
+    stream2,
+    stream4,
+    stream8,
+)
 from .jit import part, unit
 from .memory import copy, u8
 
@@ -32,7 +42,9 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
     stream
         Not 0 to write past the caches where ``target`` is aligned.
     """
-    d = u8(target)
+    if typesize == 1:
+        copy(target, planes, n)
+        return
     i = 0
     past = stream != 0 and target % 32 == 0
     if typesize == 2:
@@ -42,6 +54,13 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
             else:
                 interleave2(planes + i, plane, target + 2 * i)
             i += 32
+        while i + 8 <= n:
+            short2(planes + i, plane, target + 2 * i)
+            i += 8
+        if i < n and n >= 8:
+            # The last eight elements overlap those before them.
+            short2(planes + n - 8, plane, target + 2 * (n - 8))
+            i = n
     elif typesize == 4:
         while i + 32 <= n:
             if past:
@@ -49,6 +68,13 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
             else:
                 interleave4(planes + i, plane, target + 4 * i)
             i += 32
+        while i + 8 <= n:
+            short4(planes + i, plane, target + 4 * i)
+            i += 8
+        if i < n and n >= 8:
+            # The last eight elements overlap those before them.
+            short4(planes + n - 8, plane, target + 4 * (n - 8))
+            i = n
     elif typesize == 8:
         while i + 32 <= n:
             if past:
@@ -56,9 +82,14 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
             else:
                 interleave8(planes + i, plane, target + 8 * i)
             i += 32
-    elif typesize == 1:
-        copy(target, planes, n)
-        return
+        while i + 8 <= n:
+            short8(planes + i, plane, target + 8 * i)
+            i += 8
+        if i < n and n >= 8:
+            # The last eight elements overlap those before them.
+            short8(planes + n - 8, plane, target + 8 * (n - 8))
+            i = n
+    d = u8(target)
     if i < n:
         for k in range(typesize):
             a = u8(planes + k * plane)

@@ -1,0 +1,79 @@
+"""The indexes of many shards at once: open, read one end of the file, check the checksum.
+
+What comes out are the entries as they are stored, little-endian; whoever uses an offset or a length checks it first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import context as C
+from . import read as R
+from . import status as S
+from .jit import entry
+from .memory import atomic_add, copy, i64, u32
+from .read import open_file, read_range, write_path
+from .symbols import c_close, c_lseek, crc32c
+
+# The job: an int64 array. The first slots are those of ``read.py``; of them it uses SHARED, SPANS (number of shards),
+# PATHS, PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR, STATUS and OPEN_FLAGS.
+#: Bytes of an index without its checksum, whether a crc32c follows it, and whether it is at the start of the file.
+ENTRIES_NBYTES: Final = R.JOB_SIZE
+CHECKSUM: Final = R.JOB_SIZE + 1
+AT_START: Final = R.JOB_SIZE + 2
+#: Where the indexes go, one behind the other (with room for a checksum behind the last).
+INTO: Final = R.JOB_SIZE + 3
+#: int64 (shards,): size of each file.
+FILE_NBYTES: Final = R.JOB_SIZE + 4
+JOB_SIZE: Final = R.JOB_SIZE + 5
+
+
+@entry(3)
+def read_indexes(job: int, context: int, worker: int) -> None:
+    """Take shards of ``job`` until there are none; every one gets a status, also after a failure.
+
+    Parameters
+    ----------
+    job
+        Address of the job.
+    context, worker
+        As for ``read.work``.
+    """
+    j = i64(job)
+    c = i64(context)
+    entries = j[ENTRIES_NBYTES]
+    stored = entries + 4 if j[CHECKSUM] != 0 else entries
+    while True:
+        shard = atomic_add(j[R.SHARED], 1)
+        if shard >= j[R.SPANS]:
+            return
+        c[C.DETAIL] = 0
+        code = S.OK
+        if write_path(job, shard, worker) == 0:
+            c[C.DETAIL] = 36  # ENAMETOOLONG
+            code = S.IO_ERROR
+        else:
+            descriptor = open_file(context, worker, j[R.OPEN_FLAGS])
+            if descriptor < 0:
+                code = c[C.OUT0]
+            else:
+                size = c_lseek(descriptor, 0, 2)
+                i64(j[FILE_NBYTES])[shard] = size
+                buffer = C.ensure(context, C.ENCODED, stored + 64)
+                if buffer == 0:
+                    code = S.NO_MEMORY
+                elif size < stored:
+                    # A directory has a size too; reading it says what it is.
+                    code = read_range(context, descriptor, buffer, min(max(size, 1), stored), 0)
+                    if code == S.OK or code == S.SHORT_READ:
+                        c[C.DETAIL] = size
+                        code = S.SHORT_READ
+                else:
+                    code = read_range(context, descriptor, buffer, stored, 0 if j[AT_START] != 0 else size - stored)
+                c_close(descriptor)
+                if code == S.OK and j[CHECKSUM] != 0 and crc32c(buffer, entries) != u32(buffer + entries)[0]:
+                    code = S.BAD_CHECKSUM
+                if code == S.OK:
+                    copy(j[INTO] + shard * entries, buffer, entries)
+        i64(j[R.STATUS])[2 * shard] = code
+        i64(j[R.STATUS])[2 * shard + 1] = c[C.DETAIL]
