@@ -30,6 +30,7 @@ __all__ = [
     "SelectionError",
     "StoreError",
     "UnsupportedError",
+    "ValueSizeError",
     "__version__",
     "open",
     "open_array",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         SelectionError,
         StoreError,
         UnsupportedError,
+        ValueSizeError,
     )
     from .group import Group
     from .hierarchy import open, open_array, open_group

@@ -548,6 +548,7 @@ class Array:
                 field=field,
                 fill_value=self._metadata.fill_value,
                 missing=self._missing if missing is None else _check_missing(missing),
+                most_encoded=decoding.most_encoded,
             )
         )
         for own, result in copies:

@@ -89,6 +89,10 @@ class StoreError(GzarrError, OSError):
         self.key = key
 
 
+class ValueSizeError(StoreError):
+    """A value is smaller than the range asked of it, or larger than the most that was to be read."""
+
+
 class ReadOnlyError(StoreError):
     """A change was asked of something opened for reading; nothing was touched."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .codecs.buffers import ceiling
 from .codecs.chain import representations
 from .codecs.codec import ArrayRepresentation, BytesRepresentation
 from .codecs.sharding import ShardingIndexed
@@ -16,7 +17,7 @@ from .codecs.transpose import TransposeCodec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .codecs.codec import Codec
+    from .codecs.codec import Codec, Representation
 
 #: Decoders that an operation needs; operations that are not here need none. A Blosc container may hold any of its own.
 _DECODERS = {
@@ -99,12 +100,15 @@ class Decoding:
         What it decodes to, in the array's order of dimensions.
     program
         Native operations, or None if the chain needs host codecs.
+    most_encoded
+        More encoded bytes than this no encoder makes of a planned chunk.
     """
 
     levels: tuple[ShardLevel, ...]
     codecs: tuple[Codec, ...]
     chunk: ArrayRepresentation
     program: Program | None
+    most_encoded: int
 
     @property
     def path(self) -> str:
@@ -148,7 +152,10 @@ def analyse(codecs: Sequence[Codec], chunk: ArrayRepresentation, available: froz
     # Transpositions outside of shards apply to the inner chunks as well.
     chain = (*outside, *rest)
     planned = ArrayRepresentation(shape, chunk.dtype)
-    return Decoding(tuple(levels), chain, planned, _program(chain, planned, available))
+    between = representations(chain, planned)
+    encoded = between[-1]
+    assert isinstance(encoded, BytesRepresentation)
+    return Decoding(tuple(levels), chain, planned, _program(chain, planned, between, available), ceiling(encoded))
 
 
 def _leading_shard(codecs: tuple[Codec, ...]) -> tuple[tuple[TransposeCodec, ...], ShardingIndexed] | None:
@@ -160,10 +167,11 @@ def _leading_shard(codecs: tuple[Codec, ...]) -> tuple[tuple[TransposeCodec, ...
     return None
 
 
-def _program(codecs: tuple[Codec, ...], chunk: ArrayRepresentation, available: frozenset[str]) -> Program | None:
+def _program(
+    codecs: tuple[Codec, ...], chunk: ArrayRepresentation, between: list[Representation], available: frozenset[str]
+) -> Program | None:
     if "loop" not in available or chunk.dtype.hasobject or chunk.dtype.itemsize == 0:
         return None
-    between = representations(codecs, chunk)
     order = tuple(range(len(chunk.shape)))
     swap = 0
     operations: list[Operation] = []

@@ -7,7 +7,6 @@ index, its byte range; nested shards are gone through level by level, in columns
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,9 @@ from .codecs.bytes import BytesCodec
 from .codecs.crc32c import Crc32cCodec
 from .codecs.sharding import EMPTY
 from .engines import kernels, pool
+from .engines.forks import ForkSafeLock
 from .engines.request import ABSENT, WHOLE, Sources
-from .errors import ChunkDecodeError, ChunkReadError, StoreError
+from .errors import ChunkDecodeError, ChunkReadError, ValueSizeError
 from .plan import chunk_keys
 from .stores.base import ByteRange, LocalFiles, VersionedStore
 
@@ -44,6 +44,9 @@ FEW_SHARDS = 4
 BATCH_BYTES = 8 << 20
 
 
+_cache_lock = ForkSafeLock()
+
+
 class ShardIndexCache:
     """Decoded shard indexes of one array, least recently used first out.
 
@@ -52,25 +55,24 @@ class ShardIndexCache:
     """
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
-        self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, tuple[Hashable, Index]] = OrderedDict()
         self._nbytes = 0
         self._limit = limit_bytes
 
     def get(self, key: Hashable, version: Hashable) -> Index | None:
         """Return the index kept under ``key`` if it is of that version."""
-        with self._lock:
+        with _cache_lock:
             entry = self._entries.get(key)
-            if entry is None or entry[0] != version:
-                return None
-            self._entries.move_to_end(key)
-            return entry[1]
+            if entry is not None:
+                self._entries.move_to_end(key)
+        # Versions are a store's own objects: they are compared without the lock.
+        return None if entry is None or entry[0] != version else entry[1]
 
     def put(self, key: Hashable, version: Hashable, index: Index) -> None:
         """Keep an index; drop old ones until all fit the limit."""
         if index.nbytes > self._limit // 4:
             return
-        with self._lock:
+        with _cache_lock:
             old = self._entries.pop(key, None)
             if old is not None:
                 self._nbytes -= old[1].nbytes
@@ -201,9 +203,10 @@ def locate(
                 index = _index(store, cache, level, key, base, size)
             except ChunkDecodeError:
                 raise
-            except (ValueError, OSError) as cause:
+            # Stores of others raise what they like; only what is wrong with the bytes is a ValueError of ours.
+            except Exception as cause:
                 chunk = tuple(chunks[first].tolist())
-                kind = ChunkReadError if isinstance(cause, OSError) else ChunkDecodeError
+                kind = ChunkDecodeError if isinstance(cause, ValueError) else ChunkReadError
                 raise kind(
                     f"array {node!r}, chunk {chunk}, key {key!r}: the index of its shard cannot be read: {cause}",
                     node=node,
@@ -339,11 +342,8 @@ def _index(
         wanted = ByteRange(base if at_start else base + size - nbytes, nbytes)
     try:
         data = store.get_partial_values([(key, wanted)])[0]
-    except StoreError as error:
-        if error.errno is None:
-            # Not the system's word but the value's size: a truncated shard.
-            raise ValueError(str(error)) from error
-        raise
+    except ValueSizeError as error:
+        raise ValueError(f"the shard is shorter than its index of {nbytes} bytes: {error}") from error
     if data is None:
         if size != WHOLE:
             raise ValueError("the shard vanished while it was read")

@@ -17,10 +17,10 @@ from gzarr_kernels import status as S
 from gzarr_kernels.bitshuffle import to_byte_planes as _to_byte_planes
 from gzarr_kernels.bitshuffle import transpose_bits_8x8
 from gzarr_kernels.blosc import blosc_check, blosc_decode
-from gzarr_kernels.elements import copy_row as _copy_row
+from gzarr_kernels.elements import copy_rows as _copy_rows
 from gzarr_kernels.elements import copy_tile as _copy_tile
-from gzarr_kernels.shuffle import unshuffle as _unshuffle
-from gzarr_kernels.shuffle import unshuffle_block
+from gzarr_kernels.shuffle import unshuffle, unshuffle_block
+from gzarr_kernels.shuffle import unshuffle_rows as _unshuffle_rows
 from gzarr_kernels.snappy import snappy_decompress
 from numcodecs import blosc as numcodecs_blosc
 
@@ -40,8 +40,21 @@ def smooth(nbytes: int, typesize: int = 4) -> bytes:
 
 
 @numba.njit
-def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int) -> None:
-    _unshuffle(planes, plane, target, n, typesize)
+def unshuffle_rows(
+    chunk: int,
+    nbytes: int,
+    blocksize: int,
+    offset: int,
+    by_source: int,
+    target: int,
+    by_target: int,
+    rows: int,
+    n: int,
+    typesize: int,
+    swap: int,
+    stream: int,
+) -> None:
+    _unshuffle_rows(chunk, nbytes, blocksize, offset, by_source, target, by_target, rows, n, typesize, swap, stream)
 
 
 @numba.njit
@@ -50,8 +63,20 @@ def to_byte_planes(block: int, n: int, target: int, typesize: int) -> None:
 
 
 @numba.njit
-def copy_row(source: int, ss: int, target: int, ts: int, n: int, itemsize: int, swap: int) -> None:
-    _copy_row(source, ss, target, ts, n, itemsize, swap)
+def copy_rows(
+    source: int,
+    by_source: int,
+    source_stride: int,
+    target: int,
+    by_target: int,
+    target_stride: int,
+    rows: int,
+    n: int,
+    itemsize: int,
+    swap: int,
+    stream: int,
+) -> None:
+    _copy_rows(source, by_source, source_stride, target, by_target, target_stride, rows, n, itemsize, swap, stream)
 
 
 @numba.njit
@@ -64,7 +89,7 @@ def copy_tile(
 # -- shuffles
 
 TYPESIZES = [*range(1, 18), 32]
-LENGTHS = [0, 1, 2, 7, 8, 31, 32, 33, 63, 64, 65, 100]
+LENGTHS = [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 39, 40, 41, 63, 64, 65, 100, 128]
 
 
 @pytest.mark.parametrize("typesize", TYPESIZES)
@@ -72,9 +97,10 @@ def test_unshuffle(typesize: int) -> None:
     for n in LENGTHS:
         elements = np.frombuffer(random_bytes(n * typesize, n), np.uint8).reshape(n, typesize)
         planes = Guarded(elements.T.tobytes())
-        target = Guarded(n * typesize)
-        unshuffle(planes.address, n, target.address, n, typesize)
-        assert target.tobytes() == elements.tobytes(), n
+        for stream in (0, 1):
+            target = Guarded(n * typesize)
+            unshuffle(planes.address, n, target.address, n, typesize, stream)
+            assert target.tobytes() == elements.tobytes(), (n, stream)
 
 
 @pytest.mark.parametrize("typesize", TYPESIZES)
@@ -82,9 +108,10 @@ def test_unshuffle_backward_planes_swaps_bytes(typesize: int) -> None:
     for n in LENGTHS:
         elements = np.frombuffer(random_bytes(n * typesize, n), np.uint8).reshape(n, typesize)
         planes = Guarded(elements.T.tobytes())
-        target = Guarded(n * typesize)
-        unshuffle(planes.address + (typesize - 1) * n, -n, target.address, n, typesize)
-        assert target.tobytes() == elements[:, ::-1].tobytes(), n
+        for stream in (0, 1):
+            target = Guarded(n * typesize)
+            unshuffle(planes.address + (typesize - 1) * n, -n, target.address, n, typesize, stream)
+            assert target.tobytes() == elements[:, ::-1].tobytes(), (n, stream)
 
 
 @pytest.mark.parametrize("typesize", [1, 2, 3, 4, 8, 16])
@@ -93,8 +120,51 @@ def test_unshuffle_of_a_run_within_the_planes(typesize: int) -> None:
     planes = Guarded(elements.T.tobytes())
     for first, n in [(0, 150), (1, 149), (5, 33), (117, 33), (149, 1), (31, 64)]:
         target = Guarded(n * typesize)
-        unshuffle(planes.address + first, 150, target.address, n, typesize)
+        unshuffle(planes.address + first, 150, target.address, n, typesize, 0)
         assert target.tobytes() == elements[first : first + n].tobytes(), (first, n)
+
+
+@pytest.mark.parametrize("typesize", [2, 3, 4, 8, 12])
+@pytest.mark.parametrize("swap", [False, True])
+def test_unshuffle_rows_across_blocks(typesize: int, swap: bool) -> None:
+    elements = np.frombuffer(random_bytes(1000 * typesize), np.uint8).reshape(1000, typesize)
+    # Blocks of 96 elements, the last one of 40.
+    blocks = [elements[begin : begin + 96].T.tobytes() for begin in range(0, 1000, 96)]
+    chunk = Guarded(b"".join(blocks))
+    expected = elements[:, ::-1] if swap else elements
+    for first, rows, n, by_source, by_target in [
+        (0, 1, 1000, 0, 0),
+        (5, 3, 200, 250, 203),
+        (90, 9, 10, 100, 10),
+        (0, 10, 96, 96, 96),
+        (999, 1, 1, 0, 0),
+        (900, 4, 20, -300, 32),
+    ]:
+        for stream in (0, 1):
+            target = Guarded(((rows - 1) * by_target + n) * typesize)
+            unshuffle_rows(
+                chunk.address,
+                1000 * typesize,
+                96 * typesize,
+                first * typesize,
+                by_source * typesize,
+                target.address,
+                by_target * typesize,
+                rows,
+                n,
+                typesize,
+                typesize if swap else 0,
+                stream,
+            )
+            found = target.array.reshape(-1, typesize)
+            for r in range(rows):
+                begin = first + r * by_source
+                row = found[r * by_target : r * by_target + n]
+                np.testing.assert_array_equal(row, expected[begin : begin + n], f"row {r} of {rows} × {n}")
+            between = np.ones(len(found), np.bool_)
+            for r in range(rows):
+                between[r * by_target : r * by_target + n] = False
+            assert not found[between].any()
 
 
 @pytest.mark.parametrize("typesize", [1, 2, 3, 4, 7, 8, 16, 255])
@@ -505,23 +575,41 @@ def swapped(element: bytes, swap: int) -> bytes:
 
 
 @pytest.mark.parametrize(("itemsize", "swap"), ITEM_SIZES)
-def test_copy_row(itemsize: int, swap: int) -> None:
+def test_copy_rows_with_strides(itemsize: int, swap: int) -> None:
     for n, ss, ts in itertools.product(
         (0, 1, 2, 9, 40),
         (itemsize, itemsize + 3, 5 * itemsize, -itemsize, -2 * itemsize - 1, 0),
         (itemsize, itemsize + 1, 3 * itemsize, -itemsize),
     ):
         span = max(n - 1, 0)
-        source, target = Guarded(random_bytes(span * abs(ss) + itemsize)), Guarded(span * abs(ts) + itemsize)
-        from_ = source.address + (span * -ss if ss < 0 else 0)
-        to = target.address + (span * -ts if ts < 0 else 0)
-        expected = bytearray(target.array.size)
-        for i in range(n):
-            a = from_ - source.address + i * ss
-            b = to - target.address + i * ts
-            expected[b : b + itemsize] = swapped(source.tobytes()[a : a + itemsize], swap)
-        copy_row(from_, ss, to, ts, n, itemsize, swap)
+        row_source, row_target = span * abs(ss) + itemsize + 2, span * abs(ts) + itemsize + 5
+        source, target = Guarded(random_bytes(2 * row_source)), Guarded(2 * row_target)
+        plain = source.tobytes()
+        from_ = span * -ss if ss < 0 else 0
+        to = span * -ts if ts < 0 else 0
+        expected = bytearray(2 * row_target)
+        for row, i in itertools.product(range(2), range(n)):
+            a = from_ + row * row_source + i * ss
+            b = to + row * row_target + i * ts
+            expected[b : b + itemsize] = swapped(plain[a : a + itemsize], swap)
+        copy_rows(source.address + from_, row_source, ss, target.address + to, row_target, ts, 2, n, itemsize, swap, 0)
         assert target.tobytes() == bytes(expected), (n, ss, ts)
+
+
+@pytest.mark.parametrize("stream", [0, 1])
+def test_copy_rows_that_are_dense(stream: int) -> None:
+    lengths = [*range(70), 95, 96, 97, 127, 128, 129, 191, 200, 1000, 1024, 1025, 1088, 5000]
+    for nbytes, gap, rows in itertools.product(lengths, (0, 1, 32), (1, 3)):
+        # Aligned targets are those that may be written past the caches.
+        step = nbytes + gap if not stream else -(-(nbytes + gap) // 32) * 32
+        source = Guarded(random_bytes((rows - 1) * (nbytes + 3) + nbytes, nbytes))
+        target = Guarded(rows * step)
+        copy_rows(source.address, nbytes + 3, 1, target.address, step, 1, rows, nbytes, 1, 0, stream)
+        found, plain = target.tobytes(), source.tobytes()
+        for row in range(rows):
+            begin = row * (nbytes + 3)
+            assert found[row * step :][:nbytes] == plain[begin : begin + nbytes], (nbytes, gap, row)
+            assert not any(found[row * step + nbytes : (row + 1) * step]), (nbytes, gap, row)
 
 
 @pytest.mark.parametrize(("itemsize", "swap"), ITEM_SIZES)

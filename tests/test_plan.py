@@ -300,7 +300,6 @@ def test_oindex_agrees_with_zarr_python(zarr_array: Any, selection: Any) -> None
         (np.array(1), np.array(2)),
         np.arange(90).reshape(9, 10) % 4 == 1,
     ],
-    ids=str,
 )
 def test_vindex_agrees_with_zarr_python(zarr_array: Any, selection: Any) -> None:
     [got] = carry_out(sample((9, 10)), [parse_points(selection, (9, 10))], (4, 3))
@@ -310,7 +309,6 @@ def test_vindex_agrees_with_zarr_python(zarr_array: Any, selection: Any) -> None
 @pytest.mark.parametrize(
     "selection",
     [0, -1, (2, 3), (slice(1, 3), -2), (Ellipsis, 1), slice(None), (slice(-2, None), slice(1, -1))],
-    ids=str,
 )
 def test_blocks_agree_with_zarr_python(zarr_array: Any, selection: Any) -> None:
     [got] = carry_out(sample((9, 10)), [parse_blocks(selection, (9, 10), (4, 3))], (4, 3))

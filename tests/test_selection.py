@@ -97,7 +97,6 @@ def fill(selection: Selection, out: Any) -> Any:
         ARRAY % 7 == 0,
         np.zeros(SHAPE, bool),
     ],
-    ids=str,
 )
 @pytest.mark.parametrize("order", ["C", "F", "strided"])
 def test_results_and_their_views(selection: Any, order: str) -> None:
@@ -220,7 +219,6 @@ def test_wrong_basic_selections(selection: Any, message: str) -> None:
         (slice(0, 1, 0), "zero"),
         ((0, np.ones(3, bool)), "mask"),
     ],
-    ids=str,
 )
 def test_wrong_orthogonal_selections(selection: Any, message: str) -> None:
     with pytest.raises(SelectionError, match=message) as caught:
@@ -261,7 +259,6 @@ def test_wrong_point_selections(selection: Any, message: str) -> None:
         ((0, 0, 0, 0), "too many"),
         (0.5, "float"),
     ],
-    ids=str,
 )
 def test_wrong_block_selections(selection: Any, message: str) -> None:
     with pytest.raises(SelectionError, match=message):

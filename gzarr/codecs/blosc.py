@@ -125,7 +125,8 @@ class BloscCodec(Codec):
         nbytes, blocksize, cbytes = (int.from_bytes(data[i : i + 4].tobytes(), "little") for i in (4, 8, 12))
         if data[0] not in (1, 2):
             raise ValueError(f"blosc: format {int(data[0])} of the container is not known")
-        if cbytes != data.size:
+        # Bytes behind the container are nobody's, and harmless; c-blosc and numcodecs ignore them too.
+        if cbytes > data.size:
             raise ValueError(f"blosc: the header states {cbytes} compressed bytes, there are {data.size}")
         if representation.nbytes is not None and nbytes != representation.nbytes:
             raise ValueError(f"blosc: the header states {nbytes} bytes, expected {representation.nbytes}")

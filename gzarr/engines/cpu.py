@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..errors import ChunkDecodeError
 from . import threads
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ class CpuEngine:
         ChunkError
             For the first chunk that fails; the outputs then hold some chunks and not others.
         """
+        _refuse_large(request)
         program = self._program()
         if program is None:
             threads.read(request)
@@ -61,7 +65,9 @@ class CpuEngine:
             if program is not None:
                 from . import native
 
-                self._few = native.few_chunks(program, *self._where, ndim=len(self._decoding.chunk.shape))
+                self._few = native.few_chunks(
+                    program, *self._where, len(self._decoding.chunk.shape), self._decoding.most_encoded
+                )
             self._few_known = True
         return self._few
 
@@ -72,3 +78,19 @@ class CpuEngine:
             kernels.load()
             self._prepared = native.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
         return self._prepared
+
+
+def _refuse_large(request: ReadRequest) -> None:
+    """Refuse byte ranges of a shard's index that no encoder makes, before memory is taken for them."""
+    large = request.sources.nbytes > request.most_encoded
+    if large.any():
+        row = int(np.argmax(large))
+        chunk = tuple(request.plan.chunks[row].tolist())
+        key = request.sources.keys[int(request.sources.key_index[row])]
+        raise ChunkDecodeError(
+            f"array {request.node!r}, chunk {chunk}, key {key!r}: the shard's index says that it has "
+            f"{int(request.sources.nbytes[row])} bytes, more than the {request.most_encoded} that it can have",
+            node=request.node,
+            chunk=chunk,
+            key=key,
+        )

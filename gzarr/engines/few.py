@@ -44,10 +44,15 @@ class FewChunks:
         How the coordinates are joined.
     ndim
         Number of dimensions, at least 1.
+    most_encoded
+        As in :class:`gzarr.engines.request.ReadRequest`.
     """
 
-    def __init__(self, program: NativeProgram, path_prefix: bytes, encoding: ChunkKeyEncoding, ndim: int) -> None:
+    def __init__(
+        self, program: NativeProgram, path_prefix: bytes, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
+    ) -> None:
         self._program = program
+        self._most_encoded = most_encoded
         self._prefix = np.frombuffer(path_prefix, np.uint8)
         self._separator = ord(encoding.separator)
         self._ndim = ndim
@@ -150,7 +155,7 @@ class FewChunks:
             r.PROGRAM: address(program.words),
             r.OPERATIONS: program.operations,
             r.CHUNK_NBYTES: program.chunk_nbytes,
-            r.MOST_ENCODED: program.most_encoded,
+            r.MOST_ENCODED: self._most_encoded,
             r.PIECE_OFFSETS: at + 8 * offsets,
             r.GEOMETRY: at + 8 * geometry,
             r.STATUS: at + 8 * status,

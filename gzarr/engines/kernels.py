@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,7 +20,8 @@ KEEP_BYTES = 8 << 20
 KEEP_WORKERS = 64
 _PATIENCE_SECONDS = 1.0
 
-_lock = threading.Lock()
+# A fork waits for a load under way: the child would inherit half of it.
+_lock = ForkSafeLock()
 _work: Any = None
 _release: Any = None
 
@@ -115,17 +117,3 @@ def address(array: npt.NDArray[Any]) -> int:
     """Return the address of an array's first element."""
     result: int = array.__array_interface__["data"][0]
     return result
-
-
-def _forget() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    # A fork waits for a load under way: the child would inherit half of it, and locks that nobody gives back.
-    os.register_at_fork(
-        before=lambda: _lock.acquire(),
-        after_in_parent=lambda: _lock.release(),
-        after_in_child=_forget,
-    )

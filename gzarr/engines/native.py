@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, GzarrError, MissingChunkError
+from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError, ValueSizeError
 from ..sharding import ChunkKeys
 from ..stores.base import LocalFiles
 from . import kernels, pool, threads
@@ -62,8 +62,6 @@ class NativeProgram:
         Their number.
     chunk_nbytes
         Of a decoded chunk.
-    most_encoded
-        More encoded bytes than this no encoder makes of a chunk.
     itemsize
         Of an element of the chunk.
     swap
@@ -78,7 +76,6 @@ class NativeProgram:
     words: IntArray
     operations: int
     chunk_nbytes: int
-    most_encoded: int
     itemsize: int
     swap: int
     strides: IntArray
@@ -105,12 +102,10 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
     one = np.zeros(1, chunk.dtype)
     if fill_value is not None:
         one[0] = fill_value
-    largest = max([chunk.nbytes, *(step.nbytes for step in program.operations)])
     return NativeProgram(
         words=np.array(words, np.int64),
         operations=len(program.operations),
         chunk_nbytes=chunk.nbytes,
-        most_encoded=2 * largest + 65536 if program.operations else chunk.nbytes,
         itemsize=chunk.dtype.itemsize,
         swap=program.swap,
         strides=np.array(program.strides or (0,), np.int64),
@@ -127,13 +122,13 @@ def path_prefix(root: bytes, prefix: str, encoding: ChunkKeyEncoding, ndim: int)
 
 
 def few_chunks(
-    program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int
+    program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
 ) -> FewChunks | None:
     """Return the short way for small reads of an array, or None if there is none (no local files, zero dimensions)."""
     root = store.file_root() if isinstance(store, LocalFiles) else None
     if root is None or not ndim:
         return None
-    return FewChunks(program, path_prefix(root, prefix, encoding, ndim), encoding, ndim)
+    return FewChunks(program, path_prefix(root, prefix, encoding, ndim), encoding, ndim, most_encoded)
 
 
 def read(request: ReadRequest, program: NativeProgram) -> None:
@@ -199,15 +194,16 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
 
 def _fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
     try:
-        return list(threads.fetch(request.store, request.sources, rows.tolist()))
-    except GzarrError as error:
-        if isinstance(error, ChunkError) or not isinstance(error, OSError):
-            raise
+        return list(threads.fetch(request.store, request.sources, rows.tolist(), request.most_encoded))
+    except ChunkError:
+        raise
+    # Stores of others raise what they like.
+    except Exception as error:
         if len(rows) > 1:
             # One at a time, to name the chunk that fails.
             return [value for i in range(len(rows)) for value in _fetch(request, rows[i : i + 1])]
-        _fail(request, int(rows[0]), f"the store failed: {error}", ChunkReadError, error)
-    except OSError as error:
+        if isinstance(error, ValueSizeError):
+            _fail(request, int(rows[0]), f"truncated, or too large: {error}", ChunkDecodeError, error)
         _fail(request, int(rows[0]), f"the store failed: {error}", ChunkReadError, error)
 
 
@@ -246,7 +242,7 @@ class _Job:
         job[r.PROGRAM] = address(program.words)
         job[r.OPERATIONS] = program.operations
         job[r.CHUNK_NBYTES] = program.chunk_nbytes
-        job[r.MOST_ENCODED] = program.most_encoded
+        job[r.MOST_ENCODED] = request.most_encoded
         job[r.PIECE_OFFSETS] = self._address(plan.piece_offsets)
         job[r.GEOMETRY] = self._geometry(request, program)
         job[r.STATUS] = address(self.status)

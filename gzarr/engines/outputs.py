@@ -47,7 +47,8 @@ class _Owner:
 
     def __del__(self) -> None:
         memory, self.memory = self.memory, None
-        if memory is not None:
+        # When the interpreter ends, this module's names may be gone already.
+        if memory is not None and _keep is not None:
             _keep(memory)
 
 

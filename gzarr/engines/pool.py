@@ -8,16 +8,16 @@ own; a fork waits until no thread is inside the pool's lock, so the child never 
 from __future__ import annotations
 
 import os
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError
+from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 
@@ -77,15 +77,11 @@ def run(worker: Callable[[int], None], workers: int) -> None:
 
 
 def _forget() -> None:
-    global _lock, _pool, _pool_size
-    _lock = threading.Lock()
+    global _pool, _pool_size
     _pool = None
     _pool_size = 0
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=lambda: _lock.acquire(),
-        after_in_parent=lambda: _lock.release(),
-        after_in_child=_forget,
-    )
+    # A child has none of its parent's threads.
+    os.register_at_fork(after_in_child=_forget)

@@ -68,6 +68,8 @@ class ReadRequest:
         What the elements of an absent chunk are: a scalar of ``chunk.dtype``.
     missing
         Whether an absent chunk is filled or is an error.
+    most_encoded
+        More encoded bytes than this no encoder makes of a planned chunk; they are not even read.
     """
 
     node: str
@@ -80,3 +82,4 @@ class ReadRequest:
     field: str | None
     fill_value: Any
     missing: Missing
+    most_encoded: int

@@ -13,8 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..codecs.chain import representations
-from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError, StoreError
-from ..stores.base import ByteRange
+from ..errors import (
+    ChunkDecodeError,
+    ChunkError,
+    ChunkReadError,
+    MissingChunkError,
+    StoreError,
+    ValueSizeError,
+)
+from ..stores.base import ByteRange, SizedStore
 from . import pool
 from .request import ABSENT, WHOLE
 
@@ -74,7 +81,7 @@ def read(request: ReadRequest) -> None:
     pool.run(worker, min(workers, len(batches)))
 
 
-def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int]) -> list[Encoded | None]:
+def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int], most_encoded: int) -> list[Encoded | None]:
     """Fetch the encoded bytes of some chunks from any store.
 
     Parameters
@@ -86,6 +93,8 @@ def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int]) -> list[E
         Where the chunks are.
     rows
         Which chunks, as rows of ``sources``.
+    most_encoded
+        Whole values of more bytes are refused; by stores that can tell, before they are read.
 
     Returns
     -------
@@ -101,7 +110,7 @@ def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int]) -> list[E
     for position, row in enumerate(rows):
         nbytes = int(sources.nbytes[row])
         key_index = int(sources.key_index[row])
-        values.append(store.get(sources.keys[key_index]) if nbytes == WHOLE else None)
+        values.append(_whole(store, sources.keys[key_index], most_encoded) if nbytes == WHOLE else None)
         if nbytes not in (WHOLE, ABSENT):
             ranges.append((key_index, int(sources.offset[row]), nbytes, position))
     if not ranges:
@@ -135,6 +144,18 @@ def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int]) -> list[E
             begin = offset - byte_range.offset
             values[position] = part if nbytes == len(part) else whole[begin : begin + nbytes]
     return values
+
+
+def _whole(store: ReadableStore, key: str, most_encoded: int) -> bytes | None:
+    if isinstance(store, SizedStore):
+        return store.get_small_values([key], most_encoded)[0]
+    value = store.get(key)
+    if value is not None and len(value) > most_encoded:
+        raise ValueSizeError(
+            f"{store!r}: {key!r} has {len(value)} bytes, more than the {most_encoded} that such a chunk can have",
+            key=key,
+        )
+    return value
 
 
 def place(
@@ -209,12 +230,14 @@ def _read_batch(
     request: ReadRequest, steps: Sequence[Representation], fill: npt.NDArray[Any], rows: Sequence[int]
 ) -> None:
     try:
-        values = fetch(request.store, request.sources, rows)
-    except OSError as cause:
+        values = fetch(request.store, request.sources, rows, request.most_encoded)
+    # Stores of others raise what they like.
+    except Exception as cause:
         if len(rows) == 1:
-            raise ChunkReadError(
-                f"{_where(request, rows[0])}: the store failed: {cause}", **_names(request, rows[0])
-            ) from cause
+            where, names = _where(request, rows[0]), _names(request, rows[0])
+            if isinstance(cause, ValueSizeError):
+                raise ChunkDecodeError(f"{where}: truncated, or too large: {cause}", **names) from cause
+            raise ChunkReadError(f"{where}: the store failed: {cause}", **names) from cause
         # One at a time: to name the chunk that fails, and to read those that do not.
         for row in rows:
             _read_batch(request, steps, fill, [row])

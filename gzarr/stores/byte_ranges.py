@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import ArgumentError, StoreError
+from ..errors import ArgumentError, ValueSizeError
 
 if TYPE_CHECKING:
     from .base import ByteRange
@@ -24,14 +24,14 @@ def resolve_range(byte_range: ByteRange, size: int, store: object, key: str) -> 
 
     Raises
     ------
-    StoreError
+    ValueSizeError
         If the range does not lie within the value.
     """
     offset, length = byte_range.offset, byte_range.length
     start = size + offset if offset < 0 else offset
     stop = size if length is None else start + length
     if not 0 <= start <= stop <= size:
-        raise StoreError(
+        raise ValueSizeError(
             f"{store!r}: {key!r} has {size} bytes, too few for the range {describe_range(byte_range)}", key=key
         )
     return start, stop - start

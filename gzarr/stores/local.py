@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ..errors import ArgumentError, ReadOnlyError, StoreError
+from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from .byte_ranges import check_range, resolve_range, splice
 from .keys import split_key, split_prefix
 
@@ -215,7 +215,7 @@ class LocalStore:
         fd, size = opened
         try:
             if max_nbytes is not None and size > max_nbytes:
-                raise StoreError(f"{self!r}: {key!r} has {size} bytes; at most {max_nbytes} are read", key=key)
+                raise ValueSizeError(f"{self!r}: {key!r} has {size} bytes; at most {max_nbytes} are read", key=key)
             return self._read(fd, 0, size, key)
         finally:
             os.close(fd)
@@ -244,7 +244,7 @@ class LocalStore:
         return values
 
     def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
-        """Return whole values, in order; None for each absent key; raise :class:`StoreError` if one is too large."""
+        """Return whole values, in order; None for an absent key; raise :class:`ValueSizeError` if one is too large."""
         return [self._get(key, max_nbytes) for key in keys]
 
     def version(self, key: str) -> Hashable | None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, ReadOnlyError, StoreError
+from ..errors import ArgumentError, ReadOnlyError, ValueSizeError
 from .byte_ranges import check_range, resolve_range, splice
 from .keys import split_key, split_prefix
 
@@ -126,7 +126,9 @@ class MemoryStore:
         values = [self.get(key) for key in keys]
         for key, value in zip(keys, values, strict=True):
             if value is not None and len(value) > max_nbytes:
-                raise StoreError(f"{self!r}: {key!r} has {len(value)} bytes; at most {max_nbytes} are read", key=key)
+                raise ValueSizeError(
+                    f"{self!r}: {key!r} has {len(value)} bytes; at most {max_nbytes} are read", key=key
+                )
         return values
 
     def version(self, key: str) -> Hashable | None:

@@ -170,6 +170,8 @@ def blosc_decode(context: int, source: int, nbytes: int, target: int, needed: in
     starts = i32(source + HEADER_BYTES)
     flag = u8(needed)
     compressor = flags >> 5
+    # No encoder writes blocks that overlap; they could make few bytes take for ever.
+    used = 0
     for b in range(blocks):
         if needed != 0 and flag[b] == 0:
             continue
@@ -201,6 +203,10 @@ def blosc_decode(context: int, source: int, nbytes: int, target: int, needed: in
             if code != S.OK:
                 return code
             at += packed
+            used += packed + 4
+        if used > length:
+            c[C.DETAIL] = S.BLOSC_BLOCK_START
+            return S.BAD_BLOSC
         if bits:
             elements = here // typesize
             whole = elements * typesize

@@ -110,7 +110,8 @@ def _element(source: int, target: int, itemsize: int, swap: int) -> None:
 @part
 def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
     """Copy rows of ``nbytes``: vectors in line, since rows are short, and a call costs more than their bytes."""
-    if stream != 0 and target % 32 == 0 and by_target % 32 == 0 and nbytes >= 64:
+    if stream != 0 and target % 64 == 0 and by_target % 64 == 0 and nbytes >= 64:
+        # Whole cache lines past the caches. What follows must not touch them again: that would read them back.
         for r in range(rows):
             s = source + r * by_source
             t = target + r * by_target
@@ -118,9 +119,15 @@ def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: 
             while i + 64 <= nbytes:
                 stream64(s + i, t + i)
                 i += 64
-            if i < nbytes:
-                # The last vectors overlap those before them.
-                move64(s + nbytes - 64, t + nbytes - 64)
+            if i + 32 <= nbytes:
+                move32(s + i, t + i)
+                i += 32
+            while i + 8 <= nbytes:
+                u64(t + i)[0] = u64(s + i)[0]
+                i += 8
+            while i < nbytes:
+                u8(t + i)[0] = u8(s + i)[0]
+                i += 1
     elif nbytes > 1024:
         for r in range(rows):
             copy(target + r * by_target, source + r * by_source, nbytes)
@@ -133,6 +140,7 @@ def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: 
                 move64(s + i, t + i)
                 i += 64
             if i < nbytes:
+                # The last vectors overlap those before them.
                 move64(s + nbytes - 64, t + nbytes - 64)
     elif nbytes >= 32:
         for r in range(rows):

@@ -46,7 +46,8 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
         copy(target, planes, n)
         return
     i = 0
-    past = stream != 0 and target % 32 == 0
+    # Whole cache lines past the caches; what follows must not touch them again: that would read them back.
+    past = stream != 0 and target % 64 == 0 and n >= 32
     if typesize == 2:
         while i + 32 <= n:
             if past:
@@ -57,7 +58,7 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
         while i + 8 <= n:
             short2(planes + i, plane, target + 2 * i)
             i += 8
-        if i < n and n >= 8:
+        if i < n and n >= 8 and not past:
             # The last eight elements overlap those before them.
             short2(planes + n - 8, plane, target + 2 * (n - 8))
             i = n
@@ -71,7 +72,7 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
         while i + 8 <= n:
             short4(planes + i, plane, target + 4 * i)
             i += 8
-        if i < n and n >= 8:
+        if i < n and n >= 8 and not past:
             # The last eight elements overlap those before them.
             short4(planes + n - 8, plane, target + 4 * (n - 8))
             i = n
@@ -85,7 +86,7 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
         while i + 8 <= n:
             short8(planes + i, plane, target + 8 * i)
             i += 8
-        if i < n and n >= 8:
+        if i < n and n >= 8 and not past:
             # The last eight elements overlap those before them.
             short8(planes + n - 8, plane, target + 8 * (n - 8))
             i = n
