@@ -431,7 +431,7 @@ def test_names_of_cases_differ() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore:.*:zarr.errors.ZarrUserWarning")
 def test_encoding(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = case.data
@@ -906,7 +906,6 @@ def test_read_many_takes_a_sequence(wrong: Any, volume: tuple[gzarr.Array, np.nd
         object(),
         {"a": 1},
     ],
-    ids=repr,
 )
 def test_wrong_selections(selection: Any, volume: tuple[gzarr.Array, np.ndarray[Any, Any]]) -> None:
     array, _ = volume

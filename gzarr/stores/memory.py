@@ -7,7 +7,7 @@ import threading
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, ReadOnlyError, ValueSizeError
+from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from .byte_ranges import check_range, resolve_range, splice
 from .keys import split_key, split_prefix
 
