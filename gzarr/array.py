@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from . import display
-from .codecs.codec import ArrayRepresentation
 from .device import resolve_device
-from .engines import kernels, outputs
-from .engines.cpu import CpuEngine
-from .engines.few import SMALL_BYTES
-from .engines.request import ReadRequest
+from .engines import outputs
 from .errors import ArgumentError, OutputError, SelectionError, StoreError
-from .plan import few_chunks, plan
-from .program import analyse
+from .reader import Reader
 from .selection import parse_basic, parse_blocks, parse_orthogonal, parse_points
-from .sharding import ShardIndexCache, locate, whole_chunks
 from .stores.base import ListableStore
 
 if TYPE_CHECKING:
@@ -32,7 +26,6 @@ if TYPE_CHECKING:
     from .display import Info
     from .engines.request import Missing
     from .metadata.model import ArrayMetadata, ZarrFormat
-    from .program import Decoding
     from .selection import Selection
     from .stores.base import ReadableStore
 
@@ -67,18 +60,7 @@ class Array:
         If ``device`` or ``missing`` is none of the above.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_device",
-        "_engine",
-        "_indexes",
-        "_metadata",
-        "_missing",
-        "_path",
-        "_prefix",
-        "_store",
-        "_taken_apart",
-    )
+    __slots__ = ("__weakref__", "_device", "_metadata", "_missing", "_path", "_reader", "_store")
 
     def __init__(
         self,
@@ -95,12 +77,9 @@ class Array:
         self._metadata = metadata
         self._store = store
         self._path = path
-        self._prefix = f"{path}/" if path else ""
         self._device = resolve_device(device)
         self._missing = _check_missing(missing)
-        self._indexes = ShardIndexCache()
-        self._taken_apart: Decoding | None = None
-        self._engine: CpuEngine | None = None
+        self._reader = Reader(metadata, store, path)
 
     # -- what it is
 
@@ -147,12 +126,14 @@ class Array:
     @property
     def chunks(self) -> tuple[int, ...]:
         """Shape of what can be read by itself, in elements: of a chunk, or of an inner chunk in a sharded array."""
-        return self._decoding.levels[0].inner_shape if self._decoding.levels else self._metadata.chunk_shape
+        return (
+            self._reader.decoding.levels[0].inner_shape if self._reader.decoding.levels else self._metadata.chunk_shape
+        )
 
     @property
     def shards(self) -> tuple[int, ...] | None:
         """Shape of a shard in elements, or None if the array has none."""
-        return self._metadata.chunk_shape if self._decoding.levels else None
+        return self._metadata.chunk_shape if self._reader.decoding.levels else None
 
     @property
     def ndim(self) -> int:
@@ -206,7 +187,7 @@ class Array:
         ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs
         of host libraries in threads.
         """
-        return self._decoding.path
+        return self._reader.decoding.path
 
     @property
     def nchunks(self) -> int:
@@ -226,12 +207,13 @@ class Array:
             raise StoreError(f"{self._store!r} cannot list its keys, so stored chunks cannot be counted")
         grid = self._metadata.grid_shape
         encoding = self._metadata.chunk_key_encoding
-        prefix = self._prefix + encoding.prefix
+        folder = f"{self._path}/" if self._path else ""
+        prefix = folder + encoding.prefix
         if not grid:
-            key = self._prefix + encoding.encode(())
-            return sum(1 for found in self._store.list_prefix(self._prefix) if found == key)
+            key = folder + encoding.encode(())
+            return sum(1 for found in self._store.list_prefix(folder) if found == key)
         total = 0
-        for key in self._store.list_prefix(self._prefix):
+        for key in self._store.list_prefix(folder):
             if not key.startswith(prefix):
                 continue
             parts = key[len(prefix) :].split(encoding.separator)
@@ -246,22 +228,6 @@ class Array:
     def info(self) -> Info:
         """A table of all this."""
         return display.array_info(self)
-
-    @property
-    def _decoding(self) -> Decoding:
-        if self._taken_apart is None:
-            whole = ArrayRepresentation(self._metadata.chunk_shape, self._metadata.dtype)
-            self._taken_apart = analyse(self._metadata.codecs, whole, kernels.available())
-        return self._taken_apart
-
-    @property
-    def _the_engine(self) -> CpuEngine:
-        if self._engine is None:
-            metadata = self._metadata
-            self._engine = CpuEngine(
-                self._decoding, metadata.fill_value, self._store, self._prefix, metadata.chunk_key_encoding
-            )
-        return self._engine
 
     def __repr__(self) -> str:
         return display.array_repr(self)
@@ -387,7 +353,7 @@ class Array:
             raise OutputError(f"out= needs selections of one shape; these have {len(shapes)} different ones")
         else:
             results = [outputs.empty(selection.result_shape, self.dtype) for selection in parsed]
-        self._fill(parsed, results, None, missing)
+        self._reader.fill(parsed, results, None, self._meaning(missing))
         return results if stacked is None else stacked
 
     @property
@@ -469,24 +435,11 @@ class Array:
                 records = self._read(selection, None, None, missing)
                 return _deliver(records[field], self._output(records[field].shape, records[field].dtype, out))
         result = self._output(selection.result_shape, dtype, out)
-        if field is not None or not self._fill_quickly(selection, result, missing):
-            self._fill([selection], [result], field, missing)
+        self._reader.fill([selection], [result], field, self._meaning(missing))
         return result
 
-    def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing | None) -> bool:
-        """Read a box of few small chunks the short way; return whether that is how it was read."""
-        chunk = self._decoding.chunk
-        if chunk.nbytes > SMALL_BYTES:
-            return False
-        rows = few_chunks(selection, chunk.shape)
-        if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
-            return False
-        few = self._the_engine.few()
-        view = selection.view(result)
-        if few is None or view is None:
-            return False
-        meaning = self._missing if missing is None else _check_missing(missing)
-        return few.read(rows, selection.step, view, fill=meaning == "fill")
+    def _meaning(self, missing: Missing | None) -> Missing:
+        return self._missing if missing is None else _check_missing(missing)
 
     def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         if out is None:
@@ -507,52 +460,6 @@ class Array:
         if not out.flags.writeable:
             raise OutputError("out= is read-only")
         return out
-
-    def _fill(
-        self,
-        selections: Sequence[Selection],
-        results: Sequence[npt.NDArray[Any]],
-        field: str | None,
-        missing: Missing | None,
-    ) -> None:
-        """Read each selection into its result."""
-        decoding = self._decoding
-        views = []
-        copies: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
-        for selection, result in zip(selections, results, strict=True):
-            view = selection.view(result)
-            if view is None:
-                own = np.empty(result.shape, result.dtype)
-                copies.append((own, result))
-                view = selection.view(own)
-                assert view is not None
-            views.append(view)
-        chunk = decoding.chunk
-        the_plan = plan(selections, self.shape, chunk.shape)
-        if not len(the_plan):
-            return
-        encoding = self._metadata.chunk_key_encoding
-        if decoding.levels:
-            sources = locate(decoding.levels, encoding, self._prefix, the_plan, self._store, self.name, self._indexes)
-        else:
-            sources = whole_chunks(encoding, self._prefix, the_plan)
-        self._the_engine.read(
-            ReadRequest(
-                node=self.name,
-                store=self._store,
-                codecs=decoding.codecs,
-                chunk=chunk,
-                plan=the_plan,
-                sources=sources,
-                outputs=tuple(views),
-                field=field,
-                fill_value=self._metadata.fill_value,
-                missing=self._missing if missing is None else _check_missing(missing),
-                most_encoded=decoding.most_encoded,
-            )
-        )
-        for own, result in copies:
-            result[...] = own
 
 
 class Indexer:
