@@ -7,6 +7,9 @@ do.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 
 class GzarrError(Exception):
     """Base of all exceptions raised by gzarr."""
@@ -102,8 +105,8 @@ class ChunkError(GzarrError):
 
     Parameters
     ----------
-    message
-        The whole sentence.
+    reason
+        What went wrong; the message puts node, chunk and key before it.
     node
         Path of the array in its store (``"/"`` for the root).
     chunk
@@ -112,11 +115,15 @@ class ChunkError(GzarrError):
         Store key that holds the chunk (the shard's key, in a sharded array).
     """
 
-    def __init__(self, message: str, *, node: str, chunk: tuple[int, ...], key: str) -> None:
-        super().__init__(message)
+    def __init__(self, reason: str, *, node: str, chunk: tuple[int, ...], key: str) -> None:
+        super().__init__(f"array {node!r}, chunk {chunk}, key {key!r}: {reason}")
+        self.reason = reason
         self.node = node
         self.chunk = chunk
         self.key = key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), node=self.node, chunk=self.chunk, key=self.key), (self.reason,)
 
 
 class ChunkDecodeError(ChunkError, ValueError):

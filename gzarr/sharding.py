@@ -16,7 +16,7 @@ import numpy as np
 from .codecs.bytes import BytesCodec
 from .codecs.crc32c import Crc32cCodec
 from .codecs.sharding import EMPTY
-from .engines import kernels, pool
+from .engines import failures, kernels, pool
 from .engines.forks import ForkSafeLock
 from .engines.request import ABSENT, WHOLE, Sources
 from .errors import ChunkDecodeError, ChunkReadError, ValueSizeError
@@ -207,12 +207,8 @@ def locate(
             except Exception as cause:
                 chunk = tuple(chunks[first].tolist())
                 kind = ChunkDecodeError if isinstance(cause, ValueError) else ChunkReadError
-                raise kind(
-                    f"array {node!r}, chunk {chunk}, key {key!r}: the index of its shard cannot be read: {cause}",
-                    node=node,
-                    chunk=chunk,
-                    key=key,
-                ) from cause
+                reason = f"the index of its shard cannot be read: {cause}"
+                raise kind(reason, node=node, chunk=chunk, key=key) from cause
             if index is None:
                 nbytes[rows] = ABSENT
                 offset[rows] = 0
@@ -249,6 +245,8 @@ def _locate_in_files(
     nbytes: IntArray,
 ) -> None:
     """Set ``offset`` and ``nbytes`` from the indexes of many shards in local files, a batch of shards at a time."""
+    from gzarr_kernels import status as status_codes
+
     from .engines import native, shard_indexes
 
     assert isinstance(store, LocalFiles)
@@ -274,7 +272,7 @@ def _locate_in_files(
         size = file_nbytes[which].astype(np.uint64)
         absent = (found[:, 0] == EMPTY) & (found[:, 1] == EMPTY)
         code = status[which, 0]
-        absent |= code == native.ABSENT_FILE
+        absent |= code == status_codes.ABSENT
         # Each side is compared with the size first, so that their sum cannot wrap around.
         inside = (found[:, 0] <= size) & (found[:, 1] <= size)
         inside &= np.where(inside, found[:, 0] + found[:, 1], np.uint64(0)) <= size
@@ -283,17 +281,12 @@ def _locate_in_files(
             i = int(np.argmax(bad))
             row = int(rows[i])
             chunk, key = tuple(chunks[row].tolist()), keys[int(shard_of[row])]
-            where = f"array {node!r}, chunk {chunk}, key {key!r}"
             if code[i]:
-                kind, reason = native.index_failure(*status[which[i]].tolist())
-                raise kind(f"{where}: the index of its shard {reason}", node=node, chunk=chunk, key=key)
-            raise ChunkDecodeError(
-                f"{where}: the shard's index puts it at byte {int(found[i, 0])} with {int(found[i, 1])} bytes, beyond "
-                f"the shard's {int(size[i])} bytes",
-                node=node,
-                chunk=chunk,
-                key=key,
-            )
+                kind, reason = failures.index_failure(*status[which[i]].tolist())
+                raise kind(reason, node=node, chunk=chunk, key=key)
+            begins, length = found[i].tolist()
+            reason = f"the index of its shard puts {length} bytes at {begins}, beyond the {int(size[i])} that there are"
+            raise ChunkDecodeError(reason, node=node, chunk=chunk, key=key)
         offset[rows] = np.where(absent, 0, found[:, 0].astype(np.int64))
         nbytes[rows] = np.where(absent, ABSENT, found[:, 1].astype(np.int64))
 

@@ -85,12 +85,7 @@ def _refuse_large(request: ReadRequest) -> None:
     large = request.sources.nbytes > request.most_encoded
     if large.any():
         row = int(np.argmax(large))
-        chunk = tuple(request.plan.chunks[row].tolist())
-        key = request.sources.keys[int(request.sources.key_index[row])]
-        raise ChunkDecodeError(
-            f"array {request.node!r}, chunk {chunk}, key {key!r}: the shard's index says that it has "
-            f"{int(request.sources.nbytes[row])} bytes, more than the {request.most_encoded} that it can have",
-            node=request.node,
-            chunk=chunk,
-            key=key,
-        )
+        nbytes = int(request.sources.nbytes[row])
+        most = request.most_encoded
+        reason = f"the shard's index says that it has {nbytes} bytes, more than the {most} that it can have"
+        raise request.failure(ChunkDecodeError, row, reason)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import pool
 from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Scratch buffers of an idle worker that hold more than this are freed.
-KEEP_BYTES = 8 << 20
+#: Scratch buffers of all idle workers together hold about this much at most; larger ones are freed after a read.
+KEEP_BYTES = 64 << 20
 #: Idle workers kept, at most.
 KEEP_WORKERS = 64
 _PATIENCE_SECONDS = 1.0
@@ -103,7 +104,7 @@ def take_worker() -> Worker:
 def give_worker_back(worker: Worker, *, small: bool = False) -> None:
     """Keep a worker for the next read, without its large buffers (``small``: the read had none)."""
     if not small:
-        _release(worker.context_address, KEEP_BYTES)
+        _release(worker.context_address, KEEP_BYTES // pool.thread_count())
     if len(_idle) < KEEP_WORKERS:
         _idle.append(worker)
 

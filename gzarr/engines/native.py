@@ -6,21 +6,19 @@ Stores that are not local files hand over encoded bytes, a batch at a time.
 
 from __future__ import annotations
 
-import errno
 import os
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError, ValueSizeError
+from ..errors import ChunkError
 from ..sharding import ChunkKeys
 from ..stores.base import LocalFiles
-from . import kernels, pool, threads
+from . import failures, kernels, pool, threads
 from .few import OPEN_FLAGS, FewChunks
 from .kernels import address
-from .request import WHOLE
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,8 +38,6 @@ SPAN_BYTES = 1 << 20
 #: A read of fewer chunks and bytes than these runs in the caller's thread alone: starting a helper costs about 50 µs.
 FEW_CHUNKS = 8
 FEW_BYTES = 256 << 10
-#: Status of a file that is not there (``gzarr_kernels.status.ABSENT``, which needs no kernels to be known).
-ABSENT_FILE = 1
 #: What a store that is not local files hands over at a time, to each thread.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 8 << 20
@@ -146,7 +142,7 @@ def read(request: ReadRequest, program: NativeProgram) -> None:
         _run_batches(request, program, job, work, workers)
     else:
         _run_workers(work, job.address, workers)
-    job.check(request, program)
+    job.check(request)
 
 
 def _run_workers(work: Any, job: int, workers: int) -> None:
@@ -202,9 +198,7 @@ def _fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
         if len(rows) > 1:
             # One at a time, to name the chunk that fails.
             return [value for i in range(len(rows)) for value in _fetch(request, rows[i : i + 1])]
-        if isinstance(error, ValueSizeError):
-            _fail(request, int(rows[0]), f"truncated, or too large: {error}", ChunkDecodeError, error)
-        _fail(request, int(rows[0]), f"the store failed: {error}", ChunkReadError, error)
+        raise failures.store_failure(request, int(rows[0]), error) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -404,7 +398,7 @@ class _Job:
         geometry[g.POINT_SOURCE] = self._address(source)
         geometry[g.POINT_TARGET] = self._address(target + address(output))
 
-    def check(self, request: ReadRequest, program: NativeProgram) -> None:
+    def check(self, request: ReadRequest) -> None:
         """Raise the error of the first chunk that failed."""
         from gzarr_kernels import status as s
 
@@ -416,76 +410,8 @@ class _Job:
             bad &= codes != s.ABSENT
         if bad.any():
             row = int(np.argmax(bad))
-            _raise(request, program, row, int(codes[row]), int(self.status[row, 1]))
-
-
-def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
-    """Return kind and reason of a failure to read the index of a shard."""
-    from gzarr_kernels import status as s
-
-    if code == s.IO_ERROR:
-        name = errno.errorcode.get(detail, str(detail))
-        return ChunkReadError, f"cannot be read: {os.strerror(detail)} ({name})"
-    if code == s.SHORT_READ:
-        return ChunkDecodeError, f"is longer than the whole shard of {detail} bytes: truncated"
-    if code == s.BAD_CHECKSUM:
-        return ChunkDecodeError, "does not match its crc32c checksum: corrupt or truncated"
-    return ChunkReadError, f"cannot be read (status {code})"
-
-
-def _raise(request: ReadRequest, program: NativeProgram, row: int, code: int, detail: int) -> NoReturn:
-    from gzarr_kernels import status as s
-
-    labels = " + ".join(codec.label for codec in request.codecs)
-    expected = (
-        f"expected {program.chunk_nbytes} bytes for a chunk of shape {request.chunk.shape}, {request.chunk.dtype}"
-    )
-    if code == s.ABSENT:
-        _fail(request, row, "the store has no such chunk, and missing='error' was asked for", MissingChunkError)
-    if code == s.IO_ERROR:
-        name = errno.errorcode.get(detail, str(detail))
-        _fail(request, row, f"the file cannot be read: {os.strerror(detail)} ({name})", ChunkReadError)
-    if code == s.NO_MEMORY:
-        _fail(request, row, f"out of memory while decoding; {expected}", ChunkReadError)
-    if code == s.SHORT_READ:
-        nbytes = int(request.sources.nbytes[row])
-        wanted = (
-            f"its byte range of {nbytes} bytes from {int(request.sources.offset[row])} on" if nbytes != WHOLE else "it"
-        )
-        _fail(
-            request, row, f"the file ended while {wanted} was read: truncated, or changed meanwhile", ChunkDecodeError
-        )
-    reasons = {
-        s.TOO_LARGE: f"{detail} encoded bytes are more than {labels} makes of such a chunk; {expected}",
-        s.WRONG_SIZE: (f"decodes to {detail} bytes" if detail >= 0 else "decodes to more bytes")
-        + f" with {labels}; {expected}",
-        s.CORRUPT: f"{labels} cannot decode it: corrupt or truncated (decoder's code {detail}); {expected}",
-        s.BAD_CHECKSUM: f"the crc32c checksum does not match: the bytes are corrupt ({labels})",
-        s.BAD_BLOSC: f"not a valid Blosc container: {_BLOSC_REASONS.get(detail, detail)}; {expected}",
-    }
-    _fail(request, row, reasons.get(code, f"failed with status {code}"), ChunkDecodeError)
-
-
-_BLOSC_REASONS = {
-    1: "truncated header or block table",
-    2: "an unknown version of the format",
-    3: "a wrong size",
-    4: "an impossible block size",
-    5: "it says it is longer than it is",
-    6: "a block lies outside of it",
-    7: "a stream lies outside of it",
-    8: "an unknown compressor",
-    9: "an element size of zero",
-}
-
-
-def _fail(
-    request: ReadRequest, row: int, reason: str, kind: type[ChunkError], cause: BaseException | None = None
-) -> NoReturn:
-    chunk = tuple(request.plan.chunks[row].tolist())
-    key = request.sources.keys[int(request.sources.key_index[row])]
-    message = f"array {request.node!r}, chunk {chunk}, key {key!r}: {reason}"
-    raise kind(message, node=request.node, chunk=chunk, key=key) from cause
+            kind, reason = failures.chunk_failure(request, row, int(codes[row]), int(self.status[row, 1]))
+            raise request.failure(kind, row, reason)
 
 
 def take_stats() -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..codecs.codec import ArrayRepresentation, Codec
+    from ..errors import ChunkError
     from ..plan import Plan
     from ..stores.base import ReadableStore
+
+    E = TypeVar("E", bound=ChunkError)
 
 Missing: TypeAlias = Literal["fill", "error"]
 
@@ -83,3 +86,8 @@ class ReadRequest:
     fill_value: Any
     missing: Missing
     most_encoded: int
+
+    def failure(self, kind: type[E], row: int, reason: str) -> E:
+        """Return an error of a kind about one chunk: row ``row`` of the plan."""
+        chunk = tuple(self.plan.chunks[row].tolist())
+        return kind(reason, node=self.node, chunk=chunk, key=self.sources.keys[int(self.sources.key_index[row])])

@@ -16,13 +16,13 @@ from ..codecs.chain import representations
 from ..errors import (
     ChunkDecodeError,
     ChunkError,
-    ChunkReadError,
     MissingChunkError,
     StoreError,
     ValueSizeError,
 )
 from ..stores.base import ByteRange, SizedStore
 from . import pool
+from .failures import store_failure
 from .request import ABSENT, WHOLE
 
 if TYPE_CHECKING:
@@ -234,10 +234,7 @@ def _read_batch(
     # Stores of others raise what they like.
     except Exception as cause:
         if len(rows) == 1:
-            where, names = _where(request, rows[0]), _names(request, rows[0])
-            if isinstance(cause, ValueSizeError):
-                raise ChunkDecodeError(f"{where}: truncated, or too large: {cause}", **names) from cause
-            raise ChunkReadError(f"{where}: the store failed: {cause}", **names) from cause
+            raise store_failure(request, rows[0], cause) from cause
         # One at a time: to name the chunk that fails, and to read those that do not.
         for row in rows:
             _read_batch(request, steps, fill, [row])
@@ -250,10 +247,8 @@ def _read_batch(
         elif request.missing == "fill":
             chunk = fill
         else:
-            raise MissingChunkError(
-                f"{_where(request, row)}: the store has no such chunk, and missing='error' was asked for",
-                **_names(request, row),
-            )
+            reason = "the store has no such chunk, and missing='error' was asked for"
+            raise request.failure(MissingChunkError, row, reason)
         place(chunk, request.plan, row, request.outputs, request.field)
 
 
@@ -268,16 +263,12 @@ def _decode(request: ReadRequest, steps: Sequence[Representation], data: Any, ro
     # Libraries behind codecs raise what they like on corrupt input, RuntimeError and MemoryError included.
     except Exception as cause:
         reason = str(cause) or type(cause).__name__
-        raise ChunkDecodeError(
-            f"{_where(request, row)}: {label} cannot decode it: {reason}", **_names(request, row)
-        ) from cause
+        raise request.failure(ChunkDecodeError, row, f"{label} cannot decode it: {reason}") from cause
     chunk = request.chunk
     if not isinstance(data, np.ndarray) or data.shape != chunk.shape or data.dtype != chunk.dtype:
         found = f"shape {data.shape}, {data.dtype}" if isinstance(data, np.ndarray) else type(data).__name__
-        raise ChunkDecodeError(
-            f"{_where(request, row)}: decoded to {found}, expected shape {chunk.shape}, {chunk.dtype}",
-            **_names(request, row),
-        )
+        reason = f"decoded to {found}, expected shape {chunk.shape}, {chunk.dtype}"
+        raise request.failure(ChunkDecodeError, row, reason)
     return data
 
 
@@ -287,16 +278,3 @@ def _fill_chunk(fill_value: Any, chunk: ArrayRepresentation) -> npt.NDArray[Any]
     if fill_value is not None:
         one[0] = fill_value
     return np.broadcast_to(one.reshape(()), chunk.shape)
-
-
-def _names(request: ReadRequest, row: int) -> dict[str, Any]:
-    return {
-        "node": request.node,
-        "chunk": tuple(request.plan.chunks[row].tolist()),
-        "key": request.sources.keys[int(request.sources.key_index[row])],
-    }
-
-
-def _where(request: ReadRequest, row: int) -> str:
-    names = _names(request, row)
-    return f"array {names['node']!r}, chunk {names['chunk']}, key {names['key']!r}"
