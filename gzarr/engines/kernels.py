@@ -58,7 +58,8 @@ def load() -> Any:
 
 
 def _say_so() -> None:
-    print("gzarr: compiling its kernels for this processor, once after an installation …", file=sys.stderr, flush=True)
+    text = "gzarr: loading its kernels; the first time after an installation they are compiled for this processor …"
+    print(text, file=sys.stderr, flush=True)
 
 
 class Worker:

@@ -106,7 +106,7 @@ def _take(nbytes: int) -> mmap.mmap | None:
         del memory
     try:
         memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise MemoryError(str(error)) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         # Refused where the kernel has no huge pages; then small ones will do.

@@ -2,7 +2,7 @@
 
 Numba compiles a jitted function again into every jitted function that calls it; over the depth of our loop that costs a
 minute. A ``unit`` is compiled by itself to a C function, registered with LLVM, and called by symbol: seconds, and at
-run time a plain call.
+run time a plain call. An ``entry`` is a unit that Python calls, through ctypes, which lets go of the GIL.
 
 Numba also notices a change only of the file that a cached function is in. Ours call functions of many files, so the
 name under which each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 from numba import cfunc, njit, types
+from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
+from numba.core.runtime import rtsys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_OPTIONS = {"error_model": "numpy"}
 
 
 def _fingerprint() -> int:
@@ -33,25 +38,43 @@ _FINGERPRINT = f"{_fingerprint():08x}"
 _alive: list[Any] = []
 
 
-def _named(function: Callable[..., Any]) -> Callable[..., Any]:
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache, without making all of Numba's typing ready before it looks: that takes longer than all the rest.
+
+    Compiling, where nothing is cached, makes it ready itself.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # The runtime's symbols are all that loaded code needs.
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
+def _compile(function: Callable[..., Any], result: Any, arguments: int) -> Any:
     function.__qualname__ = f"{function.__qualname__}_{_FINGERPRINT}"
-    return function
+    signature = result(*(types.int64,) * arguments)
+    if not hasattr(FunctionCache, "_load_overload"):
+        return cfunc(signature, cache=True, **_OPTIONS)(function)
+    compiled = CFunc(function, (signature.args, signature.return_type), locals={}, options=dict(_OPTIONS))
+    compiled._cache = _Cache(function)
+    compiled.compile()
+    return compiled
 
 
 #: A function that becomes part of every unit that calls it.
-part = njit(nogil=True, error_model="numpy")
+part = njit(nogil=True, **_OPTIONS)
 
 
 def unit(result: Any, arguments: int) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function of ``arguments`` int64 by itself; jitted code calls it by symbol."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        signature = result(*(types.int64,) * arguments)
         symbol = f"gzarr_{function.__name__}_{_FINGERPRINT}"
-        compiled = cfunc(signature, cache=True, error_model="numpy")(_named(function))
+        compiled = _compile(function, result, arguments)
         llvm.add_symbol(symbol, compiled.address)
         _alive.append(compiled)
-        return types.ExternalFunction(symbol, signature)
+        return types.ExternalFunction(symbol, result(*(types.int64,) * arguments))
 
     return decorate
 
@@ -60,7 +83,8 @@ def entry(arguments: int) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function of ``arguments`` int64, without result, that Python calls; it runs without the GIL."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        signature = types.void(*(types.int64,) * arguments)
-        return njit(signature, nogil=True, cache=True, error_model="numpy")(_named(function))
+        compiled = _compile(function, types.void, arguments)
+        _alive.append(compiled)
+        return compiled.ctypes
 
     return decorate
