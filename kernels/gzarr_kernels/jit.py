@@ -56,7 +56,7 @@ def _compile(function: Callable[..., Any], result: Any, arguments: int) -> Any:
     signature = result(*(types.int64,) * arguments)
     if not hasattr(FunctionCache, "_load_overload"):
         return cfunc(signature, cache=True, **_OPTIONS)(function)
-    compiled = CFunc(function, (signature.args, signature.return_type), locals={}, options=dict(_OPTIONS))
+    compiled: Any = CFunc(function, (signature.args, signature.return_type), locals={}, options=dict(_OPTIONS))
     compiled._cache = _Cache(function)
     compiled.compile()
     return compiled

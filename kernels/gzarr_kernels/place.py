@@ -96,7 +96,8 @@ def place_piece(
             continue
         source += start[d] * source_stride[d]
         target += first_target[d] * target_stride[d]
-        if c == 1:
+        # Rows of shuffled blocks are always along the fastest dimension, be they one element long.
+        if c == 1 and (typesize == 1 or q < k - 1):
             continue
         s = source_stride[d] * step[d]
         t = target_stride[d]
@@ -231,16 +232,17 @@ def dense_target(geometry: int, piece: int) -> int:
 
 @part
 def dense_rows(geometry: int, first: int, last: int) -> bool:
-    """Whether pieces ``first`` … ``last - 1`` have rows long enough to unshuffle straight into the output."""
+    """Whether pieces ``first`` … ``last - 1`` are best unshuffled row by row, straight into the output.
+
+    Not where there are several: unshuffling the chunk once and copying rows is faster then (measured), and not where
+    rows are shorter than a vector.
+    """
     g = i64(geometry)
-    if g[G.DENSE_ROWS] == 0:
+    if g[G.DENSE_ROWS] == 0 or last > first + 1:
         return False
     k = g[G.K]
     d = i64(g[G.ORDER])[k - 1]
-    for piece in range(first, last):
-        if i64(g[G.COUNT] + 8 * k * piece)[d] * g[G.ITEMSIZE] < 16:
-            return False
-    return True
+    return i64(g[G.COUNT] + 8 * k * first)[d] * g[G.ITEMSIZE] >= 16
 
 
 @part
