@@ -6,6 +6,8 @@ A shuffled block of ``n`` elements of ``typesize`` bytes holds ``typesize`` plan
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import types
 
 from .interleave import (
@@ -21,6 +23,47 @@ from .interleave import (
 )
 from .jit import part, unit
 from .memory import copy, u8
+
+
+def _make_unshuffle(typesize: int, wide: Any, past: Any, short: Any) -> Any:
+    """``unshuffle(planes, plane, target, n, stream)`` for one element size: vectors first, single bytes for the rest."""
+
+    @part
+    def unshuffle(planes: int, plane: int, target: int, n: int, stream: int) -> None:
+        i = 0
+        # Whole cache lines past the caches; what follows must not touch them again: that would read them back.
+        streamed = stream != 0 and target % 64 == 0 and n >= 32
+        while i + 32 <= n:
+            if streamed:
+                past(planes + i, plane, target + typesize * i)
+            else:
+                wide(planes + i, plane, target + typesize * i)
+            i += 32
+        while i + 8 <= n:
+            short(planes + i, plane, target + typesize * i)
+            i += 8
+        if i < n and n >= 8 and not streamed:
+            # The last eight elements overlap those before them.
+            short(planes + n - 8, plane, target + typesize * (n - 8))
+            i = n
+        if i < n:
+            _unshuffle_bytes(planes + i, plane, target + typesize * i, n - i, typesize)
+
+    return unshuffle
+
+
+@part
+def _unshuffle_bytes(planes: int, plane: int, target: int, n: int, typesize: int) -> None:
+    d = u8(target)
+    for k in range(typesize):
+        a = u8(planes + k * plane)
+        for j in range(n):
+            d[typesize * j + k] = a[j]
+
+
+_unshuffle2 = _make_unshuffle(2, interleave2, stream2, short2)
+_unshuffle4 = _make_unshuffle(4, interleave4, stream4, short4)
+_unshuffle8 = _make_unshuffle(8, interleave8, stream8, short8)
 
 
 @part
@@ -44,58 +87,14 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
     """
     if typesize == 1:
         copy(target, planes, n)
-        return
-    i = 0
-    # Whole cache lines past the caches; what follows must not touch them again: that would read them back.
-    past = stream != 0 and target % 64 == 0 and n >= 32
-    if typesize == 2:
-        while i + 32 <= n:
-            if past:
-                stream2(planes + i, plane, target + 2 * i)
-            else:
-                interleave2(planes + i, plane, target + 2 * i)
-            i += 32
-        while i + 8 <= n:
-            short2(planes + i, plane, target + 2 * i)
-            i += 8
-        if i < n and n >= 8 and not past:
-            # The last eight elements overlap those before them.
-            short2(planes + n - 8, plane, target + 2 * (n - 8))
-            i = n
+    elif typesize == 2:
+        _unshuffle2(planes, plane, target, n, stream)
     elif typesize == 4:
-        while i + 32 <= n:
-            if past:
-                stream4(planes + i, plane, target + 4 * i)
-            else:
-                interleave4(planes + i, plane, target + 4 * i)
-            i += 32
-        while i + 8 <= n:
-            short4(planes + i, plane, target + 4 * i)
-            i += 8
-        if i < n and n >= 8 and not past:
-            # The last eight elements overlap those before them.
-            short4(planes + n - 8, plane, target + 4 * (n - 8))
-            i = n
+        _unshuffle4(planes, plane, target, n, stream)
     elif typesize == 8:
-        while i + 32 <= n:
-            if past:
-                stream8(planes + i, plane, target + 8 * i)
-            else:
-                interleave8(planes + i, plane, target + 8 * i)
-            i += 32
-        while i + 8 <= n:
-            short8(planes + i, plane, target + 8 * i)
-            i += 8
-        if i < n and n >= 8 and not past:
-            # The last eight elements overlap those before them.
-            short8(planes + n - 8, plane, target + 8 * (n - 8))
-            i = n
-    d = u8(target)
-    if i < n:
-        for k in range(typesize):
-            a = u8(planes + k * plane)
-            for j in range(i, n):
-                d[typesize * j + k] = a[j]
+        _unshuffle8(planes, plane, target, n, stream)
+    else:
+        _unshuffle_bytes(planes, plane, target, n, typesize)
 
 
 @unit(types.void, 12)
