@@ -26,7 +26,7 @@ from .memory import copy, u8
 
 
 def _make_unshuffle(typesize: int, wide: Any, past: Any, short: Any) -> Any:
-    """``unshuffle(planes, plane, target, n, stream)`` for one element size: vectors first, single bytes for the rest."""
+    """``unshuffle(planes, plane, target, n, stream)`` for one element size: vectors, then single bytes."""
 
     @part
     def unshuffle(planes: int, plane: int, target: int, n: int, stream: int) -> None:
