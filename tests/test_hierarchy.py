@@ -589,7 +589,11 @@ class TestPackage:
     def test_names(self):
         for name in gzarr.__all__:
             assert getattr(gzarr, name) is not None
-        public = {name for name, value in vars(errors).items() if isinstance(value, type)}
+        public = {
+            name
+            for name, value in vars(errors).items()
+            if isinstance(value, type) and issubclass(value, errors.GzarrError)
+        }
         assert public <= set(gzarr.__all__)
         assert set(gzarr.__all__) <= set(dir(gzarr))
         assert gzarr.errors is errors
