@@ -37,7 +37,7 @@ def available() -> frozenset[str]:
 def load() -> Any:
     """Return the compiled loop ``work(job, context, scratch)``.
 
-    The first call of a process loads Numba and the kernels from Numba's cache (half a second); the first after an
+    The first call of a process loads Numba and the kernels from Numba's cache; the first after an
     installation compiles them, and says so on stderr.
     """
     global _work, _release

@@ -35,14 +35,13 @@ if TYPE_CHECKING:
 GAP_BYTES = 4096
 #: … of at most this size (a larger chunk is a request of its own).
 SPAN_BYTES = 1 << 20
-#: A read of fewer chunks and bytes than these runs in the caller's thread alone: starting a helper costs about 50 µs.
+#: A read of fewer chunks and bytes than these runs in the caller's thread alone: starting a helper costs more.
 FEW_CHUNKS = 8
 FEW_BYTES = 256 << 10
 #: What a store that is not local files hands over at a time, to each thread.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 8 << 20
-#: Outputs larger than this do not stay in the caches anyhow, so rows are written past them (measured: 1.4 times as
-#: fast).
+#: Outputs larger than this do not stay in the caches anyhow, so rows are written past them.
 STREAM_BYTES = 16 << 20
 
 

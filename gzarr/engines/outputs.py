@@ -1,6 +1,6 @@
 """Memory for large results: aligned for the kernels, and recycled.
 
-Half the time of a fast read can be the operating system handing out zeroed pages for its result. So the memory of a
+Much of a fast read can be the operating system handing out zeroed pages for its result. So the memory of a
 large result that the caller has let go of is kept for the next result of about that size, as PyTorch's and CuPy's
 allocators do. What is kept is offered back to the system (``MADV_FREE``: it takes the pages whenever it needs them),
 never more than ``GZARR_RECYCLE_BYTES`` (default 512 MiB; 0 keeps nothing), and is let go before a result of another
