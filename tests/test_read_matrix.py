@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 from dataclasses import dataclass
@@ -707,6 +708,30 @@ def test_fields(order: str, threads: bool, tmp_path: Path, monkeypatch: pytest.M
         for wrong in ("nope", ("nope", 0), (*dtype.names[:2],)):
             with pytest.raises(gzarr.SelectionError, match="field"):
                 array[wrong]
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["native", "threads"])
+@pytest.mark.parametrize(
+    "compressor", [None, blosc2("lz4", 1), {"id": "zlib", "level": 1}], ids=["raw", "blosc", "zlib"]
+)
+def test_fields_of_whole_and_absent_chunks(
+    compressor: Any, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk whose box of the result is contiguous must not be decoded straight into it: its elements are larger."""
+    if threads:
+        monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
+    data = sample((12,), STRUCTURED)
+    fill = np.zeros((), STRUCTURED)
+    for i, name in enumerate(STRUCTURED.names or ()):
+        fill[name] = i + 1
+    encoded = base64.b64encode(fill.tobytes()).decode()
+    by_numcodecs(tmp_path / "a", v2((12,), (4,), fields(STRUCTURED), compressor, fill=encoded), data)
+    (tmp_path / "a" / "1").unlink()
+    data[4:8] = fill
+    array = gzarr.open_array(tmp_path / "a")
+    for name in STRUCTURED.names or ():
+        same(array[name], data[name], name)
+        same(array[name, 2:], data[name][2:], name)
 
 
 # -- absent chunks

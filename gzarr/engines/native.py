@@ -221,6 +221,7 @@ class _Job:
     """The job's columns; everything that compiled code has an address of is kept alive here."""
 
     def __init__(self, request: ReadRequest, program: NativeProgram) -> None:
+        from gzarr_kernels import geometry as g
         from gzarr_kernels import read as r
 
         plan, sources = request.plan, request.sources
@@ -239,7 +240,9 @@ class _Job:
         job[r.PIECE_OFFSETS] = self._address(plan.piece_offsets)
         job[r.GEOMETRY] = self._geometry(request, program)
         job[r.STATUS] = address(self.status)
-        job[r.FILL] = address(program.fill) if request.missing == "fill" else 0
+        # The geometry has found where in an element the field is.
+        field_offset = int(self.geometry[g.FIELD_OFFSET])
+        job[r.FILL] = address(program.fill) + field_offset if request.missing == "fill" else 0
         job[r.ZERO_STRIDES] = address(program.zeros)
         job[r.OPEN_FLAGS] = OPEN_FLAGS
         root = request.store.file_root() if isinstance(request.store, LocalFiles) else None

@@ -218,6 +218,9 @@ def dense_target(geometry: int, piece: int) -> int:
     table = i64(g[G.TABLE_SOURCE])
     order = i64(g[G.ORDER])
     target = i64(g[G.BASES])[output]
+    # A field is less than a stored element.
+    if i64(g[G.SOURCE_STRIDES])[order[k - 1]] != itemsize:
+        return 0
     expected = itemsize
     for q in range(k - 1, -1, -1):
         d = order[q]
