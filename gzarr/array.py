@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from . import display
-from .device import resolve_device
-from .engines import outputs
-from .errors import ArgumentError, OutputError, SelectionError, StoreError
-from .reader import Reader
+from .device import is_on_device, resolve_device
+from .engines.cuda.devices import get_device
+from .errors import ArgumentError, DeviceError, OutputError, SelectionError, StoreError
+from .indexer import Indexer
+from .reader import NO_OPTIONS, DeviceOptions, Reader
+from .results import HOST, DeviceResults, How, output
 from .selection import parse_basic, parse_blocks, parse_orthogonal, parse_points
 from .stores.base import ListableStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
     from .codecs.codec import Codec
     from .display import Info
+    from .engines.cuda.router import Decode
     from .engines.request import Missing
     from .metadata.model import ArrayMetadata, ZarrFormat
+    from .results import Results
     from .selection import Selection
     from .stores.base import ReadableStore
 
@@ -77,9 +81,9 @@ class Array:
         self._metadata = metadata
         self._store = store
         self._path = path
-        self._device = resolve_device(device)
+        self._device = _device_for(device, metadata.dtype)
         self._missing = _check_missing(missing)
-        self._reader = Reader(metadata, store, path)
+        self._reader = Reader(metadata, store, path, self._device)
 
     # -- what it is
 
@@ -177,7 +181,10 @@ class Array:
 
     @property
     def device(self) -> str:
-        """Where results are: ``"cpu"``."""
+        """Where results are: ``"cpu"`` (NumPy) or ``"cuda:N"`` (CuPy).
+
+        ``device="auto"`` is the CPU for types that CuPy has not, such as strings and records.
+        """
         return self._device
 
     @property
@@ -185,9 +192,10 @@ class Array:
         """How chunks are decoded, known before anything is read.
 
         ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs
-        of host libraries in threads.
+        of host libraries in threads. ``cuda: zstd`` is decoded on the device; ``cuda, decoded on the host (…)``
+        says why a read of the whole array is not. A smaller read may go the other way.
         """
-        return self._reader.decoding.path
+        return self._reader.path()
 
     @property
     def nchunks(self) -> int:
@@ -276,9 +284,12 @@ class Array:
         self,
         selection: Any = _WHOLE,
         *,
-        out: npt.NDArray[Any] | None = None,
+        out: Any = None,
         missing: Missing | None = None,
-    ) -> npt.NDArray[Any]:
+        stream: Any = None,
+        budget_bytes: int | None = None,
+        decode: Decode = "auto",
+    ) -> Any:
         """Read a selection as ``a[selection]`` does, into the caller's array if there is one.
 
         Parameters
@@ -290,28 +301,48 @@ class Array:
             some chunks and not others.
         missing
             Whether an absent chunk is the fill value or an error, for this read.
+        stream
+            Stream of the device on which the result is written: of CuPy, of PyTorch, anything with
+            ``__cuda_stream__``, or its address; None is CuPy's current one. The result is there when the stream has run
+            what is enqueued when the call returns. Means nothing on the CPU.
+        budget_bytes
+            Device and page-locked host memory that the read holds besides its result, at most. None is the smaller of
+            1 GiB and a quarter of the device's free memory. Means nothing on the CPU.
+        decode
+            ``"gpu"`` or ``"cpu"``: where chunks of this read are decoded, for a result on a device. ``"auto"`` takes
+            what should be faster; see ``decode_path``.
 
         Returns
         -------
-        ``out``, or a new C-contiguous array (of zero dimensions where ``a[...]`` gives a scalar).
+        ``out``, or a new C-contiguous array of the array's device (of zero dimensions where ``a[...]`` gives a scalar).
 
         Raises
         ------
         OutputError
             If ``out`` does not fit; nothing was read.
+        ArgumentError
+            If an argument is none of the above, or ``budget_bytes`` is too small for one chunk.
+        DeviceError
+            If the device cannot hold elements of this type, or fails.
+        MemoryError
+            If the device has no room.
         SelectionError, ChunkError
             As for ``a[...]``.
         """
         selection, field = self._split_field(selection)
-        return self._read(parse_basic(selection, self.shape), field, out, missing)
+        how = self._how(missing, stream, budget_bytes, decode)
+        return self._read(parse_basic(selection, self.shape), field, out, how)
 
     def read_many(
         self,
         selections: Sequence[Any],
         *,
-        out: npt.NDArray[Any] | None = None,
+        out: Any = None,
         missing: Missing | None = None,
-    ) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
+        stream: Any = None,
+        budget_bytes: int | None = None,
+        decode: Decode = "auto",
+    ) -> Any:
         """Read many selections as one plan: a chunk that several of them touch is read and decoded once.
 
         Parameters
@@ -322,6 +353,8 @@ class Array:
             Array of shape ``(len(selections), *shape of each)``, if the results have one shape.
         missing
             Whether an absent chunk is the fill value or an error, for this read.
+        stream, budget_bytes, decode
+            As for :meth:`read`.
 
         Returns
         -------
@@ -332,7 +365,7 @@ class Array:
         ------
         ArgumentError
             If ``selections`` is not a sequence.
-        OutputError, SelectionError, ChunkError
+        OutputError, DeviceError, MemoryError, SelectionError, ChunkError
             As for :meth:`read`.
         """
         if isinstance(selections, str) or not hasattr(selections, "__iter__"):
@@ -342,18 +375,28 @@ class Array:
             raise SelectionError("read_many takes boxes; read points with a.vindex[...]")
         if not parsed and out is None:
             return []
+        how = self._how(missing, stream, budget_bytes, decode)
+        base: Any = None
         shapes = {selection.result_shape for selection in parsed}
-        results: list[npt.NDArray[Any]]
-        stacked: npt.NDArray[Any] | None = None
         if len(shapes) == 1:
-            shape = (len(parsed), *shapes.pop())
-            stacked = self._output(shape, self.dtype, out)
+            base = stacked = self._output((len(parsed), *shapes.pop()), self.dtype, out, how.memory)
             results = [stacked[i, ...] for i in range(len(parsed))]
         elif out is not None:
             raise OutputError(f"out= needs selections of one shape; these have {len(shapes)} different ones")
+        elif how.memory is HOST:
+            stacked = None
+            results = [self._output(selection.result_shape, self.dtype, None, HOST) for selection in parsed]
         else:
-            results = [outputs.empty(selection.result_shape, self.dtype) for selection in parsed]
-        self._reader.fill(parsed, results, None, self._meaning(missing))
+            # The device writes into one allocation; each result is a part of it.
+            sizes = [math.prod(selection.result_shape) for selection in parsed]
+            stacked = None
+            base = self._output((sum(sizes),), self.dtype, None, how.memory)
+            ends = list(itertools.accumulate(sizes))
+            results = [
+                base[end - size : end].reshape(selection.result_shape)
+                for selection, size, end in zip(parsed, sizes, ends, strict=True)
+            ]
+        self._reader.fill(parsed, results, None, how.missing, how.memory, base, how.options)
         return results if stacked is None else stacked
 
     @property
@@ -373,18 +416,23 @@ class Array:
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Read everything, for ``np.asarray``."""
+        if self._device != "cpu":
+            raise DeviceError(
+                f"the array reads to {self._device}; NumPy needs host memory: open it with device='cpu', or take "
+                "a[...].get()"
+            )
         if copy is False:
             raise ArgumentError("an array in a store cannot become a NumPy array without copying it")
         result = self.read()
-        return result if dtype is None else result.astype(dtype, copy=False)
+        return result if dtype is None else result.astype(dtype, copy=False)  # type: ignore[no-any-return]
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         """Read everything and export it; see the Python array API standard."""
         return self.read().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[Any, Any]:
-        """Where :meth:`__dlpack__` exports: the CPU."""
-        return (1, 0)
+        """Where :meth:`__dlpack__` exports: ``(1, 0)`` for the CPU, ``(2, N)`` for ``cuda:N``."""
+        return (1, 0) if self._device == "cpu" else (2, int(self._device.removeprefix("cuda:")))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -421,9 +469,19 @@ class Array:
             )
         return rest, names[0]
 
-    def _read(
-        self, selection: Selection, field: str | None, out: npt.NDArray[Any] | None, missing: Missing | None
-    ) -> npt.NDArray[Any]:
+    def _how(self, missing: Missing | None, stream: Any, budget_bytes: int | None, decode: Decode) -> How:
+        """Return how a read is done, from what the caller said of it."""
+        if decode not in ("auto", "cpu", "gpu"):
+            raise ArgumentError(f"decode must be 'auto', 'cpu' or 'gpu', not {decode!r}")
+        meaning = self._missing if missing is None else _check_missing(missing)
+        if self._device == "cpu":
+            return How(meaning, HOST, NO_OPTIONS)
+        device = get_device(self._device)
+        with device:
+            memory = DeviceResults(device, device.as_stream(stream))
+        return How(meaning, memory, DeviceOptions(budget_bytes, decode))
+
+    def _read(self, selection: Selection, field: str | None, out: Any, how: How) -> Any:
         dtype = self._metadata.dtype
         if field is not None:
             fields = dtype.fields
@@ -432,65 +490,24 @@ class Array:
                 dtype = fields[field][0]
             else:
                 # A field that is an array itself: its dimensions are not the plan's. Read the elements, then take it.
-                records = self._read(selection, None, None, missing)
-                return _deliver(records[field], self._output(records[field].shape, records[field].dtype, out))
-        result = self._output(selection.result_shape, dtype, out)
-        self._reader.fill([selection], [result], field, self._meaning(missing))
+                records = self._read(selection, None, None, how)
+                result = self._output(records[field].shape, records[field].dtype, out, how.memory)
+                how.memory.copy(result, records[field])
+                return result
+        result = self._output(selection.result_shape, dtype, out, how.memory)
+        self._reader.fill([selection], [result], field, how.missing, how.memory, result, how.options)
         return result
 
-    def _meaning(self, missing: Missing | None) -> Missing:
-        return self._missing if missing is None else _check_missing(missing)
-
-    def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-        if out is None:
-            try:
-                return outputs.empty(shape, dtype)
-            except (MemoryError, ValueError) as error:
-                nbytes = math.prod(shape) * dtype.itemsize
-                raise SelectionError(
-                    f"a result of shape {shape}, {dtype}, takes {nbytes} bytes, "
-                    "more than can be allocated; read it in parts"
-                ) from error
-        if not isinstance(out, np.ndarray):
-            raise OutputError(f"out= must be a numpy.ndarray for device 'cpu', not {type(out).__name__}")
-        if out.shape != shape:
-            raise OutputError(f"out= has shape {out.shape}, but the selection gives {shape}")
-        if out.dtype != dtype:
-            raise OutputError(f"out= has dtype {out.dtype}, but the selection gives {dtype}")
-        if not out.flags.writeable:
-            raise OutputError("out= is read-only")
-        return out
+    def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: Any, memory: Results) -> Any:
+        return output(memory, out, shape, dtype, self.name)
 
 
-class Indexer:
-    """One way to index an array: ``a.oindex``, ``a.vindex``, ``a.blocks``."""
-
-    __slots__ = ("_array", "_name", "_parse")
-
-    def __init__(self, array: Array, parse: Callable[..., Selection], name: str) -> None:
-        self._array = array
-        self._parse = parse
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"{self._array!r}.{self._name}"
-
-    def __getitem__(self, selection: Any) -> Any:
-        """Read a selection; :meth:`Array.__getitem__` says what it raises."""
-        result = self.read(selection)
-        return result if result.shape else result[()]
-
-    def read(
-        self, selection: Any, *, out: npt.NDArray[Any] | None = None, missing: Missing | None = None
-    ) -> npt.NDArray[Any]:
-        """Read a selection, into the caller's array if there is one; see :meth:`Array.read`."""
-        rest, field = self._array._split_field(selection)
-        return self._array._read(self._parse(rest, self._array.shape), field, out, missing)
-
-
-def _deliver(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    target[...] = source
-    return target
+def _device_for(device: str, dtype: np.dtype[Any]) -> str:
+    """Return the device that ``device`` means for elements of a type: ``"auto"`` is one that can hold them."""
+    resolved = resolve_device(device)
+    if device != "auto" or resolved == "cpu" or is_on_device(dtype):
+        return resolved
+    return "cpu"
 
 
 def _check_missing(missing: Missing) -> Missing:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from .codecs.codec import ArrayRepresentation
 from .engines import kernels
@@ -13,6 +14,7 @@ from .engines.few import SMALL_BYTES
 from .engines.request import ReadRequest
 from .plan import few_chunks, plan
 from .program import analyse
+from .results import HOST, DeviceResults
 from .sharding import ShardIndexCache, locate, whole_chunks
 
 if TYPE_CHECKING:
@@ -20,11 +22,32 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from .engines.cuda.engine import CudaEngine
     from .engines.request import Missing
     from .metadata.model import ArrayMetadata
     from .program import Decoding
+    from .results import Results
     from .selection import Selection
     from .stores.base import ReadableStore
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """How one read to a device is done.
+
+    Attributes
+    ----------
+    budget_bytes
+        Device and page-locked memory that it holds besides its results, at most; None for the default.
+    decode
+        Where chunks are decoded.
+    """
+
+    budget_bytes: int | None = None
+    decode: Literal["auto", "cpu", "gpu"] = "auto"
+
+
+NO_OPTIONS = DeviceOptions()
 
 
 class Reader:
@@ -36,11 +59,14 @@ class Reader:
         The array, and where its chunks are.
     path
         Of the node, without leading slash.
+    device
+        ``"cpu"`` or ``"cuda:N"``.
     """
 
-    __slots__ = ("_decoding", "_engine", "_indexes", "_metadata", "_name", "_prefix", "_store")
+    __slots__ = ("_cuda", "_decoding", "_device", "_engine", "_indexes", "_metadata", "_name", "_prefix", "_store")
 
-    def __init__(self, metadata: ArrayMetadata, store: ReadableStore, path: str) -> None:
+    def __init__(self, metadata: ArrayMetadata, store: ReadableStore, path: str, device: str) -> None:
+        self._device = device
         self._metadata = metadata
         self._store = store
         self._name = f"/{path}"
@@ -48,6 +74,7 @@ class Reader:
         self._indexes = ShardIndexCache()
         self._decoding: Decoding | None = None
         self._engine: CpuEngine | None = None
+        self._cuda: CudaEngine | None = None
 
     @property
     def decoding(self) -> Decoding:
@@ -60,9 +87,12 @@ class Reader:
     def fill(
         self,
         selections: Sequence[Selection],
-        results: Sequence[npt.NDArray[Any]],
+        results: Sequence[Any],
         field: str | None,
         missing: Missing,
+        memory: Results = HOST,
+        whole: Any = None,
+        options: DeviceOptions = NO_OPTIONS,
     ) -> None:
         """Read each selection into its result.
 
@@ -76,35 +106,33 @@ class Reader:
             Name of a field of a structured dtype, or None.
         missing
             What an absent chunk means.
+        memory
+            What ``results`` are.
+        whole
+            An array that all ``results`` are views of; may be left out where there is one.
+        options
+            Of a read to a device.
 
         Raises
         ------
         ChunkError
             For the first chunk that fails; the results then hold some chunks and not others.
         """
-        if len(selections) == 1 and field is None and self._fill_quickly(selections[0], results[0], missing):
+        simple = memory is HOST and len(selections) == 1 and field is None
+        if simple and self._fill_quickly(selections[0], results[0], missing):
             return
-        views = []
-        copies: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
-        for selection, result in zip(selections, results, strict=True):
-            view = selection.view(result)
-            if view is None:
-                own = np.empty(result.shape, result.dtype)
-                copies.append((own, result))
-                view = selection.view(own)
-                assert view is not None
-            views.append(view)
+        views, copies, whole = _placeable(selections, results, memory, results[0] if whole is None else whole)
         decoding = self.decoding
         the_plan = plan(selections, self._metadata.shape, decoding.chunk.shape)
-        if not len(the_plan):
-            return
-        encoding = self._metadata.chunk_key_encoding
-        if decoding.levels:
-            sources = locate(decoding.levels, encoding, self._prefix, the_plan, self._store, self._name, self._indexes)
-        else:
-            sources = whole_chunks(encoding, self._prefix, the_plan)
-        self._the_engine.read(
-            ReadRequest(
+        if len(the_plan):
+            encoding = self._metadata.chunk_key_encoding
+            if decoding.levels:
+                sources = locate(
+                    decoding.levels, encoding, self._prefix, the_plan, self._store, self._name, self._indexes
+                )
+            else:
+                sources = whole_chunks(encoding, self._prefix, the_plan)
+            request = ReadRequest(
                 node=self._name,
                 store=self._store,
                 codecs=decoding.codecs,
@@ -117,9 +145,24 @@ class Reader:
                 missing=missing,
                 most_encoded=decoding.most_encoded,
             )
-        )
+            if isinstance(memory, DeviceResults):
+                self._the_cuda_engine.read(request, whole, memory.stream, options.budget_bytes, options.decode)
+            else:
+                self._the_engine.read(request)
         for own, result in copies:
-            result[...] = own
+            memory.copy(result, own)
+
+    def path(self) -> str:
+        """Return what will happen to chunks, for people."""
+        if self._device == "cpu":
+            return self.decoding.path
+        metadata = self._metadata
+        chunks = math.prod(metadata.grid_shape)
+        for level in self.decoding.levels:
+            chunks *= math.prod(
+                -(-outer // inner) for outer, inner in zip(level.shard_shape, level.inner_shape, strict=True)
+            )
+        return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize)
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
         """Read a box of few small chunks the short way; return whether that is how it was read."""
@@ -143,3 +186,51 @@ class Reader:
                 self.decoding, metadata.fill_value, self._store, self._prefix, metadata.chunk_key_encoding
             )
         return self._engine
+
+    @property
+    def _the_cuda_engine(self) -> CudaEngine:
+        if self._cuda is None:
+            from .engines.cuda.devices import get_device
+            from .engines.cuda.engine import CudaEngine
+
+            self._cuda = CudaEngine(get_device(self._device), self.decoding, self._the_engine)
+        return self._cuda
+
+
+def _placeable(
+    selections: Sequence[Selection], results: Sequence[Any], memory: Results, whole: Any
+) -> tuple[list[Any], list[tuple[Any, Any]], Any]:
+    """Return where an engine can write.
+
+    Returns
+    -------
+    views
+        One a selection, with the dimensions of the array; for points on a device C-contiguous.
+    copies
+        Pairs of an array that was read into and the result that it is to be copied to.
+    whole
+        An array that all views are of, for a device.
+    """
+    on_host = memory is HOST
+    views = [selection.view(result) for selection, result in zip(selections, results, strict=True)]
+    unfit = [
+        view is None or not (on_host or selection.points is None or view.flags.c_contiguous)
+        for selection, view in zip(selections, views, strict=True)
+    ]
+    if not any(unfit):
+        return views, [], whole
+    copies = []
+    if not on_host and len(results) > 1:
+        # The device writes to one allocation.
+        ends = list(itertools.accumulate(result.size for result in results))
+        whole = memory.empty((ends[-1],), results[0].dtype)
+        owns = [whole[end - r.size : end].reshape(r.shape) for end, r in zip(ends, results, strict=True)]
+        unfit = [True] * len(results)
+    else:
+        owns = [memory.empty(r.shape, r.dtype) if bad else r for r, bad in zip(results, unfit, strict=True)]
+        whole = owns[0]
+    for i, bad in enumerate(unfit):
+        if bad:
+            views[i] = selections[i].view(owns[i])
+            copies.append((owns[i], results[i]))
+    return views, copies, whole

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# The CUDA kernels run in Numba's simulator; Numba looks when it is imported.
+os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+
 import pytest
 
 from gzarr.engines import kernels

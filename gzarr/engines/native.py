@@ -168,7 +168,7 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
         while not failed and (begin := next(turn) * most) < n:
             batch = rows[begin : begin + most]
             try:
-                values = _fetch(request, batch)
+                values = fetch(request, batch)
                 buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
                 job.where[batch] = [0 if b is None else address(b) for b in buffers]
                 job.nbytes[batch] = [-1 if b is None else b.size for b in buffers]
@@ -187,7 +187,8 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
     pool.run(run, workers)
 
 
-def _fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
+def fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
+    """Fetch the encoded bytes of some chunks; None for absent ones. A failure names the chunk."""
     try:
         return list(threads.fetch(request.store, request.sources, rows.tolist(), request.most_encoded))
     except ChunkError:
@@ -196,7 +197,7 @@ def _fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
     except Exception as error:
         if len(rows) > 1:
             # One at a time, to name the chunk that fails.
-            return [value for i in range(len(rows)) for value in _fetch(request, rows[i : i + 1])]
+            return [value for i in range(len(rows)) for value in fetch(request, rows[i : i + 1])]
         raise failures.store_failure(request, int(rows[0]), error) from error
 
 

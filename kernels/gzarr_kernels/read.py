@@ -311,7 +311,7 @@ def _memory_chunk(job: int, context: int, chunk: int, source: int, nbytes: int, 
 
 
 @part
-def _open_span(job: int, context: int, file: int, flags: int) -> int:
+def open_span(job: int, context: int, file: int, flags: int) -> int:
     """Have the worker's descriptor be that of ``file``; return a status."""
     j = i64(job)
     c = i64(context)
@@ -384,7 +384,7 @@ def work(job: int, context: int, worker: int) -> None:
             offset = i64(j[SPAN_OFFSET])[span]
             if nbytes > 0:
                 begun = _now(context)
-                code = _open_span(job, context, i64(j[SPAN_FILE])[span], j[OPEN_FLAGS])
+                code = open_span(job, context, i64(j[SPAN_FILE])[span], j[OPEN_FLAGS])
                 if code == S.OK:
                     buffer = C.ensure(context, C.ENCODED, nbytes + 64)
                     if buffer == 0:

@@ -1,0 +1,304 @@
+"""What a wave tells the kernels: int64 columns behind the encoded bytes, in page-locked memory, copied with them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...errors import DeviceError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...plan import Plan
+    from ..request import ReadRequest
+    from .device import Device
+
+    IntArray = npt.NDArray[np.int64]
+
+#: Largest unit in which the assemble kernel moves elements.
+MAX_WORD_BYTES: Final = 8
+#: Results are simple types; 16 bytes is the largest.
+FILL_WORDS: Final = 2
+
+
+class Columns:
+    """int64 columns that are laid one after the other.
+
+    Parameters
+    ----------
+    memory
+        int64 host memory for them.
+    start
+        What index of the arena's int64 view ``memory[0]`` is.
+    """
+
+    def __init__(self, memory: IntArray, start: int) -> None:
+        self._memory = memory
+        self._start = start
+        self.used = 0
+
+    def put(self, values: npt.ArrayLike) -> int:
+        """Copy a column in; return its index in the arena's int64 view."""
+        column = np.asarray(values, np.int64).reshape(-1)
+        end = self.used + column.size
+        if end > self._memory.size:
+            # Whoever sized the memory for a wave counted wrong; the kernels must not see half a column.
+            raise DeviceError(f"a wave's columns take more than the {self._memory.size} words kept for them")
+        self._memory[self.used : end] = column
+        index = self._start + self.used
+        self.used = end
+        return index
+
+    def put_bytes(self, data: npt.NDArray[np.uint8], words: int) -> int:
+        """Copy bytes in, padded with zeros to ``words`` words at a multiple of 16 bytes; return their byte offset."""
+        padded = np.zeros(8 * words, np.uint8)
+        padded[: data.size] = data
+        if (self._start + self.used) % 2:
+            self.put([0])
+        return 8 * self.put(padded.view(np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """The memory that a read's results lie in.
+
+    Attributes
+    ----------
+    memory
+        1-d uint8 device memory, from the lowest to the highest byte of the results.
+    word
+        Bytes of the units that elements are moved in.
+    base
+        int64 ``(g,)``, in words: where the first element of each output is.
+    strides
+        int64 ``(g, k)``, in words.
+    """
+
+    memory: Any
+    word: int
+    base: IntArray
+    strides: IntArray
+
+
+def output_memory(device: Device, whole: Any, outputs: tuple[Any, ...], k: int) -> Output:
+    """Return where results lie.
+
+    Parameters
+    ----------
+    device
+        What the arrays are on.
+    whole
+        Device array that all ``outputs`` are views of.
+    outputs
+        Device arrays of ``k`` dimensions (of any number for points), one at least.
+    k
+        Placement dimensions, at least 1.
+    """
+    memory, first = device.flat(whole)
+    start = device.address(whole) - first
+    offsets = np.array([device.address(output) - start for output in outputs], np.int64)
+    strides = np.zeros((len(outputs), k), np.int64)
+    for i, output in enumerate(outputs):
+        if len(output.strides) == k:
+            strides[i] = output.strides
+    word = math.gcd(MAX_WORD_BYTES, outputs[0].dtype.itemsize, start, *np.abs(strides).ravel().tolist(), *offsets)
+    return Output(memory, word, offsets // word, strides // word)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """How decoded chunks become results: what all waves of a read share.
+
+    Attributes
+    ----------
+    plan
+        All of the read.
+    k
+        Placement dimensions, at least 1.
+    itemsize
+        Bytes of an element of the results.
+    field_offset
+        Of the field to place, in bytes.
+    fill
+        uint8, one element of the results in native byte order.
+    tables
+        int64 host column: index tables and points.
+    table_source, table_target
+        Index into ``tables``, one a dimension; -1 for none.
+    point_source, point_target
+        Index into ``tables``, or -1.
+    """
+
+    plan: Plan
+    k: int
+    itemsize: int
+    field_offset: int
+    fill: npt.NDArray[np.uint8]
+    tables: IntArray
+    table_source: tuple[int, ...]
+    table_target: tuple[int, ...]
+    point_source: int
+    point_target: int
+
+
+def placement(request: ReadRequest) -> Placement:
+    """Return what all waves of a read share."""
+    plan = request.plan
+    k = max(plan.chunks.shape[1], 1)
+    chunk = request.chunk
+    one = np.zeros(1, chunk.dtype)
+    if request.fill_value is not None:
+        one[0] = request.fill_value
+    field_offset = 0
+    if request.field is not None:
+        fields = chunk.dtype.fields
+        assert fields is not None
+        field_offset = fields[request.field][1]
+        one = np.ascontiguousarray(one[request.field])
+    parts: list[IntArray] = [np.zeros(1, np.int64)]
+    at = 1
+
+    def put(column: IntArray) -> int:
+        nonlocal at
+        index = at
+        parts.append(column.reshape(-1))
+        at += column.size
+        return index
+
+    source, target = [-1] * k, [-1] * k
+    for d, table in enumerate(plan.tables):
+        if table is not None:
+            source[d], target[d] = put(table.source), put(table.target)
+    point_source = point_target = -1
+    if plan.points is not None:
+        points = plan.points.source
+        point_source = put(points if points.shape[1] else np.zeros((len(points), 1), np.int64))
+        point_target = put(plan.points.target)
+    return Placement(
+        plan=plan,
+        k=k,
+        itemsize=one.dtype.itemsize,
+        field_offset=field_offset,
+        fill=one.view(np.uint8),
+        tables=np.concatenate(parts),
+        table_source=tuple(source),
+        table_target=tuple(target),
+        point_source=point_source,
+        point_target=point_target,
+    )
+
+
+def pieces_of(plan: Plan, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the pieces of some chunks.
+
+    Returns
+    -------
+    pieces
+        int64, rows of the plan's piece columns.
+    owner
+        int64, of each piece: position in ``rows``.
+    """
+    begin = plan.piece_offsets[rows]
+    counts = plan.piece_offsets[rows + 1] - begin
+    owner = np.repeat(np.arange(len(rows)), counts)
+    before = np.cumsum(counts) - counts
+    return np.arange(int(counts.sum())) + np.repeat(begin - before, counts), owner
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """How the decoded chunks of a wave lie in the arena; one row a chunk.
+
+    Attributes
+    ----------
+    rows
+        int64, rows of the plan.
+    source
+        int64, byte offset of the decoded chunk.
+    typesize, blocksize
+        int64: typesize 1 is plain bytes, above it byte planes a block, 0 an absent chunk.
+    nbytes
+        Of a decoded chunk.
+    """
+
+    rows: IntArray
+    source: IntArray
+    typesize: IntArray
+    blocksize: IntArray
+    nbytes: int
+
+
+def assemble_job(
+    columns: Columns, place: Placement, layout: Layout, output: Output, strides: tuple[int, ...], swap: int
+) -> tuple[int, int]:
+    """Write the columns of the assemble kernel.
+
+    Parameters
+    ----------
+    columns
+        Where they go.
+    place, layout, output
+        The read, the wave, the results.
+    strides
+        Bytes between neighbours in a decoded chunk, one a dimension of the array.
+    swap
+        Width of units to swap.
+
+    Returns
+    -------
+    Index of the kernel's header, and its number of tiles.
+    """
+    from gzarr_kernels.device import assemble as a
+
+    plan, k = place.plan, place.k
+    n = len(layout.rows)
+    source = layout.source
+    absent = layout.typesize == 0
+    if absent.any():
+        source = np.where(absent, columns.put_bytes(place.fill, FILL_WORDS), source)
+    pieces, owner = pieces_of(plan, layout.rows)
+    if plan.chunks.shape[1]:
+        start, count, target = plan.start[pieces], plan.count[pieces], plan.target[pieces]
+        step: Any = plan.step
+    else:
+        zeros = np.zeros((len(pieces), 1), np.int64)
+        start, count, target, step = zeros, zeros + 1, zeros, [1]
+        strides = (0,)
+    elements = count[:, 0] if plan.points is not None else np.prod(count, axis=1)
+    tiles = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum(-(-elements // a.TILE), out=tiles[1:])
+    header = np.zeros(a.SIZE, np.int64)
+    header[a.K] = k
+    header[a.ITEMSIZE] = place.itemsize
+    header[a.FIELD_OFFSET] = place.field_offset
+    header[a.SWAP] = swap
+    header[a.CHUNK_SOURCE] = columns.put(source)
+    header[a.CHUNK_TYPESIZE] = columns.put(layout.typesize)
+    header[a.CHUNK_BLOCKSIZE] = columns.put(layout.blocksize)
+    header[a.CHUNK_NBYTES] = columns.put(np.full(n, layout.nbytes))
+    header[a.PIECES] = len(pieces)
+    header[a.TILES] = tiles[-1]
+    header[a.TILE_OFFSETS] = columns.put(tiles)
+    header[a.PIECE_CHUNK] = columns.put(owner)
+    header[a.START] = columns.put(start)
+    header[a.COUNT] = columns.put(count)
+    header[a.TARGET] = columns.put(target)
+    header[a.OUTPUT] = columns.put(plan.output[pieces])
+    header[a.STEP] = columns.put(step)
+    header[a.STRIDES] = columns.put(strides)
+    header[a.OUTPUT_BASE] = columns.put(output.base)
+    header[a.OUTPUT_STRIDES] = columns.put(output.strides)
+    header[a.TABLE_SOURCE] = columns.put(place.table_source)
+    header[a.TABLE_TARGET] = columns.put(place.table_target)
+    header[a.POINT_SOURCE] = place.point_source
+    header[a.POINT_TARGET] = place.point_target
+    return columns.put(header), int(tiles[-1])
+
+
+def assemble_words(k: int, outputs: int, chunks: int, pieces: int) -> int:
+    """Return the most words that :func:`assemble_job` takes."""
+    return 4 * chunks + (3 * k + 3) * pieces + (4 + outputs) * k + outputs + FILL_WORDS + 64

@@ -1,0 +1,208 @@
+"""A CUDA device, by CuPy (memory, streams, copies), numba-cuda (kernels) and nvCOMP (batched decoders)."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError, DeviceError
+from .nvcomp import ALGORITHMS, NvcompDecompressor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from .device import Decompressor
+
+
+@contextmanager
+def _our_errors() -> Iterator[None]:
+    import cupy
+
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise MemoryError(f"the device has no room: {error}") from error
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        raise DeviceError(f"CUDA failed: {error}") from error
+
+
+class CupyDevice:
+    """One CUDA device; see :class:`gzarr.engines.cuda.device.Device` for its methods.
+
+    Parameters
+    ----------
+    ordinal
+        Which.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device.
+    """
+
+    def __init__(self, ordinal: int) -> None:
+        import cupy
+
+        with _our_errors():
+            have = cupy.cuda.runtime.getDeviceCount()
+            if ordinal >= have:
+                raise DeviceError(f"there is no device 'cuda:{ordinal}': CUDA sees {have}, counted from 0")
+        self.ordinal = ordinal
+        self.name = f"cuda:{ordinal}"
+        self._pid = os.getpid()
+        self._decompressors: dict[str, Decompressor] = {}
+
+    def __enter__(self) -> CupyDevice:
+        import cupy
+
+        if os.getpid() != self._pid:
+            raise DeviceError(
+                'CUDA cannot be used in a process that was forked after its first use; start processes by "spawn"'
+            )
+        with _our_errors():
+            cupy.cuda.Device(self.ordinal).__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        import cupy
+
+        cupy.cuda.Device(self.ordinal).__exit__(*exc)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return a new array of CuPy's current allocator."""
+        import cupy
+
+        with _our_errors(), stream:
+            return cupy.empty(shape, dtype)
+
+    def is_array(self, value: Any) -> bool:
+        """Return whether a value is a CuPy array of this device."""
+        import cupy
+
+        return isinstance(value, cupy.ndarray) and value.device.id == self.ordinal
+
+    def allocate(self, nbytes: int, stream: Any) -> Any:
+        """Return uint8 memory of CuPy's current allocator."""
+        return self.empty((nbytes,), np.dtype(np.uint8), stream)
+
+    def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        """Return page-locked memory."""
+        import cupy
+
+        with _our_errors():
+            memory = cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
+        return np.frombuffer(memory, np.uint8, nbytes)
+
+    def address(self, array: Any) -> int:
+        """Return the device address of the first element."""
+        return int(array.data.ptr)
+
+    def view(self, memory: Any, dtype: str) -> Any:
+        """Return 1-d memory as elements of another type."""
+        return memory.view(dtype)
+
+    def shaped(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        """Return contiguous memory as an array."""
+        return memory.view(dtype).reshape(shape)
+
+    def flat(self, array: Any) -> tuple[Any, int]:
+        """Return the memory from the lowest to the highest byte, and where in it the first element is."""
+        import cupy
+
+        spans = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+        below = -sum(span for span in spans if span < 0)
+        nbytes = below + sum(span for span in spans if span > 0) + array.itemsize if array.size else 0
+        start = cupy.cuda.MemoryPointer(array.data.mem, array.data.ptr - array.data.mem.ptr - below)
+        return cupy.ndarray((nbytes,), np.uint8, start), below
+
+    def stream(self) -> Any:
+        """Return a new non-blocking stream."""
+        import cupy
+
+        with _our_errors():
+            return cupy.cuda.Stream(non_blocking=True)
+
+    def current_stream(self) -> Any:
+        """Return CuPy's current stream."""
+        import cupy
+
+        return cupy.cuda.get_current_stream()
+
+    def as_stream(self, stream: Any) -> Any:
+        """Return a caller's stream as one of CuPy's."""
+        import cupy
+
+        if stream is None:
+            return self.current_stream()
+        if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
+            return stream
+        if hasattr(stream, "__cuda_stream__"):
+            return cupy.cuda.ExternalStream(int(stream.__cuda_stream__()[1]), self.ordinal)
+        # PyTorch's.
+        address = getattr(stream, "cuda_stream", stream)
+        if isinstance(address, int) and not isinstance(address, bool) and address >= 0:
+            return cupy.cuda.ExternalStream(address, self.ordinal)
+        raise ArgumentError(
+            f"stream must be a stream of CuPy or PyTorch, have __cuda_stream__, or be an address, not {stream!r}"
+        )
+
+    def event(self) -> Any:
+        """Return a new event without a clock."""
+        import cupy
+
+        with _our_errors():
+            return cupy.cuda.Event(disable_timing=True)
+
+    def copy_in(self, target: Any, source: npt.NDArray[Any], stream: Any) -> None:
+        """Enqueue a copy to the device."""
+        self._copy(target.data.ptr, source.ctypes.data, source.nbytes, "memcpyHostToDevice", stream)
+
+    def copy_out(self, target: npt.NDArray[Any], source: Any, stream: Any) -> None:
+        """Enqueue a copy to the host."""
+        self._copy(target.ctypes.data, source.data.ptr, target.nbytes, "memcpyDeviceToHost", stream)
+
+    def _copy(self, target: int, source: int, nbytes: int, kind: str, stream: Any) -> None:
+        from cupy.cuda import runtime
+
+        if nbytes:
+            with _our_errors():
+                runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), stream.ptr)
+
+    def copy_array(self, target: Any, source: Any, stream: Any) -> None:
+        """Enqueue a copy of an array on the device."""
+        with _our_errors(), stream:
+            target[...] = source
+
+    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: Any) -> None:
+        """Enqueue a kernel of numba-cuda."""
+        import cupy
+        from numba import cuda
+
+        # Numba would wait for the stream that CuPy names as the memory's.
+        passed = [
+            cuda.as_cuda_array(value, sync=False) if isinstance(value, cupy.ndarray) else value for value in arguments
+        ]
+        try:
+            kernel[blocks, threads, cuda.external_stream(stream.ptr)](*passed)
+        except cuda.cudadrv.error.CudaSupportError as error:
+            raise DeviceError(f"numba-cuda cannot launch a kernel: {error}") from error
+
+    def decompressor(self, algorithm: str) -> Decompressor | None:
+        """Return nvCOMP's decoder of an algorithm."""
+        if algorithm not in ALGORITHMS:
+            return None
+        if algorithm not in self._decompressors:
+            self._decompressors[algorithm] = NvcompDecompressor(algorithm)
+        return self._decompressors[algorithm]
+
+    def free_bytes(self) -> int:
+        """Return the memory that CUDA and CuPy's pool have free."""
+        import cupy
+
+        with self, _our_errors():
+            return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())

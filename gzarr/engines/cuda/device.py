@@ -1,0 +1,190 @@
+"""What the engine needs of a device: memory, streams, kernels, batched decoders.
+
+:class:`gzarr.engines.cuda.cupy_device.CupyDevice` is the real one; the tests bring a simulated one with the same
+interface. Nothing else of the engine knows which it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class Event(Protocol):
+    """A point in a stream."""
+
+    def synchronize(self) -> None:
+        """Wait on the host until the stream has passed it."""
+
+
+class Stream(Protocol):
+    """Work that runs in order; what is enqueued runs later (``cupy.cuda.Stream`` has this interface)."""
+
+    def record(self, event: Any) -> Any:
+        """Put an event behind everything enqueued so far."""
+
+    def wait_event(self, event: Any) -> Any:
+        """Let everything enqueued from now on wait for an event of another stream."""
+
+    def synchronize(self) -> None:
+        """Wait on the host until everything enqueued has run."""
+
+
+class Decompressor(Protocol):
+    """Decodes a batch of independent frames on the device: one algorithm of nvCOMP.
+
+    Attributes
+    ----------
+    input_alignment, output_alignment, temp_alignment
+        Of each compressed frame, each decoded frame, and the scratch, in bytes.
+    max_frame_bytes
+        Largest decoded frame.
+    """
+
+    input_alignment: int
+    output_alignment: int
+    temp_alignment: int
+    max_frame_bytes: int
+
+    def temp_nbytes(self, frames: int, largest: int, total: int) -> int:
+        """Return the scratch that a batch takes: number of frames, bytes of the largest decoded, of all decoded."""
+
+    def run(
+        self,
+        stream: Any,
+        *,
+        frames: int,
+        largest: int,
+        sources: int,
+        source_nbytes: int,
+        targets: int,
+        target_nbytes: int,
+        produced: int,
+        statuses: int,
+        temp: int,
+        temp_nbytes: int,
+    ) -> None:
+        """Enqueue one batch; every address is one of device memory.
+
+        Parameters
+        ----------
+        frames, largest
+            Number of frames; bytes of the largest decoded.
+        sources, source_nbytes, targets, target_nbytes
+            int64 ``(frames,)`` each: address and size of each compressed frame and of the memory it decodes to.
+        produced
+            int64 ``(frames,)``, written: bytes that each frame gave.
+        statuses
+            int32 ``(frames,)``, written: 0 for success.
+        temp, temp_nbytes
+            Scratch.
+
+        Raises
+        ------
+        DeviceError
+            If the batch cannot be enqueued.
+        """
+
+
+class Device(Protocol):
+    """One CUDA device.
+
+    Attributes
+    ----------
+    name
+        ``"cuda:0"``.
+    ordinal
+        ``0``.
+    """
+
+    name: str
+    ordinal: int
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return a new C-contiguous array on the device for a caller (CuPy's allocator, in order with ``stream``).
+
+        Raises
+        ------
+        MemoryError
+            If the device has no room.
+        """
+
+    def is_array(self, value: Any) -> bool:
+        """Return whether a value is an array of this device (``cupy.ndarray``) that the engine can write to."""
+
+    def allocate(self, nbytes: int, stream: Any) -> Any:
+        """Return uint8 device memory ``(nbytes,)``, aligned to 256 bytes.
+
+        It goes back when it is let go of, in order with ``stream``.
+        """
+
+    def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        """Return page-locked host memory, aligned to 64 bytes at least."""
+
+    def address(self, array: Any) -> int:
+        """Return the device address of an array's first element."""
+
+    def view(self, memory: Any, dtype: str) -> Any:
+        """Return 1-d device memory as elements of another type; a kernel argument. Cheap."""
+
+    def shaped(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        """Return contiguous uint8 device memory as an array."""
+
+    def flat(self, array: Any) -> tuple[Any, int]:
+        """Return the memory of a device array of any strides, from its lowest to its highest byte.
+
+        Returns
+        -------
+        1-d uint8 device memory, and the offset of the array's first element in it.
+        """
+
+    def stream(self) -> Any:
+        """Return a new stream, which does not wait for the default one."""
+
+    def current_stream(self) -> Any:
+        """Return the stream that the caller's library works on now."""
+
+    def as_stream(self, stream: Any) -> Any:
+        """Return a caller's stream: of CuPy or PyTorch, anything with ``__cuda_stream__``, or an address.
+
+        Raises
+        ------
+        ArgumentError
+            If it is none of these.
+        """
+
+    def event(self) -> Any:
+        """Return a new event."""
+
+    def copy_in(self, target: Any, source: npt.NDArray[Any], stream: Any) -> None:
+        """Enqueue a copy from page-locked memory to contiguous device memory of the same number of bytes."""
+
+    def copy_out(self, target: npt.NDArray[Any], source: Any, stream: Any) -> None:
+        """Enqueue a copy from contiguous device memory to page-locked memory of the same number of bytes."""
+
+    def copy_array(self, target: Any, source: Any, stream: Any) -> None:
+        """Enqueue ``target[...] = source`` for device arrays of one shape and type, any strides."""
+
+    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: Any) -> None:
+        """Enqueue a kernel of ``gzarr_kernels.device``; arguments are 1-d device memory and integers."""
+
+    def decompressor(self, algorithm: str) -> Decompressor | None:
+        """Return the decoder of an algorithm, or None if there is none.
+
+        Parameters
+        ----------
+        algorithm
+            ``"zstd"``, ``"lz4"``, ``"snappy"``, ``"deflate"`` or ``"gdeflate"``.
+        """
+
+    def free_bytes(self) -> int:
+        """Return the device memory that an allocation could have now."""
+
+    def __enter__(self) -> Any:
+        """Make this the calling thread's device."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Restore what it was."""

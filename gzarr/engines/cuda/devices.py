@@ -1,0 +1,120 @@
+"""The CUDA devices of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .device import Device
+
+_PARTS = (
+    ("cupy", "CuPy", "cupy"),
+    ("numba_cuda", "numba-cuda", "numba-cuda"),
+    ("nvidia.libnvcomp", "nvCOMP", "nvidia-libnvcomp"),
+)
+
+_lock = threading.Lock()
+_devices: dict[int, Device] = {}
+_count: int | None = None
+_make: Callable[[int], Device] | None = None
+
+
+def get_device(name: str) -> Device:
+    """Return a device.
+
+    Parameters
+    ----------
+    name
+        ``"cuda:N"``.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, or a part that it needs is missing.
+    """
+    ordinal = int(name.removeprefix("cuda:"))
+    with _lock:
+        if ordinal not in _devices:
+            if _make is None:
+                from .cupy_device import CupyDevice
+
+                _devices[ordinal] = CupyDevice(ordinal)
+            else:
+                _devices[ordinal] = _make(ordinal)
+        return _devices[ordinal]
+
+
+def available() -> bool:
+    """Return whether there is a device, and all that it needs; looks once a process."""
+    global _count
+    if _count is None:
+        _count = 0 if missing_parts() else _device_count()
+    return _count > 0
+
+
+def current() -> str:
+    """Return the device that CuPy works on, ``"cuda:N"``.
+
+    Raises
+    ------
+    DeviceError
+        Saying which part is missing, and how to get it.
+    """
+    if _make is not None:
+        return "cuda:0"
+    missing = missing_parts()
+    if missing:
+        raise DeviceError(f"no CUDA device can be used: {'; '.join(missing)}")
+    import cupy
+
+    return f"cuda:{cupy.cuda.Device().id}"
+
+
+def missing_parts() -> list[str]:
+    """Return what this machine lacks to read to a GPU, each with how to get it."""
+    if _make is not None:
+        return []
+    found = [
+        f"{title} is not installed (pip install 'gzarr[cuda13]', or 'gzarr[cuda12]' for a driver of CUDA 12)"
+        for module, title, _ in _PARTS
+        if not _has(module)
+    ]
+    if not found and not _device_count():
+        found.append("no NVIDIA driver, or no GPU that it sees (nvidia-smi tells)")
+    return found
+
+
+def _has(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _device_count() -> int:
+    import ctypes
+
+    # Importing CuPy takes most of a second; where there is no driver, that is for nothing.
+    try:
+        driver: Any = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def replace_for_tests(make: Callable[[int], Device] | None) -> None:
+    """Have devices made by another function; None goes back to the real ones. Nothing but tests calls this."""
+    global _make, _count
+    with _lock:
+        _devices.clear()
+        _make = make
+        _count = None if make is None else 1

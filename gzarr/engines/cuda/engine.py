@@ -1,0 +1,315 @@
+"""The CUDA engine: a read becomes waves, with several in flight; what the device cannot decode, the CPU engine does.
+
+::
+
+    wave 0   read ▶ copy in ▶ decode ▶ assemble
+    wave 1          read    ▶ copy in ▶ decode ▶ assemble
+    wave 2                    read    ▶ …
+
+The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its own,
+which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's stream,
+which is not waited for. Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data,
+or the error that it gives on the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from ...errors import ArgumentError
+from .. import failures, pool
+from . import router, slots
+from .columns import output_memory, placement
+from .host import HostStaging, read_on_host
+from .program import ALGORITHM_CODES, device_program, host_program
+from .staging import ABSENT, DEFERRED, FALLBACK, READY, Frames, Staged, Staging
+from .wave import Wave, WaveShape, shape_for
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...program import Decoding
+    from ..cpu import CpuEngine
+    from ..request import ReadRequest
+    from .columns import Output, Placement
+    from .device import Decompressor, Device
+    from .program import DeviceProgram
+    from .router import Decode, Route
+    from .slots import Slot
+
+    IntArray = npt.NDArray[np.int64]
+
+#: Memory that a read holds besides its results, unless the caller says otherwise or a quarter of what is free is less.
+DEFAULT_BUDGET_BYTES: Final = 1 << 30
+#: Waves in flight, at most.
+MOST_SLOTS: Final = 3
+#: Decoded bytes of a wave, about: more in one wave would only make the next one wait.
+WAVE_BYTES: Final = 64 << 20
+
+
+class _Source(Protocol):
+    """Where the waves of a read get their chunks."""
+
+    def stage(
+        self, rows: IntArray, staging: npt.NDArray[np.uint8], capacity: int, most_frames: int
+    ) -> tuple[Staged, Frames]: ...
+
+
+class CudaEngine:
+    """Runs the reads of one array on one device.
+
+    Parameters
+    ----------
+    device
+        On which results are.
+    decoding
+        The array's chain, taken apart.
+    cpu
+        Decodes what the device cannot.
+    """
+
+    def __init__(self, device: Device, decoding: Decoding, cpu: CpuEngine) -> None:
+        self._device = device
+        self._decoding = decoding
+        self._cpu = cpu
+        self._program = device_program(decoding)
+        self._decoder: Decompressor | None = None
+        if self._program is not None and self._program.algorithm is not None:
+            self._decoder = device.decompressor(self._program.algorithm)
+            if self._decoder is None or self._program.frames.nbytes > self._decoder.max_frame_bytes:
+                self._program = None
+
+    def route(self, chunks: int, needed_nbytes: int, decode: Decode = "auto") -> Route:
+        """Return where the chunks of a read are decoded, and why.
+
+        Parameters
+        ----------
+        chunks
+            That the read touches.
+        needed_nbytes
+            Of its results.
+        decode
+            ``"auto"``, or where the caller wants it.
+        """
+        if self._program is None:
+            return router.only_on_cpu("no decoder for this chain on the device")
+        return router.route(self._decoding, self._program.algorithm, chunks, needed_nbytes, pool.thread_count(), decode)
+
+    def path(self, chunks: int, needed_nbytes: int) -> str:
+        """Return what will happen to a read of that size, for people."""
+        route = self.route(chunks, needed_nbytes)
+        where, _, what = self._decoding.path.partition(": ")
+        if route.decode == "gpu":
+            return f"cuda: {what}"
+        return f"cuda, decoded on the host ({where}; {route.reason}): {what}"
+
+    def read(
+        self, request: ReadRequest, whole: Any, stream: Any, budget_bytes: int | None = None, decode: Decode = "auto"
+    ) -> None:
+        """Read every chunk of ``request.plan`` into ``request.outputs``, on the device.
+
+        Parameters
+        ----------
+        request
+            Its outputs are device arrays; for points C-contiguous.
+        whole
+            Device array that all outputs are views of.
+        stream
+            On which results are written; they are there when it has run what is enqueued now.
+        budget_bytes
+            Device and page-locked memory to hold at most, besides the results; None for the default.
+        decode
+            Where chunks are decoded.
+
+        Raises
+        ------
+        ChunkError
+            For a chunk that fails; the outputs then hold some chunks and not others.
+        ArgumentError
+            If ``budget_bytes`` is too small for one chunk.
+        MemoryError
+            If the device has no room.
+        """
+        if not len(request.plan):
+            return
+        needed = sum(output.nbytes for output in request.outputs)
+        route = self.route(len(request.plan), needed, decode)
+        budget = self._budget(budget_bytes)
+        with self._device:
+            if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
+                return
+            rows: IntArray = np.arange(len(request.plan))
+            with _Read(self._device, request, whole, stream, budget, strict=budget_bytes is not None) as read:
+                if route.decode == "gpu":
+                    assert self._program is not None
+                    frames = router.frames_in_chunk(self._decoding)
+                    source = Staging(request, self._program.frames)
+                    rows = read.run(self._program, self._decoder, source, rows, request.most_encoded, frames)
+                if len(rows):
+                    chunk = request.chunk
+                    read.run(host_program(chunk), None, HostStaging(self._cpu, request), rows, chunk.nbytes, 0)
+
+    def _budget(self, budget_bytes: int | None) -> int:
+        if budget_bytes is None:
+            return min(DEFAULT_BUDGET_BYTES, self._device.free_bytes() // 4)
+        if isinstance(budget_bytes, bool) or not isinstance(budget_bytes, int) or budget_bytes < 1:
+            raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
+        return budget_bytes
+
+
+class _Read:
+    """What all waves of a read share."""
+
+    def __init__(
+        self, device: Device, request: ReadRequest, whole: Any, stream: Any, budget: int, *, strict: bool
+    ) -> None:
+        self._device = device
+        self._request = request
+        self._stream = stream
+        self._budget = budget
+        self._strict = strict
+        self._place: Placement = placement(request)
+        self._output: Output = output_memory(device, whole, request.outputs, self._place.k)
+        self._tables: Any = None
+        self._tables_slot: Slot | None = None
+        self._pieces: IntArray = np.diff(request.plan.piece_offsets)
+
+    def __enter__(self) -> _Read:
+        """Have the plan's tables on the device."""
+        if len(self._place.tables) > 1:
+            device, tables = self._device, self._place.tables
+            slot = self._tables_slot = slots.take(device, tables.nbytes)
+            staging = slot.staging(tables.nbytes)
+            staging[:] = tables.view(np.uint8)
+            memory = device.allocate(tables.nbytes, slot.stream)
+            device.copy_in(memory, staging, slot.stream)
+            slot.stream.record(slot.decoded)
+            self._stream.wait_event(slot.decoded)
+            self._tables = device.view(memory, "int64")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        slot = self._tables_slot
+        if slot is not None:
+            # What takes the place of the tables comes after the last kernel that reads them.
+            self._stream.record(slot.assembled)
+            slot.stream.wait_event(slot.assembled)
+            self._tables = None
+            slot.decoded.synchronize()
+            slots.give_back(self._device, slot)
+
+    def _shape(
+        self, program: DeviceProgram, decoder: Decompressor | None, rows: IntArray, most_encoded: int, frames: int
+    ) -> tuple[WaveShape, int]:
+        """Return the shape of the waves, and how many are in flight."""
+        n = len(rows)
+        pieces = self._pieces[rows]
+
+        def shape(chunks: int) -> WaveShape:
+            share = min(int(pieces.sum()), max(int(pieces.max()), -(-2 * int(pieces.sum()) * chunks // n)))
+            return shape_for(
+                program, decoder, chunks=chunks, pieces=share, frames=frames, most_encoded=most_encoded,
+                k=self._place.k, outputs=len(self._request.outputs),
+            )  # fmt: skip
+
+        chunks = min(n, max(1, WAVE_BYTES // program.frames.nbytes))
+        while True:
+            found = shape(chunks)
+            flight = min(MOST_SLOTS, -(-n // chunks))
+            if found.nbytes * flight <= self._budget or chunks == 1:
+                break
+            chunks = max(1, min(chunks - 1, int(chunks * self._budget / (found.nbytes * flight))))
+        while found.nbytes * flight > self._budget and flight > 1:
+            flight -= 1
+        if self._strict and found.nbytes > self._budget:
+            raise ArgumentError(
+                f"budget_bytes={self._budget} is too small: one chunk of {self._request.chunk.shape}, "
+                f"{self._request.chunk.dtype} takes {found.nbytes} bytes while it is read and decoded"
+            )
+        return found, flight
+
+    def run(
+        self,
+        program: DeviceProgram,
+        decoder: Decompressor | None,
+        source: _Source,
+        rows: IntArray,
+        most_encoded: int,
+        expected_frames: int,
+    ) -> IntArray:
+        """Read some chunks in waves.
+
+        Returns
+        -------
+        int64, rows that the CPU has to decode, in order.
+        """
+        shape, flight = self._shape(program, decoder, rows, most_encoded, expected_frames)
+        pending = rows
+        waves: deque[Wave] = deque()
+        left: list[IntArray] = []
+        try:
+            while len(pending):
+                if len(waves) == flight:
+                    left.append(self._finish(waves))
+                slot = slots.take(self._device, shape.staging_bytes + shape.results_bytes)
+                wave = Wave(self._device, slot, program, decoder, shape)
+                waves.append(wave)
+                staging = slot.staging(shape.staging_bytes)
+                part = pending[: self._fitting(pending, shape)]
+                staged, frames = source.stage(part, staging, shape.encoded, shape.frames)
+                self._refuse_absent(staged)
+                frames = _without_foreign(staged, frames, program)
+                wave.enqueue(staged, frames, staging, self._place, self._tables, self._output, self._stream)
+                left.append(staged.rows[staged.state == FALLBACK])
+                pending = np.concatenate([staged.rows[staged.state == DEFERRED], pending[len(part) :]])
+            while waves:
+                left.append(self._finish(waves))
+        finally:
+            # After an error: nothing may be copied from memory that somebody else has.
+            for wave in waves:
+                wave.slot.stream.synchronize()
+                slots.give_back(self._device, wave.slot)
+        return np.sort(np.concatenate(left)) if left else pending
+
+    def _finish(self, waves: deque[Wave]) -> IntArray:
+        """Wait for the oldest wave's statuses; return the rows that failed."""
+        wave = waves[0]
+        wave.slot.decoded.synchronize()
+        failed = wave.failed_rows()
+        waves.popleft()
+        slots.give_back(self._device, wave.slot)
+        return failed
+
+    def _fitting(self, pending: IntArray, shape: WaveShape) -> int:
+        """Return how many of the first rows are a wave."""
+        ends = np.cumsum(self._pieces[pending[: shape.chunks]])
+        return max(1, int(np.searchsorted(ends, shape.pieces, side="right")))
+
+    def _refuse_absent(self, staged: Staged) -> None:
+        """Raise the error of the first absent chunk where one is an error."""
+        absent = staged.state == ABSENT
+        if self._request.missing == "fill" or not absent.any():
+            return
+        from gzarr_kernels import status as s
+
+        row = int(staged.rows[absent].min())
+        kind, reason = failures.chunk_failure(self._request, row, s.ABSENT, 0)
+        raise self._request.failure(kind, row, reason)
+
+
+def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram) -> Frames:
+    """Leave chunks to the CPU whose container holds something else than the metadata says."""
+    expected = ALGORITHM_CODES[program.algorithm] if program.algorithm is not None else 0
+    foreign = np.zeros(len(staged.rows), np.bool_)
+    foreign[frames.chunk[(frames.algorithm != 0) & (frames.algorithm != expected)]] = True
+    if not program.bits:
+        foreign |= (staged.state == READY) & staged.bits.astype(np.bool_)
+    if not foreign.any():
+        return frames
+    staged.state[foreign] = FALLBACK
+    keep = ~foreign[frames.chunk]
+    return Frames(*(getattr(frames, field.name)[keep] for field in dataclasses.fields(frames)))

@@ -1,0 +1,139 @@
+"""Chunks that the CPU engine decodes for the device: into page-locked memory, then one copy."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...plan import Plan
+from ...sharding import ChunkKeys
+from ..request import Sources
+from . import slots
+from .staging import NO_FRAMES, READY, Frames, Staged
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..cpu import CpuEngine
+    from ..request import ReadRequest
+    from .device import Device
+
+    IntArray = npt.NDArray[np.int64]
+
+
+def read_on_host(device: Device, cpu: CpuEngine, request: ReadRequest, stream: Any, budget: int, needed: int) -> bool:
+    """Read with the CPU engine just what is wanted, and send it over.
+
+    Parameters
+    ----------
+    device, cpu
+        Where to, and who reads.
+    request
+        With outputs on the device.
+    stream
+        The caller's.
+    budget, needed
+        Bytes that may be held; bytes of all outputs.
+
+    Returns
+    -------
+    False if that takes more memory than ``budget``; nothing was done then.
+    """
+    if 2 * needed > budget:
+        return False
+    slot = slots.take(device, needed)
+    try:
+        staging = slot.staging(needed)
+        hosts, spans = [], []
+        at = 0
+        for output in request.outputs:
+            spans.append(slice(at, at + output.nbytes))
+            hosts.append(staging[spans[-1]].view(output.dtype).reshape(output.shape))
+            at += output.nbytes
+        cpu.read(dataclasses.replace(request, outputs=tuple(hosts)))
+        # To memory of its own on a stream of its own: a copy straight to the outputs would have to wait for what the
+        # caller has enqueued before, and the host for the copy.
+        arrived = device.allocate(max(needed, 1), slot.stream)
+        device.copy_in(arrived[:needed], staging, slot.stream)
+        slot.stream.record(slot.decoded)
+        stream.wait_event(slot.decoded)
+        for output, span in zip(request.outputs, spans, strict=True):
+            device.copy_array(output, device.shaped(arrived[span], output.dtype, output.shape), stream)
+        stream.record(slot.assembled)
+        slot.stream.wait_event(slot.assembled)
+        slot.decoded.synchronize()
+    except BaseException:
+        slot.stream.synchronize()
+        raise
+    finally:
+        slots.give_back(device, slot)
+    return True
+
+
+class HostStaging:
+    """Stages whole chunks that the CPU engine decodes, one after the other, in C order."""
+
+    def __init__(self, cpu: CpuEngine, request: ReadRequest) -> None:
+        self._cpu = cpu
+        self._request = request
+
+    def stage(
+        self, rows: IntArray, staging: npt.NDArray[np.uint8], capacity: int, most_frames: int
+    ) -> tuple[Staged, Frames]:
+        """Decode chunks into ``staging``.
+
+        Raises
+        ------
+        ChunkError
+            For the first chunk that fails.
+        """
+        request = self._request
+        n, chunk = len(rows), request.chunk
+        used = n * chunk.nbytes
+        # Chunk after chunk along the first axis: one output, whatever their number.
+        shape = (n * chunk.shape[0], *chunk.shape[1:]) if chunk.shape else ()
+        output = staging[:used].view(chunk.dtype).reshape(shape)
+        plan = _whole_chunks(request.plan, rows)
+        sources = _some_of(request, rows, plan.chunks)
+        self._cpu.read(dataclasses.replace(request, plan=plan, sources=sources, outputs=(output,), field=None))
+        staged = Staged(
+            rows=rows,
+            state=np.full(n, READY),
+            typesize=np.ones(n, np.int64),
+            blocksize=np.full(n, chunk.nbytes),
+            bits=np.zeros(n, np.bool_),
+            direct=chunk.nbytes * np.arange(n),
+            used=used,
+        )
+        return staged, NO_FRAMES
+
+
+def _whole_chunks(plan: Plan, rows: IntArray) -> Plan:
+    """Return a plan of whole chunks, the ``i``-th going behind the others along the first axis of one output."""
+    n, k = len(rows), plan.chunks.shape[1]
+    target = np.zeros((n, k), np.int64)
+    if k:
+        target[:, 0] = plan.chunk_shape[0] * np.arange(n)
+    return Plan(
+        plan.chunk_shape,
+        plan.chunks[rows],
+        np.arange(n + 1),
+        np.zeros((n, k), np.int64),
+        np.tile(np.array(plan.chunk_shape, np.int64), (n, 1)),
+        target,
+        np.zeros(n, np.int64),
+        np.ones(k, np.int64),
+        (None,) * k,
+    )
+
+
+def _some_of(request: ReadRequest, rows: IntArray, chunks: IntArray) -> Sources:
+    sources = request.sources
+    keys: Any = sources.keys
+    key_index = sources.key_index[rows]
+    if isinstance(keys, ChunkKeys) and keys.chunks is request.plan.chunks:
+        # Not shards: each chunk has a key of its own, which the native loop spells from its coordinates.
+        keys, key_index = ChunkKeys(keys.encoding, keys.prefix, chunks), np.arange(len(rows))
+    return Sources(keys, key_index, sources.offset[rows], sources.nbytes[rows])

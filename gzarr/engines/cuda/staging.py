@@ -1,0 +1,286 @@
+"""Fills the page-locked memory of a wave: encoded chunks, and the columns of their frames.
+
+Files are read, verified and cut into frames by ``gzarr_kernels.stage``, in native threads. Of stores that are not local
+files, batches of values are fetched by threads and go the same way from there.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...sharding import ChunkKeys
+from ...stores.base import LocalFiles
+from .. import kernels, pool
+from ..few import OPEN_FLAGS
+from ..kernels import address
+from ..native import BATCH_BYTES, BATCH_CHUNKS, fetch, path_prefix
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..request import ReadRequest
+
+    IntArray = npt.NDArray[np.int64]
+
+# What becomes of a chunk (``gzarr_kernels.stage``): in staging memory; not there; did not fit, so it is for the next
+# wave; not for the device, or faulty: the CPU engine decodes it, or says what is wrong with it.
+READY: Final = 0
+ABSENT: Final = 1
+DEFERRED: Final = 2
+FALLBACK: Final = 3
+
+#: Bytes in front of a chunk, so that a deflate body behind the usual header is aligned.
+_LEAD: Final = {"gzip": 6, "zlib": 14}
+
+
+@dataclass(frozen=True, slots=True)
+class FrameFormat:
+    """What an encoded chunk is.
+
+    Attributes
+    ----------
+    compressor
+        ``"zstd"``, ``"gzip"``, ``"zlib"``, ``"lz4"``, ``"blosc"``, or None for uncompressed bytes.
+    checksums
+        How many crc32c checksums follow it, each over all before it.
+    nbytes
+        Decoded bytes.
+    """
+
+    compressor: str | None
+    checksums: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Staged:
+    """Chunks of a wave, a row each.
+
+    Attributes
+    ----------
+    rows
+        int64, rows of the plan.
+    state
+        int64: READY, ABSENT, DEFERRED or FALLBACK.
+    typesize, blocksize
+        int64, how the decoded chunk lies: typesize 1 is plain; above it, planes a block.
+    bits
+        bool: the planes are of bits, not of bytes.
+    direct
+        int64, offset in staging memory of a chunk that needs no decoding; else -1.
+    used
+        Bytes of staging memory in use.
+    """
+
+    rows: IntArray
+    state: IntArray
+    typesize: IntArray
+    blocksize: IntArray
+    bits: npt.NDArray[np.bool_]
+    direct: IntArray
+    used: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frames:
+    """Frames of a wave, a row each; all int64.
+
+    Attributes
+    ----------
+    chunk
+        Row of :class:`Staged`.
+    algorithm
+        ``gzarr_kernels.frames``: RAW, LZ4, ZSTD, SNAPPY or DEFLATE.
+    source, source_nbytes
+        In staging memory.
+    target, target_nbytes
+        In the decoded chunk.
+    check, expected
+        Kind (0: none) and value of the checksum of the frame's decoded bytes.
+    """
+
+    chunk: IntArray
+    algorithm: IntArray
+    source: IntArray
+    source_nbytes: IntArray
+    target: IntArray
+    target_nbytes: IntArray
+    check: IntArray
+    expected: IntArray
+
+
+NO_FRAMES: Final = Frames(*(np.zeros(0, np.int64) for _ in range(8)))
+
+
+class Staging:
+    """Stages the chunks of one read.
+
+    Parameters
+    ----------
+    request
+        The read.
+    form
+        What its chunks are.
+    """
+
+    def __init__(self, request: ReadRequest, form: FrameFormat) -> None:
+        from gzarr_kernels import decode
+        from gzarr_kernels import read as r
+        from gzarr_kernels import stage as s
+
+        kernels.load()
+        self._request = request
+        codes = {
+            None: 0,
+            "zstd": decode.ZSTD,
+            "gzip": decode.GZIP,
+            "zlib": decode.ZLIB,
+            "lz4": decode.LZ4,
+            "blosc": decode.BLOSC,
+        }
+        self._job = job = np.zeros(s.STAGE_JOB_SIZE, np.int64)
+        # Compiled code has addresses into these.
+        self._alive: list[Any] = []
+        job[r.MOST_ENCODED] = request.most_encoded
+        job[r.OPEN_FLAGS] = OPEN_FLAGS
+        job[s.COMPRESSOR] = codes[form.compressor]
+        job[s.CHECKSUMS] = form.checksums
+        job[s.EXPECTED] = form.nbytes
+        job[s.LEAD] = _LEAD.get(form.compressor or "", 0)
+        root = request.store.file_root() if isinstance(request.store, LocalFiles) else None
+        self._in_memory = root is None
+        plan, sources = request.plan, request.sources
+        if root is None:
+            job[r.MODE] = r.MODE_MEMORY
+            self._where = np.zeros(len(plan), np.int64)
+            self._nbytes = np.zeros(len(plan), np.int64)
+            job[r.WHERE], job[r.NBYTES] = self._address(self._where), self._address(self._nbytes)
+        elif isinstance(sources.keys, ChunkKeys) and sources.keys.chunks is plan.chunks:
+            k = plan.chunks.shape[1]
+            prefix = path_prefix(root, sources.keys.prefix, sources.keys.encoding, k)
+            job[r.MODE] = r.MODE_FILES
+            job[r.PATHS], job[r.PREFIX_NBYTES] = self._address(np.frombuffer(prefix, np.uint8)), len(prefix)
+            job[r.GRID], job[r.COORDINATES] = self._address(plan.chunks), k
+            job[r.SEPARATOR] = ord(sources.keys.encoding.separator)
+        else:
+            keys = sources.keys.all() if isinstance(sources.keys, ChunkKeys) else sources.keys
+            folder = os.fsdecode(root)
+            paths = np.frombuffer(os.fsencode("".join([f"{folder}/{key}\0" for key in keys])), np.uint8)
+            job[r.MODE] = r.MODE_RANGES
+            job[r.PATHS] = self._address(paths)
+            job[r.PATH_OFFSETS] = self._address(np.append(0, np.flatnonzero(paths == 0) + 1))
+            job[r.SPAN_FILE] = self._address(sources.key_index)
+            job[r.WHERE], job[r.NBYTES] = self._address(sources.offset), self._address(sources.nbytes)
+
+    def _address(self, array: npt.NDArray[Any]) -> int:
+        array = np.ascontiguousarray(array)
+        self._alive.append(array)
+        return address(array)
+
+    def stage(
+        self, rows: IntArray, staging: npt.NDArray[np.uint8], capacity: int, most_frames: int
+    ) -> tuple[Staged, Frames]:
+        """Read chunks into staging memory and cut them into frames.
+
+        Parameters
+        ----------
+        rows
+            int64, rows of the plan.
+        staging
+            Memory for encoded chunks, aligned to 64 bytes.
+        capacity
+            Bytes of it to use, at most.
+        most_frames
+            Frames to take, at most. A chunk that has more by itself is for the CPU engine.
+
+        Raises
+        ------
+        ChunkError
+            If a store that is not local files fails. All other faults are left to the CPU engine.
+        """
+        from gzarr_kernels import frames as f
+        from gzarr_kernels import read as r
+        from gzarr_kernels import stage as s
+
+        sources = self._request.sources
+        if not isinstance(sources.keys, ChunkKeys) or self._job[r.MODE] != r.MODE_FILES:
+            # Neighbours in one file are read by one thread, mostly, in order.
+            rows = rows[np.lexsort((sources.offset[rows], sources.key_index[rows]))]
+        rows = np.ascontiguousarray(rows)
+        outcomes = np.zeros((len(rows), s.RESULTS), np.int64)
+        columns = np.zeros((f.COLUMNS, max(most_frames, 1)), np.int64)
+        shared = np.zeros(2, np.int64)
+        job = self._job.copy()
+        job[r.SHARED] = address(shared)
+        job[s.STAGING], job[s.CAPACITY] = address(staging), capacity
+        job[s.OUTCOMES] = address(outcomes)
+        job[s.FRAMES], job[s.MOST_FRAMES] = address(columns), most_frames
+        if self._in_memory:
+            self._from_store(job, rows)
+        else:
+            turns = np.zeros(1, np.int64)
+            job[r.CHUNK_ROWS], job[r.SPANS], job[s.NEXT] = address(rows), len(rows), address(turns)
+            pool.run(lambda _: _run(job), min(pool.thread_count(), len(rows)))
+        taken = columns[:, : min(int(shared[1]), most_frames)]
+        state = outcomes[:, s.STATE]
+        # Rows of chunks that did not fit any more, or were found to be for the CPU, are nobody's.
+        mine = taken[f.CHUNK] >= 0
+        mine &= state[np.maximum(taken[f.CHUNK], 0)] == READY
+        ends = outcomes[:, s.END]
+        return (
+            Staged(
+                rows=rows,
+                state=state.copy(),
+                typesize=outcomes[:, s.TYPESIZE].copy(),
+                blocksize=outcomes[:, s.BLOCKSIZE].copy(),
+                bits=outcomes[:, s.BITS] != 0,
+                direct=np.where(state == READY, outcomes[:, s.DIRECT], -1),
+                used=int(ends.max()) if len(ends) else 0,
+            ),
+            Frames(*(column[mine] for column in taken)),
+        )
+
+    def _from_store(self, job: IntArray, rows: IntArray) -> None:
+        """Fetch and stage, a batch at a time in each thread: what is held besides is bounded."""
+        from gzarr_kernels import read as r
+        from gzarr_kernels import stage as s
+
+        request = self._request
+        workers = min(pool.thread_count(), len(rows))
+        most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(int(job[s.EXPECTED]), 1), -(-len(rows) // workers)))
+        turn = count()
+        failed: list[bool] = []
+
+        def run(_: int) -> None:
+            while not failed and (begin := next(turn) * most) < len(rows):
+                batch = rows[begin : begin + most]
+                try:
+                    values = fetch(request, batch)
+                    buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
+                    self._where[batch] = [0 if b is None else address(b) for b in buffers]
+                    self._nbytes[batch] = [-1 if b is None else b.size for b in buffers]
+                    part = job.copy()
+                    turns = np.zeros(1, np.int64)
+                    part[r.CHUNK_ROWS], part[r.SPANS] = address(batch), len(batch)
+                    part[s.NEXT], part[s.FIRST] = address(turns), begin
+                    _run(part)
+                except BaseException:
+                    failed.append(True)
+                    raise
+
+        pool.run(run, workers)
+
+
+def _run(job: IntArray) -> None:
+    from gzarr_kernels.stage import stage
+
+    worker = kernels.take_worker()
+    try:
+        stage(address(job), worker.context_address, worker.scratch_address)
+    finally:
+        kernels.give_worker_back(worker)

@@ -1,0 +1,469 @@
+"""One wave: some chunks, from their encoded bytes in page-locked memory to the results on the device.
+
+The arena of a wave, in bytes::
+
+    encoded | columns || decoded | second | results | aligned | scratch
+    └ copied from the host ┘
+
+A step reads a chunk where the last one left it and writes it to the slot of the chunk in ``decoded`` or ``second``,
+whichever that is not. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...errors import DeviceError
+from .columns import Columns, Layout, assemble_job, assemble_words
+from .staging import ABSENT, READY
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .columns import Output, Placement
+    from .device import Decompressor, Device
+    from .program import DeviceProgram
+    from .slots import Slot
+    from .staging import Frames, Staged
+
+    IntArray = npt.NDArray[np.int64]
+
+#: Where chunks and regions begin.
+ALIGNMENT: Final = 256
+#: Encoded bytes a frame, on average, that there are columns for.
+FRAME_BYTES: Final = 512
+#: Fewest frames that there are columns for.
+LEAST_FRAMES: Final = 128
+#: Words a frame takes: its columns for the decoder, for a copy, for its checksum.
+_FRAME_WORDS: Final = 5 + 3 + 4
+#: Words a chunk takes in the jobs of our kernels between decoding and assembling, a step.
+_STEP_WORDS: Final = 6
+#: Such steps of a wave, at most.
+_STEPS: Final = 2
+#: Bytes a frame takes in the results: bytes produced, status, checksum's status.
+_RESULT_BYTES: Final = 16
+
+
+def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
+    """Return the least multiple of ``to`` that is not below ``nbytes``."""
+    return -(-nbytes // to) * to
+
+
+@dataclass(frozen=True, slots=True)
+class WaveShape:
+    """How large the waves of a read are.
+
+    Attributes
+    ----------
+    chunks, pieces, frames
+        In a wave, at most.
+    encoded
+        Bytes for encoded chunks.
+    words
+        int64 words for columns.
+    slot
+        Bytes of a chunk's slot in ``decoded`` and in ``second``.
+    decoded, second
+        Whether there are such regions.
+    aligned
+        Bytes for frames that must be moved to aligned memory before they can be decoded.
+    scratch
+        Bytes for the decoders.
+    """
+
+    chunks: int
+    pieces: int
+    frames: int
+    encoded: int
+    words: int
+    slot: int
+    decoded: bool
+    second: bool
+    aligned: int
+    scratch: int
+
+    @property
+    def staging_bytes(self) -> int:
+        """Page-locked bytes that go to the device."""
+        return self.encoded + 8 * self.words
+
+    @property
+    def results_bytes(self) -> int:
+        """Page-locked bytes that come back."""
+        return _RESULT_BYTES * self.frames
+
+    @property
+    def arena_bytes(self) -> int:
+        """Device bytes."""
+        regions = self.chunks * self.slot * (int(self.decoded) + int(self.second))
+        return aligned(self.staging_bytes) + regions + aligned(self.results_bytes) + self.aligned + self.scratch
+
+    @property
+    def nbytes(self) -> int:
+        """All of it."""
+        return self.staging_bytes + self.results_bytes + self.arena_bytes
+
+
+def shape_for(
+    program: DeviceProgram,
+    decoder: Decompressor | None,
+    *,
+    chunks: int,
+    pieces: int,
+    frames: int,
+    most_encoded: int,
+    k: int,
+    outputs: int,
+) -> WaveShape:
+    """Return the shape of a wave of some chunks.
+
+    Parameters
+    ----------
+    program, decoder
+        What runs.
+    chunks, pieces
+        Of the wave.
+    frames
+        That a chunk is expected to have.
+    most_encoded
+        Encoded bytes of a chunk, at most.
+    k, outputs
+        Of the plan.
+    """
+    slot = aligned(program.frames.nbytes)
+    # 64 bytes behind each for decoders that read whole words, and what alignment and headers cost.
+    encoded = aligned(chunks * (aligned(most_encoded, 64) + 128))
+    compressed = program.frames.compressor is not None
+    most_frames = max(LEAST_FRAMES, 2 * chunks * frames, encoded // FRAME_BYTES) if compressed else 0
+    words = assemble_words(k, outputs, chunks, pieces) + _FRAME_WORDS * most_frames
+    words += _STEPS * (_STEP_WORDS * chunks + 32)
+    total = chunks * program.frames.nbytes
+    scratch = 0
+    if decoder is not None:
+        alone = decoder.temp_nbytes(1, program.frames.nbytes, program.frames.nbytes)
+        largest = max(1, program.frames.nbytes // max(frames, 1))
+        scratch = max(alone, decoder.temp_nbytes(chunks * max(frames, 1), largest, total))
+    return WaveShape(
+        chunks=chunks,
+        pieces=pieces,
+        frames=most_frames,
+        encoded=encoded,
+        words=aligned(words, 32),
+        slot=slot,
+        decoded=compressed or program.moves,
+        second=program.moves,
+        # Only frames inside of a container lie where they happen to lie.
+        aligned=encoded if program.frames.compressor == "blosc" and program.algorithm == "deflate" else 0,
+        scratch=aligned(scratch),
+    )
+
+
+class Wave:
+    """One wave of a read; made and enqueued by one thread.
+
+    Parameters
+    ----------
+    device, slot
+        Where it runs; the slot's stream must have nothing of another wave to wait for.
+    program, decoder, shape
+        What runs, and how large it may be.
+    """
+
+    def __init__(
+        self, device: Device, slot: Slot, program: DeviceProgram, decoder: Decompressor | None, shape: WaveShape
+    ) -> None:
+        self.slot = slot
+        self._device = device
+        self._program = program
+        self._decoder = decoder
+        self._shape = shape
+        self._rows: IntArray = np.zeros(0, np.int64)
+        self._owner: IntArray = np.zeros(0, np.int64)
+        self._target_nbytes: IntArray = np.zeros(0, np.int64)
+        self._raw: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._checked: IntArray = np.zeros(0, np.int64)
+        self._arena: Any = None
+
+    def enqueue(
+        self,
+        staged: Staged,
+        frames: Frames,
+        staging: npt.NDArray[np.uint8],
+        place: Placement,
+        tables: Any,
+        output: Output,
+        stream: Any,
+    ) -> None:
+        """Enqueue everything: copy in, decode, assemble, copy the statuses out.
+
+        Parameters
+        ----------
+        staged, frames
+            What lies in ``staging``.
+        staging
+            The slot's page-locked memory, ``shape.staging_bytes``.
+        place, tables, output
+            The read; ``tables`` are ``place.tables`` on the device, or None if there are none.
+        stream
+            The caller's, on which results are written.
+        """
+        shape, device, own = self._shape, self._device, self.slot.stream
+        arena = self._arena = device.allocate(shape.arena_bytes, own)
+        base = device.address(arena)
+        begin = aligned(staged.used, 16)
+        staging[staged.used : begin] = 0
+        columns = Columns(staging[begin : begin + 8 * shape.words].view(np.int64), begin // 8)
+        taken = (staged.state == READY) | (staged.state == ABSENT)
+        self._rows = staged.rows
+        decoded_at = aligned(shape.staging_bytes)
+        steps = _Steps(shape, columns, decoded_at, staged)
+        results = decoded_at + shape.chunks * shape.slot * (int(shape.decoded) + int(shape.second))
+        batches = self._frame_columns(frames, columns, steps, base, results)
+        jobs = self._steps_jobs(steps, taken)
+        layout = Layout(
+            staged.rows[taken],
+            steps.source[taken],
+            steps.typesize[taken],
+            steps.blocksize[taken],
+            self._program.frames.nbytes,
+        )
+        header, tiles = assemble_job(columns, place, layout, output, self._program.strides, self._program.swap)
+        nbytes = begin + 8 * columns.used
+        device.copy_in(arena[:nbytes], staging[:nbytes], own)
+        for enqueue in (*batches, *jobs):
+            enqueue(arena, own)
+        count = len(frames.chunk)
+        if count:
+            back = self.slot.results(shape.results_bytes)[: _RESULT_BYTES * count]
+            device.copy_out(back, arena[results : results + _RESULT_BYTES * count], own)
+        own.record(self.slot.decoded)
+        if tiles:
+            self._assemble(arena, header, tiles, tables, output, stream)
+
+    def _assemble(self, arena: Any, header: int, tiles: int, tables: Any, output: Output, stream: Any) -> None:
+        from gzarr_kernels.device import assemble as a
+
+        device = self._device
+        unit = f"uint{8 * output.word}"
+        whole = arena.shape[0] // 8 * 8
+        columns = device.view(arena[:whole], "int64")
+        stream.wait_event(self.slot.decoded)
+        device.launch(
+            a.assemble,
+            a.blocks(tiles),
+            a.THREADS,
+            stream,
+            arena,
+            device.view(arena[:whole], unit),
+            columns,
+            columns if tables is None else tables,
+            device.view(output.memory, unit),
+            header,
+        )
+        stream.record(self.slot.assembled)
+        # The arena is let go of on the slot's stream: whatever takes its place comes after the results are written.
+        self.slot.stream.wait_event(self.slot.assembled)
+
+    def _frame_columns(self, frames: Frames, columns: Columns, steps: _Steps, base: int, results: int) -> list[Any]:
+        """Write the columns of all frames, raw ones first; return what to enqueue."""
+        count = len(frames.chunk)
+        if not count:
+            return []
+        order = np.argsort(frames.algorithm, kind="stable")
+        algorithm = frames.algorithm[order]
+        self._owner = owner = frames.chunk[order]
+        self._target_nbytes = target_nbytes = frames.target_nbytes[order]
+        self._raw = algorithm == 0
+        source, source_nbytes = frames.source[order], frames.source_nbytes[order]
+        target = steps.slots[owner] + frames.target[order]
+        work: list[Any] = []
+        aligned_at = results + aligned(self._shape.results_bytes)
+        scratch_at = aligned_at + self._shape.aligned
+        raw = int(np.searchsorted(algorithm, 1))
+        if raw:
+            work.append(self._copies(columns, source[:raw], target[:raw], target_nbytes[:raw]))
+        if raw < count:
+            decoder = self._decoder
+            assert decoder is not None
+            here = source[raw:]
+            if (here % decoder.input_alignment).any():
+                # Frames inside of a Blosc container begin anywhere.
+                sizes = -(-source_nbytes[raw:] // 16) * 16
+                moved = aligned_at + np.cumsum(sizes) - sizes
+                if moved[-1] + sizes[-1] > scratch_at:
+                    raise DeviceError("a wave's frames do not fit where they are to be aligned")
+                work.append(self._copies(columns, here, moved, source_nbytes[raw:]))
+                here = moved
+            work += self._batches(
+                columns, base, results, scratch_at, raw, here, source_nbytes[raw:], target[raw:], target_nbytes[raw:]
+            )
+        checked = self._checked = np.flatnonzero(frames.check[order])
+        if len(checked):
+            statuses = results + 12 * count
+            work.append(
+                self._checksums(
+                    columns, target[checked], target_nbytes[checked], frames.expected[order][checked],
+                    frames.check[order][checked], statuses,
+                )
+            )  # fmt: skip
+        return work
+
+    def _batches(
+        self,
+        columns: Columns,
+        base: int,
+        results: int,
+        scratch: int,
+        first: int,
+        source: IntArray,
+        source_nbytes: IntArray,
+        target: IntArray,
+        target_nbytes: IntArray,
+    ) -> list[Any]:
+        """Cut the compressed frames into batches whose scratch fits; return what to enqueue."""
+        decoder = self._decoder
+        assert decoder is not None
+        ends = np.cumsum(target_nbytes)
+        largest = int(target_nbytes.max())
+        n = len(source)
+        sources, sizes = columns.put(source + base), columns.put(source_nbytes)
+        targets, capacities = columns.put(target + base), columns.put(target_nbytes)
+        room = self._shape.scratch
+        work = []
+        begin = 0
+        count = len(self._owner)
+        while begin < n:
+            before = int(ends[begin - 1]) if begin else 0
+            end = n
+            while (need := decoder.temp_nbytes(end - begin, largest, int(ends[end - 1]) - before)) > room:
+                if end - begin == 1:
+                    raise DeviceError(f"nvCOMP asks for {need} bytes of scratch for one frame, there are {room}")
+                end = begin + (end - begin) // 2
+            arguments = {
+                "frames": end - begin,
+                "largest": largest,
+                "sources": base + 8 * (sources + begin),
+                "source_nbytes": base + 8 * (sizes + begin),
+                "targets": base + 8 * (targets + begin),
+                "target_nbytes": base + 8 * (capacities + begin),
+                "produced": base + results + 8 * (first + begin),
+                "statuses": base + results + 8 * count + 4 * (first + begin),
+                "temp": base + scratch,
+                "temp_nbytes": room,
+            }
+            work.append(_Batch(decoder, arguments))
+            begin = end
+        return work
+
+    def _copies(self, columns: Columns, source: IntArray, target: IntArray, nbytes: IntArray) -> Any:
+        from gzarr_kernels.device import copies as c
+
+        header = np.zeros(c.SIZE, np.int64)
+        header[c.FRAMES] = len(source)
+        header[c.SOURCE], header[c.TARGET] = columns.put(source), columns.put(target)
+        header[c.NBYTES] = columns.put(nbytes)
+        job = columns.put(header)
+        return _Launch(self._device, c.copy_frames, c.blocks(len(source)), c.THREADS, job)
+
+    def _checksums(
+        self, columns: Columns, source: IntArray, nbytes: IntArray, expected: IntArray, kind: IntArray, statuses: int
+    ) -> Any:
+        from gzarr_kernels.device import checksums as c
+
+        header = np.zeros(c.SIZE, np.int64)
+        header[c.FRAMES] = len(source)
+        header[c.SOURCE], header[c.NBYTES] = columns.put(source), columns.put(nbytes)
+        header[c.EXPECTED], header[c.KIND] = columns.put(expected), columns.put(kind)
+        header[c.STATUS_BASE] = statuses // 4
+        job = columns.put(header)
+        return _Launch(self._device, c.checksums, c.blocks(len(source)), c.THREADS, job, statuses=True)
+
+    def _steps_jobs(self, steps: _Steps, taken: npt.NDArray[np.bool_]) -> list[Any]:
+        """Bring all chunks to what the assemble kernel reads; return what to enqueue."""
+        from gzarr_kernels.device import planes as p
+
+        device, program = self._device, self._program
+        present = taken & (steps.typesize > 0)
+        work: list[Any] = []
+
+        def planes(which: npt.NDArray[np.bool_], kernel: Any) -> None:
+            rows = np.flatnonzero(which)
+            if not len(rows):
+                return
+            source, target = steps.move(rows)
+            header, blocks = p.job(
+                steps.columns.put, source, target, steps.typesize[rows], steps.blocksize[rows],
+                np.full(len(rows), program.frames.nbytes),
+            )  # fmt: skip
+            work.append(_Launch(device, kernel, blocks, p.THREADS, header))
+
+        planes(present & steps.bits, p.bit_planes_to_byte_planes)
+        steps.bits[:] = False
+        if program.shuffle:
+            planes(present & (steps.typesize > 1), p.byte_planes_to_plain)
+            steps.typesize[present] = program.shuffle
+            steps.blocksize[present] = self._program.frames.nbytes
+        return work
+
+    def failed_rows(self) -> IntArray:
+        """Return the rows of the plan that did not decode. The slot's ``decoded`` event must have passed."""
+        count = len(self._owner)
+        if not count:
+            return np.zeros(0, np.int64)
+        back = self.slot.results(self._shape.results_bytes)
+        produced = back[: 8 * count].view(np.int64)
+        statuses = back[8 * count : 12 * count].view(np.int32)
+        bad = ~self._raw & ((statuses != 0) | (produced != self._target_nbytes))
+        if len(self._checked):
+            marks = back[12 * count : 12 * count + 4 * len(self._checked)].view(np.int32)
+            bad[self._checked[marks != 0]] = True
+        return self._rows[np.unique(self._owner[bad])]
+
+
+class _Steps:
+    """Where each chunk of a wave is, and how it lies there, from step to step."""
+
+    def __init__(self, shape: WaveShape, columns: Columns, decoded_at: int, staged: Staged) -> None:
+        n = len(staged.rows)
+        self.columns = columns
+        self.slots: IntArray = decoded_at + shape.slot * np.arange(n)
+        self._other: IntArray = self.slots + shape.slot * shape.chunks
+        self.source: IntArray = np.where(staged.direct >= 0, staged.direct, self.slots)
+        self.typesize: IntArray = np.where(staged.state == ABSENT, 0, staged.typesize)
+        self.blocksize: IntArray = staged.blocksize.copy()
+        self.bits: npt.NDArray[np.bool_] = staged.bits.astype(np.bool_)
+
+    def move(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return where some chunks are and where their next form goes; from now on they are there."""
+        source = self.source[rows]
+        target = np.where(source == self.slots[rows], self._other[rows], self.slots[rows])
+        self.source[rows] = target
+        return source, target
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    decoder: Decompressor
+    arguments: dict[str, int]
+
+    def __call__(self, arena: Any, stream: Any) -> None:
+        self.decoder.run(stream, **self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    device: Device
+    kernel: Any
+    blocks: int
+    threads: int
+    job: int
+    statuses: bool = False
+
+    def __call__(self, arena: Any, stream: Any) -> None:
+        whole = arena[: arena.shape[0] // 8 * 8]
+        columns = self.device.view(whole, "int64")
+        more = (self.device.view(whole, "int32"),) if self.statuses else ()
+        self.device.launch(self.kernel, self.blocks, self.threads, stream, arena, columns, *more, self.job)

@@ -1,0 +1,1 @@
+"""Kernels that run on a CUDA device, and in Numba's simulator."""

@@ -1,0 +1,335 @@
+"""From decoded chunks to results: unshuffle, swap, take a field, transpose and place, in one pass.
+
+The pieces of a wave are cut into tiles of ``TILE`` elements, in C order of the piece; a block takes a tile at a time.
+Its threads take consecutive words of the results, so that a warp writes, and reads where the order of the chunk allows
+it, consecutive memory. A thread finds its place by divisions once a tile; from word to word it adds.
+
+What the kernel is told is trusted: whoever makes the columns has checked them against the memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numba import cuda, uint64
+
+from .layout import get, get_byte, quotient, search, shuffled_index, swap_in_word, swapped
+from .target import THREADS, blocks, body, kernel, raw, width_of
+
+if TYPE_CHECKING:
+    from .layout import Bytes, Column
+
+__all__ = ["THREADS", "TILE", "assemble", "blocks"]
+
+#: Elements of a tile.
+TILE: Final = 1024
+
+# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+#: Number of placement dimensions, at least 1.
+K: Final = 0
+#: Bytes of an element of the results; a multiple of the word's.
+ITEMSIZE: Final = 1
+#: Of what is taken of a chunk's element, in bytes.
+FIELD_OFFSET: Final = 2
+#: Width of the units to swap, which divides ``ITEMSIZE``; 0 or 1 for none.
+SWAP: Final = 3
+#: Column (C,): byte offset of each decoded chunk.
+CHUNK_SOURCE: Final = 4
+#: Column (C,): 1 for plain bytes; above it, byte planes of so many bytes a block; 0 for an absent chunk, where
+#: ``CHUNK_SOURCE`` is the offset of one element of the results, which it holds everywhere.
+CHUNK_TYPESIZE: Final = 5
+#: Column (C,): bytes of a block. The last one is what is left, and in planes of its own length.
+CHUNK_BLOCKSIZE: Final = 6
+#: Column (C,): bytes of each decoded chunk.
+CHUNK_NBYTES: Final = 7
+#: Number of pieces, and of the tiles of all.
+PIECES: Final = 8
+TILES: Final = 9
+#: Column (P + 1,): tiles before each piece.
+TILE_OFFSETS: Final = 10
+#: Column (P,): which chunk.
+PIECE_CHUNK: Final = 11
+#: Columns (P, K), in elements: first in the chunk (or first row of the table), how many, first in the output.
+START: Final = 12
+COUNT: Final = 13
+TARGET: Final = 14
+#: Column (P,): which output.
+OUTPUT: Final = 15
+#: Column (K,): step in the chunk, in elements.
+STEP: Final = 16
+#: Column (K,): bytes between neighbours in a decoded chunk.
+STRIDES: Final = 17
+#: Columns (G,), (G, K), in words: first element of each output, distances of neighbours, of any sign.
+OUTPUT_BASE: Final = 18
+OUTPUT_STRIDES: Final = 19
+#: Columns (K,): where in ``tables`` the indices along each dimension begin; -1 for none.
+TABLE_SOURCE: Final = 20
+TABLE_TARGET: Final = 21
+#: Where in ``tables`` the points' coordinates (p, K) and positions (p,) begin; -1 for none. Row ``START[p, 0] + j`` is
+#: element ``j`` of piece ``p``.
+POINT_SOURCE: Final = 22
+POINT_TARGET: Final = 23
+#: Words of the header.
+SIZE: Final = 24
+
+
+@body
+def _of(columns: Column, job: int, column: int, row: int) -> int:
+    """Return a row of a column that the header names."""
+    return get(columns, get(columns, job + column) + row)
+
+
+@body
+def _row_start(columns: Column, tables: Column, job: int, piece: int, row: int) -> tuple[int, int]:
+    """Return where a row (the last dimension) of a piece begins: bytes in the chunk, words in the outputs."""
+    k = get(columns, job + K)
+    output = _of(columns, job, OUTPUT, piece)
+    from_chunk = get(columns, job + FIELD_OFFSET)
+    to_output = _of(columns, job, OUTPUT_BASE, output)
+    left = row
+    for d in range(k - 1, -1, -1):
+        j = 0
+        if d < k - 1:
+            n = _of(columns, job, COUNT, piece * k + d)
+            j = left
+            if d > 0 and n > 1:
+                left = quotient(left, n)
+                j -= left * n
+            elif d > 0:
+                j = 0
+        first = _of(columns, job, START, piece * k + d)
+        table = _of(columns, job, TABLE_SOURCE, d)
+        if table < 0:
+            source = first + j * _of(columns, job, STEP, d)
+            to = _of(columns, job, TARGET, piece * k + d) + j
+        elif d < k - 1:
+            source = get(tables, table + first + j)
+            to = get(tables, _of(columns, job, TABLE_TARGET, d) + first + j)
+        else:
+            # What a table of the last dimension says is added for each element.
+            source = 0
+            to = 0
+        from_chunk += source * _of(columns, job, STRIDES, d)
+        to_output += to * _of(columns, job, OUTPUT_STRIDES, output * k + d)
+    return from_chunk, to_output
+
+
+@body
+def _point(columns: Column, tables: Column, job: int, piece: int, j: int) -> tuple[int, int]:
+    """Return where element ``j`` of a piece of points is: bytes in the chunk, position in the output."""
+    k = get(columns, job + K)
+    row = _of(columns, job, START, piece * k) + j
+    coordinates = get(columns, job + POINT_SOURCE) + row * k
+    from_chunk = get(columns, job + FIELD_OFFSET)
+    for d in range(k):
+        from_chunk += get(tables, coordinates + d) * _of(columns, job, STRIDES, d)
+    return from_chunk, get(tables, get(columns, job + POINT_TARGET) + row)
+
+
+@body
+def _bytewise(arena: Bytes, columns: Column, job: int, which: int, at: int, first: int, width: int, swap: int) -> Any:
+    """Read ``width`` bytes, from byte ``first`` of the element at ``at`` on, each by itself: any layout, any swap."""
+    chunk = _of(columns, job, CHUNK_SOURCE, which)
+    typesize = _of(columns, job, CHUNK_TYPESIZE, which)
+    value = uint64(0)
+    for b in range(width):
+        i = at + swapped(first + b, swap)
+        if typesize > 1:
+            blocksize = _of(columns, job, CHUNK_BLOCKSIZE, which)
+            i = shuffled_index(i, typesize, blocksize, _of(columns, job, CHUNK_NBYTES, which))
+        value |= get_byte(arena, chunk + i) << uint64(8 * b)
+    return value
+
+
+@body
+def _assemble_tile(
+    arena: Bytes,
+    words: Any,
+    columns: Column,
+    tables: Column,
+    out: Any,
+    job: int,
+    piece: int,
+    tile: int,
+    thread: int,
+    threads: int,
+) -> None:
+    """Write a thread's part of tile ``tile`` of a piece.
+
+    What few elements need is read again from the columns rather than kept: registers are what bounds the number of
+    threads that run at a time.
+    """
+    width = width_of(words)
+    k = get(columns, job + K)
+    points = get(columns, job + POINT_SOURCE) >= 0
+    # Words of an element, of a row (the last dimension), of the piece.
+    per = quotient(get(columns, job + ITEMSIZE), width)
+    last = 0 if points else k - 1
+    row_words = _of(columns, job, COUNT, piece * k + last) * per
+    end = row_words
+    for d in range(last):
+        end *= _of(columns, job, COUNT, piece * k + d)
+    end = min((tile + 1) * TILE * per, end)
+    here = tile * TILE * per + thread
+
+    which = _of(columns, job, PIECE_CHUNK, piece)
+    chunk = _of(columns, job, CHUNK_SOURCE, which)
+    typesize = _of(columns, job, CHUNK_TYPESIZE, which)
+    swap = 0 if typesize == 0 else get(columns, job + SWAP)
+    # Reversing units of a power of two is an exclusive or of the byte's number: of whole words, and within a word.
+    flip = swap - 1 if swap > 1 else 0
+    flips = swap < 2 or swap & flip == 0
+
+    output = _of(columns, job, OUTPUT, piece)
+    table = not points and _of(columns, job, TABLE_SOURCE, last) >= 0
+    by_source = _of(columns, job, STRIDES, last) * (1 if table else _of(columns, job, STEP, last))
+    by_target = _of(columns, job, OUTPUT_STRIDES, output * k + last)
+    # Along the dimension before the last, rows are reached by adding while it has no table.
+    near_count = 0
+    near_source = 0
+    near_target = 0
+    if last > 0 and _of(columns, job, TABLE_SOURCE, last - 1) < 0:
+        near_count = _of(columns, job, COUNT, piece * k + last - 1)
+        near_source = _of(columns, job, STEP, last - 1) * _of(columns, job, STRIDES, last - 1)
+        near_target = _of(columns, job, OUTPUT_STRIDES, output * k + last - 1)
+
+    by_row = quotient(threads, row_words)
+    column = here - quotient(here, row_words) * row_words
+    row_source = 0
+    row_target = 0
+    # The first row is one that adding does not reach.
+    moved = 1
+    near = near_count
+    # The block that was read last.
+    block_begin = 0
+    block_end = 0
+    plane = 0
+    while here < end:
+        if moved > 0:
+            near += moved
+            if near < near_count:
+                row_source += moved * near_source
+                row_target += moved * near_target
+            elif not points:
+                row = quotient(here, row_words)
+                row_source, row_target = _row_start(columns, tables, job, piece, row)
+                if near_count > 0:
+                    near = row - quotient(row, near_count) * near_count
+        element = column
+        word = 0
+        if per > 1:
+            element = quotient(column, per)
+            word = column - element * per
+        if points:
+            at, to = _point(columns, tables, job, piece, element)
+            to = _of(columns, job, OUTPUT_BASE, output) + to * per
+        elif table:
+            j = _of(columns, job, START, piece * k + last) + element
+            at = row_source + get(tables, _of(columns, job, TABLE_SOURCE, last) + j) * by_source
+            to = row_target + get(tables, _of(columns, job, TABLE_TARGET, last) + j) * by_target
+        else:
+            at = row_source + element * by_source
+            to = row_target + element * by_target
+        if typesize == 0:
+            at = 0
+
+        first = word * width
+        value = uint64(0)
+        bytewise = not flips
+        if flips:
+            first ^= flip & -width
+            if typesize <= 1:
+                source = chunk + at + first
+                if source & (width - 1) == 0:
+                    value = uint64(words[uint64(quotient(source, width))])
+                else:
+                    bytewise = True
+            else:
+                i = at + first
+                if i < block_begin or i >= block_end:
+                    blocksize = _of(columns, job, CHUNK_BLOCKSIZE, which)
+                    block_begin = quotient(i, blocksize) * blocksize
+                    block_end = min(block_begin + blocksize, _of(columns, job, CHUNK_NBYTES, which))
+                    plane = quotient(block_end - block_begin, typesize)
+                inside = i - block_begin
+                planar = quotient(inside, typesize)
+                byte = inside - planar * typesize
+                if byte + width <= typesize and planar < plane:
+                    source = chunk + block_begin + byte * plane + planar
+                    for b in range(width):
+                        value |= get_byte(arena, source) << uint64(8 * b)
+                        source += plane
+                else:
+                    bytewise = True
+        if bytewise:
+            # Called in one place only: what is inlined there is a good part of the kernel.
+            value = _bytewise(arena, columns, job, which, at, first, width, 0 if flips else swap)
+        if flips:
+            value = swap_in_word(value, flip & (width - 1))
+        out[uint64(to + word)] = value
+
+        here += threads
+        column += threads - by_row * row_words
+        moved = by_row
+        if column >= row_words:
+            column -= row_words
+            moved += 1
+
+
+@body
+def _assemble(
+    arena: Bytes,
+    words: Any,
+    columns: Column,
+    tables: Column,
+    out: Any,
+    job: int,
+    block: int,
+    grid: int,
+    thread: int,
+    threads: int,
+) -> None:
+    """Write a thread's part of every ``grid``-th tile."""
+    piece = 0
+    tile = block
+    while tile < get(columns, job + TILES):
+        offsets = get(columns, job + TILE_OFFSETS)
+        piece = search(columns, offsets, piece, get(columns, job + PIECES), tile)
+        nth = tile - get(columns, offsets + piece)
+        _assemble_tile(arena, words, columns, tables, out, job, piece, nth, thread, threads)
+        tile += grid
+
+
+@kernel
+def assemble(arena: Any, words: Any, columns: Any, tables: Any, out: Any, job: int) -> None:
+    """Write the results of a wave.
+
+    Launched with ``blocks(tiles)`` blocks of ``THREADS``.
+
+    Parameters
+    ----------
+    arena
+        uint8, the memory of a wave.
+    words
+        The same memory as uint8, uint16, uint32 or uint64: the unit in which elements are moved.
+    columns
+        The same memory as int64.
+    tables
+        int64, index tables and points.
+    out
+        The results' memory, of the type of ``words``.
+    job
+        Where in ``columns`` the header is.
+    """
+    _assemble(
+        raw(arena),
+        raw(words),
+        raw(columns),
+        raw(tables),
+        raw(out),
+        job,
+        cuda.blockIdx.x,
+        cuda.gridDim.x,
+        cuda.threadIdx.x,
+        cuda.blockDim.x,
+    )

@@ -1,0 +1,224 @@
+"""Checksums of decoded frames: CRC-32, CRC-32C and Adler-32, compared with what the container says.
+
+A block takes a frame, its threads a slice each. The remainder of a message is linear: that of a slice, times ``x`` to
+the number of bits behind it, is the slice's part of the whole, and the parts add up without carry. What the register
+begins with is one more part. Adler's two sums are put together in the same way. Sources: RFC 1952, section 8 (CRC-32);
+RFC 3720, appendix B.4 (CRC-32C); RFC 1950, section 8.2 (Adler-32).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numba import cuda, int64, uint32, uint64
+
+from .layout import get, get_byte, quotient
+from .target import THREADS, blocks, body, kernel, raw
+
+if TYPE_CHECKING:
+    from .layout import Bytes, Column
+
+__all__ = ["ADLER32", "CRC32", "CRC32C", "THREADS", "blocks", "checksums"]
+
+#: Kinds.
+CRC32: Final = 1
+ADLER32: Final = 2
+CRC32C: Final = 3
+
+# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+#: Number of frames.
+FRAMES: Final = 0
+#: Columns (F,): byte offset of each frame, its bytes, the checksum it should have, which kind that is.
+SOURCE: Final = 1
+NBYTES: Final = 2
+EXPECTED: Final = 3
+KIND: Final = 4
+#: Index in ``statuses`` of the first frame's: 0 if it has that checksum, else 1.
+STATUS_BASE: Final = 5
+#: Words of the header.
+SIZE: Final = 6
+
+#: Adler's modulus, the largest prime below 2**16.
+_MODULUS: Final = 65521
+#: Bytes after which Adler's sums are reduced; far from where 64 bits overflow.
+_REDUCE: Final = 1 << 20
+#: The polynomials, lowest power in the highest bit, as all values here.
+_POLYNOMIAL: Final = 0xEDB88320
+_POLYNOMIAL_C: Final = 0x82F63B78
+_BITS: Final = 64
+
+
+def _powers(polynomial: int) -> list[int]:
+    """Return ``x`` to ``8 * 2**k`` modulo a polynomial, for each ``k``."""
+    power = 1 << (31 - 8)
+    powers = []
+    for _ in range(_BITS):
+        powers.append(power)
+        square = 0
+        shifted = power
+        for bit in range(31, -1, -1):
+            if power >> bit & 1:
+                square ^= shifted
+            shifted = shifted >> 1 ^ (polynomial if shifted & 1 else 0)
+        power = square
+    return powers
+
+
+#: Of both polynomials, one behind the other.
+_POWERS = np.array(_powers(_POLYNOMIAL) + _powers(_POLYNOMIAL_C), np.uint32)
+
+
+@body
+def _table_entry(i: int) -> Any:
+    """Return entry ``i`` of the two tables of 256 remainders."""
+    polynomial = uint64(_POLYNOMIAL if i < 256 else _POLYNOMIAL_C)
+    value = uint64(i & 255)
+    for _ in range(8):
+        value = value >> uint64(1) ^ (polynomial if value & uint64(1) else uint64(0))
+    return value
+
+
+@body
+def _times(a: Any, b: Any, polynomial: Any) -> Any:
+    """Multiply two remainders."""
+    product = uint64(0)
+    for bit in range(31, -1, -1):
+        if a >> uint64(bit) & uint64(1):
+            product ^= b
+        b = b >> uint64(1) ^ (polynomial if b & uint64(1) else uint64(0))
+    return product
+
+
+@body
+def _behind(value: Any, nbytes: int, second: bool) -> Any:
+    """Return the remainder of a message from that of what precedes its last ``nbytes``, those taken as zero."""
+    polynomial = uint64(_POLYNOMIAL_C if second else _POLYNOMIAL)
+    power = _BITS if second else 0
+    while nbytes > 0:
+        if nbytes & 1:
+            value = _times(value, uint64(_POWERS[power]), polynomial)
+        nbytes >>= 1
+        power += 1
+    return value
+
+
+@body
+def _fill_tables(crc_tables: Any, thread: int, threads: int) -> None:
+    """Write a thread's part of the two tables."""
+    i = thread
+    while i < 512:
+        crc_tables[i] = _table_entry(i)
+        i += threads
+
+
+@body
+def _crc_part(
+    arena: Bytes, columns: Column, crc_tables: Any, source: int, nbytes: int, second: bool, thread: int, threads: int
+) -> Any:
+    """Return a thread's part of the remainder of a frame."""
+    slice_nbytes = (quotient(nbytes, threads) + 8) & -8
+    begin = min(thread * slice_nbytes, nbytes)
+    end = min(begin + slice_nbytes, nbytes)
+    table = 256 if second else 0
+    value = uint64(0)
+    i = begin
+    if source & 7 == 0:
+        while i + 8 <= end:
+            word = uint64(columns[uint64((source + i) >> 3)])
+            for _ in range(8):
+                index = int64((value ^ word) & uint64(255)) + table
+                value = value >> uint64(8) ^ uint64(crc_tables[uint64(index)])
+                word >>= uint64(8)
+            i += 8
+    while i < end:
+        index = int64((value ^ get_byte(arena, source + i)) & uint64(255)) + table
+        value = value >> uint64(8) ^ uint64(crc_tables[uint64(index)])
+        i += 1
+    part = _behind(value, nbytes - end, second) if value else value
+    if thread == 0:
+        part ^= _behind(uint64(0xFFFFFFFF), nbytes, second)
+    return int64(part)
+
+
+@body
+def _adler_part(arena: Bytes, source: int, nbytes: int, thread: int, threads: int) -> tuple[int, int]:
+    """Return a thread's part of the two sums of a frame, each below the modulus."""
+    slice_nbytes = quotient(nbytes, threads) + 1
+    begin = min(thread * slice_nbytes, nbytes)
+    end = min(begin + slice_nbytes, nbytes)
+    low = 1 if thread == 0 else 0
+    # The sum begins with 1, which every byte of the frame adds to the other sum.
+    high = nbytes % _MODULUS if thread == 0 else 0
+    total = 0
+    weighted = 0
+    i = begin
+    while i < end:
+        stop = min(i + _REDUCE, end)
+        while i < stop:
+            total += int64(arena[uint64(source + i)])
+            weighted += total
+            i += 1
+        total %= _MODULUS
+        weighted %= _MODULUS
+    high = (high + weighted + total * ((nbytes - end) % _MODULUS)) % _MODULUS
+    return low + total, high
+
+
+@body
+def _verdict(expected: int, kind: int, low: int, high: int) -> int:
+    """Return 0 if the parts of all threads put together are ``expected``, else 1."""
+    found = -1
+    if kind == CRC32 or kind == CRC32C:
+        found = low ^ 0xFFFFFFFF
+    elif kind == ADLER32:
+        found = (high % _MODULUS) << 16 | low % _MODULUS
+    return 0 if found == expected else 1
+
+
+@kernel
+def checksums(arena: Any, columns: Any, statuses: Any, job: int) -> None:
+    """Compare the checksums of frames, a block a frame.
+
+    Launched with ``blocks(frames)`` blocks of ``THREADS``.
+
+    Parameters
+    ----------
+    arena
+        uint8, the memory of a wave.
+    columns
+        The same memory as int64.
+    statuses
+        int32, written.
+    job
+        Where in ``columns`` the header is.
+    """
+    crc_tables = cuda.shared.array(512, uint32)
+    sums = cuda.shared.array(2, int64)
+    thread = cuda.threadIdx.x
+    threads = cuda.blockDim.x
+    _fill_tables(raw(crc_tables), thread, threads)
+    frames = get(raw(columns), job + FRAMES)
+    frame = cuda.blockIdx.x
+    while frame < frames:
+        if thread == 0:
+            sums[0] = 0
+            sums[1] = 0
+        cuda.syncthreads()
+        source = get(raw(columns), get(raw(columns), job + SOURCE) + frame)
+        nbytes = get(raw(columns), get(raw(columns), job + NBYTES) + frame)
+        kind = get(raw(columns), get(raw(columns), job + KIND) + frame)
+        if kind == ADLER32:
+            low, high = _adler_part(raw(arena), source, nbytes, thread, threads)
+            cuda.atomic.add(sums, 0, low)
+            cuda.atomic.add(sums, 1, high)
+        else:
+            part = _crc_part(raw(arena), raw(columns), raw(crc_tables), source, nbytes, kind == CRC32C, thread, threads)
+            cuda.atomic.xor(sums, 0, part)
+        cuda.syncthreads()
+        if thread == 0:
+            expected = get(raw(columns), get(raw(columns), job + EXPECTED) + frame)
+            status = get(raw(columns), job + STATUS_BASE) + frame
+            statuses[status] = _verdict(expected, kind, sums[0], sums[1])
+        cuda.syncthreads()
+        frame += cuda.gridDim.x

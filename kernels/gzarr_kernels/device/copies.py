@@ -1,0 +1,82 @@
+"""Copies of frames: those that are stored as they are, and those that a decoder wants at another address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numba import cuda, int64, uint64
+
+from .layout import get
+from .target import THREADS, blocks, body, kernel, raw
+
+if TYPE_CHECKING:
+    from .layout import Bytes, Column
+
+__all__ = ["THREADS", "blocks", "copy_frames"]
+
+# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+#: Number of frames.
+FRAMES: Final = 0
+#: Columns (F,): byte offset of each frame, and of where it goes; its bytes. The two may not overlap.
+SOURCE: Final = 1
+TARGET: Final = 2
+NBYTES: Final = 3
+#: Words of the header.
+SIZE: Final = 4
+
+
+@body
+def _copy(arena: Bytes, columns: Column, source: int, target: int, nbytes: int, thread: int, threads: int) -> None:
+    """Copy a thread's part of a frame: bytes up to an aligned target, then whole words, then bytes."""
+    head = min(-target & 7, nbytes)
+    words = (nbytes - head) >> 3
+    i = thread
+    while i < head:
+        arena[uint64(target + i)] = arena[uint64(source + i)]
+        i += threads
+    # Of a source that is not aligned, a word is made of two; each of the two holds bytes of the frame.
+    shift = uint64(8 * ((source + head) & 7))
+    first = (source + head) >> 3
+    into = (target + head) >> 3
+    i = thread
+    while i < words:
+        value = uint64(columns[uint64(first + i)])
+        if shift:
+            value = value >> shift | uint64(columns[uint64(first + i + 1)]) << (uint64(64) - shift)
+        columns[uint64(into + i)] = int64(value)
+        i += threads
+    i = head + 8 * words + thread
+    while i < nbytes:
+        arena[uint64(target + i)] = arena[uint64(source + i)]
+        i += threads
+
+
+@body
+def _copy_frames(arena: Bytes, columns: Column, job: int, block: int, grid: int, thread: int, threads: int) -> None:
+    """Copy a thread's part of every ``grid``-th frame."""
+    frames = get(columns, job + FRAMES)
+    frame = block
+    while frame < frames:
+        source = get(columns, get(columns, job + SOURCE) + frame)
+        target = get(columns, get(columns, job + TARGET) + frame)
+        nbytes = get(columns, get(columns, job + NBYTES) + frame)
+        _copy(arena, columns, source, target, nbytes, thread, threads)
+        frame += grid
+
+
+@kernel
+def copy_frames(arena: Any, columns: Any, job: int) -> None:
+    """Copy frames within the arena, a block a frame.
+
+    Launched with ``blocks(frames)`` blocks of ``THREADS``.
+
+    Parameters
+    ----------
+    arena
+        uint8, the memory of a wave.
+    columns
+        The same memory as int64.
+    job
+        Where in ``columns`` the header is.
+    """
+    _copy_frames(raw(arena), raw(columns), job, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, cuda.blockDim.x)

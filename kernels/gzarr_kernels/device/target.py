@@ -1,0 +1,98 @@
+"""One source for the GPU, the simulator and the host: how the functions of this folder are compiled.
+
+A kernel is thin: it asks which thread it is, and calls a ``body``, which holds the loop. On a GPU both are compiled to
+one program. In Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) the kernel is Python and the body is compiled for the
+host, so that tests run the real loop, and fast.
+
+What a kernel takes of memory are 1-d arrays; several of them may be views of the same bytes. In the simulator they have
+to be ``FakeCUDAArray``: NumPy arrays would be copied in and back one by one, each over what another has written.
+
+Numba notices a change only of the file that a cached kernel is in. Ours call functions of many files, so the name under
+which each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from numba import cuda, njit, types
+from numba.core import config
+from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Whether kernels run in Numba's simulator.
+SIMULATED: Final = bool(config.ENABLE_CUDASIM)
+#: Threads of a block, for every kernel here.
+THREADS: Final = 256
+#: Blocks of a launch, at most; kernels stride over what is more.
+MOST_BLOCKS: Final = 8192
+
+
+def _fingerprint() -> str:
+    value = 0
+    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
+        value = zlib.crc32(path.read_bytes(), value)
+    return f"{value:08x}"
+
+
+_FINGERPRINT = _fingerprint()
+_BODY: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
+
+
+def _cached(decorate: Callable[..., Any], function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, and cache it on disk; without a cache where none can be written."""
+    function.__qualname__ = f"{function.__qualname__}_{_FINGERPRINT}"
+    try:
+        return decorate(cache=True)(function)
+    # Numba's word for: neither the source's folder nor the user's cache folder can be written.
+    except RuntimeError:
+        return decorate()(function)
+
+
+def body(function: Callable[..., Any]) -> Any:
+    """Make a function part of every kernel that calls it; the host can call it with NumPy arrays and integers."""
+    if SIMULATED:
+        return _cached(partial(njit, **_BODY), function)
+    # Only in the simulator is it more than a part of kernels, which are cached themselves.
+    return njit(**_BODY)(function)
+
+
+def kernel(function: Callable[..., None]) -> Any:
+    """Make a function a kernel, compiled when it is first launched; no device is asked for before that."""
+    return _cached(cuda.jit, function)
+
+
+if SIMULATED:
+
+    def raw(array: Any) -> Any:
+        """Return the NumPy array behind a kernel's argument."""
+        wrapped = array.__dict__["_item"] if "_item" in getattr(array, "__dict__", {}) else array
+        return getattr(wrapped, "_ary", wrapped)
+
+else:
+
+    @body
+    def raw(array: Any) -> Any:
+        """Return the argument: on a GPU a body takes what its kernel has."""
+        return array
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def width_of(typing_context: Any, array: Any) -> Any:
+    """``width_of(array)``: bytes of an element, a constant to the compiler (``array.itemsize`` is not)."""
+    nbytes = array.dtype.bitwidth // 8
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.int64, nbytes)
+
+    return types.int64(array), codegen
+
+
+def blocks(work: int) -> int:
+    """Return how many blocks to launch for some units of work of a block each, at least one."""
+    return max(1, min(work, MOST_BLOCKS))

@@ -1,0 +1,235 @@
+"""The loop that fills a wave for a device: read ▶ verify ▶ cut into frames, chunk after chunk, without the GIL.
+
+Encoded chunks go to staging memory, in which each takes a place of its own by an atomic addition; their frames take rows
+of shared columns in the same way. What the device does not take, for whatever reason, is left to the host's decoders,
+which say what is wrong if anything is: here a chunk only succeeds or does not.
+
+The job is that of ``read.py`` and these slots behind it. ``CHUNK_ROWS`` are the rows to take, ``SPANS`` their number;
+``SHARED`` has two int64, bytes and frames taken, for all jobs of a wave. In memory, ``WHERE`` and ``NBYTES`` are as there;
+for byte ranges they and ``SPAN_FILE`` have one entry a row of the plan.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import context as C
+from .decode import BLOSC, GZIP, LZ4, ZLIB, ZSTD
+from .frames import CHUNK, REFUSED, blosc_frames, deflate_frames, lz4_frames, zstd_frames
+from .jit import entry, part
+from .memory import atomic_add, copy, i64, u32
+from .read import (
+    CHUNK_ROWS,
+    JOB_SIZE,
+    MODE,
+    MODE_FILES,
+    MODE_MEMORY,
+    MOST_ENCODED,
+    NBYTES,
+    OPEN_FLAGS,
+    SHARED,
+    SPAN_FILE,
+    SPANS,
+    WHERE,
+    open_file,
+    open_span,
+    read_range,
+    write_path,
+)
+from .status import ABSENT as STATUS_ABSENT
+from .status import OK
+from .symbols import c_close, c_lseek, crc32c
+
+#: Staging memory: address and bytes.
+STAGING: Final = JOB_SIZE
+CAPACITY: Final = JOB_SIZE + 1
+#: What a chunk is: the compressor's operation (``decode``; 0 for none), number of crc32c suffixes, decoded bytes.
+COMPRESSOR: Final = JOB_SIZE + 2
+CHECKSUMS: Final = JOB_SIZE + 3
+EXPECTED: Final = JOB_SIZE + 4
+#: Bytes in front of a chunk, so that what is behind its header is aligned.
+LEAD: Final = JOB_SIZE + 5
+#: Address of the frames' columns (``frames``), and their capacity.
+FRAMES: Final = JOB_SIZE + 6
+MOST_FRAMES: Final = JOB_SIZE + 7
+#: Address of int64 (rows, RESULTS): what became of each chunk.
+OUTCOMES: Final = JOB_SIZE + 8
+#: Address of an int64, the next row to take, for the workers of one job; and the outcome of the job's first row.
+NEXT: Final = JOB_SIZE + 9
+FIRST: Final = JOB_SIZE + 10
+STAGE_JOB_SIZE: Final = JOB_SIZE + 11
+
+# The columns of the outcomes.
+STATE: Final = 0
+TYPESIZE: Final = 1
+BLOCKSIZE: Final = 2
+BITS: Final = 3
+DIRECT: Final = 4
+END: Final = 5
+RESULTS: Final = 6
+
+READY: Final = 0
+ABSENT: Final = 1
+#: Did not fit any more.
+DEFERRED: Final = 2
+#: For the host's decoders.
+FALLBACK: Final = 3
+
+#: Chunks begin at multiples of this …
+_ALIGNMENT: Final = 64
+#: … and this many bytes follow each, which decoders that read whole words may read.
+_BEHIND: Final = 64
+
+
+@part
+def _cut(job: int, context: int, i: int, at: int, nbytes: int, columns: int, frame: int) -> int:
+    """Cut the chunk at ``at`` into frames (or count them: ``columns`` 0); return their number, or REFUSED."""
+    j = i64(job)
+    c = i64(context)
+    staging = j[STAGING]
+    size = j[EXPECTED]
+    most = j[MOST_FRAMES]
+    what = j[COMPRESSOR]
+    c[C.TYPESIZE] = 1
+    c[C.BLOCKSIZE] = size
+    c[C.OUT1] = 0
+    c[C.RESULT] = -1
+    if what == 0:
+        c[C.RESULT] = at
+        return 0 if nbytes == size else REFUSED
+    if what == BLOSC:
+        return blosc_frames(context, staging, at, nbytes, size, i, columns, most, frame)
+    if what == ZSTD:
+        return zstd_frames(context, staging, at, nbytes, size, i, columns, most, frame)
+    if what == LZ4:
+        return lz4_frames(staging, at, nbytes, size, i, columns, most, frame)
+    if what == GZIP or what == ZLIB:
+        return deflate_frames(1 if what == GZIP else 0, staging, at, nbytes, size, i, columns, most, frame)
+    return REFUSED
+
+
+@part
+def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
+    """Verify a chunk in staging and write its frames; return its state."""
+    j = i64(job)
+    c = i64(context)
+    outcome = i64(j[OUTCOMES] + 8 * RESULTS * i)
+    for _ in range(j[CHECKSUMS]):
+        nbytes -= 4
+        if nbytes < 0:
+            return FALLBACK
+        source = j[STAGING] + at
+        if crc32c(source, nbytes) != u32(source + nbytes)[0]:
+            return FALLBACK
+    count = _cut(job, context, i, at, nbytes, 0, 0)
+    if count < 0 or count > j[MOST_FRAMES]:
+        return FALLBACK
+    if count > 0:
+        frame = atomic_add(j[SHARED] + 8, count)
+        if frame + count > j[MOST_FRAMES]:
+            for f in range(frame, min(frame + count, j[MOST_FRAMES])):
+                i64(j[FRAMES])[CHUNK * j[MOST_FRAMES] + f] = -1
+            return DEFERRED
+        _cut(job, context, i, at, nbytes, j[FRAMES], frame)
+    outcome[TYPESIZE] = c[C.TYPESIZE]
+    outcome[BLOCKSIZE] = c[C.BLOCKSIZE]
+    outcome[BITS] = c[C.OUT1]
+    outcome[DIRECT] = c[C.RESULT]
+    return READY
+
+
+@part
+def _reserve(job: int, i: int, nbytes: int) -> int:
+    """Return where in staging a chunk of ``nbytes`` goes, or -1 where there is no room."""
+    j = i64(job)
+    need = (j[LEAD] + nbytes + _BEHIND + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+    begin = atomic_add(j[SHARED], need)
+    if begin + need > j[CAPACITY]:
+        return -1
+    i64(j[OUTCOMES] + 8 * RESULTS * i)[END] = begin + need
+    return begin + j[LEAD]
+
+
+@part
+def _fits(job: int, nbytes: int) -> bool:
+    j = i64(job)
+    return nbytes <= j[MOST_ENCODED] and j[LEAD] + nbytes + _BEHIND + _ALIGNMENT <= j[CAPACITY]
+
+
+@part
+def _file(job: int, context: int, i: int, row: int, worker: int) -> int:
+    """Stage a chunk that is a whole file; return its state."""
+    j = i64(job)
+    c = i64(context)
+    if write_path(job, row, worker) == 0:
+        return FALLBACK
+    descriptor = open_file(context, worker, j[OPEN_FLAGS])
+    if descriptor < 0:
+        return ABSENT if c[C.OUT0] == STATUS_ABSENT else FALLBACK
+    size = c_lseek(descriptor, 0, 2)
+    state = FALLBACK
+    at = -1
+    if size >= 0 and _fits(job, size):
+        at = _reserve(job, i, size)
+        state = DEFERRED
+        if at >= 0:
+            state = READY if read_range(context, descriptor, j[STAGING] + at, size, 0) == OK else FALLBACK
+    c_close(descriptor)
+    return _scan(job, context, i, at, size) if state == READY else state
+
+
+@part
+def _range(job: int, context: int, i: int, row: int) -> int:
+    """Stage a chunk that is a byte range of a file, or lies in memory; return its state."""
+    j = i64(job)
+    c = i64(context)
+    size = i64(j[NBYTES])[row]
+    where = i64(j[WHERE])[row]
+    if size < 0:
+        return ABSENT
+    if not _fits(job, size):
+        return FALLBACK
+    at = _reserve(job, i, size)
+    if at < 0:
+        return DEFERRED
+    target = j[STAGING] + at
+    if j[MODE] == MODE_MEMORY:
+        copy(target, where, size)
+    elif (
+        open_span(job, context, i64(j[SPAN_FILE])[row], j[OPEN_FLAGS]) != OK
+        or read_range(context, c[C.DESCRIPTOR], target, size, where) != OK
+    ):
+        return FALLBACK
+    return _scan(job, context, i, at, size)
+
+
+@entry(3)
+def stage(job: int, context: int, worker: int) -> None:
+    """Take rows of ``job`` until there are none.
+
+    Parameters
+    ----------
+    job
+        Address of the job's int64 array.
+    context
+        Address of this worker's context (``context.py``).
+    worker
+        Address of ``read.WORKER_BYTES`` bytes of scratch.
+    """
+    j = i64(job)
+    c = i64(context)
+    c[C.DESCRIPTOR] = -1
+    while True:
+        turn = atomic_add(j[NEXT], 1)
+        if turn >= j[SPANS]:
+            break
+        row = i64(j[CHUNK_ROWS])[turn]
+        i = j[FIRST] + turn
+        if j[MODE] == MODE_FILES:
+            state = _file(job, context, i, row, worker)
+        else:
+            state = _range(job, context, i, row)
+        i64(j[OUTCOMES] + 8 * RESULTS * i)[STATE] = state
+    if c[C.DESCRIPTOR] >= 0:
+        c_close(c[C.DESCRIPTOR])
+        c[C.DESCRIPTOR] = -1

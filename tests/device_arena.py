@@ -1,0 +1,63 @@
+"""A wave's memory for tests of the device kernels, and how they are launched in Numba's simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+BLOCKS, THREADS = 3, 4
+
+
+def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int = THREADS) -> None:
+    kernel[blocks, threads](*(FakeCUDAArray(x) if isinstance(x, np.ndarray) else x for x in arguments))
+
+
+@dataclass
+class Arena:
+    """Memory of a wave: bytes and columns are put in anywhere, as the engine does."""
+
+    memory: np.ndarray[Any, Any] = field(default_factory=lambda: np.full(4 << 20, 0xA5, np.uint8))
+    used: int = 0
+
+    @property
+    def columns(self) -> np.ndarray[Any, Any]:
+        return self.memory.view(np.int64)
+
+    def put(self, values: Any) -> int:
+        column = np.asarray(values, np.int64).ravel()
+        begin = -(-self.used // 8)
+        self.columns[begin : begin + column.size] = column
+        self.used = 8 * (begin + column.size)
+        return begin
+
+    def reserve(self, nbytes: int, offset: int = 0) -> int:
+        """Return where ``nbytes`` may lie: at ``offset`` from a multiple of 16, with untouched bytes before them."""
+        begin = -(-(self.used + 16) // 16) * 16 + offset
+        self.used = begin + nbytes
+        assert self.used <= self.memory.size
+        return begin
+
+    def put_bytes(self, data: bytes, offset: int = 0) -> int:
+        begin = self.reserve(len(data), offset)
+        self.memory[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
+        return begin
+
+    def bytes_at(self, begin: int, nbytes: int) -> bytes:
+        return self.memory[begin : begin + nbytes].tobytes()
+
+
+def blocks_of(data: bytes, blocksize: int) -> list[bytes]:
+    return [data[i : i + blocksize] for i in range(0, len(data), blocksize)]
+
+
+def to_byte_planes(block: bytes, typesize: int) -> bytes:
+    n = len(block) // typesize
+    elements = np.frombuffer(block, np.uint8, n * typesize).reshape(n, typesize)
+    return elements.T.tobytes() + block[n * typesize :]
+
+
+def random_bytes(nbytes: int, seed: int = 0) -> bytes:
+    return np.random.default_rng(seed).bytes(nbytes)

@@ -1,0 +1,165 @@
+"""The device kernels compile for every GPU that we name, without one: what is in the PTX, and what must not be."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda.bindings import nvjitlink
+
+CAPABILITIES = {"8.0": "sm_80", "9.0": "sm_90", "10.0": "sm_100"}
+KERNELS = Path(__file__).parent.parent / "kernels"
+
+# Numba asks the current device for its capability when a kernel calls functions; here is none.
+COMPILE = """
+import json, sys
+from types import SimpleNamespace
+import numba.cuda.compiler, numba.cuda.dispatcher
+from numba import cuda, types
+from gzarr_kernels.device import assemble, checksums, copies, planes
+
+now = SimpleNamespace(compute_capability=None)
+for module in (numba.cuda.compiler, numba.cuda.dispatcher):
+    module.get_current_device = lambda: now
+
+def memory(element):
+    return types.Array(element, 1, "C")
+
+arena, columns, job = memory(types.uint8), memory(types.int64), types.int64
+kernels = {
+    "bit_planes_to_byte_planes": (planes.bit_planes_to_byte_planes, arena, columns, job),
+    "byte_planes_to_plain": (planes.byte_planes_to_plain, arena, columns, job),
+    "copy_frames": (copies.copy_frames, arena, columns, job),
+    "checksums": (checksums.checksums, arena, columns, memory(types.int32), job),
+}
+for word in (types.uint8, types.uint16, types.uint32, types.uint64):
+    words = memory(word)
+    kernels[f"assemble {word}"] = (assemble.assemble, arena, words, columns, columns, words, job)
+found = {}
+for name, (kernel, *signature) in kernels.items():
+    for capability in sys.argv[1:]:
+        now.compute_capability = tuple(map(int, capability.split(".")))
+        ptx, _ = cuda.compile_ptx(kernel.py_func, tuple(signature), cc=now.compute_capability)
+        found.setdefault(name, {})[capability] = ptx
+json.dump(found, sys.stdout)
+"""
+
+# /proc stands for a folder that cannot be written: root can write to any other.
+WITHOUT_CACHE = """
+from gzarr_kernels.device import target
+source = "def lonely(out):\\n    out[0] = 1\\n"
+scope = {}
+exec(compile(source, "/proc/self/lonely.py", "exec"), scope)
+kernel = target.kernel(scope["lonely"])
+print(type(kernel).__name__, type(kernel._cache).__name__)
+from gzarr_kernels.device.copies import copy_frames
+print(type(copy_frames).__name__, type(copy_frames._cache).__name__)
+"""
+
+
+def run_without_simulator(script: str, *arguments: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KERNELS), environment.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def ptx() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(run_without_simulator(COMPILE, *CAPABILITIES))
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
+    assert len(ptx) == 8
+    for name, by_capability in ptx.items():
+        assert by_capability.keys() == CAPABILITIES.keys()
+        for capability, text in by_capability.items():
+            (target,) = re.findall(r"^\.target (\w+)", text, re.MULTILINE)
+            assert target == CAPABILITIES[capability]
+            assert len(re.findall(r"\.visible \.entry", text)) == 1, name
+
+
+def each(ptx: dict[str, dict[str, str]]) -> list[tuple[str, str]]:
+    return [(f"{name} for {cc}", text) for name, texts in ptx.items() for cc, text in texts.items()]
+
+
+@pytest.mark.timeout(600)
+def test_everything_is_inlined_and_in_registers(ptx: dict[str, dict[str, str]]) -> None:
+    for which, text in each(ptx):
+        assert not re.search(r"\bcall\b|\.func\b|\.extern\b", text), which
+        assert ".local" not in text, which
+
+
+@pytest.mark.timeout(600)
+def test_the_assembler_takes_it_and_needs_no_stack(ptx: dict[str, dict[str, str]]) -> None:
+    for name, by_capability in ptx.items():
+        for capability, text in by_capability.items():
+            log = assemble(text, CAPABILITIES[capability])
+            assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log, name
+            (registers,) = re.findall(r"Used (\d+) registers", log)
+            # Of 65,536 registers a multiprocessor, so that two blocks of 256 threads fit.
+            assert int(registers) <= 128, name
+
+
+def assemble(ptx: str, architecture: str) -> str:
+    """Assemble to machine code, which needs no GPU either; return what the assembler says."""
+    handle = nvjitlink.create(2, [f"-arch={architecture}", "-verbose"])
+    try:
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx.encode(), len(ptx), "kernel")
+        nvjitlink.complete(handle)
+        log = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, log)
+        return log.decode()
+    finally:
+        nvjitlink.destroy(handle)
+
+
+@pytest.mark.timeout(600)
+def test_offsets_are_integers_of_64_bits(ptx: dict[str, dict[str, str]]) -> None:
+    for which, text in each(ptx):
+        assert not re.search(r"\.f(16|32|64)\b", text), f"{which}: a uint64 met an int64"
+        assert "ld.global" in text, which
+        assert not re.search(r"\bld\.u|\bst\.u|\bld\.b|\bst\.b", text), f"{which}: an address of unknown memory"
+
+
+@pytest.mark.timeout(600)
+def test_division_in_64_bits_is_the_exception(ptx: dict[str, dict[str, str]]) -> None:
+    for which, text in each(ptx):
+        wide, narrow = (len(re.findall(pattern, text)) for pattern in (r"\bdiv\.[us]64", r"\bdiv\.u32"))
+        assert narrow >= wide, which
+        assert not re.search(r"\bdiv\.s64", text), which
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+def test_assemble_moves_whole_words(ptx: dict[str, dict[str, str]], width: int) -> None:
+    for text in ptx[f"assemble uint{width}"].values():
+        assert re.search(rf"\bst\.global\.[ub]{width}\b", text)
+        assert len(re.findall(r"\bst\.global", text)) == 1
+        assert re.search(rf"\bld\.global\.[ub]{width}\b", text)
+
+
+@pytest.mark.timeout(600)
+def test_checksum_tables_are_shared(ptx: dict[str, dict[str, str]]) -> None:
+    for text in ptx["checksums"].values():
+        assert ".shared" in text
+        assert "bar.sync" in text or "barrier.sync" in text
+        assert "ld.shared" in text
+        assert re.search(r"\b(atom|red)\.[\w.]*shared[\w.]*\.xor\.b64", text)
+
+
+@pytest.mark.timeout(600)
+def test_a_kernel_needs_no_cache() -> None:
+    without, with_cache = run_without_simulator(WITHOUT_CACHE).splitlines()
+    assert without == "CUDADispatcher NullCache"
+    assert with_cache == "CUDADispatcher CUDACache"
