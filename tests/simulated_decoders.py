@@ -7,6 +7,7 @@ the library. A frame that does not decode leaves garbage, as nvCOMP may, and a s
 from __future__ import annotations
 
 import ctypes
+import threading
 import zlib
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import cramjam
 import numpy as np
-from simulated_faults import SimulatedFault
-
 from gzarr_kernels import libraries
+from simulated_faults import SimulatedFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 #: ``nvcompErrorCannotDecompress``.
 CANNOT_DECOMPRESS: Final = 12
 _GARBAGE: Final = 0x99
+_ONE_CONTEXT = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class SimulatedDecompressor:
         self.max_frame_bytes = algorithm.max_frame_bytes
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:
-        if frames < 1 or not 0 < largest <= min(self.max_frame_bytes, total):
+        if frames < 1 or not 0 < largest <= self.max_frame_bytes or total < 1:
             raise SimulatedFault(f"scratch of {frames} frames, the largest of {largest}, all of {total} bytes")
         return self._algorithm.temp_nbytes(frames, largest, total)
 
@@ -155,8 +156,8 @@ def _zstd_context() -> int:
 def _zstd(source: Bytes, target: Bytes) -> int | None:
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     decode = _function("gzarr_zstd_decompress", size, pointer, pointer, size, pointer, size)
-    # One context is enough: the device runs one operation at a time.
-    nbytes: int = decode(_zstd_context(), target.ctypes.data, target.size, source.ctypes.data, source.size)
+    with _ONE_CONTEXT:
+        nbytes: int = decode(_zstd_context(), target.ctypes.data, target.size, source.ctypes.data, source.size)
     return nbytes if nbytes <= target.size else None
 
 
@@ -169,7 +170,7 @@ def _lz4(source: Bytes, target: Bytes) -> int | None:
 
 def _snappy(source: Bytes, target: Bytes) -> int | None:
     try:
-        return int(cramjam.snappy.decompress_raw_into(source, target))
+        return int(cramjam.snappy.decompress_raw_into(source.data, target.data))
     except cramjam.DecompressionError:
         return None
 
@@ -187,7 +188,7 @@ def _deflate(source: Bytes, target: Bytes) -> int | None:
 
 
 def _zstd_temp(frames: int, largest: int, total: int) -> int:
-    return 6936 * frames * -(-largest // (128 << 10)) + 3 * total
+    return 3468 * max(2 * frames, total // (64 << 10)) + 3 * total
 
 
 def _no_temp(frames: int, largest: int, total: int) -> int:

@@ -65,11 +65,13 @@ class DeviceArray(np.ndarray[Any, Any]):
 class _Memory:
     """One allocation, with guards around it."""
 
-    __slots__ = ("_raw", "address", "begin", "nbytes")
+    __slots__ = ("_owner", "_raw", "address", "begin", "nbytes")
 
     def __init__(self, nbytes: int, alignment: int) -> None:
         self.nbytes = nbytes
-        raw = self._raw = np.empty(nbytes + 2 * _GUARD_NBYTES + 2 * alignment, np.uint8)
+        # Of another array, views would keep that one, and not the one that they were taken of.
+        self._owner = bytearray(nbytes + 2 * _GUARD_NBYTES + 2 * alignment)
+        raw = self._raw = np.frombuffer(self._owner, np.uint8)
         first = raw.ctypes.data + _GUARD_NBYTES
         # A multiple of the alignment, and not of twice of it.
         self.address = first + (alignment - first) % (2 * alignment)
@@ -80,12 +82,12 @@ class _Memory:
 
     def array(self, kind: type[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return all of it as the array that it lives as long as; views of that keep that one."""
-        return kind(shape, dtype, buffer=self._raw.data, offset=self.begin)  # type: ignore[arg-type]
+        return kind(shape, dtype, buffer=self._owner, offset=self.begin)
 
     def view(self, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the same elements as an array does that lies here, without keeping that one."""
         offset = self.begin + like.ctypes.data - self.address
-        return np.ndarray(like.shape, like.dtype, buffer=self._raw.data, offset=offset, strides=like.strides)
+        return np.ndarray(like.shape, like.dtype, buffer=self._owner, offset=offset, strides=like.strides)
 
     def bytes_at(self, address: int, nbytes: int) -> Bytes:
         begin = self.begin + address - self.address
@@ -299,11 +301,11 @@ class SimulatedDevice:
 
     def bytes_at(self, address: int, nbytes: int, alignment: int = 1) -> Bytes:
         """Return device memory at an address, which must be all in one allocation."""
+        if address % alignment:
+            raise SimulatedFault(f"{address:#x} is not a multiple of {alignment}")
         memory = self._memory_of(address, nbytes)
         if memory is None or memory.address in self._pinned:
             raise SimulatedFault(f"{nbytes} bytes at {address:#x} are not device memory")
-        if address % alignment:
-            raise SimulatedFault(f"{address:#x} is not a multiple of {alignment}")
         return memory.bytes_at(address, nbytes)
 
     def _plain(self, array: Any, *, pinned: bool = False) -> np.ndarray[Any, Any]:
@@ -359,7 +361,7 @@ class SimulatedDevice:
         while isinstance(root.base, DeviceArray):
             root = root.base
         begin = low - self.address(root)
-        memory = DeviceArray((high - low,), np.dtype(np.uint8), buffer=root, offset=begin)  # type: ignore[arg-type]
+        memory = DeviceArray((high - low,), np.dtype(np.uint8), buffer=root, offset=begin)
         memory.simulated = self
         return memory, self.address(array) - low
 

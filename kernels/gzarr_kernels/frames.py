@@ -4,9 +4,9 @@ A frame is a compressed piece and the piece of the decoded chunk that it gives. 
 checked against the bytes that there are. What a batched decoder is not known to take, or to verify, is refused:
 whoever calls then decodes the whole chunk on the host, which finds out what is wrong with it, if anything is.
 
-Sources: LZ4 block format (https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md) behind numcodecs' size; zstd, RFC
-8878; gzip, RFC 1952; zlib, RFC 1950; snappy (https://github.com/google/snappy/blob/main/format_description.txt); Blosc,
-see ``blosc.py``.
+Sources: numcodecs' size in front of an LZ4 block (https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md); zstd,
+RFC 8878; gzip, RFC 1952; zlib, RFC 1950; snappy, https://github.com/google/snappy/blob/main/format_description.txt;
+Blosc, see ``blosc.py``.
 """
 
 from __future__ import annotations
@@ -48,9 +48,21 @@ REFUSED: Final = -1
 
 _ZSTD_MAGIC: Final = 0xFD2FB528
 _SKIPPABLE_MAGIC: Final = 0x184D2A50
-_MAX_ZSTD_BLOCK: Final = 128 << 10
-#: Bytes that deflate bodies are aligned to.
+_MOST_BLOCK: Final = 128 << 10
+_MOST_WINDOW: Final = 1 << 31
+#: Types of a zstd block.
+_RLE_BLOCK: Final = 1
+_COMPRESSED_BLOCK: Final = 2
+_RESERVED_BLOCK: Final = 3
+#: A compressed block has at least a byte of literals' header and one of sequences'.
+_LEAST_COMPRESSED_BLOCK: Final = 2
+#: Bytes that the deflate body of a chunk is aligned to; within Blosc containers they lie where they happen to.
 _ALIGNMENT: Final = 8
+# As in ``blosc.py``.
+_BLOSC_MEMCPYED: Final = 0x02
+_BLOSC_DONT_SPLIT: Final = 0x10
+_MAX_SPLIT_TYPESIZE: Final = 16
+_MIN_PLANE_BYTES: Final = 128
 
 
 @part
@@ -83,7 +95,10 @@ def put_frame(
 
 @part
 def zstd_frame(context: int, source: int, nbytes: int) -> int:
-    """Walk one zstd frame; return its bytes, or REFUSED. OUT0 is its content's size, or -1 for a skippable frame."""
+    """Walk the blocks of one zstd frame; return its bytes, or REFUSED.
+
+    The context's OUT0 is the size of its content, or -1 for a skippable frame.
+    """
     c = i64(context)
     b = u8(source)
     if nbytes < 8:
@@ -124,6 +139,16 @@ def zstd_frame(context: int, source: int, nbytes: int) -> int:
         at += 8
     if content < 0:
         return REFUSED
+    window = content
+    if single == 0:
+        base = int64(1) << (10 + (int64(b[5]) >> 3))
+        window = base + base // 8 * (int64(b[5]) & 7)
+        if window > _MOST_WINDOW:
+            return REFUSED
+    most = min(window, _MOST_BLOCK)
+    # What the blocks give: at least, and at most.
+    least = int64(0)
+    largest = int64(0)
     while True:
         if at + 3 > nbytes:
             return REFUSED
@@ -131,14 +156,21 @@ def zstd_frame(context: int, source: int, nbytes: int) -> int:
         at += 3
         kind = (header >> 1) & 3
         size = header >> 3
-        if kind == 3 or size > _MAX_ZSTD_BLOCK:
+        if kind == _RESERVED_BLOCK or size > most:
             return REFUSED
-        at += 1 if kind == 1 else size
+        if kind == _COMPRESSED_BLOCK:
+            if size < _LEAST_COMPRESSED_BLOCK:
+                return REFUSED
+            largest += most
+        else:
+            least += size
+            largest += size
+        at += 1 if kind == _RLE_BLOCK else size
         if at > nbytes:
             return REFUSED
         if header & 1:
             c[C.OUT0] = content
-            return at
+            return at if least <= content <= largest else REFUSED
 
 
 @part
@@ -240,7 +272,9 @@ def blosc_frames(
     c[C.BLOCKSIZE] = size
     c[C.OUT1] = 0
     c[C.RESULT] = -1
-    if flags & 2:
+    if size == 0:
+        return 0
+    if flags & _BLOSC_MEMCPYED:
         c[C.RESULT] = at + HEADER_BYTES
         return 0
     shuffled = (flags & 1) != 0 and typesize > 1
@@ -263,7 +297,9 @@ def blosc_frames(
     blocks = (size + blocksize - 1) // blocksize
     last = size - (blocks - 1) * blocksize
     starts = i32(source + HEADER_BYTES)
-    split = flags & 16 == 0 and typesize <= 16 and blocksize // typesize >= 128
+    split = (
+        flags & _BLOSC_DONT_SPLIT == 0 and typesize <= _MAX_SPLIT_TYPESIZE and blocksize // typesize >= _MIN_PLANE_BYTES
+    )
     count = 0
     # No encoder writes blocks that overlap; they could make few bytes take for ever.
     used = 0
@@ -289,8 +325,7 @@ def blosc_frames(
             if packed == piece:
                 kind = RAW
             elif algorithm == ZSTD:
-                out = C.OUT0
-                if zstd_frame(context, source + begin, packed) != packed or c[out] != piece:
+                if zstd_frame(context, source + begin, packed) != packed or c[C.OUT0] != piece:
                     return REFUSED
             elif algorithm == SNAPPY:
                 if _snappy_size(source + begin, packed) != piece:

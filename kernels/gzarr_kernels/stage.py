@@ -1,23 +1,25 @@
 """The loop that fills a wave for a device: read ▶ verify ▶ cut into frames, chunk after chunk, without the GIL.
 
-Encoded chunks go to staging memory, in which each takes a place of its own by an atomic addition; their frames take rows
-of shared columns in the same way. What the device does not take, for whatever reason, is left to the host's decoders,
-which say what is wrong if anything is: here a chunk only succeeds or does not.
+Encoded chunks go to staging memory, in which each takes a place of its own by an atomic addition; their frames take
+rows of shared columns in the same way. What the device does not take, for whatever reason, is left to the host's
+decoders, which say what is wrong if anything is: here a chunk only succeeds or does not.
 
 The job is that of ``read.py`` and these slots behind it. ``CHUNK_ROWS`` are the rows to take, ``SPANS`` their number;
-``SHARED`` has two int64, bytes and frames taken, for all jobs of a wave. In memory, ``WHERE`` and ``NBYTES`` are as there;
-for byte ranges they and ``SPAN_FILE`` have one entry a row of the plan.
+``SHARED`` has two int64, bytes and frames taken, for all jobs of a wave. In memory, ``WHERE`` and ``NBYTES`` are as
+there; for byte ranges they and ``SPAN_FILE`` have one entry a row of the plan.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from numba import types
+
 from . import context as C
 from .decode import BLOSC, GZIP, LZ4, ZLIB, ZSTD
 from .frames import CHUNK, REFUSED, blosc_frames, deflate_frames, lz4_frames, zstd_frames
-from .jit import entry, part
-from .memory import atomic_add, copy, i64, u32
+from .jit import entry, part, unit
+from .memory import atomic_add, atomic_load, copy, i64, u32
 from .read import (
     CHUNK_ROWS,
     JOB_SIZE,
@@ -38,7 +40,7 @@ from .read import (
 )
 from .status import ABSENT as STATUS_ABSENT
 from .status import OK
-from .symbols import c_close, c_lseek, crc32c
+from .symbols import c_close, c_lseek, c_memset, crc32c
 
 #: Staging memory: address and bytes.
 STAGING: Final = JOB_SIZE
@@ -81,9 +83,22 @@ _ALIGNMENT: Final = 64
 _BEHIND: Final = 64
 
 
-@part
-def _cut(job: int, context: int, i: int, at: int, nbytes: int, columns: int, frame: int) -> int:
-    """Cut the chunk at ``at`` into frames (or count them: ``columns`` 0); return their number, or REFUSED."""
+# Called twice, to count and to write, and large: compiled once.
+@unit(types.int64, 7)
+def cut(job: int, context: int, i: int, at: int, nbytes: int, columns: int, frame: int) -> int:
+    """Cut a chunk in staging memory into frames, or count them; return their number, or REFUSED.
+
+    Parameters
+    ----------
+    job, context
+        As in :func:`stage`; the context's TYPESIZE, BLOCKSIZE, OUT1 and RESULT are left as by ``blosc_frames``.
+    i
+        The chunk's row of the outcomes, for the frames' columns.
+    at, nbytes
+        Where it lies in staging memory, without checksums.
+    columns, frame
+        Address of the frames' columns, 0 to count only; row of the chunk's first frame.
+    """
     j = i64(job)
     c = i64(context)
     staging = j[STAGING]
@@ -121,7 +136,7 @@ def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
         source = j[STAGING] + at
         if crc32c(source, nbytes) != u32(source + nbytes)[0]:
             return FALLBACK
-    count = _cut(job, context, i, at, nbytes, 0, 0)
+    count = cut(job, context, i, at, nbytes, 0, 0)
     if count < 0 or count > j[MOST_FRAMES]:
         return FALLBACK
     if count > 0:
@@ -130,7 +145,7 @@ def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
             for f in range(frame, min(frame + count, j[MOST_FRAMES])):
                 i64(j[FRAMES])[CHUNK * j[MOST_FRAMES] + f] = -1
             return DEFERRED
-        _cut(job, context, i, at, nbytes, j[FRAMES], frame)
+        cut(job, context, i, at, nbytes, j[FRAMES], frame)
     outcome[TYPESIZE] = c[C.TYPESIZE]
     outcome[BLOCKSIZE] = c[C.BLOCKSIZE]
     outcome[BITS] = c[C.OUT1]
@@ -140,18 +155,35 @@ def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
 
 @part
 def _reserve(job: int, i: int, nbytes: int) -> int:
-    """Return where in staging a chunk of ``nbytes`` goes, or -1 where there is no room."""
+    """Return where in staging a chunk of ``nbytes`` goes, or -1 where there is no room.
+
+    Of the chunks of a wave that fit by themselves the first gets what it asks for, so no wave is without progress.
+    """
     j = i64(job)
     need = (j[LEAD] + nbytes + _BEHIND + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
     begin = atomic_add(j[SHARED], need)
     if begin + need > j[CAPACITY]:
         return -1
     i64(j[OUTCOMES] + 8 * RESULTS * i)[END] = begin + need
-    return begin + j[LEAD]
+    # What an earlier wave left around the chunk is not sent to a device.
+    at = begin + j[LEAD]
+    c_memset(j[STAGING] + begin, 0, j[LEAD])
+    c_memset(j[STAGING] + at + nbytes, 0, need - j[LEAD] - nbytes)
+    return at
+
+
+@part
+def _full(job: int) -> bool:
+    """Return whether nothing can be taken any more, so that it need not even be read."""
+    j = i64(job)
+    nbytes = atomic_load(j[SHARED])
+    frames = atomic_load(j[SHARED] + 8)
+    return (nbytes > 0 and nbytes >= j[CAPACITY]) or (frames > 0 and frames >= j[MOST_FRAMES])
 
 
 @part
 def _fits(job: int, nbytes: int) -> bool:
+    """Return whether a chunk is not too large for any wave."""
     j = i64(job)
     return nbytes <= j[MOST_ENCODED] and j[LEAD] + nbytes + _BEHIND + _ALIGNMENT <= j[CAPACITY]
 
@@ -225,7 +257,9 @@ def stage(job: int, context: int, worker: int) -> None:
             break
         row = i64(j[CHUNK_ROWS])[turn]
         i = j[FIRST] + turn
-        if j[MODE] == MODE_FILES:
+        if _full(job):
+            state = DEFERRED
+        elif j[MODE] == MODE_FILES:
             state = _file(job, context, i, row, worker)
         else:
             state = _range(job, context, i, row)

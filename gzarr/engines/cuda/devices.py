@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .device import Device
 
-_PARTS = (
-    ("cupy", "CuPy", "cupy"),
-    ("numba_cuda", "numba-cuda", "numba-cuda"),
-    ("nvidia.libnvcomp", "nvCOMP", "nvidia-libnvcomp"),
-)
+#: Module and name of what has to be installed.
+_PARTS = (("cupy", "CuPy"), ("numba_cuda", "numba-cuda"), ("nvidia.libnvcomp", "nvCOMP"))
 
 _lock = threading.Lock()
 _devices: dict[int, Device] = {}
@@ -82,7 +80,7 @@ def missing_parts() -> list[str]:
         return []
     found = [
         f"{title} is not installed (pip install 'gzarr[cuda13]', or 'gzarr[cuda12]' for a driver of CUDA 12)"
-        for module, title, _ in _PARTS
+        for module, title in _PARTS
         if not _has(module)
     ]
     if not found and not _device_count():
@@ -111,10 +109,17 @@ def _device_count() -> int:
     return count.value
 
 
-def replace_for_tests(make: Callable[[int], Device] | None) -> None:
-    """Have devices made by another function; None goes back to the real ones. Nothing but tests calls this."""
+@contextmanager
+def use(factory: Callable[[int], Device]) -> Iterator[None]:
+    """Have devices made by another function for a while: tests do that, nothing else."""
     global _make, _count
+    before = _make, _count
     with _lock:
         _devices.clear()
-        _make = make
-        _count = None if make is None else 1
+        _make, _count = factory, 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _devices.clear()
+            _make, _count = before

@@ -156,7 +156,7 @@ class CudaEngine:
     def _budget(self, budget_bytes: int | None) -> int:
         if budget_bytes is None:
             return min(DEFAULT_BUDGET_BYTES, self._device.free_bytes() // 4)
-        if isinstance(budget_bytes, bool) or not isinstance(budget_bytes, int) or budget_bytes < 1:
+        if type(budget_bytes) is not int or budget_bytes < 1:
             raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
         return budget_bytes
 

@@ -129,11 +129,12 @@ class Staging:
     """
 
     def __init__(self, request: ReadRequest, form: FrameFormat) -> None:
+        # First, since it tells people what takes a while.
+        kernels.load()
         from gzarr_kernels import decode
         from gzarr_kernels import read as r
         from gzarr_kernels import stage as s
 
-        kernels.load()
         self._request = request
         codes = {
             None: 0,
@@ -198,6 +199,11 @@ class Staging:
         most_frames
             Frames to take, at most. A chunk that has more by itself is for the CPU engine.
 
+        Returns
+        -------
+        The chunks, in the order in which they were read, and the frames of those that are READY, in any order. Frames
+        of one chunk do not overlap in it, and fill it. At least one chunk is not DEFERRED, if there are any.
+
         Raises
         ------
         ChunkError
@@ -208,20 +214,21 @@ class Staging:
         from gzarr_kernels import stage as s
 
         sources = self._request.sources
-        if not isinstance(sources.keys, ChunkKeys) or self._job[r.MODE] != r.MODE_FILES:
+        if self._job[r.MODE] != r.MODE_FILES:
             # Neighbours in one file are read by one thread, mostly, in order.
             rows = rows[np.lexsort((sources.offset[rows], sources.key_index[rows]))]
         rows = np.ascontiguousarray(rows)
         outcomes = np.zeros((len(rows), s.RESULTS), np.int64)
+        outcomes[:, s.STATE] = FALLBACK
         columns = np.zeros((f.COLUMNS, max(most_frames, 1)), np.int64)
         shared = np.zeros(2, np.int64)
         job = self._job.copy()
         job[r.SHARED] = address(shared)
-        job[s.STAGING], job[s.CAPACITY] = address(staging), capacity
+        job[s.STAGING], job[s.CAPACITY] = address(staging), min(capacity, staging.size)
         job[s.OUTCOMES] = address(outcomes)
         job[s.FRAMES], job[s.MOST_FRAMES] = address(columns), most_frames
         if self._in_memory:
-            self._from_store(job, rows)
+            self._from_store(job, rows, outcomes[:, s.STATE], shared)
         else:
             turns = np.zeros(1, np.int64)
             job[r.CHUNK_ROWS], job[r.SPANS], job[s.NEXT] = address(rows), len(rows), address(turns)
@@ -245,13 +252,14 @@ class Staging:
             Frames(*(column[mine] for column in taken)),
         )
 
-    def _from_store(self, job: IntArray, rows: IntArray) -> None:
+    def _from_store(self, job: IntArray, rows: IntArray, state: IntArray, shared: IntArray) -> None:
         """Fetch and stage, a batch at a time in each thread: what is held besides is bounded."""
         from gzarr_kernels import read as r
         from gzarr_kernels import stage as s
 
         request = self._request
-        workers = min(pool.thread_count(), len(rows))
+        workers = max(1, min(pool.thread_count(), len(rows)))
+        capacity, most_frames = int(job[s.CAPACITY]), int(job[s.MOST_FRAMES])
         most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(int(job[s.EXPECTED]), 1), -(-len(rows) // workers)))
         turn = count()
         failed: list[bool] = []
@@ -259,6 +267,10 @@ class Staging:
         def run(_: int) -> None:
             while not failed and (begin := next(turn) * most) < len(rows):
                 batch = rows[begin : begin + most]
+                if 0 < capacity <= shared[0] or 0 < most_frames <= shared[1]:
+                    # Not fetched only to find no room.
+                    state[begin : begin + most] = DEFERRED
+                    continue
                 try:
                     values = fetch(request, batch)
                     buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]

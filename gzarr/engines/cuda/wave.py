@@ -420,7 +420,8 @@ class Wave:
         if len(self._checked):
             marks = back[12 * count : 12 * count + 4 * len(self._checked)].view(np.int32)
             bad[self._checked[marks != 0]] = True
-        return self._rows[np.unique(self._owner[bad])]
+        rows: IntArray = self._rows[np.unique(self._owner[bad])]
+        return rows
 
 
 class _Steps:

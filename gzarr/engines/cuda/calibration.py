@@ -1,0 +1,374 @@
+"""What this machine and its devices do a second, for the router: measured once, kept in a file.
+
+Measured with synthetic data that compresses as images and fields do: the copy from page-locked memory; each decoder of
+the device with one large frame alone and with as many small ones as a wave has; each decoder of the CPU in one thread.
+That takes a fraction of a second, the first time that a device is used with this version of gzarr, nvCOMP and the
+driver. The file is in ``$XDG_CACHE_HOME/gzarr``, else ``~/.cache/gzarr``; one that cannot be read or written, or does
+not fit, is no error. What could not be measured is assumed (:func:`gzarr.engines.cuda.router.default_rates`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import tempfile
+import threading
+import time
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...errors import DeviceError
+from .router import Rates, default_rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from .device import Decompressor, Device
+
+#: A wave's worth of small frames, and a large one.
+FRAMES: Final = 1024
+FRAME_BYTES: Final = 64 << 10
+LONE_BYTES: Final = 1 << 20
+_COPY_BYTES: Final = 32 << 20
+#: Runs of which the fastest counts; a slow one is not repeated.
+_RUNS: Final = 3
+_PATIENCE_SECONDS: Final = 0.02
+#: Of the file; a new number where its content or what is measured changes.
+_FORMAT: Final = 1
+#: Bytes a frame takes in a batch's columns, and in its results: bytes produced, status.
+_COLUMN_BYTES: Final = 4 * 8
+_RESULT_BYTES: Final = 8 + 4
+_ZLIB_HEADER_BYTES: Final = 2
+_ZLIB_TRAILER_BYTES: Final = 4
+
+_lock = threading.Lock()
+#: Rates by kind and name of a device; None where a look at the file found none.
+_known: dict[tuple[str, str], Rates | None] = {}
+
+
+def rates(device: Device, *, may_measure: bool = True) -> Rates:
+    """Return the rates of a device and this machine: of this process, of the file, or measured now.
+
+    May be called from many threads at once: one measures, the others wait for it.
+
+    Parameters
+    ----------
+    device
+        Which.
+    may_measure
+        Whether to measure where nothing is known; else assumed rates are returned then.
+    """
+    key = _key(device)
+    found = _known.get(key)
+    if found is not None:
+        return found
+    with _lock:
+        if key in _known and (not may_measure or _known[key] is not None):
+            return _known[key] or default_rates()
+        facts = _facts(device)
+        path = _path(facts)
+        found = _load(path, facts)
+        if found is None and may_measure:
+            try:
+                found = measure(device)
+            except (DeviceError, MemoryError, RuntimeError, OSError):
+                # A device that fails here fails the read as well, which says so; one without room has some later.
+                found = default_rates()
+            else:
+                _save(path, facts, found)
+        _known[key] = found
+        return found or default_rates()
+
+
+def forget(device: Device | None = None, *, file: bool = False) -> None:
+    """Forget what this process knows of a device, or of all.
+
+    Parameters
+    ----------
+    device
+        None for all.
+    file
+        Whether to remove the device's file as well; the next use then measures again.
+    """
+    with _lock:
+        if device is None:
+            _known.clear()
+            return
+        _known.pop(_key(device), None)
+        path = cache_path(device) if file else None
+        if path is not None:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                return
+
+
+def cache_path(device: Device) -> Path | None:
+    """Return the file that the rates of a device are kept in; None where there is no home directory."""
+    return _path(_facts(device))
+
+
+def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_BYTES) -> Rates:
+    """Measure; neither reads nor writes the file.
+
+    Parameters
+    ----------
+    device
+        Which.
+    frames, frame_nbytes
+        Small frames at a time, and their decoded bytes, which divide :data:`LONE_BYTES`. Fewer frames are taken where
+        the device has little room.
+
+    Raises
+    ------
+    DeviceError
+        If the device fails.
+    MemoryError
+        If it has no room.
+    """
+    assumed = default_rates()
+    data = _sample()
+    whole = _encode(data)
+    parts: dict[str, list[bytes]] = {algorithm: [] for algorithm in whole}
+    for begin in range(0, LONE_BYTES, frame_nbytes):
+        for algorithm, encoded in _encode(data[begin : begin + frame_nbytes]).items():
+            parts[algorithm].append(encoded)
+    gpu, frame = dict(assumed.gpu), dict(assumed.frame)
+    decoders: list[Decompressor] = []
+    with device:
+        bench = _Bench(device)
+        copy = bench.copy_rate(_COPY_BYTES)
+        for algorithm in whole:
+            decoder = device.decompressor(algorithm)
+            if decoder is None:
+                continue
+            decoders.append(decoder)
+            many = bench.decode_rate(decoder, parts[algorithm], frame_nbytes, frames)
+            alone = bench.decode_rate(decoder, [whole[algorithm]], LONE_BYTES, 1)
+            if many is not None and alone is not None:
+                gpu[algorithm], frame[algorithm] = max(many, alone), alone
+        launch = bench.launch_seconds()
+    return Rates(
+        host_to_device=copy,
+        cpu={**assumed.cpu, **_cpu_rates(whole)},
+        gpu=gpu,
+        frame=frame,
+        # What Python does for a wave is not measured here.
+        launch_seconds=assumed.launch_seconds + launch,
+    )
+
+
+def _sample() -> bytes:
+    """Return :data:`LONE_BYTES` of a smooth field with noise, as 16-bit integers."""
+    y, x = np.mgrid[0:512, 0 : LONE_BYTES // 1024]
+    field = 1000 + 400 * np.sin(x / 97) * np.cos(y / 61) + np.random.default_rng(0).normal(0, 0.7, x.shape)
+    return field.astype("<u2").tobytes()
+
+
+def _encode(data: bytes) -> dict[str, bytes]:
+    """Return a frame of each algorithm that there is an encoder of."""
+    from numcodecs import lz4, zstd
+
+    return {
+        "zstd": zstd.compress(data, 3),
+        # Without numcodecs' size in front.
+        "lz4": lz4.compress(data, 1)[4:],
+        "deflate": zlib.compress(data, 5)[_ZLIB_HEADER_BYTES:-_ZLIB_TRAILER_BYTES],
+    }
+
+
+def _fastest(run: Callable[[], None]) -> float:
+    """Return the seconds of the fastest run, the first being one to warm up."""
+    run()
+    best = math.inf
+    for _ in range(_RUNS):
+        begin = time.perf_counter()
+        run()
+        elapsed = time.perf_counter() - begin
+        best = min(best, elapsed)
+        if elapsed > _PATIENCE_SECONDS:
+            break
+    # A clock may be coarse.
+    return max(best, 1e-9)
+
+
+def _aligned(nbytes: int, to: int = 256) -> int:
+    return -(-nbytes // to) * to
+
+
+class _Bench:
+    """A device with a stream and page-locked memory of its own, between ``with device:`` and its end."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._stream = device.stream()
+        self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def _staging(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        if self._pinned.size < nbytes:
+            self._pinned = self._device.pinned(nbytes)
+        return self._pinned[:nbytes]
+
+    def copy_rate(self, nbytes: int) -> float:
+        """Return the bytes a second of a copy to the device."""
+        device, stream = self._device, self._stream
+        staging = self._staging(nbytes)
+        staging[:] = 1
+        target = device.allocate(nbytes, stream)
+
+        def run() -> None:
+            device.copy_in(target, staging, stream)
+            stream.synchronize()
+
+        return nbytes / _fastest(run)
+
+    def launch_seconds(self) -> float:
+        """Return what it takes to send a few bytes there and back and to wait for them."""
+        device, stream = self._device, self._stream
+        staging = self._staging(4096)
+        target = device.allocate(4096, stream)
+
+        def run() -> None:
+            device.copy_in(target, staging[:4096], stream)
+            device.copy_out(staging[:256], target[:256], stream)
+            stream.synchronize()
+
+        return _fastest(run)
+
+    def decode_rate(
+        self, decoder: Decompressor, encoded: Sequence[bytes], nbytes: int, frames: int
+    ) -> float | None:
+        """Return the decoded bytes a second of a batch, or None if a frame does not decode.
+
+        Parameters
+        ----------
+        decoder
+            Of the device.
+        encoded
+            Frames, repeated until there are as many as asked for.
+        nbytes
+            Decoded bytes of each.
+        frames
+            How many; half as many as long as they take more than a quarter of the free memory.
+        """
+        room = self._device.free_bytes() // 4
+        while True:
+            batch = _Batch(decoder, encoded, nbytes, frames)
+            if batch.arena_bytes <= room or frames == 1:
+                break
+            frames //= 2
+        device, stream = self._device, self._stream
+        arena = device.allocate(batch.arena_bytes, stream)
+        staging = self._staging(batch.staging_bytes)
+        batch.write(staging, device.address(arena))
+        device.copy_in(arena[: batch.staging_bytes], staging, stream)
+        stream.synchronize()
+
+        def run() -> None:
+            decoder.run(stream, **batch.arguments(device.address(arena)))
+            stream.synchronize()
+
+        elapsed = _fastest(run)
+        back = self._staging(batch.results_bytes)
+        device.copy_out(back, arena[batch.results : batch.results + batch.results_bytes], stream)
+        stream.synchronize()
+        return frames * nbytes / elapsed if batch.succeeded(back) else None
+
+
+class _Batch:
+    """Frames, columns, results, decoded bytes and scratch in one arena; the first two are copied in."""
+
+    def __init__(self, decoder: Decompressor, encoded: Sequence[bytes], nbytes: int, frames: int) -> None:
+        self._encoded = encoded
+        self._nbytes = nbytes
+        self._frames = frames
+        self._sizes = np.resize(np.array([len(one) for one in encoded], np.int64), frames)
+        steps = -(-self._sizes // max(16, decoder.input_alignment)) * max(16, decoder.input_alignment)
+        ends = np.cumsum(steps)
+        self._at = ends - steps
+        self._columns = _aligned(int(ends[-1]))
+        self.staging_bytes = self._columns + _COLUMN_BYTES * frames
+        self.results = _aligned(self.staging_bytes)
+        self.results_bytes = _RESULT_BYTES * frames
+        self._stride = _aligned(nbytes)
+        self._decoded = _aligned(self.results + self.results_bytes)
+        self._temp = _aligned(self._decoded + self._stride * frames)
+        self._temp_nbytes = decoder.temp_nbytes(frames, nbytes, frames * nbytes)
+        self.arena_bytes = self._temp + self._temp_nbytes
+
+    def write(self, staging: npt.NDArray[np.uint8], base: int) -> None:
+        """Write the frames and their columns, for an arena at an address."""
+        frames = [np.frombuffer(one, np.uint8) for one in self._encoded]
+        staging[:] = 0
+        for i, at in enumerate(self._at.tolist()):
+            frame = frames[i % len(frames)]
+            staging[at : at + frame.size] = frame
+        columns = staging[self._columns :].view(np.int64).reshape(4, self._frames)
+        columns[0] = base + self._at
+        columns[1] = self._sizes
+        columns[2] = base + self._decoded + self._stride * np.arange(self._frames)
+        columns[3] = self._nbytes
+
+    def arguments(self, base: int) -> dict[str, int]:
+        """Return what a decompressor takes, for an arena at an address."""
+        sources, source_nbytes, targets, target_nbytes = (base + self._columns + 8 * self._frames * i for i in range(4))
+        return {
+            "frames": self._frames,
+            "largest": self._nbytes,
+            "sources": sources,
+            "source_nbytes": source_nbytes,
+            "targets": targets,
+            "target_nbytes": target_nbytes,
+            "produced": base + self.results,
+            "statuses": base + self.results + 8 * self._frames,
+            "temp": base + self._temp,
+            "temp_nbytes": self._temp_nbytes,
+        }
+
+    def succeeded(self, results: npt.NDArray[np.uint8]) -> bool:
+        """Return whether all frames gave their bytes."""
+        produced = results[: 8 * self._frames].view(np.int64)
+        statuses = results[8 * self._frames :].view(np.int32)
+        return bool((statuses == 0).all() and (produced == self._nbytes).all())
+
+
+def _cpu_rates(encoded: dict[str, bytes]) -> dict[str, float]:
+    """Return the decoded bytes a second of one thread with each of the native loop's decoders that there is here."""
+    from gzarr_kernels.libraries import decoder_addresses
+
+    addresses = {name: address for name, (address, _) in decoder_addresses().items()}
+    pointer, size, code = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    target = np.zeros(LONE_BYTES, np.uint8)
+    found: dict[str, float] = {}
+
+    def function(name: str, result: Any, *arguments: Any) -> Any:
+        return ctypes.CFUNCTYPE(result, *arguments)(addresses[name])
+
+    def take(algorithm: str, succeeds: Callable[[npt.NDArray[np.uint8]], bool]) -> None:
+        source = np.frombuffer(encoded[algorithm], np.uint8)
+        if succeeds(source):
+            found[algorithm] = LONE_BYTES / _fastest(lambda: (succeeds(source), None)[1])
+
+    if {"gzarr_zstd_create", "gzarr_zstd_free", "gzarr_zstd_decompress"} <= addresses.keys():
+        context = function("gzarr_zstd_create", pointer)()
+        decompress = function("gzarr_zstd_decompress", size, pointer, pointer, size, pointer, size)
+        take(
+            "zstd",
+            lambda s: decompress(context, target.ctypes.data, target.size, s.ctypes.data, s.size) == target.size,
+        )
+        function("gzarr_zstd_free", size, pointer)(context)
+    if "gzarr_lz4_decompress" in addresses:
+        decode = function("gzarr_lz4_decompress", code, pointer, pointer, code, code)
+        take("lz4", lambda s: decode(s.ctypes.data, target.ctypes.data, s.size, target.size) == target.size)
+    return found
