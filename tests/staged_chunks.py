@@ -14,6 +14,7 @@ import numpy as np
 from guarded_memory import Guarded
 from gzarr_kernels import frames as f
 from numcodecs import blosc as numcodecs_blosc
+from numcodecs import lz4 as numcodecs_lz4
 
 from gzarr.codecs.codec import ArrayRepresentation
 from gzarr.engines.cuda.staging import DEFERRED, READY, FrameFormat, Frames, Staged, Staging
@@ -188,29 +189,43 @@ def chunk_of(staged: Staged, frames: Frames, memory: bytes, i: int, nbytes: int)
         assert target == len(decoded)
         assert 0 <= source <= source + source_nbytes + 64 <= staged.used
         frame = decode_frame(algorithm, memory[source : source + source_nbytes], target_nbytes)
-        assert len(frame) == target_nbytes
         check, expected = int(frames.check[row]), int(frames.expected[row])
-        assert check == {f.DEFLATE: check or -1}.get(algorithm, f.UNCHECKED)
-        if check:
-            assert (zlib.crc32 if check == f.CRC32 else zlib.adler32)(frame) == expected
+        # Deflate has a checksum in every container, and nothing else has one.
+        assert (check != f.UNCHECKED) == (algorithm == f.DEFLATE)
+        if check and (zlib.crc32 if check == f.CRC32 else zlib.adler32)(frame) != expected:
+            raise Undecodable("another checksum")
         decoded += frame
     typesize, blocksize = int(staged.typesize[i]), int(staged.blocksize[i])
     return unshuffled(decoded, typesize, blocksize, bits=bool(staged.bits[i]))
 
 
+class Undecodable(Exception):
+    """What a decoder's status, or the checksum of what it decoded, says on a device."""
+
+
 def decode_frame(algorithm: int, data: bytes, nbytes: int) -> bytes:
+    try:
+        frame = _decode_frame(algorithm, data, nbytes)
+    except (cramjam.DecompressionError, zlib.error, RuntimeError) as error:
+        raise Undecodable(str(error)) from error
+    if len(frame) != nbytes:
+        raise Undecodable(f"{len(frame)} bytes instead of {nbytes}")
+    return frame
+
+
+def _decode_frame(algorithm: int, data: bytes, nbytes: int) -> bytes:
     if algorithm == f.LZ4:
-        return bytes(cramjam.lz4.decompress_block(data, output_len=nbytes))
+        return bytes(numcodecs_lz4.decompress(struct.pack("<I", nbytes) + data))
     if algorithm == f.ZSTD:
-        target = np.zeros(nbytes + 1, np.uint8)
+        target = np.zeros(nbytes, np.uint8)
         return target[: cramjam.zstd.decompress_into(data, target)].tobytes()
     if algorithm == f.SNAPPY:
         return bytes(cramjam.snappy.decompress_raw(data))
     if algorithm == f.DEFLATE:
         decoder = zlib.decompressobj(-15)
-        decoded = decoder.decompress(data)
-        assert decoder.eof
-        assert not decoder.unused_data
+        decoded = decoder.decompress(data, nbytes + 1)
+        if not decoder.eof or decoder.unused_data:
+            raise Undecodable("it does not end where it should")
         return decoded
     assert algorithm == f.RAW
     return data

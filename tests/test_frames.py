@@ -1,4 +1,4 @@
-"""Containers cut into frames, against independent decoders: the frames of a chunk, decoded one by one, are the chunk."""
+"""Containers cut into frames, against independent decoders: its frames, decoded one by one, are the chunk."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from staged_chunks import (
     CONTAINERS,
     ENCODING,
     NBYTES,
+    Undecodable,
     Volume,
     blosc,
     chunk_of,
@@ -291,7 +292,7 @@ def test_mutated_containers(container: str) -> None:
     ready = refused = 0
     originals = [encode(container, plain) for plain in (smooth(NBYTES), mixed(NBYTES))]
     for turn in range(150):
-        value = mutated(random, originals[turn % 2])
+        value = originals[turn % 2] if turn % 10 == 0 else mutated(random, originals[turn % 2])
         memory = Guarded(value)
         job[s.STAGING] = memory.address
         # Nothing behind the value is looked at, nor written behind the columns.
@@ -301,8 +302,8 @@ def test_mutated_containers(container: str) -> None:
             assert scan(job.ctypes.data, context.ctypes.data, len(value), columns.address) == counted
         try:
             decoded = one(name, value, NBYTES)
-        except (cramjam.DecompressionError, zlib.error, AssertionError):
-            # A decoder refuses a frame, or its size or checksum is not right: the chunk goes to the host.
+        except Undecodable:
+            # The device would say so, and the host would decode it.
             continue
         if decoded == FALLBACK:
             refused += 1
@@ -310,4 +311,4 @@ def test_mutated_containers(container: str) -> None:
         ready += 1
         assert decoded == host(codec, value)
     assert refused > 10
-    assert ready > 1
+    assert ready >= 15

@@ -9,6 +9,7 @@ not fit, is no error. What could not be measured is assumed (:func:`gzarr.engine
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import importlib.metadata
@@ -20,7 +21,6 @@ import tempfile
 import threading
 import time
 import zlib
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 FRAMES: Final = 1024
 FRAME_BYTES: Final = 64 << 10
 LONE_BYTES: Final = 1 << 20
+#: Different small frames.
+_PARTS: Final = 4
 _COPY_BYTES: Final = 32 << 20
 #: Runs of which the fastest counts; a slow one is not repeated.
 _RUNS: Final = 3
@@ -49,7 +51,8 @@ _FORMAT: Final = 1
 #: Bytes a frame takes in a batch's columns, and in its results: bytes produced, status.
 _COLUMN_BYTES: Final = 4 * 8
 _RESULT_BYTES: Final = 8 + 4
-_ZLIB_HEADER_BYTES: Final = 2
+#: Around a deflate body: these bytes, and an adler32 checksum.
+_ZLIB_HEADER: Final = b"\x78\x5e"
 _ZLIB_TRAILER_BYTES: Final = 4
 
 _lock = threading.Lock()
@@ -81,7 +84,7 @@ def rates(device: Device, *, may_measure: bool = True) -> Rates:
         found = _load(path, facts)
         if found is None and may_measure:
             try:
-                found = measure(device)
+                found = measure(device, frames=FRAMES)
             except (DeviceError, MemoryError, RuntimeError, OSError):
                 # A device that fails here fails the read as well, which says so; one without room has some later.
                 found = default_rates()
@@ -108,10 +111,8 @@ def forget(device: Device | None = None, *, file: bool = False) -> None:
         _known.pop(_key(device), None)
         path = cache_path(device) if file else None
         if path is not None:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError:
-                return
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def cache_path(device: Device) -> Path | None:
@@ -127,8 +128,7 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
     device
         Which.
     frames, frame_nbytes
-        Small frames at a time, and their decoded bytes, which divide :data:`LONE_BYTES`. Fewer frames are taken where
-        the device has little room.
+        Small frames at a time, and their decoded bytes. Fewer frames are taken where the device has little room.
 
     Raises
     ------
@@ -140,12 +140,9 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
     assumed = default_rates()
     data = _sample()
     whole = _encode(data)
-    parts: dict[str, list[bytes]] = {algorithm: [] for algorithm in whole}
-    for begin in range(0, LONE_BYTES, frame_nbytes):
-        for algorithm, encoded in _encode(data[begin : begin + frame_nbytes]).items():
-            parts[algorithm].append(encoded)
+    parts = [_encode(data[i * frame_nbytes : (i + 1) * frame_nbytes]) for i in range(_PARTS)]
     gpu, frame = dict(assumed.gpu), dict(assumed.frame)
-    decoders: list[Decompressor] = []
+    cpu = {**assumed.cpu, **_cpu_rates(data, whole)}
     with device:
         bench = _Bench(device)
         copy = bench.copy_rate(_COPY_BYTES)
@@ -153,27 +150,25 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
             decoder = device.decompressor(algorithm)
             if decoder is None:
                 continue
-            decoders.append(decoder)
-            many = bench.decode_rate(decoder, parts[algorithm], frame_nbytes, frames)
+            many = bench.decode_rate(decoder, [part[algorithm] for part in parts], frame_nbytes, frames)
             alone = bench.decode_rate(decoder, [whole[algorithm]], LONE_BYTES, 1)
             if many is not None and alone is not None:
                 gpu[algorithm], frame[algorithm] = max(many, alone), alone
         launch = bench.launch_seconds()
-    return Rates(
-        host_to_device=copy,
-        cpu={**assumed.cpu, **_cpu_rates(whole)},
-        gpu=gpu,
-        frame=frame,
-        # What Python does for a wave is not measured here.
-        launch_seconds=assumed.launch_seconds + launch,
-    )
+    for measured, before in ((cpu, assumed.cpu), (gpu, assumed.gpu), (frame, assumed.frame)):
+        # There is no encoder of snappy here. Its frames are made as those of lz4: literals and copies.
+        measured["snappy"] = before["snappy"] * measured["lz4"] / before["lz4"]
+    # What Python does for a wave is not measured here.
+    return Rates(copy, cpu, gpu, frame, assumed.launch_seconds + launch)
 
 
 def _sample() -> bytes:
     """Return :data:`LONE_BYTES` of a smooth field with noise, as 16-bit integers."""
-    y, x = np.mgrid[0:512, 0 : LONE_BYTES // 1024]
-    field = 1000 + 400 * np.sin(x / 97) * np.cos(y / 61) + np.random.default_rng(0).normal(0, 0.7, x.shape)
-    return field.astype("<u2").tobytes()
+    rows, columns = 512, LONE_BYTES // 1024
+    noise = np.random.default_rng(0).standard_normal((rows, columns), np.float32)
+    smooth = np.outer(np.cos(np.arange(rows) / 61), np.sin(np.arange(columns) / 97))
+    data: bytes = (1000 + 400 * smooth + 0.7 * noise).astype("<u2").tobytes()
+    return data
 
 
 def _encode(data: bytes) -> dict[str, bytes]:
@@ -184,7 +179,7 @@ def _encode(data: bytes) -> dict[str, bytes]:
         "zstd": zstd.compress(data, 3),
         # Without numcodecs' size in front.
         "lz4": lz4.compress(data, 1)[4:],
-        "deflate": zlib.compress(data, 5)[_ZLIB_HEADER_BYTES:-_ZLIB_TRAILER_BYTES],
+        "deflate": zlib.compress(data, 5)[len(_ZLIB_HEADER) : -_ZLIB_TRAILER_BYTES],
     }
 
 
@@ -246,9 +241,7 @@ class _Bench:
 
         return _fastest(run)
 
-    def decode_rate(
-        self, decoder: Decompressor, encoded: Sequence[bytes], nbytes: int, frames: int
-    ) -> float | None:
+    def decode_rate(self, decoder: Decompressor, encoded: Sequence[bytes], nbytes: int, frames: int) -> float | None:
         """Return the decoded bytes a second of a batch, or None if a frame does not decode.
 
         Parameters
@@ -343,32 +336,163 @@ class _Batch:
         return bool((statuses == 0).all() and (produced == self._nbytes).all())
 
 
-def _cpu_rates(encoded: dict[str, bytes]) -> dict[str, float]:
+def _cpu_rates(data: bytes, encoded: dict[str, bytes]) -> dict[str, float]:
     """Return the decoded bytes a second of one thread with each of the native loop's decoders that there is here."""
     from gzarr_kernels.libraries import decoder_addresses
 
-    addresses = {name: address for name, (address, _) in decoder_addresses().items()}
     pointer, size, code = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    target = np.zeros(LONE_BYTES, np.uint8)
+    target = np.zeros(len(data), np.uint8)
+    to = target.ctypes.data
     found: dict[str, float] = {}
 
     def function(name: str, result: Any, *arguments: Any) -> Any:
-        return ctypes.CFUNCTYPE(result, *arguments)(addresses[name])
+        return ctypes.CFUNCTYPE(result, *arguments)(decoder_addresses()[name][0])
 
-    def take(algorithm: str, succeeds: Callable[[npt.NDArray[np.uint8]], bool]) -> None:
-        source = np.frombuffer(encoded[algorithm], np.uint8)
-        if succeeds(source):
-            found[algorithm] = LONE_BYTES / _fastest(lambda: (succeeds(source), None)[1])
+    def take(algorithm: str, decode: Callable[[int, int], bool], source: bytes) -> None:
+        memory = np.frombuffer(source, np.uint8)
+        decoded: list[bool] = []
+        elapsed = _fastest(lambda: decoded.append(decode(memory.ctypes.data, memory.size)))
+        if all(decoded) and target.tobytes() == data:
+            found[algorithm] = len(data) / elapsed
 
-    if {"gzarr_zstd_create", "gzarr_zstd_free", "gzarr_zstd_decompress"} <= addresses.keys():
+    def has(*names: str) -> bool:
+        return all(name in decoder_addresses() for name in names)
+
+    if has("gzarr_zstd_create", "gzarr_zstd_free", "gzarr_zstd_decompress"):
+        zstd = function("gzarr_zstd_decompress", size, pointer, pointer, size, pointer, size)
         context = function("gzarr_zstd_create", pointer)()
-        decompress = function("gzarr_zstd_decompress", size, pointer, pointer, size, pointer, size)
-        take(
-            "zstd",
-            lambda s: decompress(context, target.ctypes.data, target.size, s.ctypes.data, s.size) == target.size,
-        )
+        take("zstd", lambda at, nbytes: zstd(context, to, len(data), at, nbytes) == len(data), encoded["zstd"])
         function("gzarr_zstd_free", size, pointer)(context)
-    if "gzarr_lz4_decompress" in addresses:
-        decode = function("gzarr_lz4_decompress", code, pointer, pointer, code, code)
-        take("lz4", lambda s: decode(s.ctypes.data, target.ctypes.data, s.size, target.size) == target.size)
+    if has("gzarr_lz4_decompress"):
+        lz4 = function("gzarr_lz4_decompress", code, pointer, pointer, code, code)
+        take("lz4", lambda at, nbytes: lz4(at, to, nbytes, len(data)) == len(data), encoded["lz4"])
+    if has("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_zlib_decompress"):
+        inflate = function("gzarr_zlib_decompress", code, *(pointer, pointer, size, pointer, size, pointer, pointer))
+        context = function("gzarr_deflate_create", pointer)()
+        consumed, produced = size(), size()
+        used, gave = ctypes.addressof(consumed), ctypes.addressof(produced)
+        container = _ZLIB_HEADER + encoded["deflate"] + zlib.adler32(data).to_bytes(4, "big")
+        take("deflate", lambda at, nbytes: inflate(context, at, nbytes, to, len(data), used, gave) == 0, container)
+        function("gzarr_deflate_free", None, pointer)(context)
     return found
+
+
+def _key(device: Device) -> tuple[str, str]:
+    return type(device).__qualname__, device.name
+
+
+def _facts(device: Device) -> dict[str, Any]:
+    """Return what the rates hold for: another value of any, and they are measured again."""
+    return {
+        "format": _FORMAT,
+        "machine": platform.node(),
+        "cores": os.cpu_count(),
+        "kind": type(device).__qualname__,
+        "ordinal": device.ordinal,
+        **_driver_facts(device.ordinal),
+        "gzarr": _version("gzarr"),
+        "nvcomp": _version("nvidia-libnvcomp-cu13") or _version("nvidia-libnvcomp-cu12"),
+        "decoders": [_version(name) for name in ("blosc2", "deflate", "numcodecs")],
+    }
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _driver_facts(ordinal: int) -> dict[str, Any]:
+    """Return name and identity of a GPU and the driver's version; all empty where there is no driver."""
+    name, identity, version = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16), ctypes.c_int()
+    try:
+        driver: Any = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        driver = None
+    handle = ctypes.c_int()
+    if driver is not None and driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(handle), ordinal) == 0:
+        driver.cuDeviceGetName(name, len(name), handle)
+        driver.cuDriverGetVersion(ctypes.byref(version))
+        # The second version tells the slices of a partitioned GPU apart; drivers before CUDA 11.4 have the first only.
+        get_identity = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
+        get_identity(identity, handle)
+    return {"gpu": name.value.decode(errors="replace"), "uuid": identity.raw.hex(), "driver": version.value}
+
+
+def _path(facts: dict[str, Any]) -> Path | None:
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        # The specification has relative paths ignored.
+        root = Path(folder) if Path(folder).is_absolute() else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    words = [str(facts[name]) for name in ("machine", "gpu", "ordinal") if facts[name] != ""]
+    readable = "-".join("".join(c if c.isalnum() else "_" for c in word)[:40] for word in words)
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    return root / "gzarr" / f"rates-{readable}-{digest}.json"
+
+
+def _load(path: Path | None, facts: dict[str, Any]) -> Rates | None:
+    """Return the rates of a file, or None where it is not there, damaged, or about something else."""
+    if path is None:
+        return None
+    try:
+        document = json.loads(path.read_bytes())
+        if document["facts"] != facts:
+            return None
+        values = document["rates"]
+        tables = {name: _table(values[name]) for name in ("cpu", "gpu", "frame")}
+        return Rates(
+            host_to_device=_positive(values["host_to_device"]),
+            launch_seconds=_positive(values["launch_seconds"]),
+            **tables,
+        )
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+
+
+def _table(values: dict[str, Any]) -> dict[str, float]:
+    return {algorithm: _positive(values[algorithm]) for algorithm in default_rates().cpu}
+
+
+def _positive(value: Any) -> float:
+    number = float(value)
+    if not 0 < number < math.inf:
+        raise ValueError(f"{value} is not a rate")
+    return number
+
+
+def _save(path: Path | None, facts: dict[str, Any], found: Rates) -> None:
+    """Write the file, all of it or nothing; where that cannot be done, the next process measures again."""
+    if path is None:
+        return
+    values = {
+        "host_to_device": found.host_to_device,
+        "cpu": dict(found.cpu),
+        "gpu": dict(found.gpu),
+        "frame": dict(found.frame),
+        "launch_seconds": found.launch_seconds,
+    }
+    text = json.dumps({"facts": facts, "rates": values}, indent=2, sort_keys=True)
+    temporary = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".rates-")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except OSError:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+
+
+def _renew() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # The parent may have been measuring; a child inherits its lock, and not the thread that holds it.
+    os.register_at_fork(after_in_child=_renew)

@@ -7,9 +7,10 @@ The model, in seconds:
 
 - **Device**: the fixed cost of a wave, one copy of the encoded bytes, and decoding. Decoding takes as long as the
   slowest of three: all bytes at the rate of the whole device; all bytes at a frame's rate times the frames that the
-  waves in flight hold; and one frame, the largest, at a frame's rate. Frames are not rounded up to full rounds: a device
-  starts the next frame as soon as one ends. Copies overlap decoding from the second wave on.
-- **CPU**: all bytes at a thread's rate times the threads, of which a chunk keeps one busy; then one copy of the results.
+  waves in flight hold; and one frame, the largest, at a frame's rate. Frames are not rounded up to full rounds: a
+  device starts the next frame as soon as one ends. Copies overlap decoding from the second wave on.
+- **CPU**: all bytes at a thread's rate times the threads, of which a chunk keeps one busy; then one copy of the
+  results.
 
 What both do alike, reading above all, is left out. So are what threads cost each other in memory bandwidth, and the
 blocks that the CPU leaves out of a Blosc container where a read wants only a part of it.
@@ -278,8 +279,8 @@ def blosc_frames(nbytes: int, typesize: int, cname: str, clevel: int, blocksize:
 def blosc_blocksize(nbytes: int, typesize: int, cname: str, clevel: int, blocksize: int = 0) -> int:
     """Return the bytes of a block that c-blosc chooses.
 
-    Source: c-blosc 1.21 ``blosc/blosc.c`` (``compute_blocksize``, ``split_block``), in its default split mode. Blocks do
-    not depend on the data. Other versions and writers choose others.
+    Source: c-blosc 1.21 ``blosc/blosc.c`` (``compute_blocksize``, ``split_block``), in its default split mode. Blocks
+    do not depend on the data. Other versions and writers choose others.
 
     Parameters
     ----------
