@@ -6,12 +6,13 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from gzarr.device import is_on_device
-from gzarr.engines.cuda import devices, slots
+from gzarr.engines.cuda import calibration, devices, router, slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +95,9 @@ def use(kind: str) -> Iterator[TestedDevice]:
             made[ordinal] = SimulatedDevice(ordinal, eager=False)
             return made[ordinal]
 
-        with devices.use(make):
+        # What a simulated device does a second is of no interest.
+        assumed = mock.patch.object(calibration, "rates", return_value=router.default_rates())
+        with devices.use(make), assumed:
             devices.get_device("cuda:0")
             try:
                 yield TestedDevice("cuda:0", made[0])

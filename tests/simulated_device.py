@@ -19,6 +19,7 @@ import numpy as np
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from simulated_decoders import ALGORITHMS, SimulatedDecompressor
 from simulated_faults import SimulatedFault
+from simulated_kernels import run_kernel
 
 from gzarr.errors import ArgumentError
 
@@ -34,8 +35,6 @@ _GUARD_NBYTES: Final = 256
 #: Blocks and threads that a kernel runs with, at most: enough for it to stride over both, few enough to be fast.
 MOST_BLOCKS: Final = 2
 MOST_THREADS: Final = 4
-# Numba's simulator runs one kernel at a time in a process.
-_ONE_KERNEL = threading.Lock()
 
 
 class DeviceArray(np.ndarray[Any, Any]):
@@ -445,8 +444,7 @@ class SimulatedDevice:
         return int(argument)
 
     def _run_kernel(self, kernel: Any, grid: tuple[int, int], arguments: list[Any]) -> None:
-        with _ONE_KERNEL:
-            kernel[grid](*arguments)
+        run_kernel(kernel, *grid, arguments)
 
     def decompressor(self, algorithm: str) -> SimulatedDecompressor | None:
         return self._decompressors.get(algorithm)

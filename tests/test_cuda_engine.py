@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numcodecs
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from simulated_device import DeviceArray, SimulatedDevice
 
 import gzarr
-from gzarr.engines.cuda import devices, slots
+from gzarr.engines.cuda import calibration, devices, router, slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,9 @@ ON_DEVICE = {name for name in COMPRESSORS if name != "bz2" and "blosclz" not in 
 def simulated() -> Iterator[SimulatedDevice]:
     device = SimulatedDevice()
     slots.release()
-    with devices.use(lambda ordinal: device):
+    # What a simulated device does a second is of no interest.
+    assumed = mock.patch.object(calibration, "rates", return_value=router.default_rates())
+    with devices.use(lambda ordinal: device), assumed:
         yield device
         # Nothing was written outside of any allocation.
         device.finish()

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from .. import failures, pool
-from . import router, slots
+from . import calibration, router, slots
 from .columns import output_memory, placement
 from .host import HostStaging, read_on_host
 from .program import ALGORITHM_CODES, device_program, host_program
@@ -83,7 +83,7 @@ class CudaEngine:
             if self._decoder is None or self._program.frames.nbytes > self._decoder.max_frame_bytes:
                 self._program = None
 
-    def route(self, chunks: int, needed_nbytes: int, decode: Decode = "auto") -> Route:
+    def route(self, chunks: int, needed_nbytes: int, decode: Decode = "auto", *, may_measure: bool = True) -> Route:
         """Return where the chunks of a read are decoded, and why.
 
         Parameters
@@ -94,14 +94,21 @@ class CudaEngine:
             Of its results.
         decode
             ``"auto"``, or where the caller wants it.
+        may_measure
+            Whether the device and the CPU are measured if they have not been; else rates are assumed.
         """
         if self._program is None:
             return router.only_on_cpu("no decoder for this chain on the device")
-        return router.route(self._decoding, self._program.algorithm, chunks, needed_nbytes, pool.thread_count(), decode)
+        algorithm = self._program.algorithm
+        rates = None
+        if decode == "auto" and algorithm is not None:
+            rates = calibration.rates(self._device, may_measure=may_measure)
+        return router.route(self._decoding, algorithm, chunks, needed_nbytes, pool.thread_count(), decode, rates)
 
     def path(self, chunks: int, needed_nbytes: int) -> str:
         """Return what will happen to a read of that size, for people."""
-        route = self.route(chunks, needed_nbytes)
+        with self._device:
+            route = self.route(chunks, needed_nbytes, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
         if route.decode == "gpu":
             return f"cuda: {what}"
@@ -137,9 +144,9 @@ class CudaEngine:
         if not len(request.plan):
             return
         needed = sum(output.nbytes for output in request.outputs)
-        route = self.route(len(request.plan), needed, decode)
         budget = self._budget(budget_bytes)
         with self._device:
+            route = self.route(len(request.plan), needed, decode)
             if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
                 return
             rows: IntArray = np.arange(len(request.plan))
