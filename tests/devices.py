@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
+import gzarr
 from gzarr.device import is_on_device
 from gzarr.engines.cuda import calibration, devices, router, slots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from simulated_device import SimulatedDevice
 
-#: Parameters for :func:`use`.
-CUDA_KINDS: list[Any] = [pytest.param("cuda", marks=pytest.mark.gpu)]
-if os.environ["NUMBA_ENABLE_CUDASIM"] == "1":
-    CUDA_KINDS = ["simulated"]
-KINDS: list[Any] = ["cpu", *CUDA_KINDS]
+SIMULATED = os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
+_CUDA = (
+    pytest.param("simulated", id="simulated") if SIMULATED else pytest.param("cuda", id="cuda", marks=pytest.mark.gpu)
+)
+#: Parameters for :func:`use`, and so for the fixture ``device``.
+KINDS: list[Any] = [pytest.param("cpu", id="cpu"), _CUDA]
+#: Parameters ``("device", "threads")``: each way to decode; ``device`` goes through the fixture.
+ENGINES: list[Any] = [
+    pytest.param("cpu", False, id="native"),
+    pytest.param("cpu", True, id="threads"),
+    pytest.param(*_CUDA.values, False, id=_CUDA.id, marks=_CUDA.marks),
+]
+
+
+def over(cases: Iterable[Any], dtype_of: Callable[[Any], Any]) -> list[Any]:
+    """Return parameters ``(case, device)``: every case on the CPU, and on a GPU those of types that it can hold."""
+    return [
+        pytest.param(case, *kind.values, id=f"{case}-{kind.id}", marks=kind.marks)
+        for kind in KINDS
+        for case in cases
+        if kind.id == "cpu" or holds(dtype_of(case))
+    ]
+
+
+def holds(dtype: Any) -> bool:
+    """Return whether results of a type can be on a GPU."""
+    return is_on_device(np.dtype(dtype).newbyteorder("="))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,26 +68,36 @@ class TestedDevice:
 
     name: str
     simulated: SimulatedDevice | None = field(default=None, repr=False)
+    _decodes: Iterator[str] = field(default_factory=partial(itertools.cycle, ("gpu", "gpu", "cpu")), repr=False)
 
-    def name_for(self, dtype: Any) -> str:
-        """Return its name, or ``"cpu"`` for elements that a GPU cannot hold."""
-        return self.name if is_on_device(np.dtype(dtype).newbyteorder("=")) else "cpu"
+    @property
+    def is_cuda(self) -> bool:
+        return self.name != "cpu"
+
+    def open(self, store: Any, **options: Any) -> gzarr.Array:
+        """Open an array on the device, or on the CPU if it is of elements that a GPU cannot hold."""
+        array = gzarr.open_array(store, device="cpu", **options)
+        if self.is_cuda and holds(array.dtype):
+            array = gzarr.open_array(store, device=self.name, **options)
+        return array
+
+    def read(self, array: Any, selection: Any = ..., **options: Any) -> np.ndarray[Any, Any]:
+        """Read from an array or one of its indexers; decoded on a GPU twice of three times, once on the host.
+
+        Results must be where the array says; they are returned in host memory.
+        """
+        result = array.read(selection, **{"decode": next(self._decodes), **options})
+        assert "out" not in options or result is options["out"]
+        return self.to_numpy(result)
 
     def to_numpy(self, result: Any) -> np.ndarray[Any, Any]:
-        """Return a result in host memory, as an array."""
+        """Return a result in host memory, as an array: when the current stream has run."""
         host: np.ndarray[Any, Any] = np.asarray(result.get() if hasattr(result, "get") else result)
         return host
 
-    def is_result(self, result: Any) -> bool:
-        """Return whether a result is where this device has them."""
-        if self.name == "cpu":
-            return not hasattr(result, "get")
-        with devices.get_device(self.name) as device:
-            return bool(device.is_array(result))
-
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array, C-contiguous; its views may be ``out=`` of a read."""
-        if self.name == "cpu":
+        if not self.is_cuda:
             return np.empty(shape, dtype)
         with devices.get_device(self.name) as device:
             return device.empty(shape, np.dtype(dtype), device.current_stream())
@@ -72,7 +107,7 @@ class TestedDevice:
         result = self.empty(values.shape, values.dtype)
         if self.simulated is not None:
             result.view(np.ndarray)[...] = values
-        elif self.name == "cpu":
+        elif not self.is_cuda:
             result[...] = values
         else:
             result.set(np.ascontiguousarray(values))

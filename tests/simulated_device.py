@@ -1,4 +1,4 @@
-"""A CUDA device made of NumPy, with the real kernels in Numba's simulator: for tests of the engine without a GPU.
+"""A CUDA device made of NumPy, with the real kernels compiled for the host: for tests of the engine without a GPU.
 
 It is adversarial where a GPU may be. Streams are lazy: what is enqueued runs when somebody waits for it, up to what is
 waited for and no further, so that a dependency that was forgotten shows as wrong data. Memory is garbage when it is
@@ -430,7 +430,7 @@ class SimulatedDevice:
             raise SimulatedFault(f"a launch of {blocks} blocks of {threads} threads")
         given = [self._argument(argument) for argument in arguments]
         grid = min(blocks, MOST_BLOCKS), min(threads, MOST_THREADS)
-        self._enqueue(stream, partial(self._run_kernel, kernel, grid, given))
+        self._enqueue(stream, partial(run_kernel, kernel, *grid, given))
         self.counts[f"launch {kernel.__name__}"] += 1
 
     def _argument(self, argument: Any) -> Any:
@@ -442,9 +442,6 @@ class SimulatedDevice:
         if isinstance(argument, bool) or not isinstance(argument, (int, np.integer)):
             raise SimulatedFault(f"kernels take device memory and integers, not {type(argument).__name__}")
         return int(argument)
-
-    def _run_kernel(self, kernel: Any, grid: tuple[int, int], arguments: list[Any]) -> None:
-        run_kernel(kernel, *grid, arguments)
 
     def decompressor(self, algorithm: str) -> SimulatedDecompressor | None:
         return self._decompressors.get(algorithm)

@@ -1,4 +1,4 @@
-"""Every encoding read by both engines from both stores, compared bit by bit with zarr-python and tensorstore."""
+"""Every encoding read by every engine from both stores, compared bit by bit with zarr-python and tensorstore."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorstore as ts
 import zarr
+from devices import ENGINES, holds, over
 from zarr_arrays import BIG, CRC32C, LITTLE, blosc3, codec, in_memory, same, sample, shard, v2, v3, write
 
 import gzarr
@@ -20,6 +21,8 @@ import gzarr
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from devices import TestedDevice
 
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 COMPRESSORS = ("lz4", "lz4hc", "zstd", "zlib", "blosclz")
@@ -432,9 +435,9 @@ def test_names_of_cases_differ() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "device"), over(CASES, lambda case: case.data.dtype), indirect=["device"])
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore:.*:zarr.errors.ZarrUserWarning")
-def test_encoding(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding(case: Case, device: TestedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = case.data
     if case.zarr_python:
         written = np.asarray(write(tmp_path / "a", case.document, case.data)[...])
@@ -449,16 +452,16 @@ def test_encoding(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     if case.tensorstore:
         same(by_tensorstore(tmp_path / "a", case.document).read().result(), expected, "tensorstore")
     stores = (tmp_path / "a", in_memory(tmp_path / "a"))
-    arrays = [gzarr.open_array(store, device="cpu", allow_pickle=case.allow_pickle) for store in stores]
+    arrays = [gzarr.open_array(store, device=device.name, allow_pickle=case.allow_pickle) for store in stores]
     for array in arrays:
-        assert array.decode_path.startswith(case.path), array.decode_path
-    if case.path.startswith("cpu-native"):
+        assert array.decode_path.startswith("cuda" if device.is_cuda else case.path), array.decode_path
+    if not device.is_cuda and case.path.startswith("cpu-native"):
         monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
         arrays.append(gzarr.open_array(tmp_path / "a", device="cpu"))
         assert arrays[-1].decode_path.startswith("cpu-threads: ")
     for array, selection in itertools.product(arrays, few_selections(expected.shape)):
         # The ellipsis keeps zero dimensions an array: an element may itself be a sequence.
-        same(array.read(selection), expected[selection], (array.decode_path, array.store, selection))
+        same(device.read(array, selection), expected[selection], (array.decode_path, array.store, selection))
 
 
 def by_tensorstore(path: Path, document: dict[str, Any], create: bool = False) -> Any:
@@ -567,48 +570,58 @@ def basic_selections(shape: tuple[int, ...]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["native", "threads"])
+@pytest.mark.parametrize(("device", "threads"), ENGINES, indirect=["device"])
 @pytest.mark.parametrize(("name", "shape", "document"), SELECTED, ids=[entry[0] for entry in SELECTED])
 def test_selections(
-    name: str, shape: tuple[int, ...], document: dict[str, Any], threads: bool, tmp_path: Path, monkeypatch: Any
+    name: str,
+    shape: tuple[int, ...],
+    document: dict[str, Any],
+    device: TestedDevice,
+    threads: bool,
+    tmp_path: Path,
+    monkeypatch: Any,
 ) -> None:
     if threads:
         monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
     data = sample(shape, "i4")
     reference = write(tmp_path, document, data)
-    array = gzarr.open_array(tmp_path)
-    assert array.decode_path.startswith("cpu-threads" if threads else "cpu-native")
+    array = device.open(tmp_path)
+    assert array.decode_path.startswith("cuda" if device.is_cuda else "cpu-threads" if threads else "cpu-native")
     selections = basic_selections(shape)
     for i, selection in enumerate(selections):
         expected = data[selection]
         result = array[selection]
-        same(result, expected, selection)
-        assert isinstance(result, np.ndarray) == bool(expected.shape), selection
+        same(device.to_numpy(result), expected, selection)
+        if not device.is_cuda:
+            assert isinstance(result, np.ndarray) == bool(expected.shape), selection
         assert not expected.shape or result.flags.c_contiguous, selection
-        out = outs(expected)[i % 5]
-        assert array.read(selection, out=out) is out
-        same(out, expected, (selection, out.strides))
+        out = outs(expected, device)[i % 5]
+        same(device.read(array, selection, out=out), expected, (selection, out.strides))
     for selection, expected in orthogonal(shape, data):
-        same(array.oindex[selection], expected, selection)
+        same(device.read(array.oindex, selection), expected, selection)
     # What these mean does not depend on chunks, so zarr-python has one only, in memory.
     whole = zarr.array(data, chunks=tuple(max(n, 1) for n in shape), zarr_format=3)
     for selection in zarr_orthogonal(shape):
-        same(array.oindex[selection], whole.oindex[selection], selection)
+        same(device.read(array.oindex, selection), whole.oindex[selection], selection)
     for selection in vectors(shape):
-        same(array.vindex[selection], whole.vindex[selection], selection)
-        same(array.vindex[selection], data[selection], selection)
+        same(device.read(array.vindex, selection), whole.vindex[selection], selection)
+        same(device.to_numpy(array.vindex[selection]), data[selection], selection)
     for selection in block_selections(array.metadata.grid_shape):
-        same(array.blocks[selection], reference.blocks[selection], selection)
+        same(device.read(array.blocks, selection), reference.blocks[selection], selection)
 
 
-def outs(expected: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def outs(expected: np.ndarray[Any, Any], device: TestedDevice) -> list[Any]:
     """Return outputs of several memory layouts."""
     shape, dtype = expected.shape, expected.dtype
-    wide = np.full(tuple(2 * n for n in shape), 99, dtype)
-    spread = wide[(*(slice(None, None, 2) for _ in shape), ...)]
-    backward = np.full(shape, 99, dtype)[(*(slice(None, None, -1) for _ in shape), ...)]
-    packed = np.zeros(shape, [("pad", "u1"), ("value", dtype)])["value"]
-    return [np.full(shape, 99, dtype, order="C"), np.full(shape, 99, dtype, order="F"), spread, backward, packed]
+    spread = device.empty(tuple(2 * n for n in shape), dtype)[(*(slice(None, None, 2) for _ in shape), ...)]
+    backward = device.empty(shape, dtype)[(*(slice(None, None, -1) for _ in shape), ...)]
+    # A GPU has no records; elements lie apart in the last dimension of an array as well.
+    apart = device.empty((*shape, 3), dtype)[..., 1] if device.is_cuda else np.zeros(shape, packed(dtype))["value"]
+    return [device.empty(shape, dtype), device.empty(shape[::-1], dtype).T, spread, backward, apart]
+
+
+def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype([("pad", "u1"), ("value", dtype)])
 
 
 def orthogonal(shape: tuple[int, ...], data: np.ndarray[Any, Any]) -> Iterator[tuple[Any, Any]]:
@@ -671,20 +684,22 @@ def block_selections(grid: tuple[int, ...]) -> list[Any]:
     return [0, -1, slice(None), slice(1, None), tuple(0 for _ in grid), tuple(-1 for _ in grid), (..., slice(0, 1))]
 
 
-def test_whole_blocks_of_shards(tmp_path: Path) -> None:
+def test_whole_blocks_of_shards(device: TestedDevice, tmp_path: Path) -> None:
     data = sample((20, 20), "u2")
     reference = write(tmp_path, v3((20, 20), (8, 8), "uint16", [shard([4, 4], [LITTLE])]), data)
-    array = gzarr.open_array(tmp_path)
+    array = device.open(tmp_path)
     assert (array.chunks, array.shards) == ((4, 4), (8, 8)) == (reference.chunks, reference.shards)
-    same(array.blocks[1, 2], data[8:16, 16:])
+    same(device.read(array.blocks, (1, 2)), data[8:16, 16:])
 
 
 # -- fields
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["native", "threads"])
+@pytest.mark.parametrize(("device", "threads"), ENGINES, indirect=["device"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_fields(order: str, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields(
+    order: str, device: TestedDevice, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if threads:
         monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
     for i, dtype in enumerate((STRUCTURED, NESTED, STRUCTURED.newbyteorder(">"))):
@@ -694,28 +709,32 @@ def test_fields(order: str, threads: bool, tmp_path: Path, monkeypatch: pytest.M
         path = tmp_path / str(i)
         document = v2((13, 11), (5, 4), fields(dtype), blosc2("lz4", 1), order=order, fill=None)
         by_numcodecs(path, document, data.astype(dtype))
-        array = gzarr.open_array(path)
+        array = gzarr.open_array(path, device=device.name)
         for name in dtype.names or ():
-            same(array[name], data[name], name)
-            same(array[name, 3:9, ::-2], data[name][3:9, ::-2], name)
-            same(array[::3, 4, name], data[name][::3, 4], name)
-            same(array[[5, 0, 5], name], data[name][[5, 0, 5]], name)
-            same(array.oindex[[5, 0], [3, 2], name], data[name][np.ix_([5, 0], [3, 2])], name)
-            same(array.vindex[[5, 0], [3, 2], name], data[name][[5, 0], [3, 2]], name)
-            out = np.zeros(data[name].shape, data[name].dtype, order="F")
-            assert array.read(name, out=out) is out
-            same(out, data[name], name)
+            if device.is_cuda and not holds(dtype[name]):
+                with pytest.raises(gzarr.DeviceError, match='device="cpu"'):
+                    array[name]
+                continue
+            same(device.to_numpy(array[name]), data[name], name)
+            same(device.read(array, (name, slice(3, 9), slice(None, None, -2))), data[name][3:9, ::-2], name)
+            same(device.read(array, (slice(None, None, 3), 4, name)), data[name][::3, 4], name)
+            same(device.read(array, ([5, 0, 5], name)), data[name][[5, 0, 5]], name)
+            same(device.read(array.oindex, ([5, 0], [3, 2], name)), data[name][np.ix_([5, 0], [3, 2])], name)
+            same(device.read(array.vindex, ([5, 0], [3, 2], name)), data[name][[5, 0], [3, 2]], name)
+            turned = data[name].T if data[name].ndim == 2 else data[name]
+            out = device.empty(turned.shape, turned.dtype)
+            same(device.read(array, name, out=out.T if data[name].ndim == 2 else out), data[name], name)
         for wrong in ("nope", ("nope", 0), (*dtype.names[:2],)):
             with pytest.raises(gzarr.SelectionError, match="field"):
                 array[wrong]
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["native", "threads"])
+@pytest.mark.parametrize(("device", "threads"), ENGINES, indirect=["device"])
 @pytest.mark.parametrize(
     "compressor", [None, blosc2("lz4", 1), {"id": "zlib", "level": 1}], ids=["raw", "blosc", "zlib"]
 )
 def test_fields_of_whole_and_absent_chunks(
-    compressor: Any, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compressor: Any, device: TestedDevice, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chunk whose box of the result is contiguous must not be decoded straight into it: its elements are larger."""
     if threads:
@@ -728,10 +747,12 @@ def test_fields_of_whole_and_absent_chunks(
     by_numcodecs(tmp_path / "a", v2((12,), (4,), fields(STRUCTURED), compressor, fill=encoded), data)
     (tmp_path / "a" / "1").unlink()
     data[4:8] = fill
-    array = gzarr.open_array(tmp_path / "a")
+    array = gzarr.open_array(tmp_path / "a", device=device.name)
     for name in STRUCTURED.names or ():
-        same(array[name], data[name], name)
-        same(array[name, 2:], data[name][2:], name)
+        if device.is_cuda and not holds(STRUCTURED[name]):
+            continue
+        same(device.read(array, name), data[name], name)
+        same(device.read(array, (name, slice(2, None))), data[name][2:], name)
 
 
 # -- absent chunks
@@ -748,10 +769,16 @@ FILLS: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["native", "threads"])
+@pytest.mark.parametrize(("device", "threads"), ENGINES, indirect=["device"])
 @pytest.mark.parametrize(("v2_type", "v3_type", "fill"), FILLS, ids=[f"{entry[1]}-{entry[2]}" for entry in FILLS])
 def test_absent_chunks(
-    v2_type: str, v3_type: str, fill: Any, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    v2_type: str,
+    v3_type: str,
+    fill: Any,
+    device: TestedDevice,
+    threads: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if threads:
         monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
@@ -769,19 +796,23 @@ def test_absent_chunks(
         reference[4:9, 1:7] = sample((5, 6), v2_type, 1)
         expected = reference[...]
         for store in (tmp_path / name, in_memory(tmp_path / name)):
-            array = gzarr.open_array(store)
-            same(array[...], expected, name)
+            array = gzarr.open_array(store, device=device.name)
+            same(device.to_numpy(array[...]), expected, name)
             same(array.fill_value, reference.fill_value, name)
             for selection in few_selections(shape):
-                same(array[selection], expected[selection], (name, selection))
-            same(array.vindex[[0, 5, 19], [0, 3, 12]], expected[[0, 5, 19], [0, 3, 12]], name)
-            out = np.zeros(shape, expected.dtype.newbyteorder("="), order="F")
-            same(array.read(out=out), expected, name)
-            same(array.read((slice(5, 8), slice(2, 6)), missing="error"), expected[5:8, 2:6], name)
-            strict = gzarr.open_array(store, missing="error")
-            same(strict[5:8, 2:6], expected[5:8, 2:6], name)
-            same(strict.read(missing="fill"), expected, name)
-            for read in (lambda a=strict: a[...], lambda a=array: a.read((0, 0), missing="error")):
+                same(device.read(array, selection), expected[selection], (name, selection))
+            same(device.read(array.vindex, ([0, 5, 19], [0, 3, 12])), expected[[0, 5, 19], [0, 3, 12]], name)
+            out = device.empty(shape[::-1], expected.dtype.newbyteorder("=")).T
+            same(device.read(array, out=out), expected, name)
+            same(device.read(array, np.s_[5:8, 2:6], missing="error"), expected[5:8, 2:6], name)
+            strict = gzarr.open_array(store, device=device.name, missing="error")
+            same(device.read(strict, np.s_[5:8, 2:6]), expected[5:8, 2:6], name)
+            same(device.read(strict, missing="fill"), expected, name)
+            for read in (
+                lambda a=strict: a[...],
+                lambda a=strict: a.read(decode="gpu"),
+                lambda a=array: a.read((0, 0), missing="error"),
+            ):
                 with pytest.raises(gzarr.MissingChunkError) as caught:
                     read()
                 assert caught.value.chunk == (0, 0)
@@ -792,11 +823,11 @@ def test_absent_chunks(
 
 
 @pytest.mark.parametrize("fill", [None, 0, 3])
-def test_v2_without_fill_value(fill: Any, tmp_path: Path) -> None:
+def test_v2_without_fill_value(fill: Any, device: TestedDevice, tmp_path: Path) -> None:
     write(tmp_path, v2((5,), (2,), "<i4", None, fill=fill), None)
-    array = gzarr.open_array(tmp_path)
+    array = device.open(tmp_path)
     assert array.fill_value == fill
-    same(array[...], np.full(5, fill or 0, "i4"))
+    same(device.read(array), np.full(5, fill or 0, "i4"))
 
 
 def test_absent_text(tmp_path: Path) -> None:
@@ -809,52 +840,54 @@ def test_absent_text(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def volume(tmp_path: Path) -> tuple[gzarr.Array, np.ndarray[Any, Any]]:
+def volume(device: TestedDevice, tmp_path: Path) -> tuple[gzarr.Array, np.ndarray[Any, Any]]:
     data = sample((20, 15, 12), "u2")
     write(tmp_path / "volume", v3(data.shape, (8, 6, 5), "uint16", [LITTLE, blosc3("lz4", "shuffle", 2)]), data)
-    return gzarr.open_array(tmp_path / "volume"), data
+    return device.open(tmp_path / "volume"), data
 
 
-def test_wrong_outputs(volume: tuple[gzarr.Array, np.ndarray[Any, Any]]) -> None:
+def test_wrong_outputs(device: TestedDevice, volume: tuple[gzarr.Array, np.ndarray[Any, Any]]) -> None:
     array, _ = volume
+    wrong: list[tuple[Any, str]] = [
+        (device.empty((20, 15, 11), "u2"), "shape"),
+        (device.empty((20, 15, 12, 1), "u2"), "shape"),
+        (device.empty((array.size,), "u2"), "shape"),
+        (device.empty(array.shape, "i2"), "dtype"),
+        (device.empty(array.shape, "f8"), "dtype"),
+        (bytearray(array.nbytes), "cupy.ndarray" if device.is_cuda else "numpy.ndarray"),
+        ([[0]], "cupy.ndarray" if device.is_cuda else "numpy.ndarray"),
+    ]
     readonly = np.zeros(array.shape, "u2")
     readonly.flags.writeable = False
-    for out, words in (
-        (np.zeros((20, 15, 11), "u2"), "shape"),
-        (np.zeros((20, 15, 12, 1), "u2"), "shape"),
-        (np.zeros(array.size, "u2"), "shape"),
-        (np.zeros(array.shape, "i2"), "dtype"),
-        (np.zeros(array.shape, ">u2"), "dtype"),
-        (np.zeros(array.shape, "f8"), "dtype"),
-        (readonly, "read-only"),
-        (bytearray(array.nbytes), "numpy.ndarray"),
-        ([[0]], "numpy.ndarray"),
-    ):
+    if device.is_cuda:
+        wrong.append((readonly, "cupy.ndarray"))
+    else:
+        wrong += [(readonly, "read-only"), (np.zeros(array.shape, ">u2"), "dtype")]
+    for out, words in wrong:
         with pytest.raises(gzarr.OutputError, match=words):
             array.read(out=out)
         with pytest.raises(gzarr.OutputError, match=words):
-            array.read_many([...], out=out[None] if isinstance(out, np.ndarray) else out)
+            array.read_many([...], out=out[None] if hasattr(out, "dtype") else out)
     assert not readonly.any()
 
 
-def test_nothing_is_read_into_a_wrong_output(tmp_path: Path) -> None:
+def test_nothing_is_read_into_a_wrong_output(device: TestedDevice, tmp_path: Path) -> None:
     write(tmp_path, v3((4,), (2,), "uint16", [LITTLE]), np.arange(4, dtype="u2"))
     (tmp_path / "c" / "0").write_bytes(b"corrupt")
     with pytest.raises(gzarr.OutputError):
-        gzarr.open_array(tmp_path).read(out=np.zeros(3, "u2"))
+        device.open(tmp_path).read(out=device.empty((3,), "u2"))
 
 
-def test_one_output_for_many_reads(volume: tuple[gzarr.Array, np.ndarray[Any, Any]]) -> None:
+def test_one_output_for_many_reads(device: TestedDevice, volume: tuple[gzarr.Array, np.ndarray[Any, Any]]) -> None:
     array, data = volume
-    out = np.zeros((5, 15, 12), "u2")
+    out = device.empty((5, 15, 12), "u2")
     for begin in range(0, 16, 3):
-        array.read(slice(begin, begin + 5), out=out)
-        same(out, data[begin : begin + 5])
-    whole = np.zeros((22, 17, 14), "u2")
-    array.read(out=whole[1:-1, 1:-1, 1:-1])
-    same(whole[1:-1, 1:-1, 1:-1], data)
-    whole[1:-1, 1:-1, 1:-1] = 0
-    assert not whole.any()
+        same(device.read(array, slice(begin, begin + 5), out=out), data[begin : begin + 5])
+    around = np.zeros((22, 17, 14), "u2")
+    whole = device.array(around)
+    device.read(array, out=whole[1:-1, 1:-1, 1:-1])
+    around[1:-1, 1:-1, 1:-1] = data
+    same(device.to_numpy(whole), around)
 
 
 # -- read_many
@@ -868,9 +901,11 @@ MANY_CODECS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["native", "threads"])
+@pytest.mark.parametrize(("device", "threads"), ENGINES, indirect=["device"])
 @pytest.mark.parametrize("codecs", MANY_CODECS.values(), ids=MANY_CODECS.keys())
-def test_read_many(codecs: list[Any], threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_many(
+    codecs: list[Any], device: TestedDevice, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if threads:
         monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
     data = sample((20, 15, 12), "u2")
@@ -882,24 +917,24 @@ def test_read_many(codecs: list[Any], threads: bool, tmp_path: Path, monkeypatch
     strided = [(slice(a, None, 4), slice(None, None, -2), 3) for a in range(4)]
     mixed = [(slice(0, 9, 2), 0), (slice(0, 5), 1), (slice(None, None, -4), 2), ([0, 19, 7, 7, 3], 3)]
     for store in (tmp_path, in_memory(tmp_path)):
-        array = gzarr.open_array(store)
+        array = device.open(store)
         for selections in (windows, [windows[0]] * 7, strided, mixed, [0, 5, -1], [...], [slice(3, 3)] * 2):
             expected = np.stack([data[s] for s in selections])
-            result = array.read_many(selections)
-            same(result, expected)
-            for out in outs(expected):
-                assert array.read_many(selections, out=out) is out
-                same(out, expected)
-        results = array.read_many(ragged)
-        assert isinstance(results, list)
-        for selection, result in zip(ragged, results, strict=True):
-            same(result, data[selection], selection)
+            same(device.to_numpy(array.read_many(selections)), expected)
+            for i, out in enumerate(outs(expected, device)):
+                assert array.read_many(selections, out=out, decode=("gpu", "cpu")[i % 2]) is out
+                same(device.to_numpy(out), expected)
+        for decode in ("gpu", "cpu"):
+            results = array.read_many(ragged, decode=decode)
+            assert isinstance(results, list)
+            for selection, result in zip(ragged, results, strict=True):
+                same(device.to_numpy(result), data[selection], selection)
         with pytest.raises(gzarr.OutputError, match="one shape"):
-            array.read_many(ragged, out=np.zeros((12, 5, 5, 5), "u2"))
+            array.read_many(ragged, out=device.empty((12, 5, 5, 5), "u2"))
         with pytest.raises(gzarr.OutputError, match="shape"):
-            array.read_many(windows, out=np.zeros((39, 5, 5, 5), "u2"))
+            array.read_many(windows, out=device.empty((39, 5, 5, 5), "u2"))
         assert array.read_many([]) == []
-        same(array.read_many(iter(windows[:3])), np.stack([data[w] for w in windows[:3]]))
+        same(device.to_numpy(array.read_many(iter(windows[:3]))), np.stack([data[w] for w in windows[:3]]))
 
 
 @pytest.mark.parametrize("wrong", [7, "abc", None])

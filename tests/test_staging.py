@@ -63,7 +63,6 @@ def test_waves_take_what_fits(kind: str, threads: str, tmp_path: Path, monkeypat
 
 def test_a_chunk_larger_than_staging_is_for_the_host() -> None:
     values = [bytes(1000), bytes(3000), bytes(1000)]
-    # Chunks that are not of the expected size are read and refused; one above the capacity is not read.
     states, decoded, waves = stage_all(Volume(values, nbytes=1000).staging(None), 3, 1000, capacity=2048)
     assert (states, waves) == ({0: READY, 1: FALLBACK, 2: READY}, 2)
     assert decoded == {0: bytes(1000), 2: bytes(1000)}

@@ -68,7 +68,7 @@ def current() -> str:
         return "cuda:0"
     missing = missing_parts()
     if missing:
-        raise DeviceError(f"no CUDA device can be used: {'; '.join(missing)}")
+        raise DeviceError(f'no CUDA device can be used: {"; ".join(missing)}; or use device="cpu"')
     import cupy
 
     return f"cuda:{cupy.cuda.Device().id}"

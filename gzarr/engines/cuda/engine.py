@@ -146,7 +146,8 @@ class CudaEngine:
         needed = sum(output.nbytes for output in request.outputs)
         budget = self._budget(budget_bytes)
         with self._device:
-            route = self.route(len(request.plan), needed, decode)
+            # Measuring takes memory that a caller's budget does not know of.
+            route = self.route(len(request.plan), needed, decode, may_measure=budget_bytes is None)
             if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
                 return
             rows: IntArray = np.arange(len(request.plan))
