@@ -26,6 +26,8 @@ _DECODERS = {
     "zlib": ("zlib",),
     "lz4": ("lz4",),
     "blosc": ("blosclz", "lz4", "zlib", "zstd"),
+    "deflate": ("deflate",),
+    "gdeflate": ("gdeflate",),
     "crc32c": ("crc32c",),
 }
 

@@ -18,6 +18,8 @@ import numpy as np
 from gzarr_kernels import libraries
 from simulated_faults import SimulatedFault
 
+from gzarr.codecs import native
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -187,6 +189,18 @@ def _deflate(source: Bytes, target: Bytes) -> int | None:
     return len(decoded)
 
 
+def _gdeflate(source: Bytes, target: Bytes) -> int | None:
+    """Of nvCOMP's library for CPUs, which takes frames of up to 64 KiB."""
+    decode = native.gdeflate()
+    assert decode is not None
+    try:
+        decoded = decode(source, target.size)
+    except ValueError:
+        return None
+    target[: decoded.size] = decoded
+    return decoded.size
+
+
 def _zstd_temp(frames: int, largest: int, total: int) -> int:
     return 3468 * max(2 * frames, total // (64 << 10)) + 3 * total
 
@@ -195,7 +209,6 @@ def _no_temp(frames: int, largest: int, total: int) -> int:
     return 0
 
 
-#: There is no decoder of gdeflate for a CPU.
 ALGORITHMS: Final = {
     algorithm.name: algorithm
     for algorithm in (
@@ -203,5 +216,6 @@ ALGORITHMS: Final = {
         Algorithm("lz4", _lz4, 1, 1, 2**32 - 1, _no_temp),
         Algorithm("snappy", _snappy, 1, 1, 2**31 - 1, _no_temp),
         Algorithm("deflate", _deflate, 4, 1, 2**32 - 1, _no_temp),
+        Algorithm("gdeflate", _gdeflate, 4, 1, 2**32 + 288, _no_temp),
     )
 }

@@ -58,6 +58,9 @@ class Operation:
     zstd         none
     gzip, zlib   none
     lz4          none (numcodecs' framing: 4 bytes little-endian size, then one LZ4 block)
+    snappy       none (one raw stream)
+    deflate      none (one raw stream, RFC 1951)
+    gdeflate     none (one frame of nvCOMP; only devices have an operation for it)
     blosc        none (everything is in the container's header)
     shuffle      ``(elementsize,)`` (numcodecs' byte shuffle filter)
     crc32c       none (checksum in the last 4 bytes)

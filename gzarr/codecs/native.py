@@ -1,4 +1,4 @@
-"""Blosc and Zstandard by symbol, from the libraries inside numcodecs' extension modules.
+"""Blosc and Zstandard by symbol, from the libraries inside numcodecs' extension modules; GDeflate from nvCOMP's.
 
 The functions called here take the output's capacity, use no threads of their own and keep no global state, so that
 they may be called from any thread and after ``fork``. Where an extension does not export them (Windows), callers use
@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .buffers import Bytes, empty
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _SIZE = ctypes.c_size_t
 _DESTINATION_TOO_SMALL = 70
+#: More than the head of a block and a word of each of the 32 streams.
+_GDEFLATE_HEADER_BYTES = 8192
 
 
 def _load(module: str, signatures: Mapping[str, tuple[Any, list[Any]]]) -> ctypes.CDLL | None:
@@ -99,3 +104,68 @@ def _zstd_by_numcodecs(module: Any, data: Bytes, output: Bytes) -> Bytes:
     except Exception as error:
         raise ValueError(f"zstd: {error}") from None
     return output
+
+
+class _GDeflatePage(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("nbytes", _SIZE))
+
+
+@cache
+def gdeflate() -> Callable[[Bytes, int], Bytes] | None:
+    """Return a decoder of one GDeflate frame of up to 64 KiB, or None where nvCOMP's library for CPUs is not there.
+
+    It takes the frame and the bytes that it must give, and raises ValueError where it is corrupt.
+    """
+    library = _nvcomp_cpu()
+    if library is None:
+        return None
+
+    def decode(data: Bytes, nbytes: int) -> Bytes:
+        output = empty(nbytes, "gdeflate")
+        produced = _SIZE()
+        # The library does not look where its input ends. Behind it come ones: as the head of a block they are an error,
+        # and as symbols, of which none takes more than two bytes of input a byte of output, the output soon ends.
+        padded = np.full(data.size + 4 * nbytes + _GDEFLATE_HEADER_BYTES, 0xFF, np.uint8)
+        padded[: data.size] = data
+        page = _GDeflatePage(padded.ctypes.data, data.size)
+        # A decoder is a table of a few KiB that one thread may use at a time.
+        decoder = library.libdeflate_alloc_gdeflate_decompressor()
+        if not decoder:
+            raise ValueError("gdeflate: no memory for a decoder")
+        try:
+            code = library.libdeflate_gdeflate_decompress(
+                decoder, ctypes.byref(page), 1, output.ctypes.data, nbytes, ctypes.byref(produced)
+            )
+        finally:
+            library.libdeflate_free_gdeflate_decompressor(decoder)
+        if code:
+            raise ValueError(f"gdeflate: the frame is corrupt (code {code})")
+        return output[: produced.value]
+
+    return decode
+
+
+def _nvcomp_cpu() -> ctypes.CDLL | None:
+    import importlib.util
+
+    try:
+        spec = importlib.util.find_spec("nvidia.libnvcomp")
+    except ModuleNotFoundError:
+        return None
+    p = ctypes.c_void_p
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "libdeflate_alloc_gdeflate_decompressor": (p, []),
+        "libdeflate_free_gdeflate_decompressor": (None, [p]),
+        "libdeflate_gdeflate_decompress": (ctypes.c_int, [p, p, _SIZE, p, _SIZE, p]),
+    }
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    for path in sorted(path for folder in folders for path in Path(folder).glob("lib*/libnvcomp_cpu.so.*")):
+        try:
+            library = ctypes.CDLL(str(path))
+            for name, (result, arguments) in signatures.items():
+                function = getattr(library, name)
+                function.restype, function.argtypes = result, arguments
+        except (OSError, AttributeError):
+            continue
+        return library
+    return None

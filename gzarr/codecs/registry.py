@@ -36,6 +36,7 @@ _CODECS: Final = {
     (2, "lzma"): ("bz2_lzma", "LzmaCodec"),
     (2, "shuffle"): ("shuffle", "ShuffleCodec"),
     (2, "crc32c"): ("crc32c", "Crc32cCodec"),
+    (2, "nvcomp_batch"): ("nvcomp_batch", "NvcompBatchCodec"),
 }
 _ADAPTED: Final = ("vlen-utf8", "vlen-bytes")
 

@@ -92,6 +92,8 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
         "blosc": decode.BLOSC,
         "crc32c": decode.CRC32C,
         "shuffle": decode.SHUFFLE,
+        "snappy": decode.SNAPPY,
+        "deflate": decode.DEFLATE,
     }
     words = [word for step in program.operations for word in (codes[step.name], step.nbytes, step.parameter)]
     one = np.zeros(1, chunk.dtype)

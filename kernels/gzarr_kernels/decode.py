@@ -16,7 +16,16 @@ from .jit import part, unit
 from .memory import i64, u8, u32
 from .place import mark_piece
 from .shuffle import unshuffle_block
-from .symbols import c_memset, crc32c, gzip_decompress, lz4_decompress, zlib_decompress, zstd_decompress
+from .snappy import snappy_decompress
+from .symbols import (
+    c_memset,
+    crc32c,
+    deflate_decompress,
+    gzip_decompress,
+    lz4_decompress,
+    zlib_decompress,
+    zstd_decompress,
+)
 
 ZSTD: Final = 1
 GZIP: Final = 2
@@ -25,6 +34,10 @@ LZ4: Final = 4
 BLOSC: Final = 5
 CRC32C: Final = 6
 SHUFFLE: Final = 7
+SNAPPY: Final = 8
+DEFLATE: Final = 9
+#: Not decoded here: only staged for a device.
+GDEFLATE: Final = 10
 #: Words an operation takes: what it is, decoded bytes, its parameter.
 WORDS: Final = 3
 
@@ -46,8 +59,11 @@ def _zstd(context: int, source: int, nbytes: int, target: int, size: int) -> int
 
 
 @part
-def _deflate(context: int, gzip: int, source: int, nbytes: int, target: int, size: int) -> int:
-    """Decode one zlib stream, or one or more gzip members (zeros may follow the last, as Python's gzip allows)."""
+def _deflate(context: int, what: int, source: int, nbytes: int, target: int, size: int) -> int:
+    """Decode one zlib or bare stream, or one or more gzip members.
+
+    Zeros may follow the last member, as Python's gzip allows.
+    """
     c = i64(context)
     deflate = C.deflate_context(context)
     if deflate == 0:
@@ -56,11 +72,14 @@ def _deflate(context: int, gzip: int, source: int, nbytes: int, target: int, siz
     produced = context + 8 * C.OUT1
     at = 0
     out = 0
+    gzip = what == GZIP
     while True:
         if gzip:
             code = gzip_decompress(deflate, source + at, nbytes - at, target + out, size - out, consumed, produced)
-        else:
+        elif what == ZLIB:
             code = zlib_decompress(deflate, source, nbytes, target, size, consumed, produced)
+        else:
+            code = deflate_decompress(deflate, source, nbytes, target, size, consumed, produced)
         if code != 0:
             c[C.DETAIL] = -1 if code == _DEFLATE_TOO_SMALL else -code
             return S.WRONG_SIZE if code == _DEFLATE_TOO_SMALL else S.CORRUPT
@@ -91,6 +110,16 @@ def _lz4(context: int, source: int, nbytes: int, target: int, size: int) -> int:
     got = lz4_decompress(source + 4, target, nbytes - 4, size)
     c[C.DETAIL] = got
     return S.OK if got == size else S.CORRUPT
+
+
+@part
+def _snappy(context: int, source: int, nbytes: int, target: int, size: int) -> int:
+    """Decode one snappy stream, which begins with its decoded size."""
+    got = snappy_decompress(source, nbytes, target, size)
+    i64(context)[C.DETAIL] = got
+    if got < 0:
+        return S.CORRUPT
+    return S.OK if got == size else S.WRONG_SIZE
 
 
 @unit(types.int64, 12)
@@ -174,10 +203,10 @@ def decode_chunk(
                     for piece in range(first_piece, last_piece):
                         mark_piece(geometry, piece, blocksize, needed, scratch)
                 code = blosc_decode(context, source, nbytes, target, needed, planes if last and direct == 0 else 0)
-        elif what == GZIP:
-            code = _deflate(context, 1, source, nbytes, target, size)
-        elif what == ZLIB:
-            code = _deflate(context, 0, source, nbytes, target, size)
+        elif what == GZIP or what == ZLIB or what == DEFLATE:
+            code = _deflate(context, what, source, nbytes, target, size)
+        elif what == SNAPPY:
+            code = _snappy(context, source, nbytes, target, size)
         elif what == LZ4:
             code = _lz4(context, source, nbytes, target, size)
         elif what == SHUFFLE:

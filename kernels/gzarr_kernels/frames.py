@@ -26,6 +26,7 @@ LZ4: Final = 1
 ZSTD: Final = 2
 SNAPPY: Final = 3
 DEFLATE: Final = 4
+GDEFLATE: Final = 5
 
 #: Kinds of checksum of a frame's decoded bytes.
 UNCHECKED: Final = 0
@@ -356,6 +357,19 @@ def blosc_frames(
         if used > length:
             return REFUSED
     return count
+
+
+@part
+def bare_frame(
+    algorithm: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
+) -> int:
+    """Take a chunk that is one frame and nothing else; return 1, or REFUSED."""
+    if nbytes < 1 or size < 1:
+        return REFUSED
+    if algorithm == SNAPPY and _snappy_size(address + at, nbytes) != size:
+        return REFUSED
+    put_frame(columns, capacity, frame, chunk, algorithm, at, nbytes, 0, size, UNCHECKED, 0)
+    return 1
 
 
 @part

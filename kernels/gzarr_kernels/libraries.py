@@ -51,6 +51,7 @@ DECODERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "gzarr_deflate_free": ("libdeflate_free_decompressor", ("deflate",)),
     "gzarr_gzip_decompress": ("libdeflate_gzip_decompress_ex", ("deflate",)),
     "gzarr_zlib_decompress": ("libdeflate_zlib_decompress_ex", ("deflate",)),
+    "gzarr_deflate_decompress": ("libdeflate_deflate_decompress_ex", ("deflate",)),
     "gzarr_crc32c": ("crc32c_value", ("crc32c",)),
 }
 
@@ -118,6 +119,7 @@ def available() -> frozenset[str]:
         "blosclz": ("gzarr_blosclz_decompress",),
         "gzip": ("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_gzip_decompress"),
         "zlib": ("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_zlib_decompress"),
+        "deflate": ("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_deflate_decompress"),
         "crc32c": ("gzarr_crc32c",),
     }
     names = {name for name, functions in needs.items() if all(function in found for function in functions)}

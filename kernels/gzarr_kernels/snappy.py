@@ -5,8 +5,8 @@ Source: google/snappy, ``format_description.txt``.
 
 from __future__ import annotations
 
-from .jit import part
-from .memory import copy, u8
+from .jit import entry, part
+from .memory import copy, i64, u8
 
 
 @part
@@ -78,3 +78,9 @@ def snappy_decompress(source: int, nbytes: int, target: int, capacity: int) -> i
                 d[out + k] = d[out - distance + k]
         out += length
     return out if out == size else -1
+
+
+@entry(5)
+def decode(source: int, nbytes: int, target: int, capacity: int, produced: int) -> None:
+    """Decode for a caller in Python; the int64 at ``produced`` is set to what :func:`snappy_decompress` returns."""
+    i64(produced)[0] = snappy_decompress(source, nbytes, target, capacity)

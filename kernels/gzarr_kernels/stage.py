@@ -16,8 +16,9 @@ from typing import Final
 from numba import types
 
 from . import context as C
-from .decode import BLOSC, GZIP, LZ4, ZLIB, ZSTD
-from .frames import CHUNK, REFUSED, blosc_frames, deflate_frames, lz4_frames, zstd_frames
+from . import frames as F
+from .decode import BLOSC, DEFLATE, GDEFLATE, GZIP, LZ4, SNAPPY, ZLIB, ZSTD
+from .frames import CHUNK, REFUSED, bare_frame, blosc_frames, deflate_frames, lz4_frames, zstd_frames
 from .jit import entry, part, unit
 from .memory import atomic_add, atomic_load, copy, i64, u32
 from .read import (
@@ -120,6 +121,12 @@ def cut(job: int, context: int, i: int, at: int, nbytes: int, columns: int, fram
         return lz4_frames(staging, at, nbytes, size, i, columns, most, frame)
     if what == GZIP or what == ZLIB:
         return deflate_frames(1 if what == GZIP else 0, staging, at, nbytes, size, i, columns, most, frame)
+    if what == SNAPPY:
+        return bare_frame(F.SNAPPY, staging, at, nbytes, size, i, columns, most, frame)
+    if what == DEFLATE:
+        return bare_frame(F.DEFLATE, staging, at, nbytes, size, i, columns, most, frame)
+    if what == GDEFLATE:
+        return bare_frame(F.GDEFLATE, staging, at, nbytes, size, i, columns, most, frame)
     return REFUSED
 
 

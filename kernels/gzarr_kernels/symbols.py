@@ -50,6 +50,7 @@ deflate_free: Final = _external("gzarr_deflate_free", _void, _i8)
 #: (context, source, nbytes, target, capacity, address of consumed, address of produced) → 0, or a code.
 gzip_decompress: Final = _external("gzarr_gzip_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
 zlib_decompress: Final = _external("gzarr_zlib_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
+deflate_decompress: Final = _external("gzarr_deflate_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
 crc32c: Final = _external("gzarr_crc32c", _u4, _i8, _i8)
 c_open: Final = _external("gzarr_open", _i4, _i8, _i4)
 c_close: Final = _external("gzarr_close", _i4, _i4)

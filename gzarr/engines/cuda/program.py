@@ -21,13 +21,21 @@ if TYPE_CHECKING:
     from ...program import Decoding
 
 #: nvCOMP's algorithm for the frames of a compressor.
-_ALGORITHMS: Final = {"zstd": "zstd", "lz4": "lz4", "gzip": "deflate", "zlib": "deflate"}
+_ALGORITHMS: Final = {
+    "zstd": "zstd",
+    "lz4": "lz4",
+    "gzip": "deflate",
+    "zlib": "deflate",
+    "snappy": "snappy",
+    "deflate": "deflate",
+    "gdeflate": "gdeflate",
+}
 #: Of a Blosc container's compressor. One that holds another than the metadata says is decoded by the CPU.
 _IN_BLOSC: Final = {"lz4": "lz4", "lz4hc": "lz4", "zstd": "zstd", "zlib": "deflate", "snappy": "snappy"}
 
 
 #: Of the frames that staging finds (``gzarr_kernels.frames``); 0 is a raw frame, which is only copied.
-ALGORITHM_CODES: Final = {"lz4": 1, "zstd": 2, "snappy": 3, "deflate": 4}
+ALGORITHM_CODES: Final = {"lz4": 1, "zstd": 2, "snappy": 3, "deflate": 4, "gdeflate": 5}
 
 
 @dataclass(frozen=True, slots=True)

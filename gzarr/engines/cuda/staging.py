@@ -45,7 +45,8 @@ class FrameFormat:
     Attributes
     ----------
     compressor
-        ``"zstd"``, ``"gzip"``, ``"zlib"``, ``"lz4"``, ``"blosc"``, or None for uncompressed bytes.
+        ``"zstd"``, ``"gzip"``, ``"zlib"``, ``"lz4"``, ``"blosc"``, ``"snappy"``, ``"deflate"``, ``"gdeflate"``, or None
+        for uncompressed bytes.
     checksums
         How many crc32c checksums follow it, each over all before it.
     nbytes
@@ -95,7 +96,7 @@ class Frames:
     chunk
         Row of :class:`Staged`.
     algorithm
-        ``gzarr_kernels.frames``: RAW, LZ4, ZSTD, SNAPPY or DEFLATE.
+        ``gzarr_kernels.frames``: RAW, LZ4, ZSTD, SNAPPY, DEFLATE or GDEFLATE.
     source, source_nbytes
         In staging memory.
     target, target_nbytes
@@ -143,6 +144,9 @@ class Staging:
             "zlib": decode.ZLIB,
             "lz4": decode.LZ4,
             "blosc": decode.BLOSC,
+            "snappy": decode.SNAPPY,
+            "deflate": decode.DEFLATE,
+            "gdeflate": decode.GDEFLATE,
         }
         self._job = job = np.zeros(s.STAGE_JOB_SIZE, np.int64)
         # Compiled code has addresses into these.

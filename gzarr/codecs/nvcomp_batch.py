@@ -1,0 +1,157 @@
+"""The codec ``nvcomp_batch``: one frame of nvCOMP's batched interface a chunk, as kvikio wrote it for Zarr v2.
+
+Source: ``kvikio.nvcomp_codec.NvCompBatchCodec`` (https://github.com/rapidsai/kvikio, up to its deprecation in 25.06). A
+chunk is the bare frame; only LZ4 has numcodecs' 4 bytes of size in front.
+
+======  ============================================================
+Zarr    names
+======  ============================================================
+v3      ``numcodecs.nvcomp_batch``
+v2      ``nvcomp_batch``: ``{"id": "nvcomp_batch", "algorithm": "snappy", "options": {}}``
+======  ============================================================
+
+The algorithms are ``lz4``, ``zstd``, ``snappy``, ``deflate`` and ``gdeflate``. GDeflate has one decoder for host
+memory, in the wheel ``nvidia-libnvcomp``, and it takes chunks of up to 64 KiB.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from ..errors import UnsupportedError
+from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
+from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .deflate import Inflater
+from .lz4 import Lz4Codec
+from .native import gdeflate
+from .streams import decompress
+from .zstd import ZstdCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .buffers import Bytes
+    from .configuration import Configuration
+
+_ALGORITHMS: Final = ("lz4", "zstd", "snappy", "deflate", "gdeflate")
+#: Of the decoder for host memory.
+_MAX_GDEFLATE_BYTES: Final = 64 << 10
+_RAW_WINDOW_BITS: Final = -15
+
+
+@dataclass(frozen=True)
+class NvcompBatchCodec(Codec):
+    """A frame of one of nvCOMP's algorithms.
+
+    Attributes
+    ----------
+    algorithm
+        One of ``lz4``, ``zstd``, ``snappy``, ``deflate``, ``gdeflate``.
+    options
+        Of the encoder; decoding needs none of them.
+    """
+
+    kind: ClassVar[CodecKind] = "bytes_to_bytes"
+    algorithm: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def from_v2(cls, configuration: Configuration) -> NvcompBatchCodec:
+        """Parse a v2 configuration."""
+        # kvikio takes any spelling.
+        name = configuration.string("algorithm").lower()
+        if name not in _ALGORITHMS:
+            raise UnsupportedError(
+                f"the algorithm {name[:100]!r} of nvcomp_batch is not known; known: {', '.join(_ALGORITHMS)}",
+                json_path=f"{configuration.json_path}.algorithm",
+            )
+        options = configuration.any("options", None)
+        if options is None:
+            options = {}
+        if not isinstance(options, dict):
+            raise configuration.error("options", "an object")
+        if options.get("has_header") is False:
+            raise UnsupportedError(
+                "LZ4 frames without their size in front are not known", json_path=f"{configuration.json_path}.options"
+            )
+        configuration.finish()
+        return cls(name, options)
+
+    @property
+    def label(self) -> str:
+        """For example ``nvcomp_batch(snappy)``."""
+        return f"nvcomp_batch({self.algorithm})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        return {
+            "name": "numcodecs.nvcomp_batch",
+            "configuration": {"algorithm": self.algorithm, "options": dict(self.options)},
+        }
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return an unknown size."""
+        return compressed(need_bytes(decoded, self.label))
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the decompressed bytes."""
+        representation = need_bytes(decoded, self.label)
+        if self.algorithm == "lz4":
+            return Lz4Codec().decode(encoded, decoded)
+        if self.algorithm == "zstd":
+            return ZstdCodec().decode(encoded, decoded)
+        data = flat(encoded)
+        if self.algorithm == "deflate":
+            return decompress(data, representation, lambda: Inflater(_RAW_WINDOW_BITS), self.label)
+        return (_snappy if self.algorithm == "snappy" else _gdeflate)(data, representation, self.label)
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return one frame; of LZ4, Zstandard and deflate only."""
+        if self.algorithm == "lz4":
+            return Lz4Codec().encode(decoded, representation)
+        if self.algorithm == "zstd":
+            return ZstdCodec().encode(decoded, representation)
+        if self.algorithm == "deflate":
+            stream = zlib.compressobj(6, zlib.DEFLATED, _RAW_WINDOW_BITS)
+            return stream.compress(flat(decoded).data) + stream.flush()
+        raise ValueError(f"{self.label} cannot be encoded in host memory; take zstd or lz4")
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """One operation of the algorithm's name."""
+        return (Operation(self.algorithm),)
+
+
+def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Bytes:
+    from gzarr_kernels.snappy import decode
+
+    stated, shift = 0, 0
+    for byte in data[:5].tolist():
+        stated |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    if stated > ceiling(representation):
+        raise ValueError(f"{label}: the header states {stated} bytes, more than can be right here")
+    output = empty(stated, label)
+    produced = ctypes.c_int64()
+    decode(data.ctypes.data, data.size, output.ctypes.data, output.size, ctypes.addressof(produced))
+    if produced.value != stated:
+        raise ValueError(f"{label}: the stream is corrupt")
+    return checked(output, representation, label)
+
+
+def _gdeflate(data: Bytes, representation: BytesRepresentation, label: str) -> Bytes:
+    nbytes = representation.nbytes
+    if nbytes is None or nbytes > _MAX_GDEFLATE_BYTES:
+        what = "a size that is not known" if nbytes is None else f"{nbytes} bytes"
+        raise ValueError(
+            f"{label}: a chunk of {what}; in host memory there is a decoder for up to {_MAX_GDEFLATE_BYTES} only, so "
+            'read it with device="cuda"'
+        )
+    decoder = gdeflate()
+    if decoder is None:
+        raise ValueError(f'{label}: its decoder is in the package nvidia-libnvcomp-cu13; pip install "gzarr[cuda13]"')
+    return checked(decoder(data, nbytes), representation, label)
