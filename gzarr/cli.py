@@ -1,6 +1,7 @@
-"""The command line: ``gzarr info``, ``gzarr tree``, ``gzarr bench``.
+"""The command line: ``gzarr info``, ``gzarr tree``, ``gzarr bench``, ``gzarr doctor``.
 
-Exit codes: 0 fine; 1 the data or the store is at fault (one line on stderr); 2 wrong usage; 130 interrupted.
+Exit codes: 0 fine; 1 the data, the store or the device is at fault (one line on stderr, or what ``doctor`` prints);
+2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ def _bench(args: argparse.Namespace) -> int:
     return code
 
 
+def _doctor(args: argparse.Namespace) -> int:
+    from . import doctor
+
+    return doctor.run(args.device, as_json=args.json)
+
+
 def _level(text: str) -> int:
     level = int(text)
     if level < 0:
@@ -81,6 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="measure how fast an array is read, beside the peers that are installed")
     bench.add_later = _add_bench_arguments
     bench.set_defaults(run=_bench)
+
+    doctor = commands.add_parser("doctor", help="show what reading to a GPU needs and finds here, and test every codec")
+    doctor.add_argument(
+        "--device", default="auto", metavar="DEVICE", help="auto, cpu, cuda or cuda:N: what to test (default auto)"
+    )
+    doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    doctor.set_defaults(run=_doctor)
     return parser
 
 

@@ -56,7 +56,7 @@ def test_version():
 def test_help():
     result = run("--help")
     assert result.returncode == 0
-    for command in ("info", "tree", "bench"):
+    for command in ("info", "tree", "bench", "doctor"):
         assert command in result.stdout
         assert run(command, "--help").returncode == 0
 

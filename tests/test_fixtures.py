@@ -9,14 +9,18 @@ import zipfile
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import zarr
+from devices import ENGINES
 from zarr_arrays import same
 
 import gzarr
+
+if TYPE_CHECKING:
+    from devices import TestedDevice
 
 DATA = Path(__file__).parent / "data"
 GROUPS = ("numcodecs", "zarrpython", "zarrs")
@@ -73,10 +77,12 @@ def stores_of(group: str) -> list[str]:
     return sorted({entry["store"] for entry in unpack(group)[2]})
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["native", "threads"])
+@pytest.mark.parametrize(("device", "threads"), ENGINES, indirect=["device"])
 @pytest.mark.parametrize(("group", "store"), [(group, store) for group in GROUPS for store in stores_of(group)])
 @pytest.mark.filterwarnings("ignore:.*:zarr.errors.ZarrUserWarning", "ignore::FutureWarning")
-def test_fixture(group: str, store: str, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixture(
+    group: str, store: str, device: TestedDevice, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if threads:
         monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
     values, files, manifest = unpack(group)
@@ -89,8 +95,8 @@ def test_fixture(group: str, store: str, threads: bool, tmp_path: Path, monkeypa
     for entry in entries:
         node = entry["node"]
         expected = expected_array(entry["expected"], files, entry["shape"])
-        for array in (gzarr.open_array(tmp_path, path=node), gzarr.open_array(inside, path=node)):
-            native = array.decode_path.startswith("cpu-native")
+        for array in (device.open(tmp_path, path=node), device.open(inside, path=node)):
+            native = gzarr.open_array(array.store, path=node, device="cpu").decode_path.startswith("cpu-native")
             host = threads or store.removesuffix(".zarr") in IN_THREADS or _has_host_codec(array)
             assert native != host, (node, array.decode_path)
             if host and "blosc(snappy" in array.decode_path and not _stored_raw(inside, node):
@@ -98,7 +104,7 @@ def test_fixture(group: str, store: str, threads: bool, tmp_path: Path, monkeypa
                 with pytest.raises(gzarr.ChunkDecodeError, match="not built into"):
                     array[...]
                 continue
-            result = array[...]
+            result = device.read(array)
             if entry["compare"] == "exact":
                 same(result, expected, node)
             else:

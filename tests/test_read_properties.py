@@ -1,4 +1,4 @@
-"""Arrays, chunks, shards, codecs and selections drawn by hypothesis; zarr-python writes them, and both read."""
+"""Arrays, chunks, shards, codecs and selections drawn by hypothesis; zarr-python writes them, and all read."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from zarr.storage import LocalStore, MemoryStore
 from zarr.testing.strategies import arrays, basic_indices, numpy_arrays, orthogonal_indices
 from zarr_arrays import LITTLE, blosc3, codec, same, shard, v3, write
 
-import gzarr
-
 if TYPE_CHECKING:
     import zarr
+    from devices import TestedDevice
+
+    import gzarr
 
 # Bounded in number; machines differ in speed, so not in time.
 BOUNDED = settings(
     max_examples=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    suppress_health_check=[
+        *(HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large),
+        # The fixture "device" has nothing of an example that it would have to forget.
+        HealthCheck.function_scoped_fixture,
+    ],
     derandomize=True,
 )
 SHAPES = npst.array_shapes(max_dims=4, min_side=0, max_side=6)
@@ -41,11 +46,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*:zarr.errors.UnstableSpecifica
 STORES = st.one_of(st.builds(MemoryStore), st.builds(local_store))
 
 
-def reopened(array: zarr.Array[Any]) -> gzarr.Array:
+def reopened(array: zarr.Array[Any], device: TestedDevice) -> gzarr.Array:
     store: Any = array.store
     if isinstance(store, MemoryStore):
-        return gzarr.open_array({k: v.to_bytes() for k, v in store._store_dict.items()}, path=array.path)
-    return gzarr.open_array(store.root, path=array.path)
+        return device.open({k: v.to_bytes() for k, v in store._store_dict.items()}, path=array.path)
+    return device.open(store.root, path=array.path)
 
 
 def expected(array: zarr.Array[Any]) -> np.ndarray[Any, Any]:
@@ -54,71 +59,71 @@ def expected(array: zarr.Array[Any]) -> np.ndarray[Any, Any]:
 
 @BOUNDED
 @given(array=arrays(stores=STORES, shapes=SHAPES))
-def test_whole_arrays(array: zarr.Array[Any]) -> None:
-    ours = reopened(array)
+def test_whole_arrays(array: zarr.Array[Any], device: TestedDevice) -> None:
+    ours = reopened(array, device)
     assert (ours.shape, ours.shards) == (array.shape, array.shards)
     # zarr-python writes chunks of no elements for empty arrays of version 2, and opens them as they are.
     assert ours.chunks == tuple(max(n, 1) for n in array.chunks)
     assert (ours.name, ours.zarr_format) == (array.name, array.metadata.zarr_format)
     assert dict(ours.attrs) == dict(array.attrs)
-    same(ours.read(), expected(array))
+    same(device.read(ours), expected(array))
 
 
 @BOUNDED
 @given(data=st.data())
-def test_basic_selections(data: st.DataObject) -> None:
+def test_basic_selections(data: st.DataObject, device: TestedDevice) -> None:
     array = data.draw(arrays(stores=STORES, shapes=SHAPES))
-    ours, everything = reopened(array), expected(array)
+    ours, everything = reopened(array, device), expected(array)
     selections = []
     for _ in range(4):
         # zarr-python's own indices, then NumPy's: with negative steps and new axes.
         indices = basic_indices(shape=array.shape) | npst.basic_indices(array.shape, allow_newaxis=True, max_dims=8)
         selection = data.draw(indices)
         selections.append(selection)
-        same(ours.read(selection), everything[selection], selection)
-        same(ours[selection], everything[selection], selection)
+        same(device.read(ours, selection), everything[selection], selection)
+        same(device.to_numpy(ours[selection]), everything[selection], selection)
     results = ours.read_many(selections)
     for selection, result in zip(selections, results, strict=True):
-        same(result, everything[selection], selection)
+        same(device.to_numpy(result), everything[selection], selection)
 
 
 @BOUNDED
 @given(data=st.data())
-def test_orthogonal_selections(data: st.DataObject) -> None:
+def test_orthogonal_selections(data: st.DataObject, device: TestedDevice) -> None:
     array = data.draw(arrays(stores=STORES, shapes=npst.array_shapes(max_dims=4, min_side=1, max_side=6)))
-    ours, everything = reopened(array), expected(array)
+    ours, everything = reopened(array, device), expected(array)
     ours_index, numpy_index = data.draw(orthogonal_indices(shape=array.shape))
-    same(ours.oindex[ours_index], everything[numpy_index], ours_index)
+    same(device.read(ours.oindex, ours_index), everything[numpy_index], ours_index)
 
 
 @BOUNDED
 @given(data=st.data())
-def test_points_and_masks(data: st.DataObject) -> None:
+def test_points_and_masks(data: st.DataObject, device: TestedDevice) -> None:
     array = data.draw(arrays(stores=STORES, shapes=npst.array_shapes(max_dims=4, min_side=1, max_side=6)))
-    ours, everything = reopened(array), expected(array)
+    ours, everything = reopened(array, device), expected(array)
     points = data.draw(npst.integer_array_indices(array.shape, result_shape=npst.array_shapes(max_dims=2, max_side=5)))
-    same(ours.vindex[points], everything[points], points)
+    same(device.read(ours.vindex, points), everything[points], points)
     mask = data.draw(npst.arrays(bool, array.shape))
-    same(ours.vindex[mask], everything[mask], mask)
-    same(ours[mask], everything[mask], mask)
+    same(device.read(ours.vindex, mask), everything[mask], mask)
+    same(device.read(ours, mask), everything[mask], mask)
 
 
 @BOUNDED
 @given(data=st.data())
-def test_outputs(data: st.DataObject) -> None:
+def test_outputs(data: st.DataObject, device: TestedDevice) -> None:
     array = data.draw(arrays(stores=STORES, shapes=SHAPES))
-    ours, everything = reopened(array), expected(array)
+    ours, everything = reopened(array, device), expected(array)
     selection = data.draw(npst.basic_indices(array.shape, allow_newaxis=True, max_dims=8))
     wanted = np.asarray(everything[selection], everything.dtype)
     # A view into a larger array, with its axes in any order and any of them reversed.
     axes = data.draw(st.permutations(range(wanted.ndim)))
     steps = [data.draw(st.sampled_from([1, -1, 2, -3])) for _ in axes]
-    base = np.zeros([wanted.shape[axis] * abs(step) for axis, step in zip(axes, steps, strict=True)], ours.dtype)
+    shape = tuple(wanted.shape[axis] * abs(step) for axis, step in zip(axes, steps, strict=True))
+    base = np.zeros(shape, ours.dtype) if ours.device == "cpu" else device.empty(shape, ours.dtype)
     spread = base[(*(slice(None, None, step) for step in steps), ...)]
     out = spread.transpose(np.argsort(axes)) if axes else spread
     assert out.shape == wanted.shape
-    assert ours.read(selection, out=out) is out
-    same(out, wanted, selection)
+    same(device.read(ours, selection, out=out), wanted, selection)
 
 
 @st.composite
@@ -150,7 +155,7 @@ def chains(draw: st.DrawFn, shape: tuple[int, ...], itemsize: int, depth: int = 
 
 @settings(BOUNDED, max_examples=80)
 @given(data=st.data())
-def test_codec_chains(data: st.DataObject) -> None:
+def test_codec_chains(data: st.DataObject, device: TestedDevice) -> None:
     dtype = data.draw(st.sampled_from([np.dtype(name) for name in ("u1", "i2", "f4", "u8", "c16")]))
     values = data.draw(numpy_arrays(shapes=npst.array_shapes(max_dims=3, max_side=12), dtype=dtype))
     fill: Any = [0.0, 0.0] if values.dtype.kind == "c" else 0
@@ -158,8 +163,8 @@ def test_codec_chains(data: st.DataObject) -> None:
     chain, _ = data.draw(chains(chunks, values.dtype.itemsize))
     directory = Path(tempfile.mkdtemp(dir=SCRATCH.name))
     same(write(directory, v3(values.shape, chunks, values.dtype.name, chain, fill), values)[...], values)
-    array = gzarr.open_array(directory)
-    assert array.decode_path.startswith("cpu-native")
-    same(array.read(), values, chain)
+    array = device.open(directory)
+    assert array.decode_path.startswith("cuda" if device.is_cuda else "cpu-native")
+    same(device.read(array), values, chain)
     selection = data.draw(npst.basic_indices(values.shape, allow_newaxis=True, max_dims=6))
-    same(array.read(selection), values[selection], (chain, selection))
+    same(device.read(array, selection), values[selection], (chain, selection))

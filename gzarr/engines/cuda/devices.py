@@ -69,9 +69,12 @@ def current() -> str:
     missing = missing_parts()
     if missing:
         raise DeviceError(f'no CUDA device can be used: {"; ".join(missing)}; or use device="cpu"')
-    import cupy
+    try:
+        import cupy
 
-    return f"cuda:{cupy.cuda.Device().id}"
+        return f"cuda:{cupy.cuda.Device().id}"
+    except Exception as error:  # of CuPy, and of what it loads
+        raise DeviceError(f'CuPy cannot be used: {error}; "gzarr doctor" tells more; or use device="cpu"') from error
 
 
 def missing_parts() -> list[str]:

@@ -49,6 +49,8 @@ _MIN_BUFFER_BYTES: Final = 128
 _MAX_BLOCK_BYTES: Final = (2**31 - 1 - 255 * 4) // 3
 _MAX_TYPESIZE: Final = 255
 _MAX_SPLIT_TYPESIZE: Final = 16
+#: Algorithms that hardly any CPU decodes; their rates are not measured.
+_MADE_FOR_DEVICES: Final = ("gdeflate",)
 _HIGH_RATIO: Final = ("lz4hc", "zlib", "zstd")
 #: ``_L1_BYTES`` times this, a level.
 _LEVEL_FACTORS: Final = (0.25, 0.5, 1, 2, 4, 4, 8, 8, 8, 8)
@@ -189,6 +191,8 @@ def choose(work: Work, rates: Rates, decode: Decode = "auto") -> Route:
         return Route(decode, f"decode={decode!r}", gpu, cpu)
     if work.algorithm is None or work.frames == 0:
         return Route("gpu", "nothing to decode", gpu, cpu)
+    if work.algorithm in _MADE_FOR_DEVICES:
+        return Route("gpu", f"{work.algorithm} is made for devices", gpu, cpu)
     frames = f"{work.frames} {'frame' if work.frames == 1 else 'frames'} of up to {_size(work.frame_nbytes)}"
     reason = f"{frames}: about {_duration(gpu)} on the device, {_duration(cpu)} on {work.threads} CPU threads"
     return Route("gpu" if gpu <= cpu else "cpu", reason, gpu, cpu)

@@ -1,0 +1,240 @@
+"""Batches of frames on a device, decoded by its batched decoders alone, and how long what is enqueued takes.
+
+Written for :class:`gzarr.engines.cuda.device.Device`, so that the tests run it on the simulated one.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from gzarr.engines.cuda.device import Decompressor, Device
+
+    Bytes = npt.NDArray[np.uint8]
+    IntArray = npt.NDArray[np.int64]
+
+#: What a device aligns memory to.
+ALIGNMENT = 256
+#: Behind every frame: decoders may read whole words.
+PADDING = 64
+
+
+def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
+    """Return the next multiple."""
+    return -(-nbytes // to) * to
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of a run: on the host's clock, synchronized, and between two events of the device (None: no clock)."""
+
+    host_s: float
+    device_s: float | None
+
+    @property
+    def best_s(self) -> float:
+        """The device's own where there is one."""
+        return self.host_s if self.device_s is None else self.device_s
+
+
+def _events() -> tuple[Any, Any] | None:
+    """Return two events with a clock, or None on a simulated device."""
+    from gzarr.engines.cuda import devices
+    from gzarr.engines.cuda.cupy_device import CupyDevice
+
+    if not isinstance(devices.get_device(devices.current()), CupyDevice):
+        return None
+    import cupy
+
+    return cupy.cuda.Event(), cupy.cuda.Event()
+
+
+def time_runs(stream: Any, enqueue: Callable[[], object], runs: int = 5, seconds: float = 2.0) -> Timing:
+    """Return the median times of what a call enqueues on a stream, after one run that does not count.
+
+    Parameters
+    ----------
+    stream
+        Of the device.
+    enqueue
+        Called once a run.
+    runs
+        At most; at least one.
+    seconds
+        No run begins later than this after the first.
+    """
+    events = _events()
+    host: list[float] = []
+    device: list[float] = []
+    enqueue()
+    stream.synchronize()
+    begin = time.perf_counter()
+    while not host or (len(host) < runs and time.perf_counter() - begin < seconds):
+        start = time.perf_counter()
+        if events is not None:
+            stream.record(events[0])
+        enqueue()
+        if events is not None:
+            stream.record(events[1])
+        stream.synchronize()
+        host.append(time.perf_counter() - start)
+        if events is not None:
+            import cupy
+
+            device.append(cupy.cuda.get_elapsed_time(*events) / 1e3)
+    return Timing(statistics.median(host), statistics.median(device) if device else None)
+
+
+def pack(frames: Sequence[bytes], alignment: int) -> tuple[Bytes, IntArray, IntArray]:
+    """Lay frames one after the other, each aligned.
+
+    Returns
+    -------
+    uint8, all of them; int64 each, where every frame begins and its bytes.
+    """
+    sizes = np.array([len(frame) for frame in frames], np.int64)
+    steps = -(-(sizes + PADDING) // max(alignment, 16)) * max(alignment, 16)
+    begins = np.cumsum(steps) - steps
+    memory = np.zeros(int(steps.sum()), np.uint8)
+    for begin, frame in zip(begins.tolist(), frames, strict=True):
+        memory[begin : begin + len(frame)] = np.frombuffer(frame, np.uint8)
+    return memory, begins, sizes
+
+
+class FrameBatch:
+    """Frames that lie on a device, and memory for what they decode to.
+
+    Parameters
+    ----------
+    device
+        Current in this thread for as long as this is used.
+    algorithm
+        ``"zstd"``, ``"lz4"``, ``"snappy"``, ``"deflate"`` or ``"gdeflate"``.
+    memory
+        uint8, page-locked or not: the frames.
+    source, source_nbytes
+        int64 ``(n,)``, in ``memory``: begin and bytes of each frame.
+    target, target_nbytes
+        int64 ``(n,)``: begin and bytes of what each decodes to, in memory of this object.
+    stream
+        On which it all runs; None for a new one.
+
+    Raises
+    ------
+    ValueError
+        If the device has no decoder of the algorithm.
+    MemoryError
+        If it has no room, also if a batch of one frame takes more scratch than a quarter of it.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        algorithm: str,
+        memory: Bytes,
+        source: IntArray,
+        source_nbytes: IntArray,
+        target: IntArray,
+        target_nbytes: IntArray,
+        stream: Any = None,
+    ) -> None:
+        decoder = device.decompressor(algorithm)
+        if decoder is None:
+            raise ValueError(f"{device.name} has no decoder of {algorithm}")
+        self.stream = device.stream() if stream is None else stream
+        self._device = device
+        self._decoder: Decompressor = decoder
+        self._target, self._sizes = target, target_nbytes
+        n = self._n = len(source)
+        columns = aligned(memory.size)
+        self._results = aligned(columns + 8 * 4 * n)
+        decoded = self._decoded = aligned(self._results + 12 * n)
+        self.decoded_nbytes = int((target + target_nbytes).max())
+        self._encoded = device.allocate(decoded, self.stream)
+        self._output = device.allocate(aligned(self.decoded_nbytes), self.stream)
+        at = self._address = device.address(self._encoded)
+        staging = device.pinned(self._results)
+        staging[: memory.size] = memory
+        table = staging[columns : columns + 32 * n].view(np.int64).reshape(4, n)
+        table[0], table[1] = at + source, source_nbytes
+        table[2], table[3] = device.address(self._output) + target, target_nbytes
+        device.copy_in(self._encoded[: self._results], staging, self.stream)
+        self.stream.synchronize()
+        self._columns = columns
+        self._launches = self._cut(device.free_bytes() // 4)
+        self._temp = device.allocate(max(need for _, _, _, need in self._launches), self.stream)
+
+    @classmethod
+    def of(cls, device: Device, algorithm: str, frames: Sequence[bytes], nbytes: Sequence[int]) -> FrameBatch:
+        """Return a batch of some frames, each decoded to memory of its own."""
+        decoder = device.decompressor(algorithm)
+        memory, source, source_nbytes = pack(frames, 1 if decoder is None else decoder.input_alignment)
+        sizes = np.array(nbytes, np.int64)
+        steps = -(-sizes // ALIGNMENT) * ALIGNMENT
+        return cls(device, algorithm, memory, source, source_nbytes, np.cumsum(steps) - steps, sizes)
+
+    def _cut(self, room: int) -> list[tuple[int, int, int, int]]:
+        """Return (first, frames, largest, scratch) of each batch, so that the scratch fits."""
+        found = []
+        begin = 0
+        while begin < self._n:
+            end = self._n
+            while True:
+                sizes = self._sizes[begin:end]
+                largest = int(sizes.max())
+                need = self._decoder.temp_nbytes(end - begin, largest, int(sizes.sum()))
+                if need <= room:
+                    break
+                if end - begin == 1:
+                    raise MemoryError(f"a frame of {largest} bytes takes {need} bytes of scratch, {room} are free")
+                end = begin + (end - begin) // 2
+            found.append((begin, end - begin, largest, need))
+            begin = end
+        return found
+
+    def run(self) -> None:
+        """Enqueue the decoding of all frames."""
+        columns, results, n = self._address + self._columns, self._address + self._results, self._n
+        for first, frames, largest, need in self._launches:
+            self._decoder.run(
+                self.stream,
+                frames=frames,
+                largest=largest,
+                sources=columns + 8 * first,
+                source_nbytes=columns + 8 * (n + first),
+                targets=columns + 8 * (2 * n + first),
+                target_nbytes=columns + 8 * (3 * n + first),
+                produced=results + 8 * first,
+                statuses=results + 8 * n + 4 * first,
+                temp=self._device.address(self._temp),
+                temp_nbytes=need,
+            )
+
+    def results(self) -> tuple[IntArray, npt.NDArray[np.int32]]:
+        """Wait, and return the bytes that each frame gave, and its status."""
+        back = self._device.pinned(12 * self._n)
+        self._device.copy_out(back, self._encoded[self._results : self._results + back.size], self.stream)
+        self.stream.synchronize()
+        return back[: 8 * self._n].view(np.int64).copy(), back[8 * self._n :].view(np.int32).copy()
+
+    def decoded(self, frame: int) -> bytes:
+        """Wait, and return what a frame gave."""
+        begin, nbytes = int(self._target[frame]), int(self._sizes[frame])
+        back = self._device.pinned(nbytes)
+        self._device.copy_out(back, self._output[begin : begin + nbytes], self.stream)
+        self.stream.synchronize()
+        return back.tobytes()
+
+    def succeeded(self) -> bool:
+        """Wait, and return whether every frame gave its bytes."""
+        produced, statuses = self.results()
+        return bool((statuses == 0).all() and (produced == self._sizes).all())

@@ -1,0 +1,225 @@
+"""The limits of a read to a device: the steps that no reader can leave out, each alone, on the workload's own chunks.
+
+- ``read``: the files that the read needs, from the page cache into page-locked memory (the faster of ``preadv`` in as
+  many threads as the engine has, and the engine's own native loop, which also verifies and cuts into frames);
+- ``copy``: their compressed bytes to the device, one copy;
+- ``decode``: nvCOMP alone, all frames on the device already;
+- ``place``: a copy of the output on the device.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpu_batch import ALIGNMENT, FrameBatch, aligned, pack
+
+import gzarr
+from gzarr.engines.cuda.program import ALGORITHM_CODES, device_program
+from gzarr.engines.cuda.router import frames_in_chunk
+from gzarr.engines.cuda.staging import READY, Staging
+from gzarr.engines.request import WHOLE, ReadRequest
+from gzarr.plan import plan
+from gzarr.reader import Reader
+from gzarr.selection import parse_basic
+from gzarr.sharding import ShardIndexCache, locate, whole_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from gzarr.engines.cuda.device import Device
+    from gzarr.engines.cuda.program import DeviceProgram
+    from gzarr.engines.cuda.staging import Frames
+
+LIMITS = ("read", "copy", "decode", "place")
+#: Bytes that staging puts around a chunk, at most.
+_AROUND = 256
+
+
+class Limits:
+    """The steps of one read, on one device.
+
+    Parameters
+    ----------
+    device
+        Current in this thread.
+    path
+        Of the array.
+    selections
+        Basic selections that are read together.
+    output_nbytes
+        Of the results.
+    threads
+        That read files.
+
+    Raises
+    ------
+    ValueError
+        If the device does not decode this chain, or a chunk of this array.
+    MemoryError
+        If host or device have no room.
+    """
+
+    def __init__(self, device: Device, path: Path, selections: Sequence[Any], output_nbytes: int, threads: int) -> None:
+        self._device = device
+        self._stream = device.stream()
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads)
+        try:
+            self._request, program, chunk_frames = request_for(path, selections)
+            chunks = len(self._request.plan)
+            self._files = _ranges(self._request, path)
+            encoded = sum(length for _, _, length in self._files)
+            self._capacity = encoded + _AROUND * (chunks + 1)
+            self._most_frames = 64 + 2 * chunks * chunk_frames
+            self._staging = Staging(self._request, program.frames)
+            self._memory = device.pinned(self._capacity)
+            self._rows = np.arange(chunks)
+            staged, frames = self._stage()
+            if (staged.state != READY).any():
+                raise ValueError("a chunk is absent, or not for the device")
+            self.encoded_nbytes = int(encoded)
+            self._used = staged.used
+            self._target = device.allocate(max(self._used, 1), self._stream)
+            self._batch = self._frames(program, frames)
+            self._from = device.allocate(max(output_nbytes, 1), self._stream)
+            self._to = device.allocate(max(output_nbytes, 1), self._stream)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def stream(self) -> Any:
+        """On which the device's steps run."""
+        return self._stream
+
+    def calls(self) -> dict[str, Callable[[], object]]:
+        """Return what enqueues each step (``read`` does it); ``decode`` only where there is something to decode."""
+        found: dict[str, Callable[[], object]] = {
+            "read": self._read,
+            "read, natively": self._stage,
+            "copy": self._copy,
+            "place": self._place,
+        }
+        if self._batch is not None:
+            found["decode"] = self._batch.run
+        return found
+
+    def sound(self) -> bool:
+        """Wait, and return whether every frame has been decoded to its bytes."""
+        return self._batch is None or self._batch.succeeded()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
+
+    def _stage(self) -> Any:
+        return self._staging.stage(self._rows, self._memory, self._capacity, self._most_frames)
+
+    def _copy(self) -> None:
+        self._device.copy_in(self._target[: self._used], self._memory[: self._used], self._stream)
+
+    def _place(self) -> None:
+        self._device.copy_array(self._to, self._from, self._stream)
+
+    def _read(self) -> None:
+        """Read every file, each once, by neighbouring ones a thread; what they hold ends one behind the other."""
+        view = memoryview(self._memory)
+        ends = np.cumsum([length for _, _, length in self._files]).tolist()
+        count, threads = len(self._files), self._threads
+
+        def read(worker: int) -> None:
+            for i in range(worker * count // threads, (worker + 1) * count // threads):
+                path, offset, length = self._files[i]
+                file = os.open(path, os.O_RDONLY)
+                try:
+                    begin = ends[i] - length
+                    while begin < ends[i]:
+                        got = os.preadv(file, [view[begin : ends[i]]], offset + begin - ends[i] + length)
+                        if not got:
+                            raise OSError(f"{path} has become shorter")
+                        begin += got
+                finally:
+                    os.close(file)
+
+        list(self._pool.map(read, range(threads)))
+
+    def _frames(self, program: DeviceProgram, frames: Frames) -> FrameBatch | None:
+        if program.algorithm is None:
+            return None
+        here = np.flatnonzero(frames.algorithm == ALGORITHM_CODES[program.algorithm])
+        if not len(here):
+            return None
+        decoder = self._device.decompressor(program.algorithm)
+        source, source_nbytes = frames.source[here], frames.source_nbytes[here]
+        memory: npt.NDArray[np.uint8] = self._memory[: self._used]
+        if decoder is not None and (source % decoder.input_alignment).any():
+            parts = [memory[s : s + n].tobytes() for s, n in zip(source.tolist(), source_nbytes.tolist(), strict=True)]
+            memory, source, source_nbytes = pack(parts, decoder.input_alignment)
+        slot = aligned(program.frames.nbytes, ALIGNMENT)
+        target = slot * frames.chunk[here] + frames.target[here]
+        return FrameBatch(
+            self._device, program.algorithm, memory, source, source_nbytes, target, frames.target_nbytes[here],
+            self._stream,
+        )  # fmt: skip
+
+
+def request_for(path: Path, selections: Sequence[Any]) -> tuple[ReadRequest, DeviceProgram, int]:
+    """Return the engine's request for a read of an array in local files, its device program, and frames a chunk.
+
+    Raises
+    ------
+    ValueError
+        If the device does not decode this chain.
+    """
+    array = gzarr.open_array(path, device="cpu")
+    metadata = array.metadata
+    decoding = Reader(metadata, array.store, "", "cpu").decoding
+    program = device_program(decoding)
+    if program is None:
+        raise ValueError("the device does not decode this chain")
+    parsed = [parse_basic(selection, metadata.shape) for selection in selections]
+    the_plan = plan(parsed, metadata.shape, decoding.chunk.shape)
+    encoding = metadata.chunk_key_encoding
+    if decoding.levels:
+        sources = locate(decoding.levels, encoding, "", the_plan, array.store, "/", ShardIndexCache())
+    else:
+        sources = whole_chunks(encoding, "", the_plan)
+    request = ReadRequest(
+        node="/",
+        store=array.store,
+        codecs=decoding.codecs,
+        chunk=decoding.chunk,
+        plan=the_plan,
+        sources=sources,
+        outputs=(),
+        field=None,
+        fill_value=metadata.fill_value,
+        missing="fill",
+        most_encoded=decoding.most_encoded,
+    )
+    return request, program, frames_in_chunk(decoding)
+
+
+def _ranges(request: ReadRequest, root: Path) -> list[tuple[str, int, int]]:
+    """Return (path, offset, bytes) of what the read needs, in order; neighbours in a file are one."""
+    sources = request.sources
+    found: list[tuple[str, int, int]] = []
+    order = np.lexsort((sources.offset, sources.key_index))
+    keys = sources.keys
+    for key, offset, nbytes in zip(
+        sources.key_index[order].tolist(), sources.offset[order].tolist(), sources.nbytes[order].tolist(), strict=True
+    ):
+        path = f"{root}/{keys[key]}"
+        if nbytes == WHOLE:
+            found.append((path, 0, Path(path).stat().st_size))
+        elif nbytes >= 0 and found and found[-1][0] == path and found[-1][1] + found[-1][2] == offset:
+            found[-1] = path, found[-1][1], found[-1][2] + nbytes
+        elif nbytes >= 0:
+            found.append((path, offset, nbytes))
+    return found

@@ -1,0 +1,271 @@
+"""What only a GPU can answer about nvCOMP, copies, files and launches; the answers go to a JSON file.
+
+    python benchmarks/gpu_questions.py --seconds 60 --json questions.json
+    python benchmarks/gpu_questions.py --question "damaged frames" --question launches
+
+The most important questions come first; what does not fit into the time is left out, and said. A question that fails
+has its error for an answer. Each damaged frame is decoded by a process of its own, since it may end the CUDA context.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gpu_samples
+import gpu_transfers
+import numpy as np
+import report
+from gpu_batch import FrameBatch, time_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gzarr.engines.cuda.device import Device
+
+    #: Takes the device and the seconds that are left for it; returns what goes into the JSON file.
+    Question = Callable[[Device, float], Any]
+
+_KIB, _MIB = 1 << 10, 1 << 20
+FRAME_NBYTES = (16 * _KIB, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
+FRAME_COUNTS = (1, 16, 128, 1024, 8192)
+#: Decoded bytes of a batch, at most.
+MOST_BATCH_NBYTES = 512 * _MIB
+#: Of the frames that are damaged, and of those of unusual form.
+DAMAGED_NBYTES = 64 * _KIB
+#: Processes that decode damaged frames at once, and how long one may take.
+PROCESSES = 4
+PATIENCE_S = 60.0
+
+
+def forms(device: Device, seconds: float) -> dict[str, Any]:
+    """Whether zstd with a checksum, without content size, of several frames and with skippable ones decodes right."""
+    data = gpu_samples.sample(200_000)
+    answers = {}
+    for name, frame in gpu_samples.zstd_forms(data).items():
+        batch = FrameBatch.of(device, "zstd", [frame], [len(data)])
+        batch.run()
+        produced, statuses = batch.results()
+        answers[name] = {
+            "status": int(statuses[0]),
+            "produced": int(produced[0]),
+            "wanted": len(data),
+            "equal": batch.decoded(0) == data,
+        }
+    return answers
+
+
+def decode_damaged(device: Device, algorithm: str, damage: str) -> dict[str, Any]:
+    """Decode a damaged frame between good ones, then good ones alone: what did nvCOMP say, and does the context live?
+
+    Parameters
+    ----------
+    device
+        Its context may be of no use afterwards.
+    algorithm, damage
+        Of :data:`gpu_samples.ALGORITHMS` and :func:`gpu_samples.damages`.
+    """
+    data = gpu_samples.sample(DAMAGED_NBYTES)
+    good, wanted = gpu_samples.encode(algorithm, data), gpu_samples.decoded(algorithm, data)
+    frames = [good, gpu_samples.damages(good)[damage], good]
+    answer: dict[str, Any] = {"algorithm": algorithm, "damage": damage}
+    try:
+        batch = FrameBatch.of(device, algorithm, frames, [len(data)] * 3)
+        batch.run()
+        produced, statuses = batch.results()
+        answer["statuses"], answer["produced"] = statuses.tolist(), produced.tolist()
+        answer["noticed"] = bool(statuses[1] != 0 or produced[1] != len(data))
+        answer["neighbours intact"] = batch.decoded(0) == wanted and batch.decoded(2) == wanted
+    except Exception as error:  # whatever it is, it is the answer
+        answer["error"] = _sentence(error)
+    try:
+        again = FrameBatch.of(device, algorithm, [good], [len(data)])
+        again.run()
+        answer["context"] = "alive" if again.succeeded() and again.decoded(0) == wanted else "wrong results"
+    except Exception as error:
+        answer["context"] = f"dead: {_sentence(error)}"
+    return answer
+
+
+def damaged(device: Device, seconds: float) -> dict[str, Any]:
+    """A status, or a dead context? For every algorithm, and damages of several kinds, each in a process of its own."""
+    cases = [(a, d) for d in gpu_samples.damages(bytes(64)) for a in gpu_samples.ALGORITHMS]
+    deadline = time.monotonic() + seconds
+
+    def ask(case: tuple[str, str]) -> dict[str, Any]:
+        left = deadline - time.monotonic()
+        if left < 5:
+            return {"algorithm": case[0], "damage": case[1], "left out": "no time left"}
+        return _in_a_process(*case, patience_s=min(PATIENCE_S, left))
+
+    with ThreadPoolExecutor(PROCESSES) as threads:
+        answers = list(threads.map(ask, cases))
+    return {
+        "cases": answers,
+        "contexts lost": sum(not a.get("context", "alive").startswith("alive") for a in answers),
+        "not noticed": [f"{a['algorithm']}, {a['damage']}" for a in answers if a.get("noticed") is False],
+    }
+
+
+def _in_a_process(algorithm: str, damage: str, patience_s: float) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--damaged", algorithm, damage]
+    answer: dict[str, Any] = {"algorithm": algorithm, "damage": damage}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience_s, check=False)
+    except subprocess.TimeoutExpired:
+        return {**answer, "context": f"hung for {patience_s:.0f} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        why = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return {**answer, "context": f"process ended with {done.returncode}: {why[:200]}"}
+    answer.update(json.loads(lines[-1]))
+    return answer
+
+
+def decode_rates(device: Device, seconds: float) -> list[dict[str, Any]]:
+    """Decoded bytes a second of each algorithm against the size and number of frames; small totals first."""
+    deadline = time.monotonic() + seconds
+    grid = [(n, count) for n in FRAME_NBYTES for count in FRAME_COUNTS if n * count <= MOST_BATCH_NBYTES]
+    data = gpu_samples.sample(max(FRAME_NBYTES))
+    rates = []
+    for nbytes, count in sorted(grid, key=lambda case: (case[0] * case[1], case[0])):
+        for algorithm in gpu_samples.ALGORITHMS:
+            if time.monotonic() > deadline:
+                return [*rates, {"left out": f"from {count} frames of {nbytes} bytes on: no time left"}]
+            rates.append(decode_rate(device, algorithm, data, nbytes, count))
+    return rates
+
+
+def decode_rate(device: Device, algorithm: str, data: bytes, nbytes: int, count: int) -> dict[str, Any]:
+    """Return the rate of ``count`` frames of ``nbytes`` of ``data`` each, and whether they decoded."""
+    encoded = [gpu_samples.encode(algorithm, part) for part in gpu_samples.parts(data, nbytes)]
+    frames = [encoded[i % len(encoded)] for i in range(count)]
+    answer: dict[str, Any] = {"algorithm": algorithm, "frame_nbytes": nbytes, "frames": count}
+    try:
+        batch = FrameBatch.of(device, algorithm, frames, [nbytes] * count)
+    except MemoryError as error:
+        return {**answer, "error": _sentence(error)}
+    timing = time_runs(batch.stream, batch.run, seconds=0.5)
+    total = nbytes * count
+    return {
+        **answer,
+        "ratio": round(total / sum(map(len, frames)), 3),
+        "gb_per_s": total / timing.best_s / 1e9,
+        "host_ms": 1e3 * timing.host_s,
+        "device_ms": None if timing.device_s is None else 1e3 * timing.device_s,
+        "decoded": batch.succeeded(),
+    }
+
+
+#: By name, the most important first; with the part of what is left that each may take.
+QUESTIONS: dict[str, tuple[Question, float]] = {
+    "zstd forms": (forms, 0.2),
+    "damaged frames": (damaged, 0.35),
+    "decode rates": (decode_rates, 0.45),
+    "pinned copies": (gpu_transfers.copies, 0.3),
+    "files": (gpu_transfers.files, 0.5),
+    "launches": (gpu_transfers.launches, 0.5),
+    "assemble": (gpu_transfers.assemble_rates, 0.9),
+}
+#: What the list of open questions has besides.
+NOT_ASKED = {"one warp a block against nvCOMP's lz4": "gzarr has no lz4 decoder of its own to compare"}
+
+
+def ask(device: Device, names: Sequence[str], seconds: float) -> dict[str, Any]:
+    """Ask some questions within ``seconds``; return the answers by name."""
+    deadline = time.monotonic() + seconds
+    answers: dict[str, Any] = {}
+    for name in names:
+        question, share = QUESTIONS[name]
+        left = deadline - time.monotonic()
+        if left <= 0:
+            answers[name] = {"left out": "no time left"}
+            continue
+        print(name, file=sys.stderr, flush=True)
+        start = time.monotonic()
+        try:
+            with device:
+                answer = question(device, share * left)
+        except Exception as error:  # the next question may have an answer
+            answer = {"error": _sentence(error)}
+        answers[name] = {"seconds": round(time.monotonic() - start, 2), "answer": answer}
+    return answers
+
+
+def summary(answers: dict[str, Any]) -> str:
+    """Return a line for every question."""
+    lines = []
+    for name, found in answers.items():
+        answer = found.get("answer", found)
+        if isinstance(answer, dict) and "error" in answer:
+            text = f"FAILED: {answer['error']}"
+        elif "left out" in found:
+            text = f"left out: {found['left out']}"
+        elif name == "zstd forms":
+            verdicts = {form: "right" if a["equal"] else f"status {a['status']}" for form, a in answer.items()}
+            text = ", ".join(f"{form}: {verdict}" for form, verdict in verdicts.items())
+        elif name == "damaged frames":
+            text = f"{len(answer['cases'])} cases, {answer['contexts lost']} lost the context, "
+            text += f"{len(answer['not noticed'])} not noticed"
+        else:
+            text = f"{len(answer)} figures in {found['seconds']:.1f} s"
+        lines.append(f"{name}: {text}")
+    return "\n".join(lines)
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--seconds", type=float, default=60.0, help="it ends within about these (default 60)")
+    found.add_argument("--question", action="append", choices=list(QUESTIONS), help="only this one (repeatable)")
+    found.add_argument("--json", type=Path, metavar="FILE")
+    found.add_argument("--damaged", nargs=2, metavar=("ALGORITHM", "DAMAGE"), help=argparse.SUPPRESS)
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Ask; return 1 if there is no device, or a question failed."""
+    arguments = parser().parse_args(argv)
+    from gzarr.engines.cuda import devices
+    from gzarr.errors import DeviceError
+
+    try:
+        device = devices.get_device(devices.current())
+    except DeviceError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if arguments.damaged:
+        with device:
+            print(json.dumps(decode_damaged(device, *arguments.damaged)), flush=True)
+            # A lost context can't be left, or cleaned up after.
+            os._exit(0)
+    answers = ask(device, arguments.question or list(QUESTIONS), arguments.seconds)
+    document = {
+        "command": shlex.join(["python", "benchmarks/gpu_questions.py", *(sys.argv[1:] if argv is None else argv)]),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": report.machine(),
+        "device": gpu_transfers.device_facts(),
+        "questions": answers,
+        "not asked": NOT_ASKED,
+    }
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(document, indent=1, default=np.ndarray.tolist) + "\n")
+    print(summary(answers))
+    return int(any("error" in a.get("answer", ()) for a in answers.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,343 @@
+"""Questions about copies, files, launches and the assemble kernel; see ``gpu_questions.py``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpu_batch import ALIGNMENT, aligned, time_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from gzarr.engines.cuda.device import Device
+
+_KIB, _MIB = 1 << 10, 1 << 20
+COPY_NBYTES = (64 * _KIB, _MIB, 16 * _MIB, 256 * _MIB)
+THREADS = (1, 2, 4, 8, 16)
+FILE_NBYTES = 256 * _MIB
+PIECE_NBYTES = (64 * _KIB, _MIB)
+LAUNCHES = 500
+#: Decoded bytes that the assemble kernel places, and those of a chunk.
+ASSEMBLED_NBYTES = 256 * _MIB
+CHUNK_NBYTES = 256 * _KIB
+#: Bytes of an element, and of the planes that it comes in (1: none).
+ASSEMBLED = ((2, 1), (4, 1), (8, 1), (2, 2), (4, 4), (8, 8))
+
+
+def device_facts() -> dict[str, Any]:
+    """Return name, memory and versions of CuPy's current device; of what is not there, why."""
+    try:
+        import cupy
+
+        properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+        return {
+            "name": properties["name"].decode(),
+            "memory_gib": round(properties["totalGlobalMem"] / 2**30, 1),
+            "compute_capability": f"{properties['major']}.{properties['minor']}",
+            "multiprocessors": properties["multiProcessorCount"],
+            "driver": cupy.cuda.runtime.driverGetVersion(),
+            "runtime": cupy.cuda.runtime.runtimeGetVersion(),
+            "cupy": cupy.__version__,
+        }
+    except Exception as error:  # without a driver CuPy raises errors of its own
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def copies(device: Device, seconds: float) -> list[dict[str, Any]]:
+    """Gigabytes a second from and to page-locked memory, and on the device, against size."""
+    found = []
+    stream = device.stream()
+    for nbytes in COPY_NBYTES:
+        host = device.pinned(nbytes)
+        host[:] = 1
+        one, other = device.allocate(nbytes, stream), device.allocate(nbytes, stream)
+
+        def to_device(one: Any = one, host: Any = host) -> None:
+            device.copy_in(one, host, stream)
+
+        def to_host(one: Any = one, host: Any = host) -> None:
+            device.copy_out(host, one, stream)
+
+        def within(one: Any = one, other: Any = other) -> None:
+            device.copy_array(other, one, stream)
+
+        row: dict[str, Any] = {"nbytes": nbytes}
+        for name, enqueue in (("to device", to_device), ("to host", to_host), ("within device", within)):
+            timing = time_runs(stream, enqueue, seconds=seconds / (3 * len(COPY_NBYTES)))
+            row[name] = {"gb_per_s": nbytes / timing.best_s / 1e9, "host_ms": 1e3 * timing.host_s}
+        found.append(row)
+    return found
+
+
+def read_pieces(file: int, memory: npt.NDArray[np.uint8], piece: int, pool: ThreadPoolExecutor, threads: int) -> None:
+    """Read a file into memory by threads, each a run of neighbouring pieces."""
+    view = memoryview(memory)
+    count = -(-memory.size // piece)
+
+    def read(worker: int) -> None:
+        for i in range(worker * count // threads, (worker + 1) * count // threads):
+            begin = i * piece
+            end = min(begin + piece, memory.size)
+            while begin < end:
+                got = os.preadv(file, [view[begin:end]], begin)
+                if not got:
+                    raise OSError(f"the file ends at {begin}, not at {memory.size}")
+                begin += got
+
+    list(pool.map(read, range(threads)))
+
+
+def files(device: Device, seconds: float) -> list[dict[str, Any]]:
+    """Gigabytes a second of a file in the page cache: by threads into page-locked memory, and by kvikio."""
+    deadline = time.monotonic() + seconds
+    found: list[dict[str, Any]] = []
+    stream = device.stream()
+    host = device.pinned(FILE_NBYTES)
+    target = device.allocate(FILE_NBYTES, stream)
+    with _file(FILE_NBYTES) as path:
+        file = os.open(path, os.O_RDONLY)
+        try:
+            for threads in THREADS:
+                with ThreadPoolExecutor(threads) as pool:
+                    for piece in PIECE_NBYTES:
+
+                        def read(piece: int = piece, threads: int = threads, pool: ThreadPoolExecutor = pool) -> None:
+                            read_pieces(file, host, piece, pool, threads)
+
+                        def read_and_copy(read: Callable[[], None] = read) -> None:
+                            read()
+                            device.copy_in(target, host, stream)
+
+                        for way, enqueue in (("threads", read), ("threads, then copied", read_and_copy)):
+                            if time.monotonic() > deadline:
+                                return [*found, {"left out": f"from {threads} threads on: no time left"}]
+                            found.append(_rate(way, threads, piece, stream, enqueue))
+                for piece in PIECE_NBYTES:
+                    found += _by_kvikio(path, threads, piece, {"pinned": host, "device": target}, stream)
+        finally:
+            os.close(file)
+    return found
+
+
+def _rate(way: str, threads: int, piece: int, stream: Any, enqueue: Callable[[], None]) -> dict[str, Any]:
+    timing = time_runs(stream, enqueue, runs=3, seconds=0.5)
+    gb_per_s = FILE_NBYTES / timing.host_s / 1e9
+    return {"way": way, "threads": threads, "piece_nbytes": piece, "gb_per_s": gb_per_s}
+
+
+def _by_kvikio(path: Path, threads: int, piece: int, targets: dict[str, Any], stream: Any) -> list[dict[str, Any]]:
+    try:
+        import kvikio
+        import kvikio.defaults
+
+        found = []
+        settings = {"compat_mode": kvikio.CompatMode.ON, "num_threads": threads, "task_size": piece}
+        with kvikio.defaults.set(settings), kvikio.CuFile(path, "r") as file:
+            for name, target in targets.items():
+
+                def read(target: Any = target) -> None:
+                    file.pread(target).get()
+
+                found.append(_rate(f"kvikio to {name}", threads, piece, stream, read))
+    except Exception as error:  # not installed, or it does not work here: that is the answer
+        return [
+            {"way": "kvikio", "threads": threads, "piece_nbytes": piece, "error": f"{type(error).__name__}: {error}"}
+        ]
+    return found
+
+
+@contextlib.contextmanager
+def _file(nbytes: int) -> Iterator[Path]:
+    """A file of that many random bytes, in the page cache."""
+    with tempfile.TemporaryDirectory(prefix="gzarr-questions-") as folder:
+        path = Path(folder) / "file"
+        part = np.random.default_rng(5).bytes(min(nbytes, 4 * _MIB))
+        with path.open("wb") as file:
+            for begin in range(0, nbytes, len(part)):
+                file.write(part[: nbytes - begin])
+        yield path
+
+
+def launches(device: Device, seconds: float) -> dict[str, Any]:
+    """Microseconds that the host needs for one launch of a kernel that does nothing."""
+    from gzarr_kernels.device import copies as c
+
+    stream = device.stream()
+    memory = device.allocate(4096, stream)
+    host = device.pinned(4096)
+    host[:] = 0
+    device.copy_in(memory, host, stream)
+    columns = device.view(memory, "int64")
+
+    # A job of no frames.
+    def by_engine() -> None:
+        device.launch(c.copy_frames, 1, c.THREADS, stream, memory, columns, 0)
+
+    ways: dict[str, Callable[[], Callable[[], Any]]] = {
+        "numba-cuda, as the engine launches": lambda: by_engine,
+        "numba-cuda, arguments wrapped before": lambda: _wrapped(c, memory, columns, stream),
+        "cupy.RawKernel": lambda: _raw_kernel(memory, stream),
+        "cupy.ElementwiseKernel": lambda: _elementwise(memory, stream),
+    }
+    found: dict[str, Any] = {}
+    for name, make in ways.items():
+        try:
+            found[name] = {"us": _per_call_us(make(), stream, seconds / len(ways))}
+        except Exception as error:  # the others may work
+            found[name] = {"error": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"}
+    return found
+
+
+def _per_call_us(call: Callable[[], Any], stream: Any, seconds: float) -> float:
+    call()
+    stream.synchronize()
+    begin = time.perf_counter()
+    done = 0
+    while done < LAUNCHES and (not done or time.perf_counter() - begin < seconds):
+        call()
+        done += 1
+    elapsed = time.perf_counter() - begin
+    stream.synchronize()
+    return 1e6 * elapsed / done
+
+
+def _wrapped(kernels: Any, memory: Any, columns: Any, stream: Any) -> Callable[[], Any]:
+    from numba import cuda
+
+    arguments = [cuda.as_cuda_array(array, sync=False) for array in (memory, columns)]
+    configured = kernels.copy_frames[1, kernels.THREADS, cuda.external_stream(stream.ptr)]
+    return lambda: configured(*arguments, 0)
+
+
+def _raw_kernel(memory: Any, stream: Any) -> Callable[[], Any]:
+    import cupy
+
+    kernel = cupy.RawKernel(
+        'extern "C" __global__ void nothing(unsigned char* a, long long* b, long long c) {}', "nothing"
+    )
+    columns = memory.view("int64")
+
+    def call() -> None:
+        with stream:
+            kernel((1,), (256,), (memory, columns, np.int64(0)))
+
+    return call
+
+
+def _elementwise(memory: Any, stream: Any) -> Callable[[], Any]:
+    import cupy
+
+    kernel = cupy.ElementwiseKernel("uint8 x", "uint8 y", "y = x", "gzarr_nothing")
+    other = cupy.empty(256, cupy.uint8)
+
+    def call() -> None:
+        with stream:
+            kernel(memory[:256], other)
+
+    return call
+
+
+def assemble_rates(device: Device, seconds: float) -> list[dict[str, Any]]:
+    """Gigabytes a second that the assemble kernel places, of plain chunks and of byte planes."""
+    stream = device.stream()
+    found = []
+    for itemsize, planes in ASSEMBLED:
+        run, check = assemble(device, stream, itemsize, planes, ASSEMBLED_NBYTES, CHUNK_NBYTES)
+        timing = time_runs(stream, run, seconds=seconds / len(ASSEMBLED))
+        row = {"itemsize": itemsize, "planes": planes, "gb_per_s": ASSEMBLED_NBYTES / timing.best_s / 1e9}
+        found.append({**row, "right": check()})
+    return found
+
+
+def assemble(
+    device: Device, stream: Any, itemsize: int, planes: int, nbytes: int, chunk_nbytes: int
+) -> tuple[Callable[[], None], Callable[[], bool]]:
+    """Make chunks of random bytes on a device, which the assemble kernel places one after the other.
+
+    Parameters
+    ----------
+    device, stream
+        Where.
+    itemsize, planes
+        Bytes of an element; 1 or the same for chunks that are plain, or in byte planes.
+    nbytes, chunk_nbytes
+        Of all chunks, and of each; whole numbers of chunks and elements.
+
+    Returns
+    -------
+    What enqueues the kernel once, and what waits and says whether the first and the last chunk were placed right.
+    """
+    from gzarr_kernels.device import assemble as a
+
+    count, elements = nbytes // chunk_nbytes, chunk_nbytes // itemsize
+    header = np.zeros(a.SIZE, np.int64)
+    columns: list[npt.NDArray[np.int64]] = []
+    # Columns come behind the chunks in one memory.
+    at = aligned(nbytes) // 8
+
+    def put(values: Any) -> int:
+        nonlocal at
+        column = np.asarray(values, np.int64).reshape(-1)
+        columns.append(column)
+        at += column.size
+        return at - column.size
+
+    tiles = -(-elements // a.TILE)
+    numbers = np.arange(count)
+    header[a.K], header[a.ITEMSIZE] = 1, itemsize
+    header[a.CHUNK_SOURCE] = put(numbers * chunk_nbytes)
+    header[a.CHUNK_TYPESIZE] = put(np.full(count, planes))
+    header[a.CHUNK_BLOCKSIZE] = header[a.CHUNK_NBYTES] = put(np.full(count, chunk_nbytes))
+    header[a.PIECES], header[a.TILES] = count, tiles * count
+    header[a.TILE_OFFSETS] = put(tiles * np.arange(count + 1))
+    header[a.PIECE_CHUNK] = put(numbers)
+    header[a.START] = header[a.OUTPUT] = put(np.zeros(count))
+    header[a.COUNT] = put(np.full(count, elements))
+    header[a.TARGET] = put(numbers * elements)
+    header[a.STEP] = put([1])
+    header[a.STRIDES] = put([itemsize])
+    header[a.OUTPUT_BASE] = put([0])
+    header[a.OUTPUT_STRIDES] = put([1])
+    header[a.TABLE_SOURCE] = header[a.TABLE_TARGET] = put([-1])
+    header[a.POINT_SOURCE] = header[a.POINT_TARGET] = -1
+    job = put(header)
+
+    chunk = np.frombuffer(np.random.default_rng(7).bytes(chunk_nbytes), np.uint8)
+    host = device.pinned(8 * at + ALIGNMENT)
+    host[: count * chunk_nbytes].reshape(count, chunk_nbytes)[:] = chunk
+    host[aligned(nbytes) : 8 * at] = np.concatenate(columns).view(np.uint8)
+    arena = device.allocate(host.size, stream)
+    device.copy_in(arena, host, stream)
+    # Before the page-locked memory is let go of.
+    stream.synchronize()
+    output = device.allocate(nbytes, stream)
+    unit = f"uint{8 * itemsize}"
+    arena_columns = device.view(arena, "int64")
+    arena_words, output_words = device.view(arena, unit), device.view(output, unit)
+
+    def run() -> None:
+        device.launch(
+            a.assemble, a.blocks(tiles * count), a.THREADS, stream,
+            arena, arena_words, arena_columns, arena_columns, output_words, job,
+        )  # fmt: skip
+
+    def check() -> bool:
+        wanted = chunk if planes == 1 else chunk.reshape(planes, elements).T.reshape(-1)
+        back = device.pinned(chunk_nbytes)
+        right = True
+        for begin in (0, nbytes - chunk_nbytes):
+            device.copy_out(back, output[begin : begin + chunk_nbytes], stream)
+            stream.synchronize()
+            right = right and bool((back == wanted).all())
+        return right
+
+    return run, check

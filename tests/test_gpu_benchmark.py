@@ -1,0 +1,481 @@
+"""``ci/gpu``, the GPU benchmark and the open questions, as far as they need no GPU: on the simulated device, small."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import cramjam
+import devices
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numcodecs import lz4
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from simulated_device import SimulatedDevice
+
+ROOT = Path(__file__).parents[1]
+MODULES = (
+    "fields", "report", "rivals", "workloads", "gpu", "gpu_batch", "gpu_limits", "gpu_questions", "gpu_report",
+    "gpu_rivals", "gpu_samples", "gpu_stages", "gpu_targets", "gpu_transfers", "gpu_workloads",
+)  # fmt: skip
+LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+
+
+@pytest.fixture(scope="module")
+def b() -> Iterator[SimpleNamespace]:
+    """The benchmark's modules; their directory stays on the path for this module only."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+
+
+@pytest.fixture
+def simulated() -> Iterator[SimulatedDevice]:
+    with devices.use("simulated") as tested:
+        assert tested.simulated is not None
+        with tested.simulated as device:
+            yield device
+
+
+# -- ci/gpu
+
+
+def test_the_script_is_sound_and_refuses_what_makes_no_sense(tmp_path: Path) -> None:
+    subprocess.run(["bash", "-n", ROOT / "ci" / "gpu"], check=True)
+    for wrong in (["--minutes", "0"], ["--wheels", str(tmp_path)], ["--what"]):
+        done = subprocess.run([ROOT / "ci" / "gpu", *wrong], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "usage: ci/gpu" in done.stderr
+
+
+def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / "a-1-py3-none-any.whl").touch()
+    names = ["kernels", "environment", "tests", "questions", "benchmark"]
+    assert [s.name for s in b.gpu_stages.plan("python", tmp_path, None, None)] == names
+    stages = b.gpu_stages.plan("python", tmp_path, tmp_path, tmp_path / "site")
+    assert [s.name for s in stages] == ["install", *names]
+    assert [s.name for s in stages if s.required] == ["install", "kernels", "environment", "tests"]
+    command, _ = stages[0].command(60)
+    assert {"--no-index", "--no-deps", "--no-compile", "--target"} <= set(command)
+    assert command[-1].endswith("a-1-py3-none-any.whl")
+    command, environment = stages[3].command(100)
+    assert command[1:5] == ["-m", "pytest", "-m", "gpu"]
+    assert environment == {"GZARR_TEST_GPU": "1", "GZARR_SOAK_SECONDS": "25"}
+    # Each of the two scripts takes the options that it is given, and less time than it is ended after.
+    for stage, parse in ((stages[4], b.gpu_questions.parser()), (stages[5], b.gpu.parser())):
+        command, _ = stage.command(100)
+        assert (ROOT / command[1]).is_file()
+        arguments = parse.parse_args(command[2:])
+        assert arguments.seconds < 100
+        assert arguments.json.name == stage.result
+
+
+@settings(max_examples=50, deadline=None)
+@given(seconds=st.floats(0, 1000), used=st.lists(st.floats(0, 1), min_size=5, max_size=5))
+def test_shares_never_exceed_what_is_left(b: SimpleNamespace, seconds: float, used: list[float]) -> None:
+    stages = b.gpu_stages
+    planned = stages.plan("python", Path(), None, None)
+    left = seconds
+    for at, part in enumerate(used):
+        share = stages.limit(planned, at, left)
+        if share is None:
+            assert left < planned[at].least_s
+        else:
+            assert planned[at].least_s <= share <= left
+            left -= part * share
+
+
+def test_what_a_stage_leaves_goes_to_the_next_ones(b: SimpleNamespace) -> None:
+    stages = b.gpu_stages.plan("python", Path(), None, None)
+    last = len(stages) - 1
+    assert b.gpu_stages.limit(stages, last, 200.0) == 200.0
+    assert b.gpu_stages.limit(stages, last, stages[last].least_s - 1) is None
+    assert b.gpu_stages.limit(stages, 2, 400.0) < b.gpu_stages.limit(stages, 2, 480.0) < 480.0
+
+
+def test_stages_run_on_when_one_fails_hangs_or_is_left_out(b: SimpleNamespace, tmp_path: Path, capfd: Any) -> None:
+    g = b.gpu_stages
+
+    def stage(name: str, code: str, *, required: bool = True, least: float = 0.1, result: str | None = None) -> Any:
+        return g.Stage(name, 1, least, required, lambda seconds: ([sys.executable, "-c", code], {"SAID": name}), result)
+
+    kept = tmp_path / "kept.json"
+    write = f"import os, pathlib; pathlib.Path({str(kept)!r}).write_text('[1]'); print('wrote', os.environ['SAID'])"
+    stages = [
+        stage("good", write, result="kept.json"),
+        stage("bad", "print('about to fail'); raise SystemExit(3)"),
+        stage("missing", "", required=False),
+        # Its child keeps the output open: both are ended.
+        stage("hangs", "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)", required=False),
+        stage("late", "", required=False, least=1000.0),
+    ]
+    stages[2] = g.Stage("missing", 1, 0.1, False, lambda seconds: (["/no/such/program"], {}))
+    start = time.monotonic()
+    outcomes, results = g.run_all(stages, 8.0, tmp_path, {"PATH": "/usr/bin:/bin"})
+    assert time.monotonic() - start < 20
+    assert [o.state for o in outcomes] == ["passed", "failed", "failed", "out of time", "left out"]
+    assert results == {"good": [1]}
+    assert outcomes[1].note == "exit code 3"
+    assert outcomes[1].tail == ["about to fail"]
+    assert (tmp_path / "good.log").read_text() == "wrote good\n"
+    text = g.table(outcomes)
+    assert [line.split()[:2] for line in text.splitlines()[1:3]] == [["good", "passed"], ["bad", "FAILED"]]
+    assert "left out" in text
+    assert "1000 at least" in text
+    assert g.exit_code(outcomes) == 1
+    assert g.exit_code([outcomes[0], *outcomes[2:]]) == 0
+    json.dumps([o.__dict__ for o in outcomes])
+    assert "wrote good" in capfd.readouterr().out
+
+
+def test_the_doctors_document_is_found_behind_warnings(b: SimpleNamespace, tmp_path: Path) -> None:
+    log = tmp_path / "environment.log"
+    log.write_text('a warning\n{"rows": [1, {"b": "}"}]}\nand more\n')
+    b.gpu_stages._keep_document(log, tmp_path / "doctor.json")
+    assert json.loads((tmp_path / "doctor.json").read_text()) == {"rows": [1, {"b": "}"}]}
+
+
+def test_facts_of_the_machine(b: SimpleNamespace) -> None:
+    facts = b.gpu_stages.hardware()
+    assert facts["cores"] >= 1
+    assert facts["gpus"] or facts["no_gpu"]
+    assert b.gpu_stages.versions([])["numpy"] == np.__version__
+    json.dumps([facts, b.gpu_transfers.device_facts()])
+
+
+# -- frames
+
+
+@pytest.mark.parametrize("nbytes", [1, 59, 300, 65_536, 65_537, 150_000])
+def test_samples_decode_elsewhere(nbytes: int, b: SimpleNamespace) -> None:
+    s = b.gpu_samples
+    data = s.sample(150_000)[:nbytes]
+    assert len(data) == nbytes
+    decoders = {
+        "zstd": cramjam.zstd.decompress,
+        "lz4": lambda frame: lz4.decompress(nbytes.to_bytes(4, "little") + frame),
+        "deflate": lambda frame: zlib.decompress(frame, -15),
+        "snappy": cramjam.snappy.decompress_raw,
+    }
+    for algorithm in s.ALGORITHMS:
+        assert bytes(decoders[algorithm](s.encode(algorithm, data))) == s.decoded(algorithm, data)
+    for form, frame in s.zstd_forms(data).items():
+        if form == "wrong checksum":
+            with pytest.raises(cramjam.DecompressionError):
+                cramjam.zstd.decompress(frame)
+        else:
+            assert bytes(cramjam.zstd.decompress(frame)) == data
+
+
+def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, monkeypatch: Any) -> None:
+    q, t = b.gpu_questions, b.gpu_transfers
+    for module, small in (
+        (q, {"FRAME_NBYTES": (1000, 70_000), "FRAME_COUNTS": (1, 3)}),
+        (t, {"COPY_NBYTES": (1024,), "THREADS": (1, 2), "FILE_NBYTES": 150_000, "LAUNCHES": 2}),
+        (t, {"ASSEMBLED": ((2, 1), (4, 4)), "ASSEMBLED_NBYTES": 1 << 16, "CHUNK_NBYTES": 1 << 13}),
+    ):
+        for name, value in small.items():
+            monkeypatch.setattr(module, name, value)
+    names = [name for name in q.QUESTIONS if name != "damaged frames"]
+    answers = q.ask(simulated, names, 60)
+    assert list(answers) == names
+    assert "error" not in answers["zstd forms"]["answer"], answers
+    for form, answer in answers["zstd forms"]["answer"].items():
+        assert answer["equal"] == (answer["status"] == 0) == (form != "wrong checksum"), form
+    rates = answers["decode rates"]["answer"]
+    assert len(rates) == 4 * 4
+    assert all(rate["decoded"] and rate["gb_per_s"] > 0 for rate in rates)
+    assert [row["right"] for row in answers["assemble"]["answer"]] == [True, True]
+    assert {row["way"] for row in answers["files"]["answer"]} >= {"threads", "threads, then copied"}
+    assert answers["launches"]["answer"]["numba-cuda, as the engine launches"]["us"] > 0
+    assert answers["pinned copies"]["answer"][0]["to device"]["gb_per_s"] > 0
+    assert len(q.summary(answers).splitlines()) == len(names)
+    json.dumps(answers)
+
+
+def test_a_question_that_fails_or_comes_too_late_says_so(
+    b: SimpleNamespace, simulated: SimulatedDevice, monkeypatch: Any
+) -> None:
+    def fails(device: Any, seconds: float) -> Any:
+        raise RuntimeError("no\nmore")
+
+    monkeypatch.setattr(b.gpu_questions, "QUESTIONS", {"one": (fails, 0.5), "two": (lambda d, s: [s], 0.5)})
+    answers = b.gpu_questions.ask(simulated, ["one", "two"], 10)
+    assert answers["one"]["answer"] == {"error": "RuntimeError: no"}
+    assert 0 < answers["two"]["answer"][0] <= 5
+    late = b.gpu_questions.ask(simulated, ["two"], 0)
+    text = b.gpu_questions.summary({**answers, **late})
+    assert "one: FAILED: RuntimeError: no" in text
+    assert "two: left out" in text
+
+
+def test_damaged_frames(b: SimpleNamespace, simulated: SimulatedDevice) -> None:
+    for algorithm in b.gpu_samples.ALGORITHMS:
+        for damage in b.gpu_samples.damages(bytes(64)):
+            answer = b.gpu_questions.decode_damaged(simulated, algorithm, damage)
+            assert answer["context"] == "alive", answer
+            assert answer["neighbours intact"], answer
+            assert answer["noticed"] == (answer["statuses"][1] != 0 or answer["produced"][1] != 65_536)
+        half = b.gpu_questions.decode_damaged(simulated, algorithm, "half of it")
+        assert half["noticed"]
+        assert half["statuses"][::2] == [0, 0]
+
+
+def test_a_process_that_cannot_decode_is_an_answer(b: SimpleNamespace, monkeypatch: Any) -> None:
+    """Without a GPU it ends with an error; so does one whose context is lost at once."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    answer = b.gpu_questions._in_a_process("zstd", "half of it", 60.0)
+    assert (answer["algorithm"], answer["damage"]) == ("zstd", "half of it")
+    assert "process ended" in answer["context"]
+    assert "hung" in b.gpu_questions._in_a_process("zstd", "half of it", 0.01)["context"]
+
+
+def test_batches_are_cut_where_scratch_is_short(b: SimpleNamespace, simulated: SimulatedDevice) -> None:
+    data = b.gpu_samples.sample(20_000)
+    frame = b.gpu_samples.encode("zstd", data)
+    decoder = simulated.decompressor("zstd")
+    assert decoder is not None
+    batch = b.gpu_batch.FrameBatch.of(simulated, "zstd", [frame] * 7, [len(data)] * 7)
+    need = decoder.temp_nbytes(2, len(data), 2 * len(data))
+    cut = batch._cut(need)
+    assert len(cut) > 1
+    assert sum(frames for _, frames, _, _ in cut) == 7
+    assert all(scratch <= need for _, _, _, scratch in cut)
+    with pytest.raises(MemoryError, match="scratch"):
+        batch._cut(1)
+    batch._launches = cut
+    batch.run()
+    assert batch.succeeded()
+    assert batch.decoded(6) == data
+
+
+# -- workloads
+
+
+def _small(b: SimpleNamespace, zarr_format: int = 3, **more: Any) -> Any:
+    blosc = b.workloads._blosc("lz4", "shuffle", 2)
+    made = {"codecs": (LITTLE, blosc), "shape": (64, 32, 32), "chunk_shape": (16, 16, 16), **more}
+    return b.workloads.Dataset("small", b.fields.camera_u2, "u2", zarr_format=zarr_format, least=16, **made)
+
+
+def test_workloads_are_those_of_the_other_benchmark_and_of_published_pipelines(b: SimpleNamespace) -> None:
+    tiles = b.gpu_workloads.all_workloads(2 << 30)
+    names = [t.workload.name for t in tiles]
+    assert names[3:] == [w.name for w in b.workloads.workloads(rows=1000)]
+    era5, shards, large = tiles[:3]
+    assert era5.workload.dataset.chunk_shape == (1, 721, 1440)
+    assert shards.workload.dataset.chunk_nbytes == 1 << 20
+    assert large.workload.dataset.shape[1:] == (128, 1280, 640)
+    for t in tiles:
+        dataset = t.workload.dataset
+        outer = dataset.shard_shape or dataset.chunk_shape
+        assert dataset.shape == tuple(n * r for n, r in zip(t.base.shape, t.repeats, strict=True))
+        assert np.prod([-(-n // o) for n, o in zip(dataset.shape, outer, strict=True)]) <= 50_000
+        if t.workload.whole:
+            assert 1.8 * 2**30 < dataset.nbytes < 2.3 * 2**30, t.workload.name
+        # Every chunk that is read exists.
+        for numbers in t.workload.chunks_touched():
+            assert numbers.max() < np.prod(dataset.grid_shape)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_tiled_arrays_are_written_and_read_back(zarr_format: int, b: SimpleNamespace, tmp_path: Path) -> None:
+    w, g = b.workloads, b.gpu_workloads
+    starts = np.array([[0, 0, 0], [40, 10, 3], [47, 15, 15]])
+    accesses = [
+        w.Region((...,)),
+        w.Region((slice(3, 90, 7), 5, slice(None, None, -2))),
+        w.Windows(starts, (16, 16, 16)),
+        w.Rows(np.array([[0, 63, 5], [5, 5, 60]])),
+    ]
+    small = _small(b, zarr_format)
+    for access in accesses:
+        t = g.tiled(w.Workload("w", small, access), 1 << 19, 1 << 16)
+        assert (t.base.nbytes, t.workload.dataset.nbytes) == (1 << 16, 1 << 19)
+        with g.written(t, tmp_path) as stored:
+            rival = b.rivals.Gzarr(2)
+            results = [b.rivals.as_array(call()) for call in rival.calls(stored.path, t.workload)]
+            whole = np.tile(stored.base, t.repeats)
+            expected = list(t.expected(stored.base))
+            assert stored.stored_nbytes == sum(
+                f.stat().st_size
+                for f in stored.path.rglob("*")
+                if f.is_file() and not f.name.endswith(("json", "array"))
+            )
+        for result, wanted, direct in zip(results, expected, t.workload.expected(whole), strict=True):
+            np.testing.assert_array_equal(wanted, direct)
+            np.testing.assert_array_equal(result, wanted)
+        assert not stored.path.exists()
+        if t.workload.whole:
+            assert g.matches(results[0], t, stored.base)
+            results[0][40, 3, 3] ^= 1
+            assert not g.matches(results[0], t, stored.base)
+            assert not g.matches(results[0][:-1], t, stored.base)
+
+
+def test_a_part_of_a_read_stands_for_the_whole(b: SimpleNamespace) -> None:
+    w = b.workloads
+    for access, times in (
+        (w.Region((...,)), 4.0),
+        (w.Windows(np.zeros((32, 3), np.int64), (8, 8, 8)), 16.0),
+        (w.Rows(np.zeros((5, 3), np.int64)), 5.0),
+    ):
+        workload = w.Workload("w", _small(b), access)
+        part = b.gpu.part_of(workload, 16)
+        assert b.gpu.factor(workload, part) == times
+    assert b.gpu.part_of(w.Workload("w", _small(b), w.Region((0,))), 16) is None
+    assert b.gpu.part_of(w.Workload("w", _small(b, shape=(16, 32, 32))), 16) is None
+
+
+# -- measuring and reporting
+
+
+def test_the_benchmark_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+    w = b.workloads
+    deflate = {"codecs": (LITTLE, b.workloads._blosc("zlib", "shuffle", 2))}
+    sharded = {"codecs": (LITTLE, b.workloads._zstd()), "shard_shape": (32, 32, 32)}
+    starts = np.array([[0, 0, 0], [40, 10, 3]])
+    chosen = [
+        b.gpu_workloads.tiled(workload, 1 << 18, 1 << 16)
+        for workload in (
+            w.Workload("whole", _small(b)),
+            w.Workload("not aligned", _small(b, **deflate)),
+            w.Workload("shards", _small(b, **sharded)),
+            w.Workload("raw", _small(b, codecs=(LITTLE,))),
+            w.Workload("windows", _small(b), w.Windows(starts, (16, 16, 16))),
+            w.Workload("rows", _small(b), w.Rows(np.array([[0, 63, 5], [5, 5, 60]]))),
+        )
+    ]
+    arguments = b.gpu.parser().parse_args(
+        ["--seconds", "60", "--rounds", "2", "--threads", "2", "--data", str(tmp_path)]
+    )
+    rivals, absent = b.gpu_rivals.available(["gzarr out=", "gzarr"], 2)
+    assert not absent
+    # A peer that needs no GPU, under a name of the table.
+    rivals["zarr-python"] = b.rivals.ZarrPython(2)
+    kept: list[int] = []
+    results, left_out, sound = b.gpu.measure_all(
+        simulated, chosen, rivals, arguments, lambda results: kept.append(len(results))
+    )
+    assert sound, [m.notes for m in results]
+    assert not left_out
+    assert kept == [1, 2, 3, 4, 5, 6]
+    limits = {m.name: {name for name in b.gpu_limits.LIMITS if m.limit_ms(name)} for m in results}
+    every = set(b.gpu_limits.LIMITS)
+    assert limits == {
+        "whole": every, "not aligned": every, "shards": every, "raw": every - {"decode"}, "windows": every,
+        "rows": set(),
+    }  # fmt: skip
+    for m in results:
+        assert m.ms("gzarr") > 0
+        assert m.fastest_peer == "zarr-python"
+        document = m.to_json()
+        assert document["times_fastest_peer"] == pytest.approx(m.ms("zarr-python") / m.ms("gzarr"))
+        json.dumps(document)
+    assert len(b.gpu_report.table(results, list(rivals)).splitlines()) >= 2 + len(results)
+    arguments.seconds = 0.0
+    results, left_out, _ = b.gpu.measure_all(simulated, chosen[:2], rivals, arguments, lambda results: None)
+    assert (results, left_out) == ([], ["whole", "not aligned"])
+
+
+def test_wrong_results_are_seen(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+    class Liar(b.rivals.Gzarr):  # type: ignore[misc,name-defined]
+        def calls(self, path: Path, workload: Any) -> Any:
+            (call,) = super().calls(path, workload)
+            return [lambda: call() + np.uint16(1)]
+
+    t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
+    arguments = b.gpu.parser().parse_args(["--seconds", "30", "--rounds", "1", "--data", str(tmp_path)])
+    (measured,), _, sound = b.gpu.measure_all(
+        simulated, [t], {"gzarr": b.rivals.Gzarr(2), "czarr": Liar(2)}, arguments, lambda results: None
+    )
+    assert not sound
+    assert measured.notes["czarr"].startswith("WRONG RESULT")
+    assert measured.ms("czarr") is None
+    assert measured.ms("gzarr") is not None
+
+
+def test_the_hosts_cost_of_a_chunk(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+    t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
+    stage, event = b.gpu_targets.Staging.stage, simulated.event
+    with b.gpu_workloads.written(t, tmp_path) as stored:
+        start = time.perf_counter()
+        us = b.gpu_targets.host_us(simulated, stored.path)
+        elapsed = time.perf_counter() - start
+    assert 0 < us * 32 < 1e6 * elapsed
+    # What was put in place to measure is gone.
+    assert b.gpu_targets.Staging.stage is stage
+    assert simulated.event == event
+
+
+def _measured(b: SimpleNamespace, **times: float) -> Any:
+    facts = {"codecs": ({"name": "zstd"},)}
+    measured = b.gpu_report.DeviceMeasured("one", facts, 10**9, 1 << 18, True)
+    for name, ms in times.items():
+        measured.rounds_ms[name.replace("_", " ")] = [ms, 1000 * ms, ms]
+    return measured
+
+
+def test_ratios(b: SimpleNamespace) -> None:
+    limits = {
+        "limit read": 8.0,
+        "limit read, natively": 5.0,
+        "limit copy": 3.0,
+        "limit decode": 6.0,
+        "limit place": 1.0,
+    }
+    m = _measured(b, **{"gzarr": 8.0, "gzarr out=": 7.5, "czarr": 40.0, "zarr-python": 400.0}, **limits)
+    assert m.fastest_peer == "czarr"
+    assert m.speedup() == 5.0
+    # Reading counts by the faster of two ways: decoding is what takes longest.
+    assert (m.limit_ms("read"), m.slowest_limit) == (5.0, "decode")
+    assert m.of_limit("gzarr out=") == 0.8
+    assert m.gb_per_s("gzarr") == 125.0
+    assert m.held_against_limit
+    goals = {t.name: t for t in b.gpu_report.targets([m], first_array_ms=120.0, host_us=1.5)}
+    assert [t.met for t in goals.values()] == [True, True, False, True]
+    assert goals["least of limit, 64 KiB to 1 MiB"].value == 0.8
+    m.estimated["zarr-python"] = 16
+    text = b.gpu_report.table([m], list(b.gpu_rivals.RIVALS))
+    row = text.splitlines()[2]
+    assert "~400" in row
+    assert "5.00 czarr" in row
+    assert "0.80 decode" in row
+    assert "a part of the read" in text
+    m.chunk_nbytes = 4 << 20
+    assert not m.held_against_limit
+    assert b.gpu_report.targets([m])[1].met is None
+
+
+def test_nothing_measured_is_not_a_promise_kept(b: SimpleNamespace) -> None:
+    assert [t.met for t in b.gpu_report.targets([])] == [None] * 4
+    empty = _measured(b)
+    assert (empty.fastest_peer, empty.slowest_limit, empty.of_limit("gzarr")) == (None, None, None)
+    empty.notes["gzarr"] = "DeviceError: no"
+    assert "[1] gzarr: DeviceError: no" in b.gpu_report.table([empty], list(b.gpu_rivals.RIVALS))
+
+
+def test_arguments_and_names(b: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert b.gpu.main(["--list", "--workload", "era5"]) == 0
+    assert capsys.readouterr().out == "f4-era5-blosc-zstd-bit\n"
+    assert b.gpu.main(["--workload", "no such"]) == 2
+    for wrong in (["--mib", "0"], ["--seconds", "-1"], ["--rival", "nobody"]):
+        with pytest.raises(SystemExit):
+            b.gpu.main(wrong)
+    assert set(b.gpu_rivals.PEERS) == {"CPU, then copy", "czarr", "kvikio.zarr", "zarr-python"}
+    found, absent = b.gpu_rivals.available(b.gpu_rivals.RIVALS, 2)
+    assert set(found) | set(absent) == set(b.gpu_rivals.RIVALS)
