@@ -129,10 +129,21 @@ class Array:
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Shape of what can be read by itself, in elements: of a chunk, or of an inner chunk in a sharded array."""
+        """Shape of what can be read by itself, in elements: of a chunk, or of an inner chunk in a sharded array.
+
+        In an array with a rectilinear grid the longest along each dimension; see :attr:`chunk_lengths`.
+        """
         return (
             self._reader.decoding.levels[0].inner_shape if self._reader.decoding.levels else self._metadata.chunk_shape
         )
+
+    @property
+    def chunk_lengths(self) -> tuple[tuple[int, ...], ...]:
+        """Length of each chunk (of each shard, in a sharded array) along each dimension, cut at the array's end.
+
+        What dask calls the chunks of an array. They differ where the grid is rectilinear.
+        """
+        return self._metadata.chunk_lengths
 
     @property
     def shards(self) -> tuple[int, ...] | None:
@@ -156,7 +167,10 @@ class Array:
 
     @property
     def fill_value(self) -> Any:
-        """What elements of absent chunks are; None where a v2 array leaves it open (they read as zeros)."""
+        """What elements of absent chunks are; None where the metadata leaves it open.
+
+        They then read as zeros, dates and times as NaT.
+        """
         return self._metadata.fill_value
 
     @property
@@ -215,7 +229,7 @@ class Array:
             raise StoreError(f"{self._store!r} cannot list its keys, so stored chunks cannot be counted")
         grid = self._metadata.grid_shape
         encoding = self._metadata.chunk_key_encoding
-        folder = f"{self._path}/" if self._path else ""
+        folder = self._metadata.key_prefix(self._path)
         prefix = folder + encoding.prefix
         if not grid:
             key = folder + encoding.encode(())
@@ -412,7 +426,9 @@ class Array:
     @property
     def blocks(self) -> Indexer:
         """Selection by chunk of the grid (by shard, in a sharded array): ``a.blocks[0, 1:3]``."""
-        return Indexer(self, functools.partial(parse_blocks, block_shape=self._metadata.chunk_shape), "blocks")
+        metadata = self._metadata
+        parse = functools.partial(parse_blocks, block_shape=metadata.chunk_shape, edges=metadata.chunk_edges)
+        return Indexer(self, parse, "blocks")
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Read everything, for ``np.asarray``."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .array import Array
+    from .metadata.model import ZarrFormat
 
     Selection = tuple[slice, ...]
     Read = Callable[[], npt.NDArray[Any]]
@@ -280,7 +281,7 @@ def _peer(name: str, array: Array, selection: Selection) -> Read | None:
         return None
 
 
-def _zarr_python(location: str, zarr_format: int, selection: Selection, *, rust: bool) -> Read:
+def _zarr_python(location: str, zarr_format: ZarrFormat, selection: Selection, *, rust: bool) -> Read:
     zarr = importlib.import_module("zarr")
     if rust:
         importlib.import_module("zarrs")
@@ -296,7 +297,7 @@ def _zarr_python(location: str, zarr_format: int, selection: Selection, *, rust:
     return read
 
 
-def _tensorstore(location: str, zarr_format: int, selection: Selection) -> Read:
+def _tensorstore(location: str, zarr_format: ZarrFormat, selection: Selection) -> Read:
     ts = importlib.import_module("tensorstore")
     limit = {"limit": _threads()}
     context = {"data_copy_concurrency": limit, "file_io_concurrency": limit, "cache_pool": {"total_bytes_limit": 0}}

@@ -82,6 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     tree.add_argument(
         "--level", type=_level, metavar="N", help="deepest level to show: 0 for the children only (default: all)"
     )
+    info.add_argument(
+        "--strict",
+        action="store_true",
+        help="list what departs from the specification and is read all the same; exit code 1 if anything does",
+    )
     info.set_defaults(run=_info)
     tree.set_defaults(run=_tree)
 
@@ -187,7 +192,33 @@ def _info(args: argparse.Namespace) -> int:
         _print_group(node)
     else:
         _print_array(node)
-    return 0
+    return _print_departures(args.path, node) if args.strict else 0
+
+
+def _print_departures(root: str, node: Array | Group) -> int:
+    """Print what is tolerated in the documents of a node and of all below it; return 1 if there is anything."""
+    from .display import printable
+    from .hierarchy import Group, open
+    from .metadata.departures import collect
+    from .stores.keys import join_path
+
+    paths = [node.path]
+    if isinstance(node, Group):
+        own = open(root, path=node.path, use_consolidated=False)
+        assert isinstance(own, Group)
+        paths += [join_path(node.path, path) for path, _ in own.walk()]
+    lines = []
+    for path in _watch(paths, "reading metadata"):
+        with collect() as tolerated:
+            try:
+                open(root, path=path, use_consolidated=False, device="cpu")
+            except GzarrError as error:
+                tolerated.append(str(error))
+        lines += [f"/{path} {text}" for text in tolerated]
+    print("\nDepartures from the specification:" if lines else "\nNo departures from the specification.")
+    for line in lines:
+        print(f"  {printable(line, 400)}")
+    return 1 if lines else 0
 
 
 def _print_group(group: Group) -> None:
@@ -212,7 +243,7 @@ def _storage_rows(array: Array) -> list[tuple[str, str]]:
 
     if not isinstance(array.store, SizedStore):
         return [("Stored", "unknown: the store does not tell sizes")]
-    prefix = f"{array.path}/" if array.path else ""
+    prefix = array.metadata.key_prefix(array.path)
     is_chunk = _chunk_test(array.metadata)
     total = 1
     for count in array.metadata.grid_shape:

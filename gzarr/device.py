@@ -55,4 +55,7 @@ def resolve_device(device: str) -> str:
 
 def is_on_device(dtype: np.dtype[Any]) -> bool:
     """Return whether CuPy has elements of a type."""
+    # CuPy has ml_dtypes' bfloat16, but none of its smaller types.
+    if dtype.name == "bfloat16":
+        return dtype.isnative
     return dtype.itemsize in _ON_DEVICE.get(dtype.kind, ()) and dtype.isnative

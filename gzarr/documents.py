@@ -1,9 +1,12 @@
 """Finding nodes: which metadata documents a path has, in as few store requests as possible.
 
-A request is one call of a store method. All documents that a node can have are asked for in one, so a node with a
-document costs one request. Where there is none, one listing tells whether the path is an implicit group: one without a
-document, implied by the nodes below it. (The drafts of version 3 define them; directories around version 2 arrays look
-the same.)
+A request is one call of a store method. All documents that a node of version 2 or 3 can have are asked for in one, so
+a node with a document costs one request. Where there is none, one listing tells whether the path is an implicit group:
+one without a document, implied by the nodes below it. (The drafts of version 3 define them; directories around version
+2 arrays look the same.)
+
+Only then are the older formats looked for, in one more request: the documents of a version 1 array, and the entry
+points of the 2022 drafts, which lie further up. A draft's nodes cost a request each once its entry point is known.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .errors import ArgumentError, GzarrError, MetadataError, StoreError, UnsupportedError
-from .metadata import v2, v3
+from .metadata import v1, v2, v3, v3_draft
 from .metadata.json import load_document
 from .metadata.model import ArrayMetadata, GroupMetadata
 from .stores.base import ByteRange, ListableStore, SizedStore
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .metadata.model import NodeMetadata, ZarrFormat
+    from .metadata.v3_draft import Layout
     from .stores.base import ReadableStore
 
 #: Parsed JSON takes up to about 25 times its text; a larger document is refused before it is read.
@@ -33,7 +37,12 @@ MAX_DOCUMENT_NBYTES = 64 << 20
 #: Names of the documents that say that there is a node.
 NODE_DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup"})
 #: Names of all documents.
-DOCUMENTS = NODE_DOCUMENTS | {".zattrs", ".zmetadata"}
+DOCUMENTS = NODE_DOCUMENTS | {".zattrs", ".zmetadata", v1.META, v1.ATTRS}
+
+# In every entry point of a draft, and in few other documents: the others above a node need not be parsed.
+_ENTRY_POINT_MARK = b"purl.org"
+# Any program may call a file "meta"; one without this is not ours.
+_V1_MARK = b'"zarr_format"'
 
 # Documents of this many nodes are asked for at once, so that memory stays bounded in groups of many children.
 _NODES_PER_REQUEST = 1000
@@ -73,14 +82,21 @@ class NodeReader:
         Whether codecs that run pickled code are allowed.
     use_consolidated
         None: where there is consolidated metadata. False: never. True: it must be there.
+    allow_fallback
+        Whether an unknown data type may be read as the fallback that its document names.
     """
 
     store: ReadableStore
     allow_pickle: bool = False
     use_consolidated: bool | None = None
+    allow_fallback: bool = False
+    # Layouts of hierarchies of the 2022 drafts, by path.
+    _layouts: dict[str, Layout] = field(default_factory=dict, repr=False, compare=False)
 
     def node(self, path: str, zarr_format: ZarrFormat | None, *, groups: bool = True) -> Entry | None:
-        """Return the node at ``path``, or None if there is none; one request, and one more to tell an implicit group.
+        """Return the node at ``path``, or None if there is none.
+
+        One request for a node of version 2 or 3 with a document, one more to tell an implicit group.
 
         Parameters
         ----------
@@ -98,11 +114,15 @@ class NodeReader:
         StoreError
             If the store fails.
         """
-        names = _document_names(zarr_format, consolidated=groups and self.use_consolidated is not False)
-        (found,) = self._fetch([path], names)
-        entry = self._parse(path, found)
-        if entry is None and groups:
-            entry = self._implicit(path, zarr_format)
+        entry = None
+        if zarr_format in (None, 2, 3):
+            names = _document_names(zarr_format, consolidated=groups and self.use_consolidated is not False)
+            (found,) = self._fetch([path], names)
+            entry = self._parse(path, found, zarr_format)
+            if entry is None and groups:
+                entry = self._implicit(path, zarr_format)
+        if entry is None and zarr_format not in (2, 3):
+            entry = self._older(path, zarr_format)
         wanted = groups and self.use_consolidated and entry is not None and isinstance(entry.metadata, GroupMetadata)
         if wanted and entry is not None and entry.children is None:
             raise ArgumentError(f"use_consolidated=True, but the group '/{path}' has no consolidated metadata")
@@ -110,8 +130,16 @@ class NodeReader:
 
     def exists(self, path: str, zarr_format: ZarrFormat | None) -> bool:
         """Return whether there is a node at ``path``, without reading its documents' content."""
-        (found,) = self._fetch([path], [n for n in _document_names(zarr_format) if n in NODE_DOCUMENTS])
-        return bool(found) or self._implicit(path, zarr_format) is not None
+        if zarr_format in (None, 2, 3):
+            (found,) = self._fetch([path], [n for n in _document_names(zarr_format) if n in NODE_DOCUMENTS])
+            if found or self._implicit(path, zarr_format) is not None:
+                return True
+        if zarr_format in (2, 3):
+            return False
+        try:
+            return self._older(path, zarr_format) is not None
+        except MetadataError:
+            return True
 
     def children(self, path: str, zarr_format: ZarrFormat | None) -> dict[str, Entry]:
         """Return the nodes directly below ``path``, sorted by name, from the store.
@@ -128,9 +156,14 @@ class NodeReader:
                 f"{self.store!r} cannot list its keys, and the group '/{path}' has no consolidated metadata that would "
                 "name its children; they can still be opened by name"
             )
+        if zarr_format == v3_draft.FORMAT:
+            return self._draft_children(path, self.store)
         prefix = f"{path}/" if path else ""
         _, prefixes = self.store.list_dir(prefix)
         names = sorted(name for p in prefixes if _is_node_name(name := p[len(prefix) : -1]))
+        if zarr_format == 3:
+            # Reserved by the specification: extensions keep what they like there.
+            names = [name for name in names if not name.startswith("__")]
         documents = _document_names(zarr_format)
         entries: dict[str, Entry] = {}
         for first in range(0, len(names), _NODES_PER_REQUEST):
@@ -138,7 +171,7 @@ class NodeReader:
             paths = [prefix + name for name in some]
             for name, child, found in zip(some, paths, self._fetch(paths, documents), strict=True):
                 try:
-                    entry = self._parse(child, found) or self._implicit(child, zarr_format)
+                    entry = self._parse(child, found, zarr_format) or self._implicit(child, zarr_format)
                 except MetadataError as exc:
                     entry = Entry(exc)
                 if entry is not None:
@@ -147,24 +180,28 @@ class NodeReader:
 
     def _fetch(self, paths: Sequence[str], names: Sequence[str]) -> list[dict[str, bytes]]:
         """Return, for each path, the documents that it has; one request."""
-        keys = [join_path(path, name) for path in paths for name in names]
-        if isinstance(self.store, SizedStore):
-            values = self.store.get_small_values(keys, MAX_DOCUMENT_NBYTES)
-        else:
-            values = self.store.get_partial_values([(key, ByteRange()) for key in keys])
-        rows = iter(values)
+        rows = iter(self._values([join_path(path, name) for path in paths for name in names]))
         return [
             {name: value for name, value in zip(names, islice(rows, len(names)), strict=True) if value is not None}
             for _ in paths
         ]
 
-    def _parse(self, path: str, found: Mapping[str, bytes]) -> Entry | None:
+    def _values(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the documents of these keys; one request."""
+        if isinstance(self.store, SizedStore):
+            return self.store.get_small_values(keys, MAX_DOCUMENT_NBYTES)
+        return self.store.get_partial_values([(key, ByteRange()) for key in keys])
+
+    def _parse(self, path: str, found: Mapping[str, bytes], zarr_format: ZarrFormat | None) -> Entry | None:
         """Return the node that the documents found describe; version 3 wins over version 2."""
         documents = {}
         for name, data in found.items():
             if name == "zarr.json" or "zarr.json" not in found:
                 documents[name] = load_document(data, join_path(path, name))
         if (document := documents.get("zarr.json")) is not None:
+            if zarr_format is None and v3_draft.is_entry_point(document):
+                self._add_layout(path, document)
+                return self._draft_node(path)
             return self._parse_v3(join_path(path, "zarr.json"), document)
         attributes = documents.get(".zattrs")
         if (document := documents.get(".zarray")) is not None:
@@ -176,7 +213,9 @@ class NodeReader:
         if self.use_consolidated is False:
             document = {name: value for name, value in document.items() if name != "consolidated_metadata"}
         with _at(key):
-            metadata = v3.parse_node(document, allow_pickle=self.allow_pickle)
+            metadata = v3.parse_node(
+                document, allow_pickle=self.allow_pickle, allow_fallback=self.allow_fallback
+            )
         return _entry_of(metadata, key)
 
     def _parse_v2_group(
@@ -227,6 +266,105 @@ class NodeReader:
         if count == _PROBED_KEYS and chunks:
             return Entry(GroupMetadata(zarr_format=zarr_format or 3, implicit=True))
         return None
+
+    # -- older formats
+
+    def _older(self, path: str, zarr_format: ZarrFormat | None) -> Entry | None:
+        """Return a version 1 array or a node of a 2022 draft; one request, and one more below an entry point."""
+        names = [v1.META, v1.ATTRS] if zarr_format in (None, 1) else []
+        above: list[str] = []
+        if zarr_format != 1 and self._layout(path) is None:
+            # Of path itself, entry points have been looked at with the other documents, unless a draft is asked for.
+            first = path if zarr_format is not None else path.rpartition("/")[0] if path else None
+            while first is not None:
+                above.append(first)
+                first = first.rpartition("/")[0] if first else None
+        keys = [join_path(path, name) for name in names] + [join_path(base, v3_draft.ENTRY_POINT) for base in above]
+        values = self._values(keys) if keys else []
+        if names and (data := values[0]) is not None and (zarr_format == 1 or _V1_MARK in data):
+            return self._parse_v1(keys[0], data, keys[1], values[1])
+        for base, key, data in zip(above, keys[len(names) :], values[len(names) :], strict=True):
+            if data is not None and _ENTRY_POINT_MARK in data:
+                document = load_document(data, key)
+                if v3_draft.is_entry_point(document):
+                    self._add_layout(base, document)
+                    break
+        return self._draft_node(path) if zarr_format != 1 and self._layout(path) is not None else None
+
+    def _parse_v1(self, key: str, data: bytes, attrs_key: str, attrs_data: bytes | None) -> Entry:
+        document = load_document(data, key)
+        attributes = None if attrs_data is None else load_document(attrs_data, attrs_key)
+        with _at(key):
+            return Entry(v1.parse_array(document, attributes))
+
+    def _add_layout(self, base: str, document: dict[str, Any]) -> None:
+        with _at(join_path(base, v3_draft.ENTRY_POINT)):
+            self._layouts[base] = v3_draft.parse_entry_point(document, base)
+
+    def _layout(self, path: str) -> Layout | None:
+        """Return the layout of the innermost known hierarchy that ``path`` is in."""
+        while path not in self._layouts:
+            if not path:
+                return None
+            path = path.rpartition("/")[0]
+        return self._layouts[path]
+
+    def _draft_node(self, path: str) -> Entry | None:
+        """Return a node of a hierarchy whose layout is known; one request, and one more for an implicit group."""
+        layout = self._layout(path)
+        assert layout is not None
+        below = layout.relative(path)
+        keys = [layout.array_key(below), layout.group_key(below)]
+        for kind, key, data in zip(("array", "group"), keys, self._values(keys), strict=True):
+            if data is not None:
+                return self._parse_draft(layout, below, kind, key, data)
+        # A hierarchy has a root, whether or not it has a document; elsewhere, nodes below make an implicit group.
+        if below and not (isinstance(self.store, ListableStore) and any(self.store.list_dir(layout.below(below)))):
+            return None
+        return Entry(GroupMetadata(zarr_format=v3_draft.FORMAT, implicit=True))
+
+    def _parse_draft(self, layout: Layout, below: str, kind: str, key: str, data: bytes) -> Entry:
+        document = load_document(data, key)
+        with _at(key):
+            if kind == "group":
+                return Entry(v3_draft.parse_group(document, layout))
+            return Entry(
+                v3_draft.parse_array(
+                    document, layout, below, allow_pickle=self.allow_pickle, allow_fallback=self.allow_fallback
+                )
+            )
+
+    def _draft_children(self, path: str, store: ListableStore) -> dict[str, Entry]:
+        """Return the nodes directly below ``path``, sorted by name; one listing and one request for 1000 documents."""
+        if self._layout(path) is None:
+            self._older(path, v3_draft.FORMAT)
+        layout = self._layout(path)
+        if layout is None:
+            return {}
+        below = layout.relative(path)
+        prefix = layout.below(below)
+        keys, prefixes = store.list_dir(prefix)
+        found: dict[str, tuple[str, str]] = {}
+        for key in keys:
+            child = layout.child(key)
+            if child is not None and _is_node_name(child[0]) and (child[1] == "array" or child[0] not in found):
+                found[child[0]] = child[1], key
+        entries = {
+            name: Entry(GroupMetadata(zarr_format=v3_draft.FORMAT, implicit=True))
+            for p in prefixes
+            if _is_node_name(name := p[len(prefix) : -1])
+        }
+        names = sorted(found)
+        for first in range(0, len(names), _NODES_PER_REQUEST):
+            some = names[first : first + _NODES_PER_REQUEST]
+            for name, data in zip(some, self._values([found[name][1] for name in some]), strict=True):
+                if data is None:  # erased since it was listed
+                    continue
+                try:
+                    entries[name] = self._parse_draft(layout, join_path(below, name), *found[name], data)
+                except MetadataError as exc:
+                    entries[name] = Entry(exc)
+        return dict(sorted(entries.items()))
 
 
 class _at:

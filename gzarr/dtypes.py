@@ -3,19 +3,31 @@
 Sources: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html (v3),
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types (extensions),
 https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding (v2).
+
+NumPy has the small number types of the extensions only through the package ml_dtypes, which is imported when a document
+names one of them. NumPy takes them for opaque bytes (``kind`` is ``"V"``), and casts between byte orders are wrong for
+some of them, so their bytes are handled as those of :func:`storage`.
+
+``float128`` and ``complex256`` (v2's ``<f16``, ``<c32``) are not read: those bytes are C's ``long double``, which is
+another format on each platform, and documents do not say which.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .errors import MetadataError, UnsupportedError
+from .metadata import departures
 from .metadata.json import quote
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 #: NumPy keeps the size of an element in a C int.
 MAX_ITEM_BYTES: Final = 2**31 - 1
@@ -27,6 +39,27 @@ _CORE: Final = {
     **{f"float{bits}": f"float{bits}" for bits in (16, 32, 64)},
     "complex64": "complex64",
     "complex128": "complex128",
+    "complex_float32": "complex64",
+    "complex_float64": "complex128",
+}
+# What ml_dtypes calls the data types that it has for NumPy.
+_ML_DTYPES: Final = {
+    **{
+        name: name
+        for name in (
+            *("int2", "int4", "uint2", "uint4", "bfloat16", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"),
+            *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
+            *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        )
+    },
+    "complex_bfloat16": "bcomplex32",
+    "complex_float16": "complex32",
+}
+_ML_NAMES: Final = frozenset(_ML_DTYPES.values())
+# How many of a stored byte's bits count, for elements of less than 8.
+_BITS: Final = {
+    **{"int2": 2, "uint2": 2, "int4": 4, "uint4": 4},
+    **{"float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6},
 }
 _TEXT: Final = ("string", "variable_length_utf8")
 _VARIABLE_BYTES: Final = ("variable_length_bytes", "bytes")
@@ -50,11 +83,103 @@ def swap_unit(dtype: np.dtype[Any]) -> int | None:
     if dtype.fields is not None:
         widths = {swap_unit(field[0]) for field in dtype.fields.values()}
         return widths.pop() if len(widths) == 1 else None
+    if dtype.name in _ML_NAMES:
+        return 1 if dtype.itemsize == 1 else 2
     if dtype.kind in "SVOb":
         return 1
     if dtype.kind == "U":
         return 4
     return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """Return the ``kind`` of a type; ``"i"``, ``"u"``, ``"f"`` or ``"c"`` also for the numbers of ml_dtypes."""
+    name = dtype.name
+    if name not in _ML_NAMES:
+        return dtype.kind
+    return "c" if "complex" in name else "f" if "float" in name else name[0]
+
+
+@functools.lru_cache(maxsize=256)
+def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type of the same layout and byte order in which numbers of ml_dtypes are unsigned integers."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((storage(base), shape))
+    if dtype.fields is not None:
+        fields = dtype.fields
+        # By offset: fields of a view need not be packed.
+        return np.dtype(
+            {
+                "names": list(dtype.names or ()),
+                "formats": [storage(fields[name][0]) for name in dtype.names or ()],
+                "offsets": [fields[name][1] for name in dtype.names or ()],
+                "itemsize": dtype.itemsize,
+            }
+        )
+    if dtype.name not in _ML_NAMES:
+        return dtype
+    if dtype.itemsize == 1:
+        return np.dtype(np.uint8)
+    unit = np.dtype(np.uint16).newbyteorder(dtype.byteorder)
+    return unit if dtype.itemsize == 2 else np.dtype([("real", unit), ("imag", unit)])
+
+
+def low_bits(dtype: np.dtype[Any]) -> npt.NDArray[np.uint8] | None:
+    """Return the bits that count of the byte of a number of less than 8 bits, uint8 ``(1,)``; None for other types."""
+    bits = _BITS.get(dtype.name)
+    return None if bits is None else np.array([(1 << bits) - 1], np.uint8)
+
+
+@functools.lru_cache(maxsize=256)
+def has_spare_bits(dtype: np.dtype[Any]) -> bool:
+    """Return whether a type has numbers of less than 8 bits: in the low bits of a byte, whose others mean nothing."""
+    if dtype.subdtype is not None:
+        return has_spare_bits(dtype.subdtype[0])
+    return dtype.name in _BITS or any(has_spare_bits(field[0]) for field in (dtype.fields or {}).values())
+
+
+def clear_spare_bits(elements: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
+    """Zero the bits that mean nothing, as ml_dtypes has them.
+
+    Parameters
+    ----------
+    elements
+        Of type ``storage(dtype)``; changed in place.
+    dtype
+        What they are.
+    """
+    if dtype.subdtype is not None:
+        clear_spare_bits(elements, dtype.subdtype[0])
+    elif (mask := low_bits(dtype)) is not None:
+        elements &= mask
+    elif has_spare_bits(dtype):
+        for name in dtype.names or ():
+            clear_spare_bits(elements[name], dtype[name])
+
+
+def number_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the smallest and the largest number of a type of integers."""
+    bits = _BITS.get(dtype.name, 8 * dtype.itemsize)
+    return (0, 2**bits - 1) if kind_of(dtype) == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _ml_dtype(name: str, json_path: str) -> np.dtype[Any]:
+    """Return a data type that NumPy has through ml_dtypes, in native byte order."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise UnsupportedError(
+            f"the data type {name!r} needs the package ml_dtypes: pip install 'gzarr[ml_dtypes]'", json_path=json_path
+        ) from None
+    scalar = getattr(ml_dtypes, _ML_DTYPES[name], None)
+    if scalar is None:
+        raise UnsupportedError(
+            f"the data type {name!r} is not in ml_dtypes {ml_dtypes.__version__}; a newer one may have it",
+            json_path=json_path,
+        )
+    dtype: np.dtype[Any] = np.dtype(scalar)
+    return dtype
 
 
 def _time(kind: str, factor: int, unit: str, json_path: str) -> np.dtype[Any]:
@@ -145,6 +270,9 @@ def parse_v2(value: Any, json_path: str = "$.dtype", *, _depth: int = 0) -> np.d
 def _parse_v2_simple(value: str, json_path: str) -> np.dtype[Any]:
     if value == "|O":
         return np.dtype(object)
+    if value in _ML_DTYPES:
+        # tensorstore's names, without a byte order: it is always little.
+        return _ml_dtype(value, json_path).newbyteorder("<")
     match = _V2_SIMPLE.fullmatch(value)
     if match is None:
         raise MetadataError(
@@ -154,6 +282,11 @@ def _parse_v2_simple(value: str, json_path: str) -> np.dtype[Any]:
     order, kind, digits, factor, unit = match.groups()
     size = int(digits)
     if kind in _V2_SIZES and size not in _V2_SIZES[kind]:
+        if digits in ("12", "16", "24", "32") and kind in "fc":
+            raise UnsupportedError(
+                f"{quote(value)} is C's long double, whose format is another one on each platform; it is not read",
+                json_path=json_path,
+            )
         raise UnsupportedError(f"no data type {quote(value)}", json_path=json_path)
     if (unit is not None) and kind not in "mM":
         raise MetadataError(f"{quote(value)} cannot have a unit of time", json_path=json_path)
@@ -221,6 +354,9 @@ def _parse_v3_named(name: str, configuration: dict[str, Any], json_path: str, de
     if name in _CORE or name in _TEXT or name in _VARIABLE_BYTES:
         _no_more(configuration, (), at)
         return np.dtype(_CORE.get(name, object))
+    if name in _ML_DTYPES:
+        _no_more(configuration, (), at)
+        return _ml_dtype(name, json_path)
     if re.fullmatch(r"r[0-9]{1,11}", name):
         _no_more(configuration, (), at)
         bits = int(name[1:])
@@ -247,6 +383,10 @@ def extension(value: Any, json_path: str, what: str) -> tuple[str, dict[str, Any
             f"expected {what}: a name, or an object with a name; got {quote(value)}", json_path=json_path
         )
     name = value.get("name")
+    if name is None and isinstance(value.get("type"), str):
+        departures.note('"type" in place of "name", as in an example of the draft of 2023', json_path)
+        name = value["type"]
+        value = {key: item for key, item in value.items() if key != "type"}
     if not isinstance(name, str):
         raise MetadataError(f'{what} needs a "name", got {quote(value)}', json_path=f"{json_path}.name")
     configuration = value.get("configuration", {})

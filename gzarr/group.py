@@ -92,7 +92,7 @@ class Group(Mapping[str, "Array | Group"]):
 
     @property
     def zarr_format(self) -> ZarrFormat:
-        """2 or 3."""
+        """1, 2, ``"3-draft-2022"`` or 3."""
         return self._metadata.zarr_format
 
     @property
@@ -141,19 +141,15 @@ class Group(Mapping[str, "Array | Group"]):
             reader.store,
             self._path,
             self._device,
-            None if self._metadata.implicit else self._metadata.zarr_format,
+            self._metadata.children_format,
             self._missing,
             reader.allow_pickle,
             # True was asked of the group that was opened; those below have no consolidated metadata of their own.
             False if reader.use_consolidated is False else None,
+            reader.allow_fallback,
         )
 
     # -- children
-
-    @property
-    def _children_format(self) -> ZarrFormat | None:
-        # A hierarchy has one format; only a group without a document leaves it open.
-        return None if self._metadata.implicit else self._metadata.zarr_format
 
     def _node(self, path: str, entry: Entry) -> Node:
         """Return the node at ``path`` below this group."""
@@ -172,11 +168,11 @@ class Group(Mapping[str, "Array | Group"]):
         """Return the nodes directly below, by name."""
         if self._consolidated is not None:
             return self._consolidated
-        return self._reader.children(self._path, self._children_format)
+        return self._reader.children(self._path, self._metadata.children_format)
 
     def _find(self, path: str) -> Entry | None:
         if self._consolidated is None:
-            return self._reader.node(join_path(self._path, path), self._children_format)
+            return self._reader.node(join_path(self._path, path), self._metadata.children_format)
         children: dict[str, Entry] | None = self._consolidated
         entry = None
         for name in path.split("/"):
@@ -220,7 +216,7 @@ class Group(Mapping[str, "Array | Group"]):
             return False
         if self._consolidated is not None:
             return self._find(relative) is not None
-        return self._reader.exists(join_path(self._path, relative), self._children_format)
+        return self._reader.exists(join_path(self._path, relative), self._metadata.children_format)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries())
@@ -354,6 +350,7 @@ def _reopen(
     missing: Missing,
     allow_pickle: bool,
     use_consolidated: bool | None,
+    allow_fallback: bool,
 ) -> Group:
     """Undo pickling: open the group again, where it was."""
     from .hierarchy import open_group
@@ -366,6 +363,7 @@ def _reopen(
         missing=missing,
         allow_pickle=allow_pickle,
         use_consolidated=use_consolidated,
+        allow_fallback=allow_fallback,
     )
 
 

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from .array import Array
 from .device import resolve_device
 from .documents import NodeReader
 from .errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
 from .group import Group, make_node, suggest
-from .metadata.model import ArrayMetadata, GroupMetadata
+from .metadata import v3_draft
+from .metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from .stores.base import ListableStore
 from .stores.keys import join_path, normalize_path
 from .stores.resolve import as_store
 
 if TYPE_CHECKING:
     from .engines.request import Missing
-    from .metadata.model import ZarrFormat
     from .stores.resolve import StoreLike
 
 __all__ = ["Array", "Group", "open", "open_array", "open_group"]
 
 Mode: TypeAlias = Literal["r"]
+
+# What makes a node, by format, for messages.
+_LOOKED_FOR: Final[dict[ZarrFormat | None, str]] = {
+    None: "zarr.json, .zarray, .zgroup or meta, nor a document of a 2022 draft",
+    1: "meta",
+    2: ".zarray or .zgroup",
+    3: "zarr.json",
+    v3_draft.FORMAT: "document of a 2022 draft under meta/ beside a zarr.json that is the entry point of a hierarchy",
+}
 
 
 def open(
@@ -34,10 +43,12 @@ def open(
     missing: Missing = "fill",
     allow_pickle: bool = False,
     use_consolidated: bool | None = None,
+    allow_fallback: bool = False,
 ) -> Array | Group:
     """Open the array or group at ``path``.
 
-    Costs one store request for a node with a metadata document, two for an implicit group.
+    Costs one store request for a node of version 2 or 3 with a metadata document, two for an implicit group; finding an
+    older format costs more.
 
     Parameters
     ----------
@@ -50,7 +61,8 @@ def open(
     device
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``: where arrays are read to.
     zarr_format
-        2 or 3, where it is known; by default both are looked for, and version 3 wins.
+        1, 2, ``"3-draft-2022"`` or 3, where it is known. By default all are looked for: version 3 wins over 2, and both
+        over the older ones.
     missing
         What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
     allow_pickle
@@ -81,7 +93,9 @@ def open(
     >>> gzarr.open(store).name
     '/'
     """
-    reader, where = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated)
+    reader, where = _prepare(
+        store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated, allow_fallback
+    )
     entry = reader.node(where, zarr_format)
     if entry is None:
         raise _not_found("array or group", where, reader, zarr_format)
@@ -98,8 +112,9 @@ def open_array(
     zarr_format: ZarrFormat | None = None,
     missing: Missing = "fill",
     allow_pickle: bool = False,
+    allow_fallback: bool = False,
 ) -> Array:
-    """Open the array at ``path``; one store request.
+    """Open the array at ``path``; one store request for an array of version 2 or 3.
 
     Parameters are those of :func:`open`.
 
@@ -114,7 +129,7 @@ def open_array(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    reader, where = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, None)
+    reader, where = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, None, allow_fallback)
     entry = reader.node(where, zarr_format, groups=False)
     if entry is None:
         raise _not_found("array", where, reader, zarr_format)
@@ -135,8 +150,9 @@ def open_group(
     missing: Missing = "fill",
     allow_pickle: bool = False,
     use_consolidated: bool | None = None,
+    allow_fallback: bool = False,
 ) -> Group:
-    """Open the group at ``path``; one store request for a group with a metadata document, two for an implicit one.
+    """Open the group at ``path``; one or two store requests for a group of version 2 or 3, as :func:`open`.
 
     Parameters are those of :func:`open`.
 
@@ -151,7 +167,9 @@ def open_group(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    reader, where = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated)
+    reader, where = _prepare(
+        store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated, allow_fallback
+    )
     entry = reader.node(where, zarr_format)
     if entry is None:
         raise _not_found("group", where, reader, zarr_format)
@@ -167,10 +185,11 @@ def _prepare(
     path: str,
     mode: Mode,
     device: str,
-    zarr_format: int | None,
+    zarr_format: ZarrFormat | None,
     missing: str,
     allow_pickle: bool,
     use_consolidated: bool | None,
+    allow_fallback: bool,
 ) -> tuple[NodeReader, str]:
     """Check all arguments before the store is touched; return the reader and the normalised path."""
     if mode != "r":
@@ -178,18 +197,18 @@ def _prepare(
             raise ArgumentError(f'mode={mode!r}: this release only reads; open with mode="r"')
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
     resolve_device(device)
-    if zarr_format not in (None, 2, 3):
-        raise ArgumentError(f"zarr_format must be 2, 3 or None, not {zarr_format!r}")
+    if zarr_format not in (None, 1, 2, v3_draft.FORMAT, 3):
+        raise ArgumentError(f'zarr_format must be 1, 2, "3-draft-2022", 3 or None, not {zarr_format!r}')
     if missing not in ("fill", "error"):
         raise ArgumentError(f'missing must be "fill" or "error", not {missing!r}')
     where = normalize_path(path)
     opened, base = as_store(store, mode)
-    return NodeReader(opened, bool(allow_pickle), use_consolidated), join_path(base, where)
+    return NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback)), join_path(base, where)
 
 
 def _not_found(what: str, path: str, reader: NodeReader, zarr_format: ZarrFormat | None) -> NodeNotFoundError:
     """Return the error for a node that is not there, with a look at what is there instead."""
-    documents = {None: "zarr.json, .zarray or .zgroup", 2: ".zarray or .zgroup", 3: "zarr.json"}[zarr_format]
+    documents = _LOOKED_FOR[zarr_format]
     hint = ""
     if isinstance(reader.store, ListableStore):
         parent, _, name = path.rpartition("/")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -18,6 +18,7 @@ from .errors import ArgumentError, SelectionError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .edges import Edges
     from .metadata.model import ChunkKeyEncoding
     from .selection import Selection
 
@@ -76,7 +77,7 @@ class Plan:
     Attributes
     ----------
     chunk_shape
-        Of the grid that was planned over, in elements.
+        Of the grid that was planned over, in elements; of the largest chunk, where they differ (:func:`by_shape`).
     chunks
         int64 ``(n, k)``, grid coordinates, each chunk once.
     piece_offsets
@@ -108,7 +109,12 @@ class Plan:
         return len(self.chunks)
 
 
-def plan(selections: Sequence[Selection], shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> Plan:
+def plan(
+    selections: Sequence[Selection],
+    shape: tuple[int, ...],
+    chunk_shape: tuple[int, ...],
+    edges: tuple[Edges | None, ...] | None = None,
+) -> Plan:
     """Plan one read of an array.
 
     Parameters
@@ -120,6 +126,8 @@ def plan(selections: Sequence[Selection], shape: tuple[int, ...], chunk_shape: t
         Of the array, in elements.
     chunk_shape
         Of the chunk grid to plan over, in elements: of the array's chunks, or of the inner chunks of its shards.
+    edges
+        Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length.
 
     Returns
     -------
@@ -132,7 +140,7 @@ def plan(selections: Sequence[Selection], shape: tuple[int, ...], chunk_shape: t
     SelectionError
         If there would be more than ``MAX_PIECES`` pieces, or if coordinates do not fit 64 bits.
     """
-    if len(selections) == 1 and (few := _plan_few_chunks(selections[0], chunk_shape)) is not None:
+    if edges is None and len(selections) == 1 and (few := _plan_few_chunks(selections[0], chunk_shape)) is not None:
         return few
     if any(size + block >= _INT64_END for size, block in zip(shape, chunk_shape, strict=True)):
         raise SelectionError(f"an array of shape {shape} in chunks of {chunk_shape} can't be planned in 64 bits")
@@ -140,8 +148,39 @@ def plan(selections: Sequence[Selection], shape: tuple[int, ...], chunk_shape: t
     if points:
         if len(points) < len(selections):
             raise ArgumentError("one read takes either points (vindex, masks of several dimensions) or no points")
-        return _plan_points(points, chunk_shape)
-    return _plan_boxes(selections, shape, chunk_shape)
+        return _plan_points(points, chunk_shape, edges)
+    return _plan_boxes(selections, shape, chunk_shape, edges)
+
+
+def by_shape(plan: Plan, edges: tuple[Edges | None, ...]) -> list[Plan]:
+    """Take the plan of a rectilinear grid apart: one plan for all chunks of one shape."""
+    lengths = [
+        np.full(len(plan), length, np.int64) if edge is None else edge.lengths[coords]
+        for edge, length, coords in zip(edges, plan.chunk_shape, plan.chunks.T, strict=True)
+    ]
+    if not lengths or not len(plan):
+        return [plan]
+    order, first = _sort_groups(lengths, len(plan))
+    return [
+        replace(_rows(plan, np.sort(rows)), chunk_shape=tuple(int(length[rows[0]]) for length in lengths))
+        for rows in np.split(order, first[1:])
+    ]
+
+
+def _rows(plan: Plan, rows: IntArray) -> Plan:
+    """Return the plan of some of the chunks."""
+    pieces = np.diff(plan.piece_offsets)[rows]
+    offsets = np.append(_offsets(pieces), pieces.sum())
+    taken = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - plan.piece_offsets[rows], pieces)
+    return replace(
+        plan,
+        chunks=plan.chunks[rows],
+        piece_offsets=offsets,
+        start=plan.start[taken],
+        count=plan.count[taken],
+        target=plan.target[taken],
+        output=plan.output[taken],
+    )
 
 
 def chunk_keys(encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> list[str]:
@@ -310,12 +349,13 @@ class _Slices:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """Indices of all windows along one dimension, sorted by window and chunk."""
+class _Known:
+    """All windows along one dimension, where rows are known already: of index arrays, and of uneven chunks."""
 
-    table: IndexTable
+    table: IndexTable | None
     grouped: _Axis
     touched: IntArray
+    step: int = 1
 
     def rows(self) -> IntArray:
         """Return how many chunks each window touches, ``(w,)``."""
@@ -326,7 +366,25 @@ class _Table:
         return self.grouped
 
 
-def _table(selections: Sequence[Selection], empty: list[bool], d: int, block: int) -> _Table:
+def _uneven(start: IntArray, count: IntArray, step: int, edges: Edges) -> _Known:
+    """Cut slices of all windows along one dimension, ``(w,)`` each, into chunks of different lengths."""
+    some = count > 0
+    low = edges.chunk_of(np.where(some, start, 0))
+    high = edges.chunk_of(np.where(some, start + (count - 1) * step, 0))
+    rows = np.where(some, high - low + 1, 0)
+    window = np.repeat(np.arange(len(rows)), rows)
+    coord = low[window] + np.arange(len(window)) - _offsets(rows)[window]
+    base = edges.starts[coord] - start[window]
+    first = np.maximum(-(-base // step), 0)
+    end = np.minimum(-(-(base + edges.lengths[coord]) // step), count[window])
+    # Between two elements there may be whole chunks.
+    taken = end > first
+    window, coord, base, first, end = window[taken], coord[taken], base[taken], first[taken], end[taken]
+    touched = np.bincount(window, minlength=len(rows)).astype(np.int64)
+    return _Known(None, _Axis(coord, first * step - base, end - first, first, _offsets(touched)), touched, step)
+
+
+def _table(selections: Sequence[Selection], empty: list[bool], d: int, block: int, edges: Edges | None) -> _Known:
     """Gather the indices of all windows along dimension ``d``; those that are empty have none."""
     parts = []
     for selection, nothing in zip(selections, empty, strict=True):
@@ -340,17 +398,23 @@ def _table(selections: Sequence[Selection], empty: list[bool], d: int, block: in
     indices = np.concatenate(parts) if len(parts) > 1 else parts[0]
     window = np.repeat(np.arange(len(parts)), lengths)
     target = np.arange(len(indices)) - _offsets(lengths)[window]
-    chunk = indices // block
+    chunk = indices // block if edges is None else edges.chunk_of(indices)
+    begin = chunk * block if edges is None else edges.starts[chunk]
     order, first = _sort_groups([window, chunk], len(window))
-    table = IndexTable((indices - chunk * block)[order], target[order])
+    table = IndexTable((indices - begin)[order], target[order])
     count = np.diff(first, append=len(order))
     leader = order[first]
     touched = np.bincount(window[leader], minlength=len(parts)).astype(np.int64)
     axis = _Axis(chunk[leader], first, count, np.zeros_like(first), _offsets(touched))
-    return _Table(table, axis, touched)
+    return _Known(table, axis, touched)
 
 
-def _plan_boxes(selections: Sequence[Selection], shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> Plan:
+def _plan_boxes(
+    selections: Sequence[Selection],
+    shape: tuple[int, ...],
+    chunk_shape: tuple[int, ...],
+    edges: tuple[Edges | None, ...] | None,
+) -> Plan:
     k = len(chunk_shape)
     starts = np.array([selection.start for selection in selections], np.int64).reshape(len(selections), k)
     steps = np.array([selection.step for selection in selections], np.int64).reshape(len(selections), k)
@@ -359,15 +423,19 @@ def _plan_boxes(selections: Sequence[Selection], shape: tuple[int, ...], chunk_s
     if empty.all():
         return _empty_plan(chunk_shape)
 
-    dimensions: list[_Slices | _Table] = []
+    dimensions: list[_Slices | _Known] = []
     for d, block in enumerate(chunk_shape):
+        uneven = None if edges is None else edges[d]
         # The step of a window that selects one element (or none) along the dimension is free.
         stepping = steps[(counts[:, d] > 1) & ~empty, d]
         step = int(stepping[0]) if len(stepping) else 1
         if (stepping == step).all() and all(s.indices is None or s.indices[d] is None for s in selections):
-            dimensions.append(_Slices(starts[:, d], counts[:, d], step, block))
+            if uneven is None:
+                dimensions.append(_Slices(starts[:, d], counts[:, d], step, block))
+            else:
+                dimensions.append(_uneven(starts[:, d], np.where(empty, 0, counts[:, d]), step, uneven))
         else:
-            dimensions.append(_table(selections, empty.tolist(), d, block))
+            dimensions.append(_table(selections, empty.tolist(), d, block, uneven))
     rows = [np.where(empty, 0, dimension.rows()) for dimension in dimensions]
     pieces = sum(map(math.prod, zip(*(row.tolist() for row in rows), strict=True)))
     if pieces > MAX_PIECES:
@@ -376,10 +444,8 @@ def _plan_boxes(selections: Sequence[Selection], shape: tuple[int, ...], chunk_s
             f"is too large; the most is {MAX_PIECES}, so read it in parts"
         )
     axes = [dimension.axis(row) for dimension, row in zip(dimensions, rows, strict=True)]
-    plan_step = np.array(
-        [dimension.step if isinstance(dimension, _Slices) else 1 for dimension in dimensions], np.int64
-    )
-    tables = tuple(dimension.table if isinstance(dimension, _Table) else None for dimension in dimensions)
+    plan_step = np.array([dimension.step for dimension in dimensions], np.int64)
+    tables = tuple(dimension.table if isinstance(dimension, _Known) else None for dimension in dimensions)
     if len(selections) == 1:
         return _outer_product(axes, chunk_shape, plan_step, tables)
     return _merge_windows(len(selections), axes, rows, chunk_shape, plan_step, tables)
@@ -444,7 +510,9 @@ def _merge_windows(
     return Plan(chunk_shape, chunks, np.append(first, len(order)), start, count, target, window[order], step, tables)
 
 
-def _plan_points(points: list[IntArray], chunk_shape: tuple[int, ...]) -> Plan:
+def _plan_points(
+    points: list[IntArray], chunk_shape: tuple[int, ...], edges: tuple[Edges | None, ...] | None
+) -> Plan:
     """Plan lists of points, ``(p, k)`` with ``k >= 1``, one a window."""
     k = len(chunk_shape)
     lengths = np.array([len(part) for part in points], np.int64)
@@ -456,6 +524,11 @@ def _plan_points(points: list[IntArray], chunk_shape: tuple[int, ...]) -> Plan:
     if not len(everything):
         return _empty_plan(chunk_shape)
     coords = everything // block
+    begins = coords * block
+    for d, uneven in enumerate(edges or ()):
+        if uneven is not None:
+            coords[:, d] = uneven.chunk_of(everything[:, d])
+            begins[:, d] = uneven.starts[coords[:, d]]
     # A piece is what one window wants of one chunk.
     order, first = _sort_groups([*coords.T, window], len(window))
     leader = order[first]
@@ -476,7 +549,7 @@ def _plan_points(points: list[IntArray], chunk_shape: tuple[int, ...]) -> Plan:
         window[leader],
         np.ones(k, np.int64),
         (None,) * k,
-        Points((everything - coords * block)[order], target[order]),
+        Points((everything - begins)[order], target[order]),
     )
 
 

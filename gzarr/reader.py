@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from .codecs.codec import ArrayRepresentation
@@ -12,7 +14,7 @@ from .engines import kernels
 from .engines.cpu import CpuEngine
 from .engines.few import SMALL_BYTES
 from .engines.request import ReadRequest
-from .plan import few_chunks, plan
+from .plan import by_shape, few_chunks, plan
 from .program import analyse
 from .results import HOST, DeviceResults
 from .sharding import ShardIndexCache, locate, whole_chunks
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from .engines.cuda.engine import CudaEngine
     from .engines.request import Missing
     from .metadata.model import ArrayMetadata
+    from .plan import Plan
     from .program import Decoding
     from .results import Results
     from .selection import Selection
@@ -49,6 +52,9 @@ class DeviceOptions:
 
 NO_OPTIONS = DeviceOptions()
 
+#: Shapes of chunks of a rectilinear grid for which what decodes them is kept.
+KEEP_SHAPES = 64
+
 
 class Reader:
     """Reads one array.
@@ -63,18 +69,33 @@ class Reader:
         ``"cpu"`` or ``"cuda:N"``.
     """
 
-    __slots__ = ("_cuda", "_decoding", "_device", "_engine", "_indexes", "_metadata", "_name", "_prefix", "_store")
+    __slots__ = (
+        "_cuda",
+        "_decoding",
+        "_device",
+        "_engine",
+        "_indexes",
+        "_metadata",
+        "_name",
+        "_path",
+        "_prefix",
+        "_shapes",
+        "_store",
+    )
 
     def __init__(self, metadata: ArrayMetadata, store: ReadableStore, path: str, device: str) -> None:
         self._device = device
         self._metadata = metadata
         self._store = store
+        self._path = path
         self._name = f"/{path}"
-        self._prefix = f"{path}/" if path else ""
+        self._prefix = metadata.key_prefix(path)
         self._indexes = ShardIndexCache()
         self._decoding: Decoding | None = None
         self._engine: CpuEngine | None = None
         self._cuda: CudaEngine | None = None
+        # Of the chunks of a rectilinear grid, one a shape, least recently used first.
+        self._shapes: OrderedDict[tuple[int, ...], Reader] = OrderedDict()
 
     @property
     def decoding(self) -> Decoding:
@@ -118,39 +139,65 @@ class Reader:
         ChunkError
             For the first chunk that fails; the results then hold some chunks and not others.
         """
-        simple = memory is HOST and len(selections) == 1 and field is None
+        edges = self._metadata.chunk_edges
+        simple = memory is HOST and len(selections) == 1 and field is None and edges is None
         if simple and self._fill_quickly(selections[0], results[0], missing):
             return
         views, copies, whole = _placeable(selections, results, memory, results[0] if whole is None else whole)
-        decoding = self.decoding
-        the_plan = plan(selections, self._metadata.shape, decoding.chunk.shape)
-        if len(the_plan):
-            encoding = self._metadata.chunk_key_encoding
-            if decoding.levels:
-                sources = locate(
-                    decoding.levels, encoding, self._prefix, the_plan, self._store, self._name, self._indexes
-                )
-            else:
-                sources = whole_chunks(encoding, self._prefix, the_plan)
-            request = ReadRequest(
-                node=self._name,
-                store=self._store,
-                codecs=decoding.codecs,
-                chunk=decoding.chunk,
-                plan=the_plan,
-                sources=sources,
-                outputs=tuple(views),
-                field=field,
-                fill_value=self._metadata.fill_value,
-                missing=missing,
-                most_encoded=decoding.most_encoded,
-            )
-            if isinstance(memory, DeviceResults):
-                self._the_cuda_engine.read(request, whole, memory.stream, options.budget_bytes, options.decode)
-            else:
-                self._the_engine.read(request)
+        the_plan = plan(selections, self._metadata.shape, self.decoding.chunk.shape, edges)
+        for part in [the_plan] if edges is None else by_shape(the_plan, edges):
+            if len(part):
+                reader = self if edges is None else self._of_shape(part.chunk_shape)
+                reader._run(part, views, field, missing, memory, whole, options)
         for own, result in copies:
             memory.copy(result, own)
+
+    def _run(
+        self,
+        the_plan: Plan,
+        views: Sequence[Any],
+        field: str | None,
+        missing: Missing,
+        memory: Results,
+        whole: Any,
+        options: DeviceOptions,
+    ) -> None:
+        """Run an engine over a plan of chunks of one shape."""
+        decoding, encoding = self.decoding, self._metadata.chunk_key_encoding
+        if decoding.levels:
+            sources = locate(decoding.levels, encoding, self._prefix, the_plan, self._store, self._name, self._indexes)
+        else:
+            sources = whole_chunks(encoding, self._prefix, the_plan)
+        request = ReadRequest(
+            node=self._name,
+            store=self._store,
+            codecs=decoding.codecs,
+            chunk=decoding.chunk,
+            plan=the_plan,
+            sources=sources,
+            outputs=tuple(views),
+            field=field,
+            fill_value=self._metadata.absent_value,
+            missing=missing,
+            most_encoded=decoding.most_encoded,
+        )
+        if isinstance(memory, DeviceResults):
+            self._the_cuda_engine.read(request, whole, memory.stream, options.budget_bytes, options.decode)
+        else:
+            self._the_engine.read(request)
+
+    def _of_shape(self, chunk_shape: tuple[int, ...]) -> Reader:
+        """Return the reader of those chunks of a rectilinear grid that have one shape."""
+        reader = self._shapes.get(chunk_shape)
+        if reader is None:
+            metadata = replace(self._metadata, chunk_shape=chunk_shape, chunk_edges=None)
+            reader = Reader(metadata, self._store, self._path, self._device)
+        # Threads may do this at the same time: the worst is a reader made twice.
+        self._shapes[chunk_shape] = reader
+        while len(self._shapes) > KEEP_SHAPES:
+            with contextlib.suppress(KeyError):
+                self._shapes.popitem(last=False)
+        return reader
 
     def path(self) -> str:
         """Return what will happen to chunks, for people."""
@@ -183,7 +230,7 @@ class Reader:
         if self._engine is None:
             metadata = self._metadata
             self._engine = CpuEngine(
-                self.decoding, metadata.fill_value, self._store, self._prefix, metadata.chunk_key_encoding
+                self.decoding, metadata.absent_value, self._store, self._prefix, metadata.chunk_key_encoding
             )
         return self._engine
 

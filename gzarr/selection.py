@@ -26,6 +26,8 @@ from .errors import SelectionError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .edges import Edges
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 #: An entry of a selection after normalisation; an array holds indices, each at least 0, and has one dimension or more.
 _Item: TypeAlias = int | slice | EllipsisType | IntArray | None
@@ -241,7 +243,12 @@ def parse_points(selection: Any, shape: tuple[int, ...]) -> Selection:
     return _point_selection(selection, shape, columns, 0, 0, ndmin=1)
 
 
-def parse_blocks(selection: Any, shape: tuple[int, ...], block_shape: tuple[int, ...]) -> Selection:
+def parse_blocks(
+    selection: Any,
+    shape: tuple[int, ...],
+    block_shape: tuple[int, ...],
+    edges: tuple[Edges | None, ...] | None = None,
+) -> Selection:
     """Parse what stands in ``a.blocks[...]``: whole chunks by their grid coordinates.
 
     Parameters
@@ -253,13 +260,19 @@ def parse_blocks(selection: Any, shape: tuple[int, ...], block_shape: tuple[int,
         Of the array, in elements.
     block_shape
         Of a chunk, in elements.
+    edges
+        Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length.
 
     Raises
     ------
     SelectionError
         If the selection does not fit the grid or has something else in it.
     """
-    grid = tuple(-(-size // block) if size else 0 for size, block in zip(shape, block_shape, strict=True))
+    uneven = edges if edges is not None else (None,) * len(shape)
+    grid = tuple(
+        -(-size // block) if edge is None else len(edge)
+        for size, block, edge in zip(shape, block_shape, uneven, strict=True)
+    )
     items = _normalise(selection, shape)
     if any(item is None for item, _ in items):
         raise _error(selection, shape, "blocks takes integers and slices with step 1")
@@ -277,7 +290,9 @@ def parse_blocks(selection: Any, shape: tuple[int, ...], block_shape: tuple[int,
             first, last, step = _slice_indices(term, grid[d], selection, shape)
             if step != 1:
                 raise _error(selection, shape, f"blocks takes slices with step 1, not {step}")
-        boxes.append(slice(first * block_shape[d], min(last * block_shape[d], shape[d])))
+        edge, block = uneven[d], block_shape[d]
+        begin, end = (first * block, last * block) if edge is None else edge.starts[[first, last]].tolist()
+        boxes.append(slice(min(begin, shape[d]), min(end, shape[d])))
     return _parse_simple(selection, boxes, shape, len(boxes), 0)
 
 

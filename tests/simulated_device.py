@@ -321,7 +321,8 @@ class SimulatedDevice:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: SimulatedStream) -> DeviceArray:
         dtype = np.dtype(dtype)
-        if dtype.kind not in "biufc" or dtype.itemsize > 16 or not dtype.isnative:
+        known = dtype.name == "bfloat16" or (dtype.kind in "biufc" and dtype.itemsize <= 16)
+        if not known or not dtype.isnative:
             raise TypeError(f"CuPy has no elements of type {dtype}")
         memory = self._allocate(int(np.prod(shape, dtype=object)) * dtype.itemsize, "result", 256)
         array: DeviceArray = memory.array(DeviceArray, shape, dtype)

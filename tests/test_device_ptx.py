@@ -21,7 +21,7 @@ import json, sys
 from types import SimpleNamespace
 import numba.cuda.compiler, numba.cuda.dispatcher
 from numba import cuda, types
-from gzarr_kernels.device import assemble, checksums, copies, planes
+from gzarr_kernels.device import assemble, checksums, copies, filters, planes
 
 now = SimpleNamespace(compute_capability=None)
 for module in (numba.cuda.compiler, numba.cuda.dispatcher):
@@ -35,6 +35,9 @@ kernels = {
     "bit_planes_to_byte_planes": (planes.bit_planes_to_byte_planes, arena, columns, job),
     "byte_planes_to_plain": (planes.byte_planes_to_plain, arena, columns, job),
     "copy_frames": (copies.copy_frames, arena, columns, job),
+    "accumulate": (filters.accumulate, arena, columns, job),
+    "convert": (filters.convert, arena, columns, job),
+    "unpack_bits": (filters.unpack_bits, arena, columns, job),
     "checksums": (checksums.checksums, arena, columns, memory(types.int32), job),
 }
 for word in (types.uint8, types.uint16, types.uint32, types.uint64):
@@ -80,7 +83,7 @@ def ptx() -> dict[str, dict[str, str]]:
 
 @pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
-    assert len(ptx) == 8
+    assert len(ptx) == 11
     for name, by_capability in ptx.items():
         assert by_capability.keys() == CAPABILITIES.keys()
         for capability, text in by_capability.items():
@@ -127,7 +130,8 @@ def assemble(ptx: str, architecture: str) -> str:
 @pytest.mark.timeout(600)
 def test_offsets_are_integers_of_64_bits(ptx: dict[str, dict[str, str]]) -> None:
     for which, text in each(ptx):
-        assert not re.search(r"\.f(16|32|64)\b", text), f"{which}: a uint64 met an int64"
+        floats = which.startswith("convert ")
+        assert floats or not re.search(r"\.f(16|32|64)\b", text), f"{which}: a uint64 met an int64"
         assert "ld.global" in text, which
         assert not re.search(r"\bld\.u|\bst\.u|\bld\.b|\bst\.b", text), f"{which}: an address of unknown memory"
 
@@ -156,6 +160,29 @@ def test_checksum_tables_are_shared(ptx: dict[str, dict[str, str]]) -> None:
         assert "bar.sync" in text or "barrier.sync" in text
         assert "ld.shared" in text
         assert re.search(r"\b(atom|red)\.[\w.]*shared[\w.]*\.xor\.b64", text)
+
+
+@pytest.mark.timeout(600)
+def test_floats_are_computed_as_ieee_754_says(ptx: dict[str, dict[str, str]]) -> None:
+    for text in ptx["convert"].values():
+        for width in (32, 64):
+            assert len(re.findall(rf"\bdiv\.rn\.f{width}\b", text)) == 1
+            assert len(re.findall(rf"\badd(?:\.rn)?\.f{width}\b", text)) == 1
+        # Nothing is flushed to zero, approximated, or could be fused with an addition.
+        assert not re.search(r"\.ftz|\.approx|\.full|\b(fma|mad|mul)\.(rn\.)?f(32|64)\b", text)
+        assert {"cvt.rn.f32.f64", "cvt.rn.f32.s64", "cvt.rn.f32.u64", "cvt.rn.f64.s64", "cvt.rn.f64.u64"} <= set(
+            re.findall(r"\bcvt\.rn\.f\d\d\.\w+", text)
+        )
+        assert {"cvt.rzi.s64.f64", "cvt.rzi.u64.f64"} == set(re.findall(r"\bcvt\.rzi\.\w+\.\w+", text))
+
+
+@pytest.mark.timeout(600)
+def test_sums_are_shared_by_a_block(ptx: dict[str, dict[str, str]]) -> None:
+    for text in ptx["accumulate"].values():
+        assert ".shared" in text
+        assert "bar.sync" in text or "barrier.sync" in text
+        assert re.search(r"\bld\.shared\.[usb]64\b", text)
+        assert re.search(r"\bst\.shared\.[usb]64\b", text)
 
 
 @pytest.mark.timeout(600)

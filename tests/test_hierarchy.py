@@ -289,7 +289,7 @@ class TestRequests:
             {"mode": "x"},
             {"device": "tpu"},
             {"device": "cuda"},
-            {"zarr_format": 1},
+            {"zarr_format": 4},
             {"missing": "ignore"},
             {"path": ".."},
             {"path": 3},

@@ -558,13 +558,12 @@ V3_REFUSED = [
     ({"data_type": "r7"}, "$.data_type"),
     ({"data_type": "r99999999999"}, "$.data_type"),
     ({"data_type": None}, "$.data_type"),
-    ({"fill_value": None}, "$.fill_value"),
     ({"fill_value": 2**31}, "$.fill_value"),
     ({"fill_value": 0.5}, "$.fill_value"),
     ({"fill_value": 10**5000}, "$.fill_value"),
     ({"data_type": "float16", "fill_value": 1e6}, "$.fill_value"),
     ({"data_type": "bool", "fill_value": 0}, "$.fill_value"),
-    ({"codecs": []}, "$.codecs"),
+    ({"codecs": None}, "$.codecs"),
     ({"codecs": "bytes"}, "$.codecs"),
     ({"codecs": ["bytes"]}, "$.codecs[0].configuration"),
     ({"codecs": ["gzip"]}, "$.codecs[0].configuration"),
@@ -629,7 +628,8 @@ def test_v3_refused(changes, json_path):
     assert len(str(error.value)) < 1000
 
 
-@pytest.mark.parametrize("name", sorted(doc()))
+# Without "codecs": the draft of 2023, see test_departures.
+@pytest.mark.parametrize("name", sorted(doc().keys() - {"codecs"}))
 def test_v3_missing_members(name):
     document = doc()
     del document[name]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from ..dtypes import swap_unit
+from ..dtypes import clear_spare_bits, has_spare_bits, storage, swap_unit
 from ..errors import MetadataError
 from ..metadata.json import quote
 from .buffers import flat, need_array
@@ -75,9 +75,9 @@ class BytesCodec(Codec):
 
     def _stored(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         if self.stored_dtype is not None:
-            return self.stored_dtype
+            return storage(self.stored_dtype)
         # A structured type without a byte order is how zarr-python writes it: little-endian.
-        return dtype.newbyteorder(">" if self.endian == "big" else "<")
+        return storage(dtype).newbyteorder(">" if self.endian == "big" else "<")
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return the exact size in bytes."""
@@ -89,7 +89,7 @@ class BytesCodec(Codec):
         if (
             self.endian is None
             and self.stored_dtype is None
-            and array.dtype.kind != "V"
+            and array.dtype.fields is None
             and swap_unit(array.dtype) != 1
         ):
             raise MetadataError(
@@ -106,19 +106,27 @@ class BytesCodec(Codec):
             raise ValueError(
                 f"bytes: got {data.size} bytes, expected {array.nbytes}: {array.shape} of {quote(str(array.dtype))}"
             )
-        return data.view(self._stored(array.dtype)).reshape(array.shape).astype(array.dtype, copy=False)
+        spare = has_spare_bits(array.dtype)
+        elements = data.view(self._stored(array.dtype)).astype(storage(array.dtype), copy=spare)
+        if spare:
+            clear_spare_bits(elements, array.dtype)
+        return elements.view(array.dtype).reshape(array.shape)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return the bytes of the elements in C order."""
         array = need_array(representation, self.label)
-        return flat(np.asarray(decoded, dtype=array.dtype).astype(self._stored(array.dtype), order="C", copy=False))
+        spare = has_spare_bits(array.dtype)
+        elements = np.array(decoded, dtype=array.dtype, order="C", copy=spare or None).view(storage(array.dtype))
+        if spare:
+            clear_spare_bits(elements, array.dtype)
+        return flat(elements.astype(self._stored(array.dtype), order="C", copy=False))
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """One ``bytes`` operation, unless fields of a structured type need different swaps."""
+        """One ``bytes`` operation, unless fields need different swaps or elements are less than a byte."""
         dtype = need_array(decoded, self.label).dtype
-        if dtype.hasobject:
+        if dtype.hasobject or has_spare_bits(dtype):
             return None
-        if self._stored(dtype) == dtype:
+        if self._stored(dtype) == storage(dtype):
             return (Operation("bytes", (0,)),)
         unit = swap_unit(dtype)
         if unit is None or self.stored_dtype is not None:

@@ -1,6 +1,7 @@
 """Fill values: JSON to NumPy scalar, and back.
 
 Sources: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html#permitted-fill-values (v3),
+https://github.com/zarr-developers/zarr-extensions/tree/main/data-types (extensions),
 https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#fill-value-encoding (v2). What zarr-python 2 wrote beyond
 v2's text (a bare ``0`` for any type, numbers as strings) is understood for v2 only.
 """
@@ -10,11 +11,12 @@ from __future__ import annotations
 import base64
 import math
 import re
+import sys
 from typing import Any, Final
 
 import numpy as np
 
-from ..dtypes import is_variable_bytes
+from ..dtypes import clear_spare_bits, is_variable_bytes, kind_of, native, number_limits, storage
 from ..errors import MetadataError
 from .json import quote
 
@@ -22,7 +24,12 @@ _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 class _WrongError(ValueError):
-    pass
+    """What was expected, and where below the fill value."""
+
+    def __init__(self, expected: str, value: Any = None, below: str = "") -> None:
+        super().__init__(expected)
+        self.value = value
+        self.below = below
 
 
 def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "$.fill_value") -> Any:
@@ -33,7 +40,7 @@ def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "
     value
         As parsed from JSON.
     dtype
-        Of the array, in native byte order.
+        Of the array; base64 texts of structured types hold bytes in its byte order.
     data_type
         Name of the data type.
     json_path
@@ -41,7 +48,7 @@ def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "
 
     Returns
     -------
-    NumPy scalar of ``dtype``; ``str`` or ``bytes`` for data types of variable length.
+    NumPy scalar of ``dtype`` in native byte order; ``str`` or ``bytes`` for data types of variable length.
 
     Raises
     ------
@@ -95,6 +102,8 @@ def _parse(
             return _value(value, dtype, lenient=lenient, text_is_bytes=text_is_bytes)
     except _WrongError as error:
         expected = str(error)
+        if error.below:
+            value, json_path = error.value, json_path + error.below
     except (ValueError, TypeError, OverflowError, UnicodeError, MemoryError, RecursionError):
         expected = "another value"
     raise MetadataError(
@@ -103,10 +112,10 @@ def _parse(
 
 
 def _value(value: Any, dtype: np.dtype[Any], *, lenient: bool, text_is_bytes: bool = False) -> Any:
-    kind = dtype.kind
-    native = dtype.newbyteorder("=")
+    kind = kind_of(dtype)
+    as_read = native(dtype)
     if lenient and kind in "SUV" and type(value) in (int, float, bool) and value == 0:
-        return np.zeros((), native)[()]
+        return np.zeros((), as_read)[()]
     if kind == "O":
         return _object(value, text_is_bytes=text_is_bytes, lenient=lenient)
     if kind == "b":
@@ -114,22 +123,22 @@ def _value(value: Any, dtype: np.dtype[Any], *, lenient: bool, text_is_bytes: bo
             return np.bool_(value)
         raise _WrongError("true or false")
     if kind in "iu":
-        return _integer(value, native, lenient=lenient)
+        return _integer(value, as_read, lenient=lenient)
     if kind == "f":
-        return _float(value, native, lenient=lenient)
+        return _float(value, as_read, lenient=lenient)
     if kind == "c":
-        return _complex(value, native, lenient=lenient)
+        return _complex(value, as_read, lenient=lenient)
     if kind in "mM":
         if value == "NaT":
-            return np.array(-(2**63), np.int64).view(native)[()]
+            return np.array(-(2**63), np.int64).view(as_read)[()]
         if type(value) is not int or not -(2**63) <= value < 2**63:
             raise _WrongError('"NaT" or an integer of 64 bits')
-        return np.array(value, np.int64).view(native)[()]
+        return np.array(value, np.int64).view(as_read)[()]
     if kind == "U":
         if not isinstance(value, str) or (not lenient and len(value) > dtype.itemsize // 4):
             raise _WrongError(f"a string of at most {dtype.itemsize // 4} characters")
-        return np.array(value, native)[()]
-    return _raw(value, dtype, native, lenient=lenient)
+        return np.array(value, as_read)[()]
+    return _raw(value, dtype, as_read, lenient=lenient)
 
 
 def _object(value: Any, *, text_is_bytes: bool, lenient: bool) -> Any:
@@ -153,9 +162,9 @@ def _integer(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
         value = int(value)
     if lenient and isinstance(value, bool):
         value = int(value)
-    limits = np.iinfo(dtype)
-    if type(value) is not int or not limits.min <= value <= limits.max:
-        raise _WrongError(f"an integer from {limits.min} to {limits.max}")
+    low, high = number_limits(dtype)
+    if type(value) is not int or not low <= value <= high:
+        raise _WrongError(f"an integer from {low} to {high}")
     return dtype.type(value)
 
 
@@ -164,23 +173,44 @@ def _float(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
     expected = f'a number, "NaN", "Infinity", "-Infinity" or "0x" and {digits} hexadecimal digits'
     if isinstance(value, str):
         if value in _SPECIAL:
-            return dtype.type(_SPECIAL[value])
+            return _rounded(_SPECIAL[value], dtype)
         if re.fullmatch(rf"0x[0-9a-fA-F]{{{digits}}}", value):
-            return np.frombuffer(bytes.fromhex(value[2:]), dtype.newbyteorder(">")).astype(dtype)[0]
-        if not (lenient and re.fullmatch(r"[-+0-9.eE]{1,40}", value)):
+            return _element(bytes.fromhex(value[2:]), dtype.newbyteorder(">"), dtype)
+        if lenient and storage(dtype) != dtype and len(data := _base64(value)) == dtype.itemsize:
+            # tensorstore's, for types that it has no JSON for.
+            return _element(data, dtype, dtype)
+        if not (lenient and re.fullmatch(r"[-+0-9.eE]{1,40}|[-+]?(nan|inf|infinity)", value, re.IGNORECASE)):
             raise _WrongError(expected)
         value = float(value)
     if type(value) not in (int, float) and not (lenient and isinstance(value, bool)):
         raise _WrongError(expected)
-    number = float(value)
+    return _rounded(float(value), dtype)
+
+
+def _rounded(number: float, dtype: np.dtype[Any]) -> Any:
+    """Return the element nearest to a number, which the type must be able to hold."""
     result = dtype.type(number)
-    if math.isfinite(number) and not np.isfinite(result):
-        raise _WrongError(f"a number in the range of {dtype.name}")
+    found = float(result)
+    if math.isfinite(number):
+        # Some types have no infinity: then it becomes the largest number, and so would all numbers above that.
+        largest = float(dtype.type(math.inf))
+        held = math.isfinite(found) and not abs(number) > abs(largest)
+    else:
+        held = found == number or (math.isnan(found) and math.isnan(number))
+    if not held:
+        raise _WrongError(f"a number that {dtype.name} can hold")
     return result
 
 
+def _element(data: bytes, stored: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
+    """Return one element from its bytes: of type ``stored`` in the document, of type ``dtype`` to the caller."""
+    elements = np.frombuffer(data, storage(stored)).astype(storage(dtype))
+    clear_spare_bits(elements, dtype)
+    return elements.view(dtype)[0]
+
+
 def _complex(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
-    part = np.dtype(f"f{dtype.itemsize // 2}")
+    part = _part(dtype)
     if lenient and type(value) in (int, float):
         value = [value, 0.0]
     if not isinstance(value, list | tuple) or len(value) != 2:
@@ -190,6 +220,16 @@ def _complex(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
     return np.array(parts, part).view(dtype)[0]
 
 
+def _part(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of the real part of complex numbers."""
+    if dtype.name == "bcomplex32":
+        import ml_dtypes
+
+        part: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return part
+    return np.dtype(f"f{dtype.itemsize // 2}")
+
+
 def _base64(value: str) -> bytes:
     try:
         return base64.b64decode(value.encode("ascii"), validate=True)
@@ -197,10 +237,10 @@ def _base64(value: str) -> bytes:
         raise _WrongError("base64") from None
 
 
-def _raw(value: Any, dtype: np.dtype[Any], native: np.dtype[Any], *, lenient: bool) -> Any:
+def _raw(value: Any, dtype: np.dtype[Any], as_read: np.dtype[Any], *, lenient: bool) -> Any:
     size = dtype.itemsize
     if isinstance(value, dict) and dtype.fields is not None and not lenient:
-        return _struct(value, native)
+        return _struct(value, as_read)
     if isinstance(value, list) and dtype.kind == "V" and all(type(v) is int and 0 <= v < 256 for v in value):
         data = bytes(value)
     elif isinstance(value, str):
@@ -219,7 +259,7 @@ def _raw(value: Any, dtype: np.dtype[Any], native: np.dtype[Any], *, lenient: bo
         data = data[:size].ljust(size, b"\0")
     if len(data) != size:
         raise _WrongError(f"base64 of {size} bytes, not of {len(data)},")
-    return np.frombuffer(data, dtype).astype(native)[0]
+    return _element(data, dtype, as_read)
 
 
 def _struct(value: dict[str, Any], dtype: np.dtype[Any]) -> Any:
@@ -227,7 +267,11 @@ def _struct(value: dict[str, Any], dtype: np.dtype[Any]) -> Any:
         raise _WrongError(f"an object with the fields {quote(list(dtype.names or ()))}")
     result = np.zeros((), dtype)
     for name in dtype.names or ():
-        result[name] = _value(value[name], dtype.fields[name][0], lenient=False)  # type: ignore[index]
+        try:
+            result[name] = _value(value[name], dtype[name], lenient=False)
+        except _WrongError as error:
+            found = error.value if error.below else value[name]
+            raise _WrongError(str(error), found, f".{name[:100]}{error.below}") from None
     return result[()]
 
 
@@ -240,8 +284,7 @@ def _float_to_json(value: Any) -> float | str:
         quiet = value.dtype.type(math.nan)
         if value.tobytes() == quiet.tobytes():
             return "NaN"
-        big_endian: bytes = np.asarray(value).astype(value.dtype.newbyteorder(">")).tobytes()
-        return "0x" + big_endian.hex()
+        return f"0x{int.from_bytes(value.tobytes(), sys.byteorder):0{2 * value.dtype.itemsize}x}"
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
     return number
@@ -261,10 +304,10 @@ def to_json(value: Any, dtype: np.dtype[Any], zarr_format: int) -> Any:
     """
     if value is None:
         return None
-    kind = dtype.kind
+    kind = kind_of(dtype)
     if kind == "O":
         return base64.b64encode(value).decode() if isinstance(value, bytes) else value
-    scalar = np.asarray(value, dtype.newbyteorder("="))[()]
+    scalar = np.asarray(value, native(dtype))[()]
     if kind == "b":
         return bool(scalar)
     if kind in "iu":
@@ -273,13 +316,13 @@ def to_json(value: Any, dtype: np.dtype[Any], zarr_format: int) -> Any:
         text = _float_to_json(scalar)
         return "NaN" if zarr_format == 2 and isinstance(text, str) and text.startswith("0x") else text
     if kind == "c":
-        part = np.dtype(f"f{dtype.itemsize // 2}")
+        part = _part(dtype)
         return [to_json(p, part, zarr_format) for p in np.asarray(scalar).reshape(1).view(part)]
     if kind in "mM":
         return "NaT" if np.isnat(scalar) else int(np.asarray(scalar).view(np.int64))
     if kind == "U":
         return str(scalar)
-    data = np.asarray(scalar, dtype.newbyteorder("=")).astype(dtype).tobytes()
+    data = np.asarray(scalar, native(dtype)).reshape(1).view(storage(native(dtype))).astype(storage(dtype)).tobytes()
     if kind == "V" and dtype.fields is None and zarr_format == 3:
         return list(data)
     return base64.b64encode(data.rstrip(b"\0") if kind == "S" else data).decode()

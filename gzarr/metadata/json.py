@@ -12,6 +12,7 @@ import reprlib
 from typing import Any, Final
 
 from ..errors import MetadataError
+from .departures import note
 
 #: Longer documents are refused (consolidated metadata of a million arrays is about this long).
 MAX_DOCUMENT_BYTES: Final = 256 << 20
@@ -54,6 +55,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def _constant(name: str) -> float:
+    note(f"{name}, which JSON does not have", "$")
+    return float(name)
+
+
 def _check_depth(document: object) -> None:
     level: list[Any] = [document]
     for _ in range(MAX_DEPTH + 1):
@@ -89,7 +95,11 @@ def load_document(data: bytes, key: str) -> dict[str, Any]:
             f"the document has {len(data)} bytes; more than {MAX_DOCUMENT_BYTES} are not read as metadata", key=key
         )
     try:
-        document = json.loads(str(data, "utf-8-sig"), object_pairs_hook=_object)
+        text = str(data, "utf-8")
+        if text.startswith("\ufeff"):
+            note("a byte order mark", "$")
+            text = text[1:]
+        document = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
         if type(document) is dict:
             _check_depth(document)
     except UnicodeDecodeError as error:

@@ -1,44 +1,62 @@
 """The one model of array and group metadata. Nothing after this layer asks which Zarr version a node is.
 
 Differences between the versions are data here: a v2 array in order F has a ``transpose`` codec, its filters and
-compressor are bytes→bytes codecs behind a ``bytes`` codec, its keys are a :class:`ChunkKeyEncoding`.
+compressor are bytes→bytes codecs behind a ``bytes`` codec, its keys are a :class:`ChunkKeyEncoding` behind a prefix.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..codecs.codec import Codec
+    from ..edges import Edges
     from ..errors import MetadataError
 
-ZarrFormat: TypeAlias = Literal[2, 3]
+#: ``"3-draft-2022"`` stands for the drafts of version 3 from 2020 to 2022, which share nothing but the number with it.
+ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3]
+
+
+#: Most chunks along one dimension whose lengths are listed.
+MAX_LISTED_CHUNKS: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkKeyEncoding:
-    """How grid coordinates become a key relative to the node.
+    """How grid coordinates become a key relative to the array's chunk prefix.
 
-    ``default``: ``c/0/1`` (``c`` for zero dimensions); ``v2``: ``0.1`` (``0`` for zero dimensions).
+    ==============  ===========  ===============  ===============================================================
+    name            chunk 0, 1   zero dimensions  source
+    ==============  ===========  ===============  ===============================================================
+    default         ``c/0/1``    ``c``            version 3
+    v2              ``0/1``      ``0``            versions 1 and 2
+    draft           ``c0/1``     ``c``            drafts of version 3 of 2022
+    draft_root      ``c0/1``     ``c0``           what was written under ``data/root/`` before the last of the drafts
+    ==============  ===========  ===============  ===============================================================
+
     Source: https://zarr-specs.readthedocs.io/en/latest/v3/chunk-key-encodings/index.html
     """
 
-    name: Literal["default", "v2"]
+    name: Literal["default", "v2", "draft", "draft_root"]
     separator: Literal["/", "."]
 
     @property
     def prefix(self) -> str:
         """What stands before the first coordinate (for one dimension or more)."""
-        return f"c{self.separator}" if self.name == "default" else ""
+        if self.name == "v2":
+            return ""
+        return f"c{self.separator}" if self.name == "default" else "c"
 
     def encode(self, coords: tuple[int, ...]) -> str:
-        """Return the key of one chunk, relative to the node."""
+        """Return the key of one chunk, relative to the array's chunk prefix."""
         if not coords:
-            return "c" if self.name == "default" else "0"
+            return {"default": "c", "v2": "0", "draft": "c", "draft_root": "c0"}[self.name]
         return self.prefix + self.separator.join(map(str, coords))
 
 
@@ -55,7 +73,8 @@ class ArrayMetadata:
     data_type
         Name of the data type as the document spells it (``"float64"``, ``"<f8"``; the JSON text of a structured one).
     chunk_shape
-        Shape of a chunk of the grid (of a shard, in a sharded array), in elements.
+        Shape of a chunk of the grid (of a shard, in a sharded array), in elements; of a rectilinear grid the longest
+        along each dimension.
     chunk_key_encoding
         How chunk keys are built.
     fill_value
@@ -68,9 +87,14 @@ class ArrayMetadata:
     dimension_names
         One name or None a dimension; None if the document has none.
     zarr_format
-        2 or 3; for display and for writing only.
+        For display and for writing only.
     document
         The parsed JSON document(s) that this came from, for display and for writing.
+    chunk_prefix
+        Prefix of the chunk keys in the store, ``""`` or ending in ``/``; None where chunks lie under the node's path.
+    chunk_edges
+        Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length. None for a
+        regular grid.
     """
 
     shape: tuple[int, ...]
@@ -84,6 +108,46 @@ class ArrayMetadata:
     dimension_names: tuple[str | None, ...] | None = None
     zarr_format: ZarrFormat = 3
     document: dict[str, Any] = field(default_factory=dict)
+    chunk_prefix: str | None = None
+    chunk_edges: tuple[Edges | None, ...] | None = None
+
+    def key_prefix(self, path: str) -> str:
+        """Return what stands before every chunk key of the array at node path ``path``."""
+        if self.chunk_prefix is not None:
+            return self.chunk_prefix
+        return f"{path}/" if path else ""
+
+    @property
+    def absent_value(self) -> Any:
+        """What the elements of absent chunks are; None for zeros.
+
+        Where a document leaves it open, dates and times are NaT, as zarr-python has it.
+        """
+        if self.fill_value is None and self.dtype.kind in "mM":
+            return self.dtype.type("NaT")
+        return self.fill_value
+
+    @property
+    def chunk_lengths(self) -> tuple[tuple[int, ...], ...]:
+        """Length of each chunk along each dimension, in elements, cut at the array's end.
+
+        Raises
+        ------
+        ArgumentError
+            If there are more than ``MAX_LISTED_CHUNKS`` along one.
+        """
+        result: list[tuple[int, ...]] = []
+        edges = self.chunk_edges or (None,) * len(self.shape)
+        for d, (size, block, edge) in enumerate(zip(self.shape, self.chunk_shape, edges, strict=True)):
+            full, rest = divmod(size, block)
+            if edge is not None:
+                ends = edge.starts.clip(max=size)
+                result.append(tuple((ends[1:] - ends[:-1]).tolist()))
+            elif full > MAX_LISTED_CHUNKS:
+                raise ArgumentError(f"{full} chunks along dimension {d} are too many to list one by one")
+            else:
+                result.append((block,) * full + ((rest,) if rest else ()))
+        return tuple(result)
 
     @property
     def ndim(self) -> int:
@@ -98,7 +162,10 @@ class ArrayMetadata:
     @property
     def grid_shape(self) -> tuple[int, ...]:
         """Number of chunks (shards, in a sharded array) along each dimension."""
-        return tuple(-(-s // c) for s, c in zip(self.shape, self.chunk_shape, strict=True))
+        regular = tuple(-(-s // c) for s, c in zip(self.shape, self.chunk_shape, strict=True))
+        if self.chunk_edges is None:
+            return regular
+        return tuple(n if e is None else len(e) for n, e in zip(regular, self.chunk_edges, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +177,7 @@ class GroupMetadata:
     attributes
         User attributes.
     zarr_format
-        2 or 3.
+        Of the hierarchy.
     consolidated
         Metadata of every node below, by path relative to this group (``"a/b"``), groups in it without any of their own;
         the error stands for a node whose document cannot be used. None where there is no consolidated metadata.
@@ -125,6 +192,11 @@ class GroupMetadata:
     consolidated: dict[str, ArrayMetadata | GroupMetadata | MetadataError] | None = None
     implicit: bool = False
     document: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def children_format(self) -> ZarrFormat | None:
+        """Format of the nodes below: a hierarchy has one, but an implicit group of version 2 or 3 only suggests it."""
+        return None if self.implicit and self.zarr_format in (2, 3) else self.zarr_format
 
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import numpy as np
+
+from ..edges import Edges
 from ..errors import MetadataError
+from .departures import note
 from .json import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import numpy as np
 
     from .model import NodeMetadata
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 MAX_CHUNK_BYTES: Final = 2**40
 #: NumPy's own limit on dimensions is 64 (32 before 2.0).
 MAX_NDIM: Final = 32
+#: Chunks along one dimension of a rectilinear grid, whose lengths are kept in memory.
+MAX_UNEVEN_CHUNKS: Final = 10_000_000
 _MAX_LENGTH: Final = 2**63 - 1
 
 
@@ -62,6 +66,8 @@ def parse_chunk_shape(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], 
     if len(value) != len(shape):
         fail(f"chunks have {len(value)} dimensions, but the array has {len(shape)}", json_path)
     chunk_shape = tuple(1 if type(n) is int and n == 0 == shape[i] else n for i, n in enumerate(value))
+    if chunk_shape != tuple(value):
+        note("chunks of length 0", json_path)
     for i, n in enumerate(chunk_shape):
         if type(n) is not int or not 1 <= n <= _MAX_LENGTH:
             fail(f"expected an integer from 1 to 2**63 - 1, got {quote(n)}", f"{json_path}[{i}]")
@@ -71,6 +77,54 @@ def parse_chunk_shape(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], 
     return chunk_shape
 
 
+def parse_chunk_shapes(
+    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], json_path: str
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...]]:
+    """Parse the chunks of a rectilinear grid: for each dimension a length, or an array of lengths and of runs of them.
+
+    Returns
+    -------
+    chunk_shape
+        The longest chunk along each dimension.
+    edges
+        None for a dimension whose chunks have one length.
+    """
+    if not isinstance(value, list | tuple):
+        fail(f"expected an array with one entry a dimension, got {quote(value)}", json_path)
+    if len(value) != len(shape):
+        fail(f"chunks have {len(value)} dimensions, but the array has {len(shape)}", json_path)
+    edges = tuple(
+        None if type(lengths) is int else _parse_lengths(lengths, size, f"{json_path}[{d}]")
+        for d, (lengths, size) in enumerate(zip(value, shape, strict=True))
+    )
+    longest = [
+        length if edge is None else int(edge.lengths.max(initial=1)) for length, edge in zip(value, edges, strict=True)
+    ]
+    return parse_chunk_shape(longest, shape, dtype, json_path), edges
+
+
+def _parse_lengths(value: Any, size: int, json_path: str) -> Edges:
+    if not isinstance(value, list | tuple):
+        fail(f"expected a length, or an array of lengths, got {quote(value)}", json_path)
+    lengths: list[int] = []
+    counts: list[int] = []
+    for i, item in enumerate(value):
+        at = f"{json_path}[{i}]"
+        length, count = item if isinstance(item, list | tuple) and len(item) == 2 else (item, 1)
+        for n in (length, count):
+            if type(n) is not int or not 1 <= n <= _MAX_LENGTH:
+                fail(f"expected a length from 1, or [length, number of chunks], got {quote(item)}", at)
+        lengths.append(length)
+        counts.append(count)
+    total = sum(length * count for length, count in zip(lengths, counts, strict=True))
+    # More than the array has: it was made smaller, or may grow into them.
+    if not size <= total <= _MAX_LENGTH:
+        fail(f"chunks of {quote(total)} elements in all do not cover the array's {size}", json_path)
+    if sum(counts) > MAX_UNEVEN_CHUNKS:
+        fail(f"more than {MAX_UNEVEN_CHUNKS} chunks along one dimension are refused", json_path)
+    return Edges(np.repeat(np.array(lengths, np.int64), np.array(counts, np.int64)))
+
+
 def parse_attributes(value: Any, json_path: str) -> dict[str, Any]:
     """Parse user attributes: an object, or null for none."""
     if value is None:
@@ -78,6 +132,14 @@ def parse_attributes(value: Any, json_path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         fail(f"expected an object, got {quote(value)}", json_path)
     return value
+
+
+def dimension_names_of(attributes: dict[str, Any], ndim: int) -> tuple[str | None, ...] | None:
+    """Return what xarray keeps in the attribute ``_ARRAY_DIMENSIONS``, if it fits."""
+    names = attributes.get("_ARRAY_DIMENSIONS")
+    if isinstance(names, list) and len(names) == ndim and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    return None
 
 
 def parse_all(

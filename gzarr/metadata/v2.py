@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,10 +23,27 @@ from ..codecs.transpose import TransposeCodec
 from ..dtypes import native, parse_v2, swap_unit
 from ..errors import MetadataError, UnsupportedError
 from . import fill_value
+from .departures import note
 from .json import quote
 from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
-from .parts import check_format, check_path, fail, member, parse_all, parse_attributes, parse_chunk_shape, parse_shape
+from .parts import (
+    check_format,
+    check_path,
+    dimension_names_of,
+    fail,
+    member,
+    parse_all,
+    parse_attributes,
+    parse_chunk_shape,
+    parse_shape,
+)
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MEMBERS: Final = frozenset(
+    ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
+)
 _DOCUMENTS: Final = (".zarray", ".zgroup", ".zattrs")
 # The element type behind a filter, for what follows it.
 _TYPES_BEHIND: Final = {"delta": "astype", "fixedscaleoffset": "astype", "quantize": "astype", "astype": "encode_dtype"}
@@ -57,13 +74,21 @@ def parse_array(
     shape = parse_shape(member(zarray, "shape"), "$.shape")
     stored = parse_v2(member(zarray, "dtype"))
     chunk_shape = parse_chunk_shape(member(zarray, "chunks"), shape, stored, "$.chunks")
+    for name in zarray:
+        if name not in _MEMBERS:
+            note("an unknown member", f"$.{name[:100]}")
+    for name in ("filters", "compressor"):
+        if name not in zarray:
+            note("it is absent; null was meant", f"$.{name}")
     separator = zarray.get("dimension_separator", ".")
+    if separator is None:
+        note("null in place of '.'", "$.dimension_separator")
     if separator not in ("/", ".", None):
         fail(f"expected '.' or '/', got {quote(separator)}", "$.dimension_separator")
     order = member(zarray, "order")
     if order not in ("C", "F"):
         fail(f"expected 'C' or 'F', got {quote(order)}", "$.order")
-    codecs = _codecs(zarray, stored, chunk_shape, order, allow_pickle=allow_pickle)
+    codecs = codec_chain(_filters(zarray), stored, chunk_shape, order, allow_pickle=allow_pickle)
     attributes = parse_attributes(zattrs, "$")
     return ArrayMetadata(
         shape=shape,
@@ -71,10 +96,10 @@ def parse_array(
         data_type=zarray["dtype"] if isinstance(zarray["dtype"], str) else json.dumps(zarray["dtype"]),
         chunk_shape=chunk_shape,
         chunk_key_encoding=ChunkKeyEncoding("v2", "/" if separator == "/" else "."),
-        fill_value=fill_value.from_v2(member(zarray, "fill_value"), stored, object_codec=_object_codec(codecs)),
+        fill_value=fill_value.from_v2(member(zarray, "fill_value"), stored, object_codec=object_codec(codecs)),
         codecs=codecs,
         attributes=attributes,
-        dimension_names=_dimension_names(attributes, len(shape)),
+        dimension_names=dimension_names_of(attributes, len(shape)),
         zarr_format=2,
         document={".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs},
     )
@@ -151,9 +176,8 @@ def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:
     return BytesCodec(None, stored)
 
 
-def _codecs(
-    zarray: dict[str, Any], stored: np.dtype[Any], chunk_shape: tuple[int, ...], order: str, *, allow_pickle: bool
-) -> tuple[Codec, ...]:
+def _filters(zarray: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return filters and compressor, each with its JSON path."""
     filters = zarray.get("filters")
     if filters is None:
         filters = []
@@ -162,9 +186,44 @@ def _codecs(
     values = [(f"$.filters[{i}]", value) for i, value in enumerate(filters)]
     if zarray.get("compressor") is not None:
         values.append(("$.compressor", zarray["compressor"]))
+    return values
+
+
+def codec_chain(
+    values: Sequence[tuple[str, Any]],
+    stored: np.dtype[Any],
+    chunk_shape: tuple[int, ...],
+    order: str,
+    *,
+    allow_pickle: bool,
+    json_paths: tuple[str, str, str] = ("$.dtype", "$.order", "$.filters"),
+) -> tuple[Codec, ...]:
+    """Make the chain of an array whose document has an order, filters and a compressor.
+
+    Parameters
+    ----------
+    values
+        Objects of numcodecs (``{"id": …}``) in encoding order, each with its JSON path.
+    stored
+        Type of the elements with the byte orders of the document.
+    chunk_shape
+        What the chain encodes.
+    order
+        ``"C"`` or ``"F"``.
+    allow_pickle
+        Whether a codec may load pickles.
+    json_paths
+        Where the document has its data type, its order and its filters, for messages.
+
+    Raises
+    ------
+    MetadataError
+        If a codec is malformed or does not fit.
+    """
+    at_dtype, at_order, at_filters = json_paths
     chain: list[tuple[str, Codec]] = []
     if order == "F" and len(chunk_shape) > 1:
-        chain.append(("$.order", TransposeCodec(tuple(reversed(range(len(chunk_shape)))))))
+        chain.append((at_order, TransposeCodec(tuple(reversed(range(len(chunk_shape)))))))
     behind: np.dtype[Any] | None = stored
     for i, (at, value) in enumerate(values):
         codec = codec_from_v2(value, at, allow_pickle=allow_pickle, first=i == 0, objects=stored.hasobject)
@@ -173,15 +232,15 @@ def _codecs(
                 raise MetadataError(
                     f"an array of objects needs a filter such as 'vlen-utf8' first, but {codec.label} is", json_path=at
                 )
-            chain.append(("$.dtype", _bytes_codec(stored)))
+            chain.append((at_dtype, _bytes_codec(stored)))
         codec, behind = _with_dtype(codec, behind)
         chain.append((at, codec))
     if not values:
         if stored.hasobject:
-            fail("an array of objects needs a filter such as 'vlen-utf8', but it has none", "$.filters")
-        chain.append(("$.dtype", _bytes_codec(stored)))
+            fail("an array of objects needs a filter such as 'vlen-utf8', but it has none", at_filters)
+        chain.append((at_dtype, _bytes_codec(stored)))
     codecs = tuple(codec for _, codec in chain)
-    check_kinds(codecs, "$.filters")
+    check_kinds(codecs, at_filters)
     representation: Representation = ArrayRepresentation(chunk_shape, native(stored))
     for at, codec in chain:
         try:
@@ -210,15 +269,8 @@ def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.d
     return codec, np.dtype("u1") if codec.id in ("packbits", "base64", "categorize") else None
 
 
-def _object_codec(codecs: tuple[Codec, ...]) -> str | None:
+def object_codec(codecs: tuple[Codec, ...]) -> str | None:
+    """Return the ``id`` of the codec of numcodecs that makes bytes of an array of objects, if there is one."""
     from ..codecs.numcodecs_adapter import NumcodecsArrayToBytes
 
     return next((codec.id for codec in codecs if isinstance(codec, NumcodecsArrayToBytes)), None)
-
-
-def _dimension_names(attributes: dict[str, Any], ndim: int) -> tuple[str | None, ...] | None:
-    """Return what xarray keeps in ``_ARRAY_DIMENSIONS``, if it fits."""
-    names = attributes.get("_ARRAY_DIMENSIONS")
-    if isinstance(names, list) and len(names) == ndim and all(isinstance(name, str) for name in names):
-        return tuple(names)
-    return None

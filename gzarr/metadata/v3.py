@@ -2,14 +2,19 @@
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents. Inline consolidated
 metadata is zarr-python's: ``{"kind": "inline", "must_understand": false, "metadata": {path: document}}``.
+
+Documents of the draft of 2023 are read too. There ``codecs`` may be absent, or have no array→bytes codec: elements are
+then stored little-endian, in C order; an unknown data type may have a ``fallback``; an empty ``extensions`` is left.
 """
 
 from __future__ import annotations
 
 import functools
+import warnings
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ..codecs.bytes import BytesCodec
 from ..codecs.chain import check_kinds, representations
 from ..codecs.codec import ArrayRepresentation
 from ..codecs.registry import codecs_from_v3
@@ -17,9 +22,26 @@ from ..codecs.sharding import ShardingIndexed
 from ..dtypes import extension, parse_v3
 from ..errors import MetadataError, UnsupportedError
 from . import fill_value
+from .departures import note
 from .json import quote
 from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
-from .parts import check_format, check_path, fail, member, parse_all, parse_attributes, parse_chunk_shape, parse_shape
+from .parts import (
+    check_format,
+    check_path,
+    fail,
+    member,
+    parse_all,
+    parse_attributes,
+    parse_chunk_shape,
+    parse_chunk_shapes,
+    parse_shape,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..codecs.codec import Codec
+    from ..edges import Edges
 
 _ARRAY_MEMBERS: Final = frozenset(
     (
@@ -34,12 +56,15 @@ _ARRAY_MEMBERS: Final = frozenset(
         "attributes",
         "storage_transformers",
         "dimension_names",
+        "extensions",
     )
 )
-_GROUP_MEMBERS: Final = frozenset(("zarr_format", "node_type", "attributes", "consolidated_metadata"))
+_GROUP_MEMBERS: Final = frozenset(("zarr_format", "node_type", "attributes", "consolidated_metadata", "extensions"))
 
 
-def parse_node(document: dict[str, Any], *, allow_pickle: bool = False) -> NodeMetadata:
+def parse_node(
+    document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False
+) -> NodeMetadata:
     """Parse the document of an array or of a group, as its ``node_type`` says.
 
     Raises
@@ -50,13 +75,15 @@ def parse_node(document: dict[str, Any], *, allow_pickle: bool = False) -> NodeM
     check_format(document, 3)
     node_type = member(document, "node_type")
     if node_type == "array":
-        return parse_array(document, allow_pickle=allow_pickle)
+        return parse_array(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
     if node_type == "group":
-        return parse_group(document, allow_pickle=allow_pickle)
+        return parse_group(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
     fail(f"expected 'array' or 'group', got {quote(node_type)}", "$.node_type")
 
 
-def parse_array(document: dict[str, Any], *, allow_pickle: bool = False) -> ArrayMetadata:
+def parse_array(
+    document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False
+) -> ArrayMetadata:
     """Parse the document of an array.
 
     Parameters
@@ -65,6 +92,8 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False) -> Arra
         As :func:`gzarr.metadata.json.load_document` returns it.
     allow_pickle
         Whether a codec may load pickles, which can run code that is in the data.
+    allow_fallback
+        Whether elements of an unknown data type may be read as the fallback that the document names.
 
     Raises
     ------
@@ -72,23 +101,30 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False) -> Arra
         If it is malformed; ``json_path`` says where.
     UnsupportedError
         If it is well formed but asks for something that is not known.
+
+    Warns
+    -----
+    UserWarning
+        If a fallback is used.
     """
     check_format(document, 3)
     _check_node_type(document, "array")
     _check_members(document, _ARRAY_MEMBERS)
     shape = parse_shape(member(document, "shape"), "$.shape")
-    dtype, data_type = parse_v3(member(document, "data_type"))
-    chunk_shape = parse_chunk_shape(
-        _chunk_grid(member(document, "chunk_grid")), shape, dtype, "$.chunk_grid.configuration.chunk_shape"
-    )
+    dtype, data_type = _data_type(member(document, "data_type"), allow_fallback=allow_fallback)
+    chunk_shape, edges = _chunk_grid(member(document, "chunk_grid"), shape, dtype)
     encoding = _chunk_key_encoding(member(document, "chunk_key_encoding"))
-    fill = fill_value.from_v3(member(document, "fill_value"), dtype, data_type)
-    values = member(document, "codecs")
-    if not isinstance(values, list | tuple) or not values:
-        fail(f"expected a non-empty array of codecs, got {quote(values)}", "$.codecs")
-    codecs = codecs_from_v3(values, "$.codecs", allow_pickle=allow_pickle)
+    fill_text = member(document, "fill_value")
+    codecs = _codecs(document, allow_pickle=allow_pickle)
     check_kinds(codecs, "$.codecs")
+    fill = None
+    if fill_text is None and not dtype.hasobject:
+        note("null, as in an example of the draft of 2023: absent chunks read as zeros", "$.fill_value")
+    else:
+        fill = fill_value.from_v3(fill_text, _stored(dtype, codecs), data_type)
     codecs = tuple(c.with_fill_value(fill) if isinstance(c, ShardingIndexed) else c for c in codecs)
+    if edges is not None and any(isinstance(c, ShardingIndexed) for c in codecs):
+        raise UnsupportedError("shards of different shapes are not known", json_path="$.chunk_grid")
     representations(codecs, ArrayRepresentation(chunk_shape, dtype))
     _check_storage_transformers(document.get("storage_transformers"))
     return ArrayMetadata(
@@ -103,10 +139,13 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False) -> Arra
         dimension_names=_dimension_names(document.get("dimension_names"), len(shape)),
         zarr_format=3,
         document=document,
+        chunk_edges=edges,
     )
 
 
-def parse_group(document: dict[str, Any], *, allow_pickle: bool = False) -> GroupMetadata:
+def parse_group(
+    document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False
+) -> GroupMetadata:
     """Parse the document of a group.
 
     Inline consolidated metadata is parsed too; a node of it that cannot be used gives its error, in its place.
@@ -122,7 +161,8 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False) -> Grou
     documents = _consolidated(document.get("consolidated_metadata"))
     nodes = None
     if documents is not None:
-        nodes = parse_all(documents, functools.partial(_parse_below, allow_pickle=allow_pickle))
+        parse = functools.partial(_parse_below, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+        nodes = parse_all(documents, parse)
     return GroupMetadata(
         attributes=parse_attributes(document.get("attributes"), "$.attributes"),
         zarr_format=3,
@@ -131,12 +171,23 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False) -> Grou
     )
 
 
-def _parse_below(document: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
+def _parse_below(document: dict[str, Any], *, allow_pickle: bool, allow_fallback: bool) -> NodeMetadata:
     if "consolidated_metadata" not in document:
-        return parse_node(document, allow_pickle=allow_pickle)
+        return parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
     # What a nested group consolidates has been taken up by the outermost one.
     alone = {name: value for name, value in document.items() if name != "consolidated_metadata"}
-    return replace(parse_node(alone, allow_pickle=allow_pickle), document=document)
+    parsed = parse_node(alone, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+    return replace(parsed, document=document)
+
+
+def _stored(dtype: np.dtype[Any], codecs: tuple[Codec, ...]) -> np.dtype[Any]:
+    """Return the type of elements in the byte order that the chain stores them in."""
+    for codec in codecs:
+        if isinstance(codec, ShardingIndexed):
+            return _stored(dtype, codec.codecs)
+        if isinstance(codec, BytesCodec):
+            return dtype.newbyteorder(">" if codec.endian == "big" else "<")
+    return dtype
 
 
 def _check_node_type(document: dict[str, Any], expected: str) -> None:
@@ -146,6 +197,12 @@ def _check_node_type(document: dict[str, Any], expected: str) -> None:
 
 
 def _check_members(document: dict[str, Any], known: frozenset[str]) -> None:
+    if "extensions" in document:
+        if document["extensions"] != []:
+            raise UnsupportedError(
+                f"expected no extensions, got {quote(document['extensions'])}", json_path="$.extensions"
+            )
+        note("a member of the drafts", "$.extensions")
     for name, value in document.items():
         if name not in known and not (isinstance(value, dict) and value.get("must_understand") is False):
             raise UnsupportedError(
@@ -154,18 +211,66 @@ def _check_members(document: dict[str, Any], known: frozenset[str]) -> None:
             )
 
 
-def _chunk_grid(value: Any) -> Any:
+def _codecs(document: dict[str, Any], *, allow_pickle: bool) -> tuple[Codec, ...]:
+    values = document.get("codecs", [])
+    if not isinstance(values, list | tuple):
+        fail(f"expected an array of codecs, got {quote(values)}", "$.codecs")
+    codecs = codecs_from_v3(values, "$.codecs", allow_pickle=allow_pickle)
+    if not any(codec.kind == "array_to_bytes" for codec in codecs):
+        note("no array→bytes codec, as the draft of 2023 allows: little-endian elements in C order", "$.codecs")
+        front = sum(codec.kind == "array_to_array" for codec in codecs)
+        codecs = (*codecs[:front], BytesCodec("little"), *codecs[front:])
+    return codecs
+
+
+def _data_type(value: Any, *, allow_fallback: bool) -> tuple[np.dtype[Any], str]:
+    """Return the data type; of an unknown one the first known one that it names as fallback."""
+    at = "$.data_type"
+    if not isinstance(value, dict) or "fallback" not in value:
+        return parse_v3(value, at)
+    note("a fallback, as in the draft of 2023", at)
+    try:
+        return parse_v3({name: item for name, item in value.items() if name != "fallback"}, at)
+    except UnsupportedError as error:
+        fallbacks = value["fallback"]
+        for fallback in fallbacks if isinstance(fallbacks, list) else [fallbacks]:
+            try:
+                dtype, text = parse_v3(fallback, f"{at}.fallback")
+            except UnsupportedError:
+                continue
+            if not allow_fallback:
+                raise UnsupportedError(
+                    f"{error.message}; the document says that elements may be read as {quote(text)}: open it with "
+                    "allow_fallback=True to do so",
+                    json_path=at,
+                ) from None
+            warnings.warn(f"{error.message}; elements are read as {text!r}", UserWarning, stacklevel=2)
+            return dtype, text
+        raise
+
+
+def _chunk_grid(
+    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None]:
+    """Return the shape of the (largest) chunk, and the edges of a rectilinear grid."""
     name, configuration = _must_understand(value, "$.chunk_grid", "a chunk grid")
-    if name != "regular":
+    members = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}.get(name)
+    if members is None:
         raise UnsupportedError(
-            f"the chunk grid {quote(name)} is not known; only 'regular' is", json_path="$.chunk_grid"
+            f"the chunk grid {quote(name)} is not known; 'regular' and 'rectilinear' are", json_path="$.chunk_grid"
         )
+    at = "$.chunk_grid.configuration"
     for key in configuration:
-        if key != "chunk_shape":
-            fail(f"the regular grid does not know {quote(key)}", "$.chunk_grid.configuration")
-    if "chunk_shape" not in configuration:
-        fail("the regular grid lacks 'chunk_shape'", "$.chunk_grid.configuration")
-    return configuration["chunk_shape"]
+        if key not in members:
+            fail(f"the {name} grid does not know {quote(key)}", at)
+    for key in members:
+        if key not in configuration:
+            fail(f"the {name} grid lacks {key!r}", at)
+    if name == "regular":
+        return parse_chunk_shape(configuration["chunk_shape"], shape, dtype, f"{at}.chunk_shape"), None
+    if configuration["kind"] != "inline":
+        raise UnsupportedError(f"expected 'inline', got {quote(configuration['kind'])}", json_path=f"{at}.kind")
+    return parse_chunk_shapes(configuration["chunk_shapes"], shape, dtype, f"{at}.chunk_shapes")
 
 
 def _chunk_key_encoding(value: Any) -> ChunkKeyEncoding:

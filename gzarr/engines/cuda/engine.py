@@ -224,7 +224,7 @@ class _Read:
                 k=self._place.k, outputs=len(self._request.outputs),
             )  # fmt: skip
 
-        chunks = min(n, max(1, WAVE_BYTES // program.frames.nbytes))
+        chunks = min(n, max(1, WAVE_BYTES // program.most_nbytes))
         while True:
             found = shape(chunks)
             flight = min(MOST_SLOTS, -(-n // chunks))

@@ -1,8 +1,8 @@
 """A codec chain as the device runs it: a frame format, then our kernels.
 
-What fits: checksums around everything, one compressor or none, one byte shuffle, one array→bytes codec, and
-transpositions in front of them all, which never run: they are the strides of the decoded chunk. Any other chain is
-decoded by the CPU engine.
+What fits: checksums around everything, one compressor or none, one byte shuffle, filters of numcodecs (``filters.py``),
+one array→bytes codec, and transpositions, which never run: they are the strides of the decoded chunk. Any other chain
+is decoded by the CPU engine.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Final
 from ...codecs.blosc import BloscCodec
 from ...codecs.chain import representations
 from ...codecs.codec import ArrayRepresentation, BytesRepresentation, Operation
+from ...codecs.numcodecs_adapter import NumcodecsCodec
 from ...codecs.transpose import TransposeCodec
+from .filters import device_filters, is_elementwise
 from .staging import FrameFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...codecs.codec import Codec, Representation
     from ...program import Decoding
+    from .filters import Filter
 
 #: nvCOMP's algorithm for the frames of a compressor.
 _ALGORITHMS: Final = {
@@ -45,7 +50,7 @@ class DeviceProgram:
     Attributes
     ----------
     frames
-        Container of a chunk, and the bytes that it decodes to.
+        Container of a chunk, and the bytes that it decodes to: before filters.
     algorithm
         nvCOMP's algorithm, or None for uncompressed chunks.
     shuffle
@@ -56,6 +61,8 @@ class DeviceProgram:
         Bytes between neighbours in the decoded chunk, one a dimension of the array.
     bits
         Whether a Blosc container may hold bit planes; one that the metadata does not announce is decoded by the CPU.
+    filters
+        In decoding order.
     """
 
     frames: FrameFormat
@@ -64,11 +71,32 @@ class DeviceProgram:
     swap: int
     strides: tuple[int, ...]
     bits: bool
+    filters: tuple[Filter, ...] = ()
 
     @property
-    def moves(self) -> bool:
-        """Whether a decoded chunk may have to go from one place to another before it is placed."""
-        return self.bits or (self.shuffle > 0 and self.frames.compressor == "blosc")
+    def nbytes(self) -> int:
+        """Bytes of a chunk when it is placed."""
+        return self.filters[-1].decoded_nbytes if self.filters else self.frames.nbytes
+
+    @property
+    def most_nbytes(self) -> int:
+        """Bytes of a chunk where it has most, from its frames on."""
+        return max([self.frames.nbytes, *(step.decoded_nbytes for step in self.filters)])
+
+    @property
+    def steps(self) -> int:
+        """How often a decoded chunk may have to go from one place to another before it is placed."""
+        in_planes = self.frames.compressor == "blosc"
+        # Placing takes byte planes, but of one kind, and filters take none.
+        planes = int(in_planes and self.shuffle > 0)
+        if self.filters:
+            planes = int(in_planes) + int(self.shuffle > 0)
+        return int(self.bits) + planes + len(self.filters)
+
+    @property
+    def marks(self) -> bool:
+        """Whether a filter may find chunks to be faulty."""
+        return any(step.marks for step in self.filters)
 
 
 def device_program(decoding: Decoding) -> DeviceProgram | None:
@@ -78,19 +106,28 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
         return None
     codecs = decoding.codecs
     between = representations(codecs, chunk)
-    order = list(range(len(chunk.shape)))
-    front = 0
-    while front < len(codecs) and isinstance(codecs[front], TransposeCodec):
-        order = [order[i] for i in codecs[front].order]  # type: ignore[attr-defined]
-        front += 1
+    order = _order(codecs, between)
+    if order is None:
+        return None
     checksums = 0
     compressor: str | None = None
     algorithm: str | None = None
     shuffle = 0
     swap = 0
     framed: int | None = None
-    for i in reversed(range(front, len(codecs))):
+    filters: tuple[Filter, ...] = ()
+    for i in reversed(range(len(codecs))):
         codec, decoded = codecs[i], between[i]
+        if isinstance(codec, TransposeCodec):
+            continue
+        if isinstance(codec, NumcodecsCodec):
+            undone = device_filters(codec, between[i + 1], decoded, swap)
+            if undone is None:
+                return None
+            if undone:
+                filters += undone
+                swap = 0
+            continue
         operation = _only_operation(codec, decoded)
         if operation is None:
             return None
@@ -99,6 +136,8 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
             continue
         if name == "bytes":
             swap = parameter if parameter > 1 else 0
+        elif filters:
+            return None
         elif name == "crc32c" and compressor is None and not shuffle:
             checksums += 1
         elif name == "shuffle" and not shuffle:
@@ -109,7 +148,7 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
         else:
             return None
     if compressor is None:
-        framed = _stored_bytes(between)
+        framed = filters[0].encoded_nbytes if filters else _stored_bytes(between)
     if framed is None:
         return None
     strides = [0] * len(chunk.shape)
@@ -124,6 +163,7 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
         swap=swap,
         strides=tuple(strides),
         bits=any(isinstance(codec, BloscCodec) and codec.shuffle in (None, "bitshuffle") for codec in codecs),
+        filters=filters,
     )
 
 
@@ -140,6 +180,29 @@ def host_program(chunk: ArrayRepresentation) -> DeviceProgram:
         strides=tuple(strides),
         bits=False,
     )
+
+
+def _order(codecs: Sequence[Codec], between: list[Representation]) -> list[int] | None:
+    """Return the array's dimensions from the slowest to the fastest in the decoded chunk.
+
+    None if a transposition comes behind a filter to which neighbours or the shape mean something.
+    """
+    chunk = between[0]
+    assert isinstance(chunk, ArrayRepresentation)
+    order = list(range(len(chunk.shape)))
+    free = True
+    for i, codec in enumerate(codecs):
+        if not isinstance(codec, TransposeCodec):
+            free = free and (
+                is_elementwise(codec)
+                if isinstance(codec, NumcodecsCodec)
+                else between[i] == between[i + 1] and codec.operations(between[i]) == ()
+            )
+        elif free:
+            order = [order[i] for i in codec.order]
+        else:
+            return None
+    return order
 
 
 def _algorithm(name: str, codec: Codec) -> str | None:

@@ -39,12 +39,13 @@ FRAME_BYTES: Final = 512
 LEAST_FRAMES: Final = 128
 #: Words a frame takes: its columns for the decoder, for a copy, for its checksum.
 _FRAME_WORDS: Final = 5 + 3 + 4
-#: Words a chunk takes in the jobs of our kernels between decoding and assembling, a step.
+#: Words a chunk takes in the job of a kernel between decoding and assembling, and words of the job itself.
 _STEP_WORDS: Final = 6
-#: Such steps of a wave, at most.
-_STEPS: Final = 2
+_STEP_HEADER_WORDS: Final = 32
 #: Bytes a frame takes in the results: bytes produced, status, checksum's status.
 _RESULT_BYTES: Final = 16
+#: Bytes a chunk takes behind them, if filters mark chunks.
+_MARK_BYTES: Final = 8
 
 
 def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
@@ -72,6 +73,8 @@ class WaveShape:
         Bytes for frames that must be moved to aligned memory before they can be decoded.
     scratch
         Bytes for the decoders.
+    marks
+        Chunks that are marked if a filter finds them to be faulty: all or none.
     """
 
     chunks: int
@@ -84,6 +87,7 @@ class WaveShape:
     second: bool
     aligned: int
     scratch: int
+    marks: int
 
     @property
     def staging_bytes(self) -> int:
@@ -93,7 +97,7 @@ class WaveShape:
     @property
     def results_bytes(self) -> int:
         """Page-locked bytes that come back."""
-        return _RESULT_BYTES * self.frames
+        return _RESULT_BYTES * self.frames + _MARK_BYTES * self.marks
 
     @property
     def arena_bytes(self) -> int:
@@ -133,13 +137,14 @@ def shape_for(
     k, outputs
         Of the plan.
     """
-    slot = aligned(program.frames.nbytes)
+    slot = aligned(program.most_nbytes)
     # 64 bytes behind each for decoders that read whole words, and what alignment and headers cost.
     encoded = aligned(chunks * (aligned(most_encoded, 64) + 128))
     compressed = program.frames.compressor is not None
     most_frames = max(LEAST_FRAMES, 2 * chunks * frames, encoded // FRAME_BYTES) if compressed else 0
     words = assemble_words(k, outputs, chunks, pieces) + _FRAME_WORDS * most_frames
-    words += _STEPS * (_STEP_WORDS * chunks + 32)
+    marks = chunks if program.marks else 0
+    words += program.steps * (_STEP_WORDS * chunks + _STEP_HEADER_WORDS) + marks
     total = chunks * program.frames.nbytes
     scratch = 0
     if decoder is not None:
@@ -153,11 +158,13 @@ def shape_for(
         encoded=encoded,
         words=aligned(words, 32),
         slot=slot,
-        decoded=compressed or program.moves,
-        second=program.moves,
+        decoded=compressed or program.steps > 0,
+        # A first step takes an uncompressed chunk from where it was copied to.
+        second=program.steps > (0 if compressed else 1),
         # Only frames inside of a container lie where they happen to lie.
         aligned=encoded if program.frames.compressor == "blosc" and program.algorithm == "deflate" else 0,
         scratch=aligned(scratch),
+        marks=marks,
     )
 
 
@@ -185,6 +192,7 @@ class Wave:
         self._target_nbytes: IntArray = np.zeros(0, np.int64)
         self._raw: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._checked: IntArray = np.zeros(0, np.int64)
+        self._marked: IntArray = np.zeros(0, np.int64)
         self._arena: Any = None
 
     def enqueue(
@@ -222,23 +230,26 @@ class Wave:
         steps = _Steps(shape, columns, decoded_at, staged)
         results = decoded_at + shape.chunks * shape.slot * (int(shape.decoded) + int(shape.second))
         batches = self._frame_columns(frames, columns, steps, base, results)
-        jobs = self._steps_jobs(steps, taken)
+        jobs, marks = self._steps_jobs(steps, taken)
         layout = Layout(
             staged.rows[taken],
             steps.source[taken],
             steps.typesize[taken],
             steps.blocksize[taken],
-            self._program.frames.nbytes,
+            self._program.nbytes,
         )
         header, tiles = assemble_job(columns, place, layout, output, self._program.strides, self._program.swap)
         nbytes = begin + 8 * columns.used
         device.copy_in(arena[:nbytes], staging[:nbytes], own)
         for enqueue in (*batches, *jobs):
             enqueue(arena, own)
-        count = len(frames.chunk)
-        if count:
-            back = self.slot.results(shape.results_bytes)[: _RESULT_BYTES * count]
-            device.copy_out(back, arena[results : results + _RESULT_BYTES * count], own)
+        back = self.slot.results(shape.results_bytes)
+        for source, size, at in (
+            (results, _RESULT_BYTES * len(frames.chunk), 0),
+            (8 * marks, _MARK_BYTES * len(self._marked), _RESULT_BYTES * shape.frames),
+        ):
+            if size:
+                device.copy_out(back[at : at + size], arena[source : source + size], own)
         own.record(self.slot.decoded)
         if tiles:
             self._assemble(arena, header, tiles, tables, output, stream)
@@ -381,8 +392,13 @@ class Wave:
         job = columns.put(header)
         return _Launch(self._device, c.checksums, c.blocks(len(source)), c.THREADS, job, statuses=True)
 
-    def _steps_jobs(self, steps: _Steps, taken: npt.NDArray[np.bool_]) -> list[Any]:
-        """Bring all chunks to what the assemble kernel reads; return what to enqueue."""
+    def _steps_jobs(self, steps: _Steps, taken: npt.NDArray[np.bool_]) -> tuple[list[Any], int]:
+        """Bring all chunks to what the assemble kernel reads.
+
+        Returns
+        -------
+        What to enqueue, and the index of the column of marks that filters leave, a row for each of ``self._marked``.
+        """
         from gzarr_kernels.device import planes as p
 
         device, program = self._device, self._program
@@ -405,23 +421,36 @@ class Wave:
         if program.shuffle:
             planes(present & (steps.typesize > 1), p.byte_planes_to_plain)
             steps.typesize[present] = program.shuffle
-            steps.blocksize[present] = self._program.frames.nbytes
-        return work
+            steps.blocksize[present] = program.frames.nbytes
+        rows = np.flatnonzero(present)
+        if not program.filters or not len(rows):
+            return work, 0
+        planes(present & (steps.typesize > 1), p.byte_planes_to_plain)
+        steps.typesize[rows] = 1
+        marks = 0
+        if program.marks:
+            self._marked = rows
+            marks = steps.columns.put(np.zeros(len(rows)))
+        for step in program.filters:
+            kernel, blocks, header = step.launch(steps.columns, *steps.move(rows), marks)
+            work.append(_Launch(device, kernel, blocks, p.THREADS, header))
+        return work, marks
 
     def failed_rows(self) -> IntArray:
         """Return the rows of the plan that did not decode. The slot's ``decoded`` event must have passed."""
         count = len(self._owner)
-        if not count:
-            return np.zeros(0, np.int64)
         back = self.slot.results(self._shape.results_bytes)
+        failed = np.zeros(len(self._rows), np.bool_)
         produced = back[: 8 * count].view(np.int64)
         statuses = back[8 * count : 12 * count].view(np.int32)
         bad = ~self._raw & ((statuses != 0) | (produced != self._target_nbytes))
-        if len(self._checked):
-            marks = back[12 * count : 12 * count + 4 * len(self._checked)].view(np.int32)
-            bad[self._checked[marks != 0]] = True
-        rows: IntArray = self._rows[np.unique(self._owner[bad])]
-        return rows
+        checks = back[12 * count : 12 * count + 4 * len(self._checked)].view(np.int32)
+        bad[self._checked[checks != 0]] = True
+        failed[self._owner[bad]] = True
+        at = _RESULT_BYTES * self._shape.frames
+        marks = back[at : at + _MARK_BYTES * len(self._marked)].view(np.int64)
+        failed[self._marked[marks != 0]] = True
+        return self._rows[failed]
 
 
 class _Steps:
