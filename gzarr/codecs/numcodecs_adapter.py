@@ -20,6 +20,7 @@ anything is allocated, and pickles are loaded only where the caller allowed it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,13 +39,16 @@ if TYPE_CHECKING:
     from .configuration import Configuration
 
 #: Codecs that make bytes of an array; they stand where ``bytes`` stands in other chains.
-ARRAY_TO_BYTES = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle", "zfpy", "pcodec"))
+ARRAY_TO_BYTES = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle"))
 #: Those of them that take arrays of Python objects (``categorize`` does too, as a filter).
 OBJECT_CODECS = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle", "categorize"))
+#: Those that store the shape beside the items, so that a document's order F does not change how they lie.
+STATE_SHAPE = ("json2", "msgpack2", "pickle")
 _CHECKSUMS = frozenset(("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"))
 _ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
 _TEXT_KINDS = {"vlen-utf8": "OU", "vlen-bytes": "OS", "vlen-array": "O"}
-_EXTRA_PACKAGES = {"zfpy": "zfpy", "pcodec": "pcodec", "msgpack2": "msgpack", "crc32c": "google-crc32c"}
+_IMAGECODECS = "imagecodecs_"
+_EXTRA_PACKAGES = {"msgpack2": "msgpack", "crc32c": "google-crc32c"}
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,8 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return the bytes behind the filter."""
+        if self.id.startswith(_IMAGECODECS):
+            raise ValueError(f"{self.label} is read, but not written: it would be given bytes where it needs an image")
         data = flat(decoded)
         return flat(self._call("encode", data if self.stored_dtype is None else data.view(self.stored_dtype)))
 
@@ -370,10 +376,23 @@ _PARAMETERS = {
 }
 
 
-def _known_to_numcodecs(name: str) -> bool:
+def is_known(name: str) -> bool:
+    """Return whether numcodecs has a codec of this name; those of imagecodecs are registered with it first."""
     from numcodecs.registry import codec_registry, entries
 
+    if name.startswith(_IMAGECODECS) and name not in codec_registry:
+        _register_imagecodecs(name)
     return name in codec_registry or name in entries
+
+
+def _register_imagecodecs(name: str) -> None:
+    # One by one: all of them at once would also replace what others have registered in the meantime.
+    try:
+        import imagecodecs.numcodecs
+    except ImportError:
+        return
+    with contextlib.suppress(Exception):
+        imagecodecs.numcodecs.register_codecs({name}, verbose=False)
 
 
 def from_numcodecs(
@@ -404,8 +423,8 @@ def from_numcodecs(
             "the codec 'pickle' runs code that is in the data; if you trust its writer, open with allow_pickle=True",
             json_path=configuration.json_path,
         )
-    if not _known_to_numcodecs(name):
-        package = _EXTRA_PACKAGES.get(name)
+    if not is_known(name):
+        package = "imagecodecs" if name.startswith(_IMAGECODECS) else _EXTRA_PACKAGES.get(name)
         advice = f"install the package {package!r}" if package else "register it with numcodecs before opening"
         raise UnsupportedError(f"the codec {quote(name)} is not known: {advice}", json_path=configuration.json_path)
     values = _PARAMETERS.get(name, _passed_on)(configuration)

@@ -95,7 +95,8 @@ def as_chunk(decoded: Any, chunk: ArrayRepresentation) -> Any:
     count = math.prod(chunk.shape)
     if array.size != count:
         raise ValueError(f"decoded to {array.size} elements, expected {count}")
-    array = array.reshape(-1, order="A")
+    # Items without a shape are in the order of the chunk; an array that has the chunk's shape means it.
+    array = array if array.shape == chunk.shape else array.reshape(-1, order="A")
     if array.dtype != chunk.dtype:
         if chunk.dtype.hasobject or not (array.dtype.hasobject or native(array.dtype) == chunk.dtype):
             raise ValueError(f"decoded to elements of {array.dtype}, expected {chunk.dtype}")

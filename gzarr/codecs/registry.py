@@ -9,24 +9,35 @@ from typing import TYPE_CHECKING, Any, Final
 from ..dtypes import extension
 from ..errors import MetadataError, UnsupportedError
 from ..metadata.json import quote
+from ..plugins import load
+from .codec import Codec
 from .configuration import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .codec import Codec
+    from ..plugins import Plugin
 
 # Zarr version and name -> module of this package, class.
 _CODECS: Final = {
     (3, "bytes"): ("bytes", "BytesCodec"),
-    (3, "endian"): ("bytes", "BytesCodec"),
     (3, "transpose"): ("transpose", "TransposeCodec"),
     (3, "sharding_indexed"): ("sharding", "ShardingIndexed"),
     (3, "blosc"): ("blosc", "BloscCodec"),
     (3, "zstd"): ("zstd", "ZstdCodec"),
     (3, "gzip"): ("deflate", "GzipCodec"),
     (3, "crc32c"): ("crc32c", "Crc32cCodec"),
+    (3, "bitround"): ("bitround", "BitroundCodec"),
+    (3, "cast_value"): ("cast_value", "CastValueCodec"),
+    (3, "n5_default"): ("n5_default", "N5DefaultCodec"),
+    (3, "packbits"): ("packbits", "PackbitsCodec"),
+    (3, "reshape"): ("reshape", "ReshapeCodec"),
+    (3, "scale_offset"): ("scale_offset", "ScaleOffsetCodec"),
+    (3, "zfp"): ("zfp", "ZfpCodec"),
+    (3, "numcodecs.pcodec"): ("pcodec", "PcodecCodec"),
     (3, "numcodecs.shuffle"): ("shuffle", "ShuffleCodec"),
+    (3, "numcodecs.zfpy"): ("zfp", "ZfpyCodec"),
+    (3, "zarrs.squeeze"): ("reshape", "SqueezeCodec"),
     (2, "blosc"): ("blosc", "BloscCodec"),
     (2, "zstd"): ("zstd", "ZstdCodec"),
     (2, "gzip"): ("deflate", "GzipCodec"),
@@ -37,14 +48,57 @@ _CODECS: Final = {
     (2, "shuffle"): ("shuffle", "ShuffleCodec"),
     (2, "crc32c"): ("crc32c", "Crc32cCodec"),
     (2, "nvcomp_batch"): ("nvcomp_batch", "NvcompBatchCodec"),
+    (2, "pcodec"): ("pcodec", "PcodecCodec"),
+    (2, "zfpy"): ("zfp", "ZfpyCodec"),
 }
+# Other names for codecs of v3: of the first releases of zarr-python 3, of the registry, and of zarrs.
+_ALIASES: Final = {
+    "endian": "bytes",
+    "numcodecs.bitround": "bitround",
+    "zarrs.zfp": "zfp",
+    "https://codec.zarrs.dev/array_to_bytes/bitround": "bitround",
+    "https://codec.zarrs.dev/array_to_bytes/pcodec": "numcodecs.pcodec",
+    "https://codec.zarrs.dev/array_to_bytes/zfp": "zfp",
+    "https://codec.zarrs.dev/array_to_bytes/zfpy": "numcodecs.zfpy",
+    "https://codec.zarrs.dev/bytes_to_bytes/fletcher32": "numcodecs.fletcher32",
+}
+# Those that hold chains of their own.
+_NESTING: Final = ("sharding_indexed", "n5_default")
 _ADAPTED: Final = ("vlen-utf8", "vlen-bytes")
+_GROUP: Final = "gzarr.codecs"
 
 
 @cache
 def _class(version: int, name: str) -> Any:
     module, attribute = _CODECS[version, name]
     return getattr(importlib.import_module(f".{module}", __package__), attribute)
+
+
+def _from_plugin(plugin: Plugin, method: str, name: str, configuration: Configuration) -> Codec:
+    """Make a codec of another package's class."""
+    origin = f"the codec {quote(name)} of the package {plugin.distribution}"
+    make = getattr(plugin.target, method, None)
+    if make is None:
+        version = method.removeprefix("from_v")
+        raise UnsupportedError(
+            f"{origin} is not for Zarr v{version}: it has no {method}", json_path=configuration.json_path
+        )
+    try:
+        codec = make(configuration)
+    except MetadataError:
+        raise
+    # It is not our code: it may raise anything.
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise MetadataError(
+            f"{origin} does not take its configuration: {reason}", json_path=configuration.json_path
+        ) from error
+    if not isinstance(codec, Codec):
+        raise UnsupportedError(
+            f"{origin} is faulty: {method} returned {type(codec).__name__}, not a gzarr.codecs.codec.Codec",
+            json_path=configuration.json_path,
+        )
+    return codec
 
 
 def codec_from_v3(value: Any, json_path: str, *, allow_pickle: bool = False, depth: int = 0) -> Codec:
@@ -69,21 +123,26 @@ def codec_from_v3(value: Any, json_path: str, *, allow_pickle: bool = False, dep
         If it is configured wrongly.
     """
     name, values = extension(value, json_path, "a codec")
+    name = _ALIASES.get(name, name)
     configuration = Configuration(values, f"{json_path}.configuration", f"the codec {quote(name)}")
-    if name == "sharding_indexed":
-        from .sharding import ShardingIndexed
-
-        return ShardingIndexed.from_v3(configuration, allow_pickle=allow_pickle, depth=depth)
+    if name in _NESTING:
+        return _class(3, name).from_v3(configuration, allow_pickle=allow_pickle, depth=depth)  # type: ignore[no-any-return]
     if (3, name) in _CODECS:
         return _class(3, name).from_v3(configuration)  # type: ignore[no-any-return]
     short = name.removeprefix("numcodecs.")
     if short != name and (2, short) in _CODECS:
         return _class(2, short).from_v2(configuration)  # type: ignore[no-any-return]
-    if short != name or name in _ADAPTED:
-        from .numcodecs_adapter import from_v3
+    from .numcodecs_adapter import from_v3, is_known
 
+    if name in _ADAPTED or (short != name and is_known(short)):
         return from_v3(short, configuration, allow_pickle=allow_pickle)
-    known = sorted(n for version, n in _CODECS if version == 3 and n != "endian")
+    plugin = load(_GROUP, name, json_path)
+    if plugin is not None:
+        return _from_plugin(plugin, "from_v3", name, configuration)
+    if short != name:
+        # For the error that says what to install.
+        return from_v3(short, configuration, allow_pickle=allow_pickle)
+    known = sorted(n for version, n in _CODECS if version == 3)
     raise UnsupportedError(
         f"the codec {quote(name)} is not known to this version of gzarr; it knows {', '.join(known)},"
         f" {', '.join(_ADAPTED)} and numcodecs.*",
@@ -138,8 +197,10 @@ def codec_from_v2(
     configuration = Configuration({k: v for k, v in value.items() if k != "id"}, json_path, f"the codec {quote(name)}")
     if (2, name) in _CODECS:
         return _class(2, name).from_v2(configuration)  # type: ignore[no-any-return]
-    from .numcodecs_adapter import ARRAY_TO_BYTES, OBJECT_CODECS, from_numcodecs
+    from .numcodecs_adapter import ARRAY_TO_BYTES, OBJECT_CODECS, from_numcodecs, is_known
 
+    if not is_known(name) and (plugin := load(_GROUP, name, json_path)) is not None:
+        return _from_plugin(plugin, "from_v2", name, configuration)
     array = first and (name in ARRAY_TO_BYTES or (objects and name in OBJECT_CODECS))
     if not array and name in ARRAY_TO_BYTES & OBJECT_CODECS:
         raise MetadataError(f"the codec {name!r} takes an array: it must be the first filter", json_path=json_path)

@@ -176,6 +176,11 @@ class ShardingIndexed(Codec):
             )
         return index
 
+    def encode_index(self, index: npt.NDArray[np.uint64], shard_shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+        """Encode the index of a shard: the inverse of :meth:`decode_index`."""
+        expected = self._index(shard_shape)
+        return flat(encode_chain(self.index_codecs, index.reshape(expected.shape), expected))
+
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return an unknown size, after checking that shard, inner chunks and both chains fit."""
         shard = need_array(decoded, self.label)
@@ -240,5 +245,5 @@ class ShardingIndexed(Codec):
             index[coords] = position, part.size
             position += part.size
             parts.append(part)
-        encoded = flat(encode_chain(self.index_codecs, index, self._index(shard.shape)))
+        encoded = self.encode_index(index, shard.shape)
         return np.concatenate([encoded, *parts] if self.index_location == "start" else [*parts, encoded])

@@ -18,6 +18,7 @@ from ..codecs.blosc import BloscCodec
 from ..codecs.bytes import BytesCodec
 from ..codecs.chain import check_kinds
 from ..codecs.codec import ArrayRepresentation, Codec, Representation
+from ..codecs.numcodecs_adapter import STATE_SHAPE
 from ..codecs.registry import codec_from_v2
 from ..codecs.transpose import TransposeCodec
 from ..dtypes import native, parse_v2, swap_unit
@@ -222,7 +223,9 @@ def codec_chain(
     """
     at_dtype, at_order, at_filters = json_paths
     chain: list[tuple[str, Codec]] = []
-    if order == "F" and len(chunk_shape) > 1:
+    # Codecs that store the chunk's shape beside its items have the items in the order of that shape.
+    first = values[0][1].get("id") if values and isinstance(values[0][1], dict) else None
+    if order == "F" and len(chunk_shape) > 1 and not (stored.hasobject and first in STATE_SHAPE):
         chain.append((at_order, TransposeCodec(tuple(reversed(range(len(chunk_shape)))))))
     behind: np.dtype[Any] | None = stored
     for i, (at, value) in enumerate(values):

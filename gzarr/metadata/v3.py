@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ..codecs.bytes import BytesCodec
 from ..codecs.chain import check_kinds, representations
 from ..codecs.codec import ArrayRepresentation
+from ..codecs.fill_values import with_fill_value
 from ..codecs.registry import codecs_from_v3
 from ..codecs.sharding import ShardingIndexed
 from ..dtypes import extension, parse_v3
@@ -122,7 +123,7 @@ def parse_array(
         note("null, as in an example of the draft of 2023: absent chunks read as zeros", "$.fill_value")
     else:
         fill = fill_value.from_v3(fill_text, _stored(dtype, codecs), data_type)
-    codecs = tuple(c.with_fill_value(fill) if isinstance(c, ShardingIndexed) else c for c in codecs)
+    codecs = with_fill_value(codecs, fill, ArrayRepresentation(chunk_shape, dtype))
     if edges is not None and any(isinstance(c, ShardingIndexed) for c in codecs):
         raise UnsupportedError("shards of different shapes are not known", json_path="$.chunk_grid")
     representations(codecs, ArrayRepresentation(chunk_shape, dtype))

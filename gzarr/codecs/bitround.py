@@ -1,0 +1,113 @@
+"""The ``bitround`` codec: numbers rounded to some bits, so that they compress better; decoding does nothing.
+
+Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/bitround
+
+======  ===============================================================================================
+Zarr    names
+======  ===============================================================================================
+v3      ``bitround``, ``numcodecs.bitround``, ``https://codec.zarrs.dev/array_to_bytes/bitround``
+v2      ``bitround``: a filter of numcodecs (:mod:`.numcodecs_adapter`)
+======  ===============================================================================================
+
+``{"name": "bitround", "configuration": {"keepbits": 10}}``
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..dtypes import kind_of
+from ..errors import MetadataError
+from ..metadata.json import quote
+from .buffers import need_array
+from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation
+from .number_types import bits, component, mantissa_bits
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+
+@dataclass(frozen=True)
+class BitroundCodec(Codec):
+    """Round to nearest, ties to even.
+
+    Attributes
+    ----------
+    keepbits
+        Bits of the mantissa that are kept; of integers, bits from the highest one that is set.
+    """
+
+    kind: ClassVar[CodecKind] = "array_to_array"
+    keepbits: int
+
+    @classmethod
+    def from_v3(cls, configuration: Configuration) -> BitroundCodec:
+        """Parse a v3 configuration."""
+        # The specification wants at least 1; numcodecs takes 0, and nothing but the encoder depends on it.
+        codec = cls(configuration.integer("keepbits", 0, 64))
+        configuration.finish()
+        return codec
+
+    @property
+    def label(self) -> str:
+        """``bitround``."""
+        return "bitround"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        return {"name": "bitround", "configuration": {"keepbits": self.keepbits}}
+
+    def encoded(self, decoded: Representation) -> ArrayRepresentation:
+        """Return the same array."""
+        array = need_array(decoded, self.label)
+        if kind_of(array.dtype) not in "iumMfc" or bits(component(array.dtype)) % 8:
+            raise MetadataError(f"bitround takes numbers of whole bytes, not elements of {quote(str(array.dtype))}")
+        return array
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the array as it is."""
+        return encoded
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return the rounded array."""
+        array = np.ascontiguousarray(decoded)
+        part = component(array.dtype)
+        raw = array.reshape(-1).view(f"u{part.itemsize}")
+        mantissa = mantissa_bits(part)
+        if mantissa is None:
+            rounded = _round(raw, _bit_length(raw) - self.keepbits)
+        else:
+            rounded = _round(raw, np.full(raw.shape, mantissa - self.keepbits))
+            # What a NaN carries is no number to be rounded: it would become an infinity, or change its sign.
+            rounded = np.where(np.isnan(raw.view(part)), raw, rounded)
+        return rounded.view(array.dtype).reshape(np.shape(decoded))
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """Nothing to do."""
+        return ()
+
+
+def _bit_length(raw: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    length = np.zeros(raw.shape, np.int64)
+    rest = raw.astype(np.uint64)
+    for step in (32, 16, 8, 4, 2, 1):
+        large = rest >= np.uint64(1 << step)
+        length[large] += step
+        rest[large] >>= np.uint64(step)
+    return length + (rest > 0)
+
+
+def _round(raw: npt.NDArray[Any], dropped: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Round away the lowest ``dropped`` bits of each; where that would overflow, round down."""
+    wide = raw.astype(np.uint64)
+    drop = np.maximum(dropped, 0).astype(np.uint64)
+    one = np.uint64(1)
+    # Just below one half of the last bit kept, and the rest of the half where that bit is odd.
+    add = np.where(drop > 0, (one << drop >> one) - one + (wide >> drop & one), 0).astype(np.uint64)
+    largest = np.uint64(np.iinfo(raw.dtype).max)
+    total = np.where(wide > largest - add, largest, wide + add)
+    return (total >> drop << drop).astype(raw.dtype)

@@ -1,0 +1,167 @@
+"""The ``cast_value`` codec: numbers of one type stored as numbers of another, by value.
+
+Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value
+
+======  ==============
+Zarr    names
+======  ==============
+v3      ``cast_value``
+v2      none
+======  ==============
+
+``{"name": "cast_value", "configuration": {"data_type": "uint8", "rounding": "nearest-even", "out_of_range": "clamp",
+"scalar_map": {"encode": [["NaN", 0]], "decode": [[0, "NaN"]]}}}``
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..dtypes import kind_of, parse_v3
+from ..errors import MetadataError
+from ..metadata import fill_value
+from ..metadata.json import quote
+from . import casting
+from .buffers import need_array
+from .codec import ArrayRepresentation, Codec, CodecKind, Representation
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+_MAX_ENTRIES = 65536
+
+
+@dataclass(frozen=True)
+class CastValueCodec(Codec):
+    """Another type of numbers.
+
+    Attributes
+    ----------
+    dtype
+        Of the numbers that are stored, in native byte order.
+    data_type
+        Its name in the document; JSON where it has a configuration.
+    rounding
+        What becomes of numbers between two of the other type, in both directions.
+    out_of_range
+        What becomes of numbers beyond the other type's; None if they are errors.
+    scalar_map
+        JSON of pairs that go before all rules; ``"{}"`` without any.
+    """
+
+    kind: ClassVar[CodecKind] = "array_to_array"
+    dtype: np.dtype[Any]
+    data_type: str
+    rounding: casting.Rounding = "nearest-even"
+    out_of_range: casting.OutOfRange | None = None
+    scalar_map: str = "{}"
+
+    @classmethod
+    def from_v3(cls, configuration: Configuration) -> CastValueCodec:
+        """Parse a v3 configuration."""
+        dtype, data_type = parse_v3(configuration.any("data_type"), f"{configuration.json_path}.data_type")
+        if not casting.is_real(dtype):
+            raise configuration.error("data_type", "a type of integers or floating-point numbers")
+        rounding = configuration.string("rounding", casting.ROUNDINGS, "nearest-even")
+        out_of_range = None
+        if "out_of_range" in configuration:
+            out_of_range = configuration.string("out_of_range", ("clamp", "wrap"))
+        if out_of_range == "wrap" and kind_of(dtype) == "f":
+            raise configuration.error("out_of_range", "'clamp' (only integers wrap)")
+        scalar_map = configuration.any("scalar_map", {})
+        configuration.finish()
+        if not isinstance(scalar_map, dict) or not all(
+            name in ("encode", "decode") and _is_map(pairs) for name, pairs in scalar_map.items()
+        ):
+            raise configuration.error("scalar_map", 'an object with arrays of pairs as "encode" and "decode"')
+        return cls(
+            dtype,
+            data_type,
+            cast("casting.Rounding", rounding),
+            cast("casting.OutOfRange | None", out_of_range),
+            json.dumps(scalar_map),
+        )
+
+    @property
+    def label(self) -> str:
+        """For example ``cast_value(uint8)``."""
+        return f"cast_value({self.dtype.name})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        data_type = json.loads(self.data_type) if self.data_type.startswith("{") else self.data_type
+        values: dict[str, Any] = {"data_type": data_type, "rounding": self.rounding}
+        if self.out_of_range is not None:
+            values["out_of_range"] = self.out_of_range
+        if self.scalar_map != "{}":
+            values["scalar_map"] = json.loads(self.scalar_map)
+        return {"name": "cast_value", "configuration": values}
+
+    def _pairs(self, direction: str, of: np.dtype[Any], to: np.dtype[Any]) -> list[tuple[Any, Any]]:
+        """Return the pairs of the map for one direction, as elements."""
+        at = f"$.configuration.scalar_map.{direction}"
+        return [
+            (
+                fill_value.from_v3(_plain(key), of, of.name, f"{at}[{i}][0]"),
+                fill_value.from_v3(_plain(value), to, to.name, f"{at}[{i}][1]"),
+            )
+            for i, (key, value) in enumerate(json.loads(self.scalar_map).get(direction, ()))
+        ]
+
+    def encoded(self, decoded: Representation) -> ArrayRepresentation:
+        """Return the array with the other type."""
+        array = need_array(decoded, self.label)
+        if not casting.is_real(array.dtype):
+            raise MetadataError(
+                f"{self.label} takes integers and floating-point numbers, not {quote(str(array.dtype))}"
+            )
+        self._pairs("encode", array.dtype, self.dtype)
+        self._pairs("decode", self.dtype, array.dtype)
+        return ArrayRepresentation(array.shape, self.dtype)
+
+    def _mapped(self, array: npt.NDArray[Any], to: np.dtype[Any], direction: str) -> npt.NDArray[Any]:
+        pairs = self._pairs(direction, array.dtype, to)
+        try:
+            if not pairs:
+                return casting.cast(array, to, self.rounding, self.out_of_range)
+            free = np.ones(array.shape, bool)
+            hits = []
+            for key, value in pairs:
+                hit = free & (np.isnan(array) if key != key else array == key)
+                free &= ~hit
+                hits.append((hit, value))
+            result = np.empty(array.shape, to)
+            result[free] = casting.cast(array[free], to, self.rounding, self.out_of_range)
+            for hit, value in hits:
+                result[hit] = value
+        except ValueError as error:
+            raise ValueError(f"{self.label}: {error}") from None
+        return result
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the numbers as those of the array's type."""
+        array = need_array(decoded, self.label)
+        return self._mapped(np.asarray(encoded), array.dtype, "decode")
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return the numbers as those of the stored type."""
+        array = need_array(representation, self.label)
+        return self._mapped(np.asarray(decoded, array.dtype), self.dtype, "encode")
+
+
+def _plain(value: Any) -> Any:
+    # The specification's own example has a sign that fill values have not.
+    return "Infinity" if value == "+Infinity" else value
+
+
+def _is_map(pairs: Any) -> bool:
+    return (
+        isinstance(pairs, list | tuple)
+        and len(pairs) <= _MAX_ENTRIES
+        and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs)
+    )

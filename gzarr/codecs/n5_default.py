@@ -1,0 +1,116 @@
+"""The ``n5_default`` codec: blocks of N5, whose header states a shape, as chunks of Zarr.
+
+Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default
+
+======  ===============
+Zarr    names
+======  ===============
+v3      ``n5_default``
+v2      none
+======  ===============
+
+``{"name": "n5_default", "configuration": {"codecs": [{"name": "transpose", "configuration": {"order": [1, 0]}},
+{"name": "bytes", "configuration": {"endian": "big"}}, {"name": "zstd", "configuration": {"level": 0}}]}}``
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..errors import MetadataError
+from .buffers import ceiling, flat, need_array
+from .bytes import BytesCodec
+from .chain import check_kinds, decode_chain, encode_chain, representations
+from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
+from .transpose import TransposeCodec
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+_MAX_NESTING = 8
+_DEFAULT_MODE = 0
+
+
+@dataclass(frozen=True)
+class N5DefaultCodec(Codec):
+    """A header, and a chain behind it.
+
+    Attributes
+    ----------
+    codecs
+        A transposition that reverses all dimensions, big-endian bytes, and at most one bytes→bytes codec.
+    """
+
+    kind: ClassVar[CodecKind] = "array_to_bytes"
+    codecs: tuple[Codec, ...]
+
+    @classmethod
+    def from_v3(cls, configuration: Configuration, *, allow_pickle: bool = False, depth: int = 0) -> N5DefaultCodec:
+        """Parse a v3 configuration."""
+        from .registry import codecs_from_v3
+
+        at = f"{configuration.json_path}.codecs"
+        if depth >= _MAX_NESTING:
+            raise MetadataError(f"codecs are nested more than {_MAX_NESTING} deep", json_path=at)
+        codecs = codecs_from_v3(configuration.array("codecs"), at, allow_pickle=allow_pickle, depth=depth + 1)
+        configuration.finish()
+        check_kinds(codecs, at)
+        first, second = codecs[0], codecs[1] if len(codecs) > 1 else None
+        if not isinstance(first, TransposeCodec) or first.order != tuple(reversed(range(len(first.order)))):
+            raise MetadataError("n5_default needs a 'transpose' first that reverses all dimensions", json_path=at)
+        if not isinstance(second, BytesCodec) or second.endian == "little" or len(codecs) > 3:
+            raise MetadataError(
+                "n5_default needs big-endian 'bytes' behind its transposition, and at most one compressor", json_path=at
+            )
+        return cls(codecs)
+
+    @property
+    def label(self) -> str:
+        """For example ``n5_default(zstd)``."""
+        return f"n5_default({' + '.join(codec.label for codec in self.codecs[2:])})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        return {"name": "n5_default", "configuration": {"codecs": [codec.to_json() for codec in self.codecs]}}
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return an unknown size: blocks at the edge may be cut."""
+        array = need_array(decoded, self.label)
+        inner = representations(self.codecs, array, "$.configuration.codecs")[-1]
+        assert isinstance(inner, BytesRepresentation)
+        return BytesRepresentation(None, ceiling(inner) + 4 + 4 * len(array.shape))
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the block; what it lacks of the chunk is zeros."""
+        array = need_array(decoded, self.label)
+        data, ndim = flat(encoded), len(array.shape)
+        header = 4 + 4 * ndim
+        if data.size < header:
+            raise ValueError(f"{self.label}: {data.size} bytes are too few for a header of {ndim} dimensions")
+        mode, stated, *sizes = struct.unpack_from(f">HH{ndim}I", data.tobytes()[:header])
+        if mode != _DEFAULT_MODE or stated != ndim:
+            raise ValueError(
+                f"{self.label}: a block of mode {mode} with {stated} dimensions, expected mode 0 with {ndim}"
+            )
+        # The specification would have larger blocks cut; N5 has none, and their size would be the data's word alone.
+        if any(size > most for size, most in zip(sizes, array.shape, strict=True)):
+            raise ValueError(f"{self.label}: a block of {tuple(sizes)} is larger than the chunk, {array.shape}")
+        if not math.prod(sizes):
+            return np.zeros(array.shape, array.dtype)
+        block = decode_chain(self.codecs, data[header:], ArrayRepresentation(tuple(sizes), array.dtype))
+        if block.shape == array.shape:
+            return block
+        chunk = np.zeros(array.shape, array.dtype)
+        chunk[tuple(slice(0, size) for size in sizes)] = block
+        return chunk
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return a whole block."""
+        array = need_array(representation, self.label)
+        header = struct.pack(f">HH{len(array.shape)}I", _DEFAULT_MODE, len(array.shape), *array.shape)
+        return header + bytes(flat(encode_chain(self.codecs, decoded, array)))

@@ -1,0 +1,138 @@
+"""The codec ``pcodec``: numbers compressed without loss, as the package of the same name does.
+
+Documentation: https://numcodecs.readthedocs.io/en/stable/compression/pcodec.html and
+https://github.com/pcodec/pcodec
+
+======  =================================================================================
+Zarr    names
+======  =================================================================================
+v3      ``numcodecs.pcodec``, ``https://codec.zarrs.dev/array_to_bytes/pcodec``
+v2      ``pcodec``
+======  =================================================================================
+
+``{"name": "numcodecs.pcodec", "configuration": {"level": 8, "mode_spec": "auto", "delta_spec": "auto", "paging_spec":
+"equal_pages_up_to", "delta_encoding_order": null, "equal_pages_up_to": 262144}}``
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..errors import MetadataError, UnsupportedError
+from ..metadata.json import quote
+from .buffers import compressed, flat, need_array
+from .codec import BytesRepresentation, Codec, CodecKind, Representation
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+_DTYPES = frozenset(
+    (*(f"{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64)), "float16", "float32", "float64")
+)
+_DELTAS = ("auto", "none", "try_consecutive", "try_lookback")
+
+
+@dataclass(frozen=True)
+class PcodecCodec(Codec):
+    """Pcodec's standalone format.
+
+    Attributes
+    ----------
+    level
+        From 0 to 12.
+    mode_spec, delta_spec, delta_encoding_order, equal_pages_up_to
+        How new chunks are compressed: see numcodecs' documentation.
+    """
+
+    kind: ClassVar[CodecKind] = "array_to_bytes"
+    level: int = 8
+    mode_spec: str = "auto"
+    delta_spec: str = "auto"
+    delta_encoding_order: int | None = None
+    equal_pages_up_to: int = 262144
+
+    @classmethod
+    def from_v2(cls, configuration: Configuration) -> PcodecCodec:
+        """Parse a configuration of numcodecs.
+
+        Raises
+        ------
+        UnsupportedError
+            If the package is not here.
+        """
+        order = None
+        if configuration.any("delta_encoding_order", None) is not None:
+            order = configuration.integer("delta_encoding_order", 0, 7)
+        codec = cls(
+            configuration.integer("level", 0, 12, 8),
+            configuration.string("mode_spec", ("auto", "classic"), "auto"),
+            configuration.string("delta_spec", _DELTAS, "auto"),
+            order,
+            configuration.integer("equal_pages_up_to", 1, 2**31 - 1, 262144),
+        )
+        configuration.string("paging_spec", ("equal_pages_up_to",), "equal_pages_up_to")
+        configuration.finish()
+        if importlib.util.find_spec("pcodec") is None:
+            raise UnsupportedError(
+                "the codec 'pcodec' is not here: install the package 'pcodec'", json_path=configuration.json_path
+            )
+        return codec
+
+    from_v3 = from_v2
+
+    @property
+    def label(self) -> str:
+        """``numcodecs.pcodec``."""
+        return "numcodecs.pcodec"
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "level": self.level,
+            "mode_spec": self.mode_spec,
+            "delta_spec": self.delta_spec,
+            "paging_spec": "equal_pages_up_to",
+            "delta_encoding_order": self.delta_encoding_order,
+            "equal_pages_up_to": self.equal_pages_up_to,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        return {"name": "numcodecs.pcodec", "configuration": self._configuration()}
+
+    def encoded(self, decoded: Representation) -> BytesRepresentation:
+        """Return an unknown size."""
+        array = need_array(decoded, self.label)
+        if array.dtype.name not in _DTYPES:
+            raise MetadataError(
+                f"{self.label} takes integers and floating-point numbers, not {quote(str(array.dtype))}"
+            )
+        return compressed(BytesRepresentation(array.nbytes))
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return the array."""
+        from pcodec import standalone
+
+        array = need_array(decoded, self.label)
+        # What the data states about its own size is not asked: it is decoded into what the chunk holds.
+        output = np.empty(array.shape, array.dtype)
+        try:
+            progress = standalone.simple_decompress_into(flat(encoded).tobytes(), output.reshape(-1))
+        # A panic of its Rust code is no Exception.
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise ValueError(f"{self.label}: {str(error)[:200] or type(error).__name__}") from None
+        if progress.n_processed != output.size or not progress.finished:
+            more = "" if progress.finished else " and more"
+            raise ValueError(f"{self.label}: decoded to {progress.n_processed} numbers{more}, expected {output.size}")
+        return output
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return one file of pcodec's standalone format."""
+        from numcodecs.pcodec import PCodec
+
+        return PCodec(**self._configuration()).encode(np.ascontiguousarray(decoded))

@@ -1,0 +1,143 @@
+"""The ``scale_offset`` codec: ``(x - offset) * scale``, in the arithmetic of the array's own type.
+
+Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset
+
+======  ===============================================================================================
+Zarr    names
+======  ===============================================================================================
+v3      ``scale_offset`` (``numcodecs.fixedscaleoffset`` is another codec, in :mod:`.numcodecs_adapter`)
+v2      none
+======  ===============================================================================================
+
+``{"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.1}}``
+
+Integers that leave their type's range, or do not divide, are errors. Floating-point numbers become infinities and NaNs
+as IEEE 754 says, which is what zarr-python does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..dtypes import kind_of, number_limits
+from ..errors import MetadataError
+from ..metadata import fill_value
+from ..metadata.json import quote
+from .buffers import need_array
+from .casting import is_real
+from .codec import ArrayRepresentation, Codec, CodecKind, Representation
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+_Scalar: TypeAlias = int | float | str
+
+
+@dataclass(frozen=True)
+class ScaleOffsetCodec(Codec):
+    """A straight line.
+
+    Attributes
+    ----------
+    offset, scale
+        As the document has them: JSON of a fill value of the array's type.
+    """
+
+    kind: ClassVar[CodecKind] = "array_to_array"
+    offset: _Scalar = 0
+    scale: _Scalar = 1
+
+    @classmethod
+    def from_v3(cls, configuration: Configuration) -> ScaleOffsetCodec:
+        """Parse a v3 configuration."""
+        values = [configuration.any("offset", 0), configuration.any("scale", 1)]
+        configuration.finish()
+        for name, value in zip(("offset", "scale"), values, strict=True):
+            if isinstance(value, bool) or not isinstance(value, int | float | str):
+                raise configuration.error(name, "a number")
+        return cls(*values)
+
+    @property
+    def label(self) -> str:
+        """For example ``scale_offset(0.1, 5)``."""
+        return f"scale_offset({quote(self.scale)}, {quote(self.offset)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the v3 object."""
+        return {"name": "scale_offset", "configuration": {"offset": self.offset, "scale": self.scale}}
+
+    def _scalars(self, array: ArrayRepresentation) -> tuple[Any, Any]:
+        dtype = array.dtype
+        offset, scale = (
+            fill_value.from_v3(value, dtype, dtype.name, f"$.configuration.{name}")
+            for name, value in (("offset", self.offset), ("scale", self.scale))
+        )
+        return offset, scale
+
+    def encoded(self, decoded: Representation) -> ArrayRepresentation:
+        """Return the same array."""
+        array = need_array(decoded, self.label)
+        if not is_real(array.dtype):
+            raise MetadataError(
+                f"scale_offset takes integers and floating-point numbers, not {quote(str(array.dtype))}"
+            )
+        _, scale = self._scalars(array)
+        if kind_of(array.dtype) != "f" and not scale:
+            raise MetadataError("integers cannot be divided by a scale of 0", json_path="$.configuration.scale")
+        return array
+
+    def decode(self, encoded: Any, decoded: Representation) -> Any:
+        """Return ``x / scale + offset``."""
+        array = need_array(decoded, self.label)
+        values = np.asarray(encoded)
+        offset, scale = self._scalars(array)
+        with np.errstate(all="ignore"):
+            if kind_of(array.dtype) == "f":
+                return np.asarray(values / scale + offset, array.dtype)
+            low, high = number_limits(array.dtype)
+            wide, factor, shift = _wide(values), int(scale), int(offset)
+            least, most = sorted((low * factor, high * factor))
+            self._check(wide, least, most, "divided by the scale")
+            if (wide % wide.dtype.type(factor)).any():
+                raise ValueError(f"{self.label}: integers that are not multiples of the scale {factor}")
+            quotient = wide // wide.dtype.type(factor)
+            self._check(quotient, low - shift, high - shift, "added to the offset")
+            return (quotient + wide.dtype.type(shift)).astype(array.dtype)
+
+    def encode(self, decoded: Any, representation: Representation) -> Any:
+        """Return ``(x - offset) * scale``."""
+        array = need_array(representation, self.label)
+        values = np.asarray(decoded, array.dtype)
+        offset, scale = self._scalars(array)
+        with np.errstate(all="ignore"):
+            if kind_of(array.dtype) == "f":
+                return np.asarray((values - offset) * scale, array.dtype)
+            low, high = number_limits(array.dtype)
+            wide, factor, shift = _wide(values), int(scale), int(offset)
+            self._check(wide, low + shift, high + shift, "the offset is taken away")
+            shifted = wide - wide.dtype.type(shift)
+            self._check(shifted, *_range_before(factor, low, high), "multiplied by the scale")
+            return (shifted * wide.dtype.type(factor)).astype(array.dtype)
+
+    def _check(self, values: npt.NDArray[Any], low: int, high: int, when: str) -> None:
+        bad = np.asarray((values < low) | (values > high))
+        if bad.any():
+            raise ValueError(
+                f"{self.label}: {np.asarray(values)[bad].flat[0]} leaves the range of its type when {when}"
+            )
+
+
+def _wide(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return integers with 64 bits, so that those of less than 8 bits need no arithmetic of their own."""
+    return values.astype(np.uint64 if kind_of(values.dtype) == "u" else np.int64)
+
+
+def _range_before(factor: int, low: int, high: int) -> tuple[int, int]:
+    """Return the smallest and the largest integer whose product with ``factor`` is from ``low`` to ``high``."""
+    first, last = (low, high) if factor > 0 else (high, low)
+    # Rounded up, and rounded down.
+    return -(-first // factor), last // factor

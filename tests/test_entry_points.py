@@ -1,0 +1,161 @@
+"""Codecs of other packages: the example in ``tests/plugin`` as an installer leaves it, and packages that are broken."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from zarr_arrays import LITTLE, codec, v2, v3
+
+import gzarr
+from gzarr import plugins
+from gzarr.codecs.registry import codec_from_v2, codec_from_v3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+EXAMPLE = Path(__file__).parent / "plugin"
+DATA = np.arange(24, dtype="<u2").reshape(4, 6)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Put a package's metadata and modules into a folder on the import path, as an installer does."""
+    before = set(sys.modules)
+
+    def into(name: str, version: str, entry_points: dict[str, dict[str, str]], module: str, text: str) -> Path:
+        folder = tmp_path / f"site-{name}"
+        info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in e.items()) for group, e in entry_points.items()]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        (folder / f"{module}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(folder))
+        importlib.invalidate_caches()
+        return folder
+
+    monkeypatch.setattr(plugins, "_LOADED", {})
+    yield into
+    for added in set(sys.modules) - before:
+        if added.startswith(("gzarr_example", "broken_plugin")):
+            del sys.modules[added]
+
+
+@pytest.fixture
+def example(install: Callable[..., Path]) -> Path:
+    """Install the example package."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    text = (EXAMPLE / "gzarr_example_codecs" / "__init__.py").read_text()
+    return install(project["name"], project["version"], project["entry-points"], "gzarr_example_codecs", text)
+
+
+def open_v3(codecs: list[Any], chunk: bytes) -> Any:
+    document = v3((4, 6), (4, 6), "uint16", codecs)
+    return gzarr.open_array({"zarr.json": json.dumps(document).encode(), "c/0/0": chunk}, device="cpu")
+
+
+def test_a_codec_of_another_package(example: Path) -> None:
+    stored = bytes(byte ^ 90 for byte in DATA.tobytes())
+    array = open_v3([LITTLE, codec("example.xor", key=90)], stored)
+    assert np.array_equal(array[...], DATA)
+    assert "example.xor" in array.decode_path
+    document = v2((4, 6), (4, 6), "<u2", compressor={"id": "example.xor", "key": 90})
+    array = gzarr.open_array({".zarray": json.dumps(document).encode(), "0.0": stored}, device="cpu")
+    assert np.array_equal(array[...], DATA)
+    ours = codec_from_v3(codec("example.xor", key=7), "$")
+    assert codec_from_v3(ours.to_json(), "$") == ours
+
+
+def test_it_is_loaded_when_a_document_names_it(example: Path) -> None:
+    assert np.array_equal(open_v3([LITTLE], DATA.tobytes())[...], DATA)
+    codec_from_v3({"name": "numcodecs.crc32"}, "$")
+    codec_from_v2({"id": "zlib"}, "$")
+    assert "gzarr_example_codecs" not in sys.modules
+    codec_from_v3(codec("example.xor", key=1), "$")
+    assert "gzarr_example_codecs" in sys.modules
+
+
+def test_its_configuration_is_checked_as_ours_is(example: Path) -> None:
+    with pytest.raises(gzarr.MetadataError, match=r"configuration\.key.*from 0 to 255"):
+        codec_from_v3(codec("example.xor", key=256), "$.codecs[1]")
+    with pytest.raises(gzarr.MetadataError, match="does not know 'more'"):
+        codec_from_v3(codec("example.xor", key=2, more=1), "$.codecs[1]")
+
+
+def test_without_the_package() -> None:
+    with pytest.raises(gzarr.UnsupportedError, match=r"'example\.xor' is not known"):
+        codec_from_v3(codec("example.xor", key=1), "$")
+    with pytest.raises(gzarr.UnsupportedError, match=r"'example\.xor' is not known"):
+        codec_from_v2({"id": "example.xor", "key": 1}, "$")
+    assert plugins.load("gzarr.codecs", "example.xor") is None
+
+
+HEAD = "from gzarr.codecs.codec import Codec\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise OSError('no licence file')", "cannot be loaded: OSError: no licence file"),
+        ("import a_module_that_is_not_there", "cannot be loaded: ModuleNotFoundError"),
+        ("", "cannot be loaded: AttributeError"),
+        ("Broken = object()", "is not for Zarr v3"),
+        ("class Broken:\n def from_v3(c): raise ZeroDivisionError('zero')", "ZeroDivisionError: zero"),
+        ("class Broken:\n def from_v3(c): return 3", "returned int"),
+        (f"{HEAD}class Broken(Codec):\n @classmethod\n def from_v3(cls, c): return cls()", "TypeError"),
+    ],
+)
+def test_a_broken_package_is_named(install: Callable[..., Path], text: str, reason: str) -> None:
+    entry = {"gzarr.codecs": {"broken": "broken_plugin:Broken"}}
+    install("some-broken-codecs", "0.3", entry, "broken_plugin", text)
+    for _ in range(2):
+        with pytest.raises(gzarr.MetadataError, match=r"some-broken-codecs 0\.3") as caught:
+            codec_from_v3("broken", "$.codecs[0]")
+        assert reason in str(caught.value)
+        assert caught.value.json_path.startswith("$.codecs[0]")
+    # It stands in nobody else's way.
+    assert codec_from_v3("crc32c", "$").label == "crc32c"
+
+
+def test_two_packages_with_one_name(example: Path, install: Callable[..., Path]) -> None:
+    entry = {"gzarr.codecs": {"example.xor": "broken_plugin:Broken"}}
+    install("other-codecs", "2.0", entry, "broken_plugin", "Broken = 1")
+    with pytest.raises(gzarr.UnsupportedError, match=r"gzarr-example-codecs 1\.0 and other-codecs 2\.0"):
+        codec_from_v3(codec("example.xor", key=1), "$")
+
+
+def test_one_package_on_two_folders_is_one(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = tmp_path / "twin"
+    info = next(example.glob("*.dist-info"))
+    (twin / info.name).mkdir(parents=True)
+    for file in info.iterdir():
+        (twin / info.name / file.name).write_bytes(file.read_bytes())
+    monkeypatch.syspath_prepend(str(twin))
+    assert codec_from_v3(codec("example.xor", key=1), "$").label == "example.xor"
+
+
+def test_a_package_replaces_nothing_of_ours(install: Callable[..., Path]) -> None:
+    names = ("zstd", "numcodecs.delta", "vlen-utf8", "delta", "gzip")
+    entry = {"gzarr.codecs": dict.fromkeys(names, "broken_plugin:Broken")}
+    install("greedy-codecs", "1.0", entry, "broken_plugin", "raise RuntimeError('must not be imported')")
+    assert codec_from_v3(codec("zstd", level=1), "$").label == "zstd"
+    assert codec_from_v3(codec("numcodecs.delta", dtype="<i4"), "$").label == "numcodecs.delta"
+    assert codec_from_v3("vlen-utf8", "$").label == "vlen-utf8"
+    assert codec_from_v2({"id": "delta", "dtype": "<i4"}, "$").label == "numcodecs.delta"
+
+
+def test_other_groups(install: Callable[..., Path]) -> None:
+    entry = {"gzarr.stores": {"ramdisk": "broken_plugin:Store"}}
+    install("ramdisk-store", "1.1", entry, "broken_plugin", "class Store: scheme = 'ramdisk'")
+    plugin = plugins.load("gzarr.stores", "ramdisk")
+    assert plugin is not None
+    assert plugin.target.scheme == "ramdisk"
+    assert plugin.distribution == "ramdisk-store 1.1"
+    assert plugins.load("gzarr.codecs", "ramdisk") is None
