@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import display
 from .device import is_on_device, resolve_device
 from .engines.cuda.devices import get_device
-from .errors import ArgumentError, DeviceError, OutputError, SelectionError, StoreError
+from .errors import ArgumentError, DeviceError, OutputError, ReadOnlyError, SelectionError, StoreError
 from .indexer import Indexer
 from .reader import NO_OPTIONS, DeviceOptions, Reader
 from .results import HOST, DeviceResults, How, output
 from .selection import parse_basic, parse_blocks, parse_orthogonal, parse_points
 from .stores.base import ListableStore
+from .values import as_elements
+from .writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +56,9 @@ class Array:
     missing
         What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
     mode
-        ``"r"``.
+        ``"r"`` or ``"r+"`` (read and write).
+    write_empty
+        Whether chunks of nothing but the fill value are stored when they are written; else they are erased.
 
     Raises
     ------
@@ -64,7 +68,17 @@ class Array:
         If ``device`` or ``missing`` is none of the above.
     """
 
-    __slots__ = ("__weakref__", "_device", "_metadata", "_missing", "_path", "_reader", "_store")
+    __slots__ = (
+        "__weakref__",
+        "_device",
+        "_metadata",
+        "_missing",
+        "_mode",
+        "_path",
+        "_reader",
+        "_store",
+        "_write_empty",
+    )
 
     def __init__(
         self,
@@ -74,15 +88,18 @@ class Array:
         *,
         device: str = "auto",
         missing: Missing = "fill",
-        mode: Literal["r"] = "r",
+        mode: Literal["r", "r+"] = "r",
+        write_empty: bool = False,
     ) -> None:
-        if mode != "r":
-            raise ArgumentError(f"mode must be 'r', not {mode!r}: gzarr does not write yet")
+        if mode not in ("r", "r+"):
+            raise ArgumentError(f"mode must be 'r' or 'r+', not {mode!r}")
         self._metadata = metadata
         self._store = store
         self._path = path
         self._device = _device_for(device, metadata.dtype)
         self._missing = _check_missing(missing)
+        self._mode = mode
+        self._write_empty = write_empty
         self._reader = Reader(metadata, store, path, self._device)
 
     # -- what it is
@@ -114,8 +131,8 @@ class Array:
 
     @property
     def read_only(self) -> bool:
-        """True: this release reads."""
-        return True
+        """Whether changes are refused: the array was opened for reading, or its store is read-only."""
+        return self._mode == "r" or getattr(self._store, "read_only", True)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -265,7 +282,9 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        make = functools.partial(Array, device=self._device, missing=self._missing)
+        make = functools.partial(
+            Array, device=self._device, missing=self._missing, mode=self._mode, write_empty=self._write_empty
+        )
         return make, (self._metadata, self._store, self._path)
 
     # -- reading
@@ -412,6 +431,93 @@ class Array:
             ]
         self._reader.fill(parsed, results, None, how.missing, how.memory, base, how.options)
         return results if stacked is None else stacked
+
+    # -- writing
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        """Write to a selection; see :meth:`write`."""
+        self.write(selection, value)
+
+    def write(self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False) -> None:
+        """Write to a selection, as NumPy's ``a[selection] = value`` does.
+
+        Chunks (shards) that the selection covers are written; others are read, changed and written. Each is replaced
+        in one step: readers see the old one or the new one. Writers of one process take turns at a chunk, whichever
+        threads and arrays they are in. Writers in several processes must not write to one chunk (shard) at a time,
+        unless all of them pass ``lock=True``; regions that begin and end where chunks (shards) do are always safe.
+
+        Parameters
+        ----------
+        selection
+            As for reading, a field included.
+        value
+            A scalar, or an array that broadcasts to the selection's shape: of NumPy, CuPy, with ``__array__`` or
+            ``__dlpack__``.
+        lock
+            Keep writers in other processes that do the same away from the chunks, by file locks beside the data.
+        aligned
+            Raise, before anything is written, if a chunk (shard) would be changed in part.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the array is read-only; nothing was touched.
+        ArgumentError
+            If the value does not broadcast, if its elements are not all elements of the array's type (a fraction, a
+            number out of range, a text too long), or ``aligned``; nothing was written.
+        SelectionError
+            If the selection does not fit.
+        ChunkWriteError, ChunkReadError, ChunkDecodeError
+            If a chunk cannot be written, or one that is changed in part cannot be read. It says which chunk, and how
+            many were written.
+        """
+        self._check_writable()
+        rest, field = self._split_field(selection)
+        self._write([parse_basic(rest, self.shape)], [value], field, lock=lock, aligned=aligned)
+
+    def write_many(
+        self, selections: Sequence[Any], values: Sequence[Any], *, lock: bool = False, aligned: bool = False
+    ) -> None:
+        """Write many boxes as one plan: a chunk (shard) that several of them touch is written once.
+
+        Parameters
+        ----------
+        selections
+            Each as for ``a[...]``, without integer arrays for several dimensions and without fields. Where they overlap
+            the later one counts.
+        values
+            One a selection, or an array with one more dimension.
+        lock, aligned
+            As for :meth:`write`; so are the errors.
+        """
+        self._check_writable()
+        parsed = [parse_basic(selection, self.shape) for selection in selections]
+        if any(selection.points is not None for selection in parsed):
+            raise SelectionError("write_many takes boxes; write points with a.vindex[...] = values")
+        if len(values) != len(parsed):
+            raise ArgumentError(f"{len(parsed)} selections, but {len(values)} values")
+        if parsed:
+            self._write(parsed, list(values), None, lock=lock, aligned=aligned)
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError(f"{self.name} in {self._store!r} is read-only; open it with mode='r+' to change it")
+
+    def _write(
+        self, selections: Sequence[Selection], values: Sequence[Any], field: str | None, *, lock: bool, aligned: bool
+    ) -> None:
+        dtype = self._metadata.dtype
+        if field is not None:
+            assert dtype.fields is not None
+            dtype = dtype.fields[field][0]
+            if dtype.subdtype is not None:
+                raise SelectionError(f"the field {field!r} is an array itself; write whole elements instead")
+        arrays = [
+            as_elements(value, dtype, selection.result_shape, self.name)
+            for selection, value in zip(selections, values, strict=True)
+        ]
+        writer = Writer(self._metadata, self._store, self._path, write_empty=self._write_empty)  # type: ignore[arg-type]
+        writer.write(selections, arrays, field, aligned=aligned, lock=lock)
 
     @property
     def oindex(self) -> Indexer:

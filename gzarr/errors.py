@@ -134,5 +134,9 @@ class ChunkReadError(ChunkError, OSError):
     """The store failed while reading a chunk that may well exist."""
 
 
+class ChunkWriteError(ChunkError, OSError):
+    """A chunk could not be written; its old value is still there. The message says how many others were written."""
+
+
 class MissingChunkError(ChunkError, LookupError):
     """The store has no such chunk, and the caller asked for ``missing="error"``."""

@@ -31,6 +31,16 @@ class Indexer:
         result = self.read(selection)
         return result if result.shape else result[()]
 
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        """Write to a selection; :meth:`Array.write` says what it raises."""
+        self.write(selection, value)
+
+    def write(self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False) -> None:
+        """Write to a selection; see :meth:`Array.write`."""
+        self._array._check_writable()
+        rest, field = self._array._split_field(selection)
+        self._array._write([self._parse(rest, self._array.shape)], [value], field, lock=lock, aligned=aligned)
+
     def read(
         self,
         selection: Any,

@@ -165,7 +165,7 @@ def locate(
     n = len(plan)
     chunks = plan.chunks
     innermost = levels[-1].inner_shape
-    shards, shard_of = _distinct_rows(chunks // _ratio(levels[0].shard_shape, innermost))
+    shards, shard_of = distinct_rows(chunks // _ratio(levels[0].shard_shape, innermost))
     keys: Any = ChunkKeys(encoding, prefix, shards)
     key_index = shard_of
     offset = np.zeros(n, np.int64)
@@ -184,7 +184,7 @@ def locate(
         if depth == 0:
             group_of = shard_of
         else:
-            _, group_of = _distinct_rows(np.stack([key_index, offset], axis=1))
+            _, group_of = distinct_rows(np.stack([key_index, offset], axis=1))
             group_of[nbytes == ABSENT] = -1
         order = np.argsort(group_of, kind="stable")
         bounds = np.flatnonzero(np.diff(group_of[order], prepend=np.int64(-2)))
@@ -351,7 +351,7 @@ def _ratio(outer: tuple[int, ...], inner: tuple[int, ...]) -> IntArray:
     return np.array([a // b for a, b in zip(outer, inner, strict=True)], np.int64)
 
 
-def _distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
+def distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
     """Return the distinct rows and, for each row, which of them it is."""
     if not rows.shape[1]:
         return rows[:1], np.zeros(len(rows), np.int64)

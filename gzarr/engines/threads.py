@@ -26,7 +26,7 @@ from .failures import store_failure
 from .request import ABSENT, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..codecs.codec import ArrayRepresentation, Representation
     from ..plan import Plan
@@ -65,7 +65,7 @@ def read(request: ReadRequest) -> None:
     steps = representations(request.codecs, request.chunk)
     workers = pool.thread_count()
     batches = _batches(request.sources, workers)
-    fill = _fill_chunk(request.fill_value, request.chunk)
+    fill = fill_chunk(request.fill_value, request.chunk)
     # next() on a count is one step for any number of threads, so it needs no lock.
     turn = count()
     failed: list[bool] = []
@@ -176,12 +176,25 @@ def place(
     """
     if field is not None:
         chunk = chunk[field]
+    for output, source, target in pieces(plan, i):
+        if plan.points is not None:
+            outputs[output].flat[target] = chunk[source]
+        else:
+            # The ellipsis keeps zero dimensions an array: an element may itself be a sequence.
+            outputs[output][(*target, ...)] = chunk[(*source, ...)]
+
+
+def pieces(plan: Plan, i: int) -> Iterator[tuple[int, Any, Any]]:
+    """Yield, for each piece of chunk ``i``, its output, its index within the chunk and that within the output.
+
+    For points the last is one of the output's ``flat`` iterator.
+    """
     for piece in range(int(plan.piece_offsets[i]), int(plan.piece_offsets[i + 1])):
-        output = outputs[int(plan.output[piece])]
+        output = int(plan.output[piece])
         starts, counts = plan.start[piece].tolist(), plan.count[piece].tolist()
         if plan.points is not None:
             rows = slice(starts[0], starts[0] + counts[0])
-            output.flat[plan.points.target[rows]] = chunk[tuple(plan.points.source[rows].T)]
+            yield output, tuple(plan.points.source[rows].T), plan.points.target[rows]
             continue
         source: list[Any] = []
         target: list[Any] = []
@@ -198,8 +211,7 @@ def place(
             # Several index arrays would select points; as an open mesh they select a box.
             source = list(np.ix_(*(_indices(entry) for entry in source)))
             target = list(np.ix_(*(_indices(entry) for entry in target)))
-        # The ellipsis keeps zero dimensions an array: an element may itself be a sequence.
-        output[(*target, ...)] = chunk[(*source, ...)]
+        yield output, tuple(source), tuple(target)
 
 
 def _indices(entry: Any) -> npt.NDArray[np.int64]:
@@ -272,7 +284,7 @@ def _decode(request: ReadRequest, steps: Sequence[Representation], data: Any, ro
     return data
 
 
-def _fill_chunk(fill_value: Any, chunk: ArrayRepresentation) -> npt.NDArray[Any]:
+def fill_chunk(fill_value: Any, chunk: ArrayRepresentation) -> npt.NDArray[Any]:
     """Return a chunk of fill values that takes the memory of one element."""
     one = np.zeros(1, chunk.dtype)
     if fill_value is not None:

@@ -1,4 +1,4 @@
-"""A CUDA device, by CuPy (memory, streams, copies), numba-cuda (kernels) and nvCOMP (batched decoders)."""
+"""A CUDA device, by CuPy (memory, streams, copies), numba-cuda (kernels) and nvCOMP (batches of frames)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, DeviceError
-from .nvcomp import ALGORITHMS, NvcompDecompressor
+from . import nvcomp, nvcomp_compress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from .device import Decompressor
+    from .device import Compressor, Decompressor
 
 
 @contextmanager
@@ -56,6 +56,7 @@ class CupyDevice:
         self.name = f"cuda:{ordinal}"
         self._pid = os.getpid()
         self._decompressors: dict[str, Decompressor] = {}
+        self._compressors: dict[str, Compressor] = {}
 
     def __enter__(self) -> CupyDevice:
         import cupy
@@ -194,11 +195,19 @@ class CupyDevice:
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
         """Return nvCOMP's decoder of an algorithm."""
-        if algorithm not in ALGORITHMS:
+        if algorithm not in nvcomp.ALGORITHMS:
             return None
         if algorithm not in self._decompressors:
-            self._decompressors[algorithm] = NvcompDecompressor(algorithm)
+            self._decompressors[algorithm] = nvcomp.NvcompDecompressor(algorithm)
         return self._decompressors[algorithm]
+
+    def compressor(self, algorithm: str) -> Compressor | None:
+        """Return nvCOMP's encoder of an algorithm."""
+        if algorithm not in nvcomp_compress.ALGORITHMS:
+            return None
+        if algorithm not in self._compressors:
+            self._compressors[algorithm] = nvcomp_compress.NvcompCompressor(algorithm)
+        return self._compressors[algorithm]
 
     def free_bytes(self) -> int:
         """Return the memory that CUDA and CuPy's pool have free."""

@@ -1,4 +1,4 @@
-"""What the engine needs of a device: memory, streams, kernels, batched decoders.
+"""What the engine needs of a device: memory, streams, kernels, batched decoders and encoders.
 
 :class:`gzarr.engines.cuda.cupy_device.CupyDevice` is the real one; the tests bring a simulated one with the same
 interface. Nothing else of the engine knows which it is.
@@ -77,6 +77,65 @@ class Decompressor(Protocol):
             int64 ``(frames,)`` each: address and size of each compressed frame and of the memory it decodes to.
         produced
             int64 ``(frames,)``, written: bytes that each frame gave.
+        statuses
+            int32 ``(frames,)``, written: 0 for success.
+        temp, temp_nbytes
+            Scratch.
+
+        Raises
+        ------
+        DeviceError
+            If the batch cannot be enqueued.
+        """
+
+
+class Compressor(Protocol):
+    """Encodes a batch of independent frames on the device: one algorithm of nvCOMP.
+
+    Attributes
+    ----------
+    input_alignment, output_alignment, temp_alignment
+        Of each frame before and after compression, and of the scratch, in bytes.
+    max_frame_bytes
+        Largest frame before compression.
+    """
+
+    input_alignment: int
+    output_alignment: int
+    temp_alignment: int
+    max_frame_bytes: int
+
+    def temp_nbytes(self, frames: int, largest: int, total: int) -> int:
+        """Return the scratch that a batch takes: number of frames, bytes of the largest, bytes of all, uncompressed."""
+
+    def max_encoded_nbytes(self, largest: int) -> int:
+        """Return the most bytes that a frame takes of which that many, at most, are compressed."""
+
+    def run(
+        self,
+        stream: Any,
+        *,
+        frames: int,
+        largest: int,
+        sources: int,
+        source_nbytes: int,
+        targets: int,
+        produced: int,
+        statuses: int,
+        temp: int,
+        temp_nbytes: int,
+    ) -> None:
+        """Enqueue one batch; every address is one of device memory.
+
+        Parameters
+        ----------
+        frames, largest
+            Number of frames; bytes of the largest, uncompressed.
+        sources, source_nbytes, targets
+            int64 ``(frames,)`` each: address and size of each frame, and address of ``max_encoded_nbytes(largest)``
+            bytes for what it becomes.
+        produced
+            int64 ``(frames,)``, written: bytes that each frame became.
         statuses
             int32 ``(frames,)``, written: 0 for success.
         temp, temp_nbytes
@@ -179,6 +238,9 @@ class Device(Protocol):
         algorithm
             ``"zstd"``, ``"lz4"``, ``"snappy"``, ``"deflate"`` or ``"gdeflate"``.
         """
+
+    def compressor(self, algorithm: str) -> Compressor | None:
+        """Return the encoder of an algorithm, or None if there is none; algorithms as for :meth:`decompressor`."""
 
     def free_bytes(self) -> int:
         """Return the device memory that an allocation could have now."""

@@ -1,0 +1,148 @@
+"""What a user writes, as elements of an array: from any library's array, broadcast, and never changed on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def as_elements(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], node: str) -> npt.NDArray[Any]:
+    """Return a value as an array of a dtype and shape.
+
+    Parameters
+    ----------
+    value
+        A scalar or an array: of NumPy, CuPy (copied to the host), or anything with ``__array__`` or ``__dlpack__``.
+    dtype
+        In native byte order.
+    shape
+        That it has to broadcast to. Leading dimensions of 1 may be there besides, as for NumPy.
+    node
+        Path of the array, for messages.
+
+    Returns
+    -------
+    An array that may share memory with the value, with strides of 0 where it was broadcast.
+
+    Raises
+    ------
+    ArgumentError
+        If it does not broadcast, or if an element of it is not one of ``dtype``.
+    """
+    array = _host(value, dtype, node)
+    while array.ndim > len(shape) and array.shape[0] == 1:
+        array = array[0]
+    # Checked and converted before it is broadcast: a scalar is one element.
+    elements = _converted(array, dtype, node)
+    try:
+        return np.broadcast_to(elements, shape)
+    except ValueError as error:
+        raise ArgumentError(f"{node}: a value of shape {array.shape} does not broadcast to {shape}") from error
+
+
+def _host(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
+            return np.asarray(value.get())
+        if dtype.hasobject and not hasattr(value, "__array__"):
+            return _objects(value)
+        if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+            # Elements of a type that NumPy would not guess: records as tuples, dates as text, bytes.
+            plain = dtype.kind in "VMmSU" and not hasattr(value, "__array__")
+            return np.asarray(value, dtype) if plain and not _is_text(value, dtype) else np.asarray(value)
+        return np.from_dlpack(value)
+    except ArgumentError:
+        raise
+    # Whatever an array of another library, or NumPy, says about a value.
+    except Exception as error:
+        raise ArgumentError(
+            f"{node}: a value of type {type(value).__name__} is not elements of {dtype}: {error}"
+        ) from error
+
+
+def _is_text(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether NumPy finds the length of texts itself; given one, it would cut them."""
+    return dtype.kind in "SU"
+
+
+def _objects(value: Any) -> npt.NDArray[Any]:
+    """Return objects one by one: a list of lists of texts is two dimensions, a text is one element."""
+    if isinstance(value, list | tuple):
+        return np.array(value, object)
+    single = np.empty((), object)
+    single[()] = value
+    return single
+
+
+def _converted(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    """Return elements of a dtype; raise if one would become another."""
+    if array.dtype == dtype:
+        return array
+    if dtype.hasobject:
+        return array.astype(object)
+    refused = ArgumentError(
+        f"{node}: elements of type {array.dtype} are not elements of {dtype}; convert them first, with .astype"
+    )
+    if array.dtype.hasobject:
+        plain = np.asarray(array.tolist())
+        if array.size and plain.dtype.hasobject:
+            raise refused
+        return _converted(plain, dtype, node) if array.size else array.astype(dtype)
+    if np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype)
+    numbers = "biufc"
+    if array.dtype.kind in "SU" and dtype.kind == array.dtype.kind:
+        return _same(array, array.astype(dtype), node, "a text is longer than the array's elements")
+    if (dtype.kind in "mM" and array.dtype.kind == dtype.kind) or (dtype.fields is not None and array.dtype.fields):
+        try:
+            return _same(array, array.astype(dtype, casting="same_kind" if dtype.kind in "mM" else "unsafe"), node)
+        except TypeError:
+            raise refused from None
+    if array.dtype.kind not in numbers and not _is_number(array.dtype):
+        raise refused
+    if dtype.kind not in numbers and not _is_number(dtype):
+        raise refused
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        if (array.imag != 0).any():
+            wrong = array[array.imag != 0].flat[0]
+            raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {dtype}: it has an imaginary part")
+        return _converted(array.real, dtype, node)
+    with np.errstate(all="ignore"):
+        result = array.astype(dtype)
+        floats = dtype.kind in "fc" or _is_number(dtype)
+        if floats:
+            # Rounding is what floating-point numbers are for; a number that becomes infinite is lost.
+            lost = np.isfinite(array) & ~np.isfinite(result) if array.dtype.kind in numbers else np.zeros(1, bool)
+            if lost.any():
+                raise ArgumentError(f"{node}: {array[lost].flat[0]!r} is out of the range of {dtype}")
+            return result
+        return _same(array, result, node)
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    """Return whether it is one of ml_dtypes' numbers, which NumPy calls void."""
+    return dtype.kind == "V" and dtype.type is not np.void
+
+
+def _same(
+    array: npt.NDArray[Any], result: npt.NDArray[Any], node: str, reason: str = "it is not one of its elements"
+) -> npt.NDArray[Any]:
+    with np.errstate(all="ignore"):
+        equal = np.asarray(array == result)
+        if array.dtype.kind in "ui" and result.dtype.kind in "ui":
+            # Of different signs NumPy may compare as floating-point numbers, or wrap around.
+            equal &= (array < 0) == (result < 0)
+        if array.dtype.kind in "mM":
+            equal |= np.isnat(array) & np.isnat(result)
+    if not equal.all():
+        wrong = np.atleast_1d(array)[np.atleast_1d(~equal)].flat[0]
+        raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {result.dtype}: {reason}")
+    return result

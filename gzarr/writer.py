@@ -1,0 +1,176 @@
+"""From selections and values to stored chunks: the plan, what must be read first, and the engine that runs over it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .codecs.codec import ArrayRepresentation
+from .engines import kernels, write_threads
+from .engines.write_request import WriteRequest
+from .errors import ArgumentError
+from .plan import by_shape, plan
+from .program import Decoding, analyse
+from .sharding import ChunkKeys, distinct_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from .metadata.model import ArrayMetadata
+    from .plan import Plan
+    from .selection import Selection
+    from .stores.base import Store
+
+    BoolArray = npt.NDArray[np.bool_]
+
+
+class Writer:
+    """Writes one array.
+
+    Parameters
+    ----------
+    metadata, store
+        The array, and where its chunks go.
+    path
+        Of the node, without leading slash.
+    write_empty
+        Whether chunks of nothing but the fill value are stored.
+    """
+
+    __slots__ = ("_metadata", "_name", "_prefix", "_store", "_write_empty")
+
+    def __init__(self, metadata: ArrayMetadata, store: Store, path: str, *, write_empty: bool = False) -> None:
+        self._metadata = metadata
+        self._store = store
+        self._name = f"/{path}"
+        self._prefix = metadata.key_prefix(path)
+        self._write_empty = write_empty
+
+    def write(
+        self,
+        selections: Sequence[Selection],
+        values: Sequence[npt.NDArray[Any]],
+        field: str | None = None,
+        *,
+        aligned: bool = False,
+        lock: bool = False,
+    ) -> None:
+        """Write each value to its selection; where selections overlap, the later one counts.
+
+        Parameters
+        ----------
+        selections
+            One or more, all over boxes or one over points.
+        values
+            One array a selection, of its result's shape and of the array's dtype (of the field's).
+        field
+            Name of a field of a structured dtype, or None.
+        aligned
+            Refuse to change stored values in part.
+        lock
+            Keep writers of other processes away, by file locks.
+
+        Raises
+        ------
+        ArgumentError
+            If stored values would be changed in part, and ``aligned``; nothing was written.
+        ChunkError
+            For the first chunk that fails; each stored value is then the old one or the new one.
+        """
+        views = []
+        for selection, value in zip(selections, values, strict=True):
+            view = selection.view(value)
+            # Axes of an index array that cannot be joined as they lie can be in a copy.
+            views.append(selection.view(np.ascontiguousarray(value)) if view is None else view)
+        requests = list(self._requests(selections, tuple(views), field))
+        if aligned:
+            for request in requests:
+                self._check_aligned(request)
+        for request in requests:
+            self._run(request, lock=lock)
+
+    def _requests(
+        self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None
+    ) -> Iterator[WriteRequest]:
+        metadata = self._metadata
+        edges = metadata.chunk_edges
+        decoding = _decoding(metadata)
+        the_plan = plan(selections, metadata.shape, decoding.chunk.shape, edges)
+        for part in [the_plan] if edges is None else by_shape(the_plan, edges):
+            if not len(part):
+                continue
+            if edges is not None:
+                decoding = _decoding(replace(metadata, chunk_shape=part.chunk_shape, chunk_edges=None))
+            values, value_of = part.chunks, np.arange(len(part))
+            if decoding.levels:
+                level = decoding.levels[0]
+                ratio = np.array([a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)], np.int64)
+                values, value_of = distinct_rows(part.chunks // ratio)
+            yield WriteRequest(
+                node=self._name,
+                store=self._store,
+                levels=decoding.levels,
+                codecs=decoding.codecs,
+                chunk=decoding.chunk,
+                shape=metadata.shape,
+                plan=part,
+                keys=ChunkKeys(metadata.chunk_key_encoding, self._prefix, values),
+                value_of=value_of,
+                inputs=views,
+                field=field,
+                fill_value=metadata.absent_value,
+                whole=np.zeros(len(part), np.bool_) if field is not None else self._whole(part),
+                write_empty=self._write_empty,
+            )
+
+    def _whole(self, the_plan: Plan) -> BoolArray:
+        """Return which chunks are covered as far as they lie within the array, by one of their pieces."""
+        n = len(the_plan)
+        if the_plan.points is not None or any(table is not None for table in the_plan.tables):
+            return np.zeros(n, np.bool_)
+        covers = np.ones(len(the_plan.start), np.bool_)
+        chunk_of = np.repeat(np.arange(n), np.diff(the_plan.piece_offsets))
+        edges = self._metadata.chunk_edges or (None,) * len(self._metadata.shape)
+        for d, (size, block, edge) in enumerate(zip(self._metadata.shape, the_plan.chunk_shape, edges, strict=True)):
+            coords = the_plan.chunks[:, d]
+            begin = coords * block if edge is None else edge.starts[coords]
+            inside = np.minimum(block, size - begin)[chunk_of]
+            covers &= (the_plan.start[:, d] == 0) & (the_plan.count[:, d] == inside)
+            covers &= (the_plan.step[d] == 1) | (inside == 1)
+        whole = np.zeros(n, np.bool_)
+        whole[chunk_of[covers]] = True
+        return whole
+
+    def _check_aligned(self, request: WriteRequest) -> None:
+        partial = ~write_threads.complete_values(request)
+        if partial.any():
+            value = int(np.argmax(partial))
+            raise ArgumentError(
+                f"{self._name}: the region covers {request.keys[value]!r} in part, and aligned=True was asked for; "
+                f"regions have to begin and end at multiples of {self._metadata.chunk_shape}, or at the array's end"
+            )
+
+    def _run(self, request: WriteRequest, *, lock: bool) -> None:
+        with contextlib.ExitStack() as stack:
+            if lock:
+                take = getattr(self._store, "lock", None)
+                if take is None:
+                    raise ArgumentError(f"{self._store!r} has no locks between processes; local stores have")
+                for key in sorted(request.keys.all()):
+                    stack.enter_context(take(key))
+            write_threads.write(request)
+
+
+def _decoding(metadata: ArrayMetadata) -> Decoding:
+    """Take the chain apart for writing: what is stored under a key is a chunk, or a shard of chunks."""
+    whole = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
+    decoding = analyse(metadata.codecs, whole, kernels.available())
+    if len(decoding.levels) <= 1:
+        return decoding
+    # Shards in shards are changed as wholes.
+    return replace(decoding, levels=(), codecs=metadata.codecs, chunk=whole, program=None)
