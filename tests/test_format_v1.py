@@ -231,6 +231,8 @@ class TestDocuments:
     def test_damaged_attributes_give_errors_of_ours(self) -> None:
         for place, data in damaged({"a": [1, {"b": None}]}):
             result = attempt(gzarr.open, store() | {"attrs": data}, device="cpu")
-            assert (
-                result.key == "attrs" if isinstance(result, errors.MetadataError) else result.attrs == json.loads(data)
-            ), place
+            if isinstance(result, errors.MetadataError):
+                assert result.key == "attrs", place
+                continue
+            # As text: NaN does not equal itself.
+            assert json.dumps(dict(result.attrs)) == json.dumps(json.loads(data)), place

@@ -55,9 +55,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+# One object each, as the standard library has it: attributes that hold NaN still equal themselves read again.
+_CONSTANTS = {name: float(name) for name in ("NaN", "Infinity", "-Infinity")}
+
+
 def _constant(name: str) -> float:
     note(f"{name}, which JSON does not have", "$")
-    return float(name)
+    return _CONSTANTS[name]
 
 
 def _check_depth(document: object) -> None:
