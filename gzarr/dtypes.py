@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from . import plugins
 from .errors import MetadataError, UnsupportedError
 from .metadata import departures
 from .metadata.json import quote
@@ -363,7 +364,27 @@ def _parse_v3_named(name: str, configuration: dict[str, Any], json_path: str, de
         if bits % 8:
             raise MetadataError(f"{name!r} must be a multiple of 8 bits", json_path=json_path)
         return np.dtype(f"V{_checked_size(bits // 8, json_path)}")
+    plugin = plugins.load("gzarr.data_types", name, json_path)
+    if plugin is not None:
+        return _from_plugin(plugin, name, configuration, json_path)
     raise UnsupportedError(f"the data type {quote(name)} is not known to this version of gzarr", json_path=json_path)
+
+
+def _from_plugin(plugin: plugins.Plugin, name: str, configuration: dict[str, Any], json_path: str) -> np.dtype[Any]:
+    """Return the dtype of another package's data type."""
+    # Codecs know data types, so this module cannot know codecs from the start.
+    from .codecs.configuration import Configuration
+
+    what = f"the data type {quote(name)}"
+    checked = Configuration(configuration, f"{json_path}.configuration", what)
+    dtype = plugins.call(plugin, "from_v3", what, json_path, checked)
+    if not isinstance(dtype, np.dtype) or dtype.hasobject or not 1 <= dtype.itemsize <= MAX_ITEM_BYTES:
+        raise UnsupportedError(
+            f"{what} of the package {plugin.distribution} is faulty: from_v3 returned {quote(repr(dtype))}, not the"
+            " NumPy dtype of an element without objects",
+            json_path=json_path,
+        )
+    return native(dtype)
 
 
 def is_variable_bytes(data_type: str) -> bool:

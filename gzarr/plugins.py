@@ -1,13 +1,16 @@
 """What other packages add to gzarr, by entry point: loaded when a document first names it, and not before.
 
 ===================== =================================================================================================
-group                 what an entry point is
+group                 what an entry point is, and its name
 ===================== =================================================================================================
 ``gzarr.codecs``      a subclass of :class:`gzarr.codecs.codec.Codec` with the class method ``from_v3(configuration)``,
-                      ``from_v2(configuration)`` or both; its name is the codec's name or ``id``
-``gzarr.data_types``  a data type; its name is that of the data type
-``gzarr.chunk_grids`` a chunk grid; its name is that of the grid
-``gzarr.stores``      a store; its name is the scheme of its URLs
+                      ``from_v2(configuration)`` or both; the codec's name or ``id``
+``gzarr.data_types``  a class with ``from_v3(configuration)``, which returns the NumPy dtype of the elements (without
+                      objects); the name of the data type. Fill values are written as those of that dtype are
+``gzarr.chunk_grids`` a class with ``from_v3(configuration, shape)``, which returns for each dimension the length of all
+                      chunks, or the lengths of each; the name of the grid
+``gzarr.stores``      a class with ``from_url(url, read_only)``, which returns a store: an object with the methods of
+                      :class:`gzarr.stores.base.Store`, or only of ``ReadableStore``; the scheme of its URLs
 ===================== =================================================================================================
 
 For example, in the ``pyproject.toml`` of a package::
@@ -24,7 +27,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import UnsupportedError
+from .errors import MetadataError, UnsupportedError
 from .metadata.json import quote
 
 if TYPE_CHECKING:
@@ -94,6 +97,45 @@ def load(group: str, name: str, json_path: str = "$") -> Plugin | None:
         ) from error
     _LOADED[group, name] = plugin
     return plugin
+
+
+def call(plugin: Plugin, method: str, what: str, json_path: str, *arguments: Any) -> Any:
+    """Call a class method of what another package offers.
+
+    Parameters
+    ----------
+    plugin
+        From :func:`load`.
+    method
+        Its name.
+    what
+        What is offered, for messages: ``"the codec 'example.xor'"``.
+    json_path
+        Where in its document the arguments are, for messages.
+    *arguments
+        For the method.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no such method.
+    MetadataError
+        If it raises anything.
+    """
+    origin = f"{what} of the package {plugin.distribution}"
+    function = getattr(plugin.target, method, None)
+    if function is None:
+        version = method.removeprefix("from_v")
+        for_it = f"is not for Zarr v{version}" if version != method else "is faulty"
+        raise UnsupportedError(f"{origin} {for_it}: it has no {method}", json_path=json_path)
+    try:
+        return function(*arguments)
+    except MetadataError:
+        raise
+    # It is not our code: it may raise anything.
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise MetadataError(f"{origin} does not take its configuration: {reason}", json_path=json_path) from error
 
 
 def _distribution(entry: EntryPoint) -> str:

@@ -1,7 +1,8 @@
-"""Codecs of other packages: the example in ``tests/plugin`` as an installer leaves it, and packages that are broken."""
+"""What other packages add: the example in ``tests/plugin`` as an installer leaves it, and packages that are broken."""
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 import sys
@@ -16,6 +17,7 @@ from zarr_arrays import LITTLE, codec, v2, v3
 import gzarr
 from gzarr import plugins
 from gzarr.codecs.registry import codec_from_v2, codec_from_v3
+from gzarr.stores.resolve import as_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,8 +54,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 def example(install: Callable[..., Path]) -> Path:
     """Install the example package."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    text = (EXAMPLE / "gzarr_example_codecs" / "__init__.py").read_text()
-    return install(project["name"], project["version"], project["entry-points"], "gzarr_example_codecs", text)
+    text = (EXAMPLE / "gzarr_example" / "__init__.py").read_text()
+    return install(project["name"], project["version"], project["entry-points"], "gzarr_example", text)
 
 
 def open_v3(codecs: list[Any], chunk: bytes) -> Any:
@@ -77,9 +79,9 @@ def test_it_is_loaded_when_a_document_names_it(example: Path) -> None:
     assert np.array_equal(open_v3([LITTLE], DATA.tobytes())[...], DATA)
     codec_from_v3({"name": "numcodecs.crc32"}, "$")
     codec_from_v2({"id": "zlib"}, "$")
-    assert "gzarr_example_codecs" not in sys.modules
+    assert "gzarr_example" not in sys.modules
     codec_from_v3(codec("example.xor", key=1), "$")
-    assert "gzarr_example_codecs" in sys.modules
+    assert "gzarr_example" in sys.modules
 
 
 def test_its_configuration_is_checked_as_ours_is(example: Path) -> None:
@@ -127,7 +129,7 @@ def test_a_broken_package_is_named(install: Callable[..., Path], text: str, reas
 def test_two_packages_with_one_name(example: Path, install: Callable[..., Path]) -> None:
     entry = {"gzarr.codecs": {"example.xor": "broken_plugin:Broken"}}
     install("other-codecs", "2.0", entry, "broken_plugin", "Broken = 1")
-    with pytest.raises(gzarr.UnsupportedError, match=r"gzarr-example-codecs 1\.0 and other-codecs 2\.0"):
+    with pytest.raises(gzarr.UnsupportedError, match=r"gzarr-example 1\.0 and other-codecs 2\.0"):
         codec_from_v3(codec("example.xor", key=1), "$")
 
 
@@ -151,11 +153,86 @@ def test_a_package_replaces_nothing_of_ours(install: Callable[..., Path]) -> Non
     assert codec_from_v2({"id": "delta", "dtype": "<i4"}, "$").label == "numcodecs.delta"
 
 
-def test_other_groups(install: Callable[..., Path]) -> None:
-    entry = {"gzarr.stores": {"ramdisk": "broken_plugin:Store"}}
-    install("ramdisk-store", "1.1", entry, "broken_plugin", "class Store: scheme = 'ramdisk'")
-    plugin = plugins.load("gzarr.stores", "ramdisk")
-    assert plugin is not None
-    assert plugin.target.scheme == "ramdisk"
-    assert plugin.distribution == "ramdisk-store 1.1"
-    assert plugins.load("gzarr.codecs", "ramdisk") is None
+PIXEL = {"name": "example.pixel", "configuration": {"channels": "rgb"}}
+
+
+def open_with(**changes: Any) -> Any:
+    document = v3((4, 6), (4, 6), "uint16", [LITTLE]) | changes
+    return gzarr.open_array({"zarr.json": json.dumps(document).encode()}, device="cpu")
+
+
+def test_a_data_type_of_another_package(example: Path) -> None:
+    fill = base64.b64encode(b"\1\2\3").decode()
+    array = open_with(data_type=PIXEL, fill_value=fill)
+    assert array.dtype == np.dtype([("r", "u1"), ("g", "u1"), ("b", "u1")])
+    assert array[3, 5].item() == (1, 2, 3)
+    assert np.array_equal(array["b"], np.full((4, 6), 3))
+    with pytest.raises(gzarr.MetadataError, match=r"data_type\.configuration.*lacks 'channels'"):
+        open_with(data_type="example.pixel", fill_value=fill)
+    with pytest.raises(gzarr.UnsupportedError, match="not known"):
+        open_with(data_type="example.voxel", fill_value=fill)
+
+
+def test_a_chunk_grid_of_another_package(example: Path) -> None:
+    grid = {"name": "example.doubling", "configuration": {"first": [1, 6]}}
+    document = v3((4, 6), (1, 1), "uint16", [LITTLE]) | {"chunk_grid": grid}
+    chunks = {"c/0/0": DATA[:1], "c/1/0": DATA[1:3], "c/2/0": np.concatenate([DATA[3:], np.zeros((3, 6), "<u2")])}
+    stored = {"zarr.json": json.dumps(document).encode()} | {key: chunk.tobytes() for key, chunk in chunks.items()}
+    array = gzarr.open_array(stored, device="cpu")
+    assert array.chunk_lengths == ((1, 2, 1), (6,))
+    assert np.array_equal(array[...], DATA)
+    with pytest.raises(gzarr.MetadataError, match="2 lengths"):
+        open_with(chunk_grid={"name": "example.doubling", "configuration": {"first": [1]}})
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reason"),
+    [
+        ("7", "expected an array"),
+        ("[4]", "1 dimensions"),
+        ("[4, [3, 2]]", "do not cover"),
+        ("[4, 0]", "integer from 1"),
+    ],
+)
+def test_a_broken_chunk_grid(install: Callable[..., Path], lengths: str, reason: str) -> None:
+    text = f"class Grid:\n def from_v3(configuration, shape): return {lengths}"
+    install("some-grid", "1", {"gzarr.chunk_grids": {"some": "broken_plugin:Grid"}}, "broken_plugin", text)
+    with pytest.raises(gzarr.MetadataError, match=reason):
+        open_with(chunk_grid="some")
+
+
+@pytest.mark.parametrize("dtype", ["'<u2'", "np.dtype(object)", "np.dtype('V0')", "None"])
+def test_a_broken_data_type(install: Callable[..., Path], dtype: str) -> None:
+    text = f"import numpy as np\nclass Type:\n def from_v3(configuration): return {dtype}"
+    install("some-type", "1", {"gzarr.data_types": {"some": "broken_plugin:Type"}}, "broken_plugin", text)
+    with pytest.raises(gzarr.UnsupportedError, match="some-type 1 is faulty"):
+        open_with(data_type="some")
+
+
+def test_a_store_of_another_package(example: Path, tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/data.sqlite"
+    with pytest.raises(gzarr.StoreError, match="there is no database"):
+        gzarr.open(url, device="cpu")
+    store, _ = as_store(url, "a")
+    for key, value in {"zarr.json": v3((4, 6), (2, 6), "uint16", [LITTLE])}.items():
+        store.set(key, json.dumps(value).encode())  # type: ignore[attr-defined]
+    array = gzarr.Array(gzarr.open_array(url, device="cpu").metadata, store, "", device="cpu", mode="r+")
+    array[...] = DATA
+    array[1, 2:] = 9
+    changed = DATA.copy()
+    changed[1, 2:] = 9
+    reopened = gzarr.open_array(url, device="cpu")
+    assert np.array_equal(reopened[...], changed)
+    assert reopened.nchunks_initialized == 2
+    with pytest.raises(gzarr.ArgumentError, match=r"entry point of 'gzarr\.stores'"):
+        gzarr.open("redis://somewhere/data")
+
+
+def test_a_broken_store(install: Callable[..., Path]) -> None:
+    entry = {"gzarr.stores": {"first": "broken_plugin:First", "second": "broken_plugin:Second"}}
+    text = "class First:\n def from_url(url, read_only): return 3\nclass Second: pass"
+    install("some-stores", "1", entry, "broken_plugin", text)
+    with pytest.raises(gzarr.UnsupportedError, match="some-stores 1 is faulty"):
+        gzarr.open("first://here")
+    with pytest.raises(gzarr.StoreError, match="some-stores 1 cannot open 'second://here'"):
+        gzarr.open("second://here")

@@ -13,6 +13,7 @@ from collections import UserDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
@@ -31,6 +32,7 @@ from gzarr.stores import (
     WritableStore,
     as_store,
 )
+from gzarr.stores.base import GatheringStore
 
 
 @pytest.fixture(params=["local", "local-no-links", "memory", "memory-mapping"])
@@ -58,7 +60,7 @@ def fill(store, keys):
 
 class TestInterface:
     def test_protocols(self, store):
-        for protocol in (ReadableStore, ListableStore, WritableStore, SizedStore, VersionedStore):
+        for protocol in (ReadableStore, ListableStore, WritableStore, GatheringStore, SizedStore, VersionedStore):
             assert isinstance(store, protocol)
         assert isinstance(store, LocalFiles) == isinstance(store, LocalStore)
 
@@ -82,6 +84,20 @@ class TestInterface:
         store.erase_values(["empty", "none"])
         assert list(store.list()) == []
         assert store.list_dir("") == ([], [])
+
+    def test_any_buffer(self, store):
+        numbers = np.arange(6, dtype="i2").reshape(2, 3)
+        for value in (numbers, memoryview(numbers), bytearray(numbers), numbers[:0]):
+            store.set("k", value)
+            assert store.get("k") == bytes(value)
+        store.set_parts("k", [b"ab", numbers, b"", bytearray(b"c")])
+        assert store.get("k") == b"ab" + numbers.tobytes() + b"c"
+        for value in ("text", 3, None, numbers.T, numbers[:, ::2], np.array(["2000"], "M8[D]"), [1, 2]):
+            with pytest.raises(ArgumentError, match="value for 'k' must be"):
+                store.set("k", value)
+            with pytest.raises(ArgumentError, match="value for 'k' must be"):
+                store.set_parts("k", [b"new", value])
+        assert store.get("k") == b"ab" + numbers.tobytes() + b"c"
 
     @pytest.mark.parametrize(
         ("byte_range", "expected"),
@@ -191,6 +207,8 @@ class TestInterface:
         store.read_only = True
         for call in (
             lambda: store.set("k", b""),
+            lambda: store.set("../k", None),
+            lambda: store.set_parts("k", [b""]),
             lambda: store.erase("k"),
             lambda: store.erase_values(["k"]),
             lambda: store.erase_prefix(""),
@@ -408,13 +426,24 @@ class TestLocal:
         store = LocalStore(tmp_path)
         with pytest.raises(ArgumentError, match="unfinished"):
             store.set(".gzarr-temporary-1", b"")
+        with pytest.raises(ArgumentError, match="unfinished"):
+            store.set("a/.gzarr-locks", b"")
+        for key in (".gzarr-temporary-1", "a/.gzarr-locks"):
+            (tmp_path / key).parent.mkdir(exist_ok=True)
+            (tmp_path / key).write_bytes(b"x")
+            assert store.get(key) is None
+            assert store.get_partial_values([(key, ByteRange())]) == [None]
+        assert list(store.list()) == []
+        store.set(".gzarr", b"")  # no such name
+        assert list(store.list()) == [".gzarr"]
 
     def test_pickle_and_equality(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         store = LocalStore("x", read_only=True, follow_symlinks=False)
         assert store.root == tmp_path / "x"
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            assert pickle.loads(pickle.dumps(store, protocol)) == store
         copy = pickle.loads(pickle.dumps(store))
-        assert copy == store
         assert hash(copy) == hash(store)
         assert (copy.read_only, copy.follow_symlinks) == (True, False)
         assert store != LocalStore("x")
@@ -627,7 +656,24 @@ class TestAsStore:
         assert not (tmp_path / "a").exists()
         with pytest.raises(NodeNotFoundError):
             as_store(tmp_path / "a", "r+")
-        as_store(tmp_path / "a", "a")
+
+    @pytest.mark.parametrize("mode", ["a", "w", "w-"])
+    def test_made_by_the_first_value(self, tmp_path, mode):
+        store, _ = as_store(tmp_path / "a" / "b", mode)
+        assert names(tmp_path) == []
+        assert store.get("k") is None
+        store.set("k", b"v")
+        assert (tmp_path / "a" / "b" / "k").read_bytes() == b"v"
+        (tmp_path / "f.zip").write_bytes(b"")
+        for path in ("f.zip", "f.zip/below"):
+            with pytest.raises(NodeNotFoundError, match=r"is a file|no directory"):
+                as_store(tmp_path / path, mode)
+
+    @pytest.mark.parametrize("mode", ["", "x", None, "rw"])
+    def test_mode_unknown(self, tmp_path, mode):
+        for given_store in (tmp_path, {}, MemoryStore()):
+            with pytest.raises(ArgumentError, match="mode must be"):
+                as_store(given_store, mode)
 
     def test_no_directory(self, tmp_path):
         (tmp_path / "f.zip").write_bytes(b"")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..dtypes import extension
 from ..errors import MetadataError, UnsupportedError
 from ..metadata.json import quote
-from ..plugins import load
+from ..plugins import call, load
 from .codec import Codec
 from .configuration import Configuration
 
@@ -76,26 +76,12 @@ def _class(version: int, name: str) -> Any:
 
 def _from_plugin(plugin: Plugin, method: str, name: str, configuration: Configuration) -> Codec:
     """Make a codec of another package's class."""
-    origin = f"the codec {quote(name)} of the package {plugin.distribution}"
-    make = getattr(plugin.target, method, None)
-    if make is None:
-        version = method.removeprefix("from_v")
-        raise UnsupportedError(
-            f"{origin} is not for Zarr v{version}: it has no {method}", json_path=configuration.json_path
-        )
-    try:
-        codec = make(configuration)
-    except MetadataError:
-        raise
-    # It is not our code: it may raise anything.
-    except Exception as error:
-        reason = f"{type(error).__name__}: {str(error)[:200]}"
-        raise MetadataError(
-            f"{origin} does not take its configuration: {reason}", json_path=configuration.json_path
-        ) from error
+    what = f"the codec {quote(name)}"
+    codec = call(plugin, method, what, configuration.json_path, configuration)
     if not isinstance(codec, Codec):
         raise UnsupportedError(
-            f"{origin} is faulty: {method} returned {type(codec).__name__}, not a gzarr.codecs.codec.Codec",
+            f"{what} of the package {plugin.distribution} is faulty: {method} returned {type(codec).__name__}, not a "
+            "gzarr.codecs.codec.Codec",
             json_path=configuration.json_path,
         )
     return codec

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ..codecs.bytes import BytesCodec
 from ..codecs.chain import check_kinds, representations
 from ..codecs.codec import ArrayRepresentation
+from ..codecs.configuration import Configuration
 from ..codecs.fill_values import with_fill_value
 from ..codecs.registry import codecs_from_v3
 from ..codecs.sharding import ShardingIndexed
 from ..dtypes import extension, parse_v3
 from ..errors import MetadataError, UnsupportedError
+from ..plugins import call, load
 from . import fill_value
 from .departures import note
 from .json import quote
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
     from ..codecs.codec import Codec
     from ..edges import Edges
+    from ..plugins import Plugin
 
 _ARRAY_MEMBERS: Final = frozenset(
     (
@@ -63,9 +66,7 @@ _ARRAY_MEMBERS: Final = frozenset(
 _GROUP_MEMBERS: Final = frozenset(("zarr_format", "node_type", "attributes", "consolidated_metadata", "extensions"))
 
 
-def parse_node(
-    document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False
-) -> NodeMetadata:
+def parse_node(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> NodeMetadata:
     """Parse the document of an array or of a group, as its ``node_type`` says.
 
     Raises
@@ -82,9 +83,7 @@ def parse_node(
     fail(f"expected 'array' or 'group', got {quote(node_type)}", "$.node_type")
 
 
-def parse_array(
-    document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False
-) -> ArrayMetadata:
+def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> ArrayMetadata:
     """Parse the document of an array.
 
     Parameters
@@ -144,9 +143,7 @@ def parse_array(
     )
 
 
-def parse_group(
-    document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False
-) -> GroupMetadata:
+def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> GroupMetadata:
     """Parse the document of a group.
 
     Inline consolidated metadata is parsed too; a node of it that cannot be used gives its error, in its place.
@@ -257,6 +254,9 @@ def _chunk_grid(
     name, configuration = _must_understand(value, "$.chunk_grid", "a chunk grid")
     members = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}.get(name)
     if members is None:
+        plugin = load("gzarr.chunk_grids", name, "$.chunk_grid")
+        if plugin is not None:
+            return _grid_of_plugin(plugin, name, configuration, shape, dtype)
         raise UnsupportedError(
             f"the chunk grid {quote(name)} is not known; 'regular' and 'rectilinear' are", json_path="$.chunk_grid"
         )
@@ -272,6 +272,18 @@ def _chunk_grid(
     if configuration["kind"] != "inline":
         raise UnsupportedError(f"expected 'inline', got {quote(configuration['kind'])}", json_path=f"{at}.kind")
     return parse_chunk_shapes(configuration["chunk_shapes"], shape, dtype, f"{at}.chunk_shapes")
+
+
+def _grid_of_plugin(
+    plugin: Plugin, name: str, configuration: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None]:
+    """Return what another package says about where chunks are."""
+    at, what = "$.chunk_grid", f"the chunk grid {quote(name)}"
+    checked = Configuration(configuration, f"{at}.configuration", what)
+    lengths = call(plugin, "from_v3", what, at, checked, shape)
+    if isinstance(lengths, list | tuple) and all(type(length) is int for length in lengths):
+        return parse_chunk_shape(lengths, shape, dtype, at), None
+    return parse_chunk_shapes(lengths, shape, dtype, at)
 
 
 def _chunk_key_encoding(value: Any) -> ChunkKeyEncoding:

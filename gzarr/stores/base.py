@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from typing_extensions import Buffer
 
 #: Keys and prefixes. (Named here because ``list`` means the method inside a store class.)
 Listing: TypeAlias = "tuple[list[str], list[str]]"
@@ -70,7 +73,7 @@ class WritableStore(Protocol):
         """Store ``value`` under ``key``: readers see the old value or the new one, whole."""
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-        """Write parts of values: (key, offset in bytes, bytes)."""
+        """Write parts of values: (key, offset in bytes, bytes). Writers of one key at a time can undo each other's."""
 
     def erase(self, key: str) -> None:
         """Erase ``key``."""
@@ -92,6 +95,25 @@ class LocalFiles(Protocol):
 
     def file_root(self) -> bytes | None:
         """Return the absolute path where ``key`` is the file ``root/key``, or None if engines must use ``get``."""
+
+
+@runtime_checkable
+class GatheringStore(Protocol):
+    """A store that takes a value in parts (a shard's chunks and its index), so that nobody has to join them."""
+
+    def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Store some buffers, one after the other, as the value of ``key``; as :meth:`WritableStore.set`."""
+
+
+@runtime_checkable
+class LockingStore(Protocol):
+    """A store whose writers can take turns, in threads and in processes."""
+
+    def lock(self, *keys: str, below: str = "") -> AbstractContextManager[None]:
+        """Keep others that ask for some of the same keys of the node at the prefix ``below`` waiting.
+
+        Without keys: for the node itself, a lock of its own. A thread takes that one first, and all keys at once.
+        """
 
 
 @runtime_checkable

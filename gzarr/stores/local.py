@@ -1,8 +1,7 @@
-"""A directory: each key is a file, each segment but the last a directory.
+"""Local directories as stores: a key is a file, ``/`` separates directories.
 
-Whether symbolic links are followed is decided in one place (:meth:`LocalStore._at`): with ``follow_symlinks=True`` an
-operation names a whole path and the system resolves it; with ``False`` every segment is opened relative to the
-directory before it without following, so that no link can be slipped in between a check and a use.
+:mod:`gzarr.stores.file_tree` finds the files, through symbolic links or not; how a value is replaced in one step, and
+what becomes of the temporary files of killed writers, is in :mod:`gzarr.stores.atomic_files`.
 """
 
 from __future__ import annotations
@@ -10,18 +9,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
+from .atomic_files import LOCKS, TEMPORARY, is_reserved, replace_file, sync_directory, temporary_name
 from .byte_ranges import check_range, resolve_range, splice
+from .file_locks import STRIPES, FileLock, stripe
+from .file_tree import CAN_REFUSE_LINKS, FileTree, is_directory, is_link
 from .keys import split_key, split_prefix
+from .values import as_view
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
 
     from .base import ByteRange, Listing
 
@@ -31,14 +35,8 @@ if TYPE_CHECKING:
 # Only these say that there is no such key. Everything else is a failure.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
-# Without O_NONBLOCK, opening a named pipe that someone put into a store would wait for ever.
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_CAN_REFUSE_LINKS = bool(_NOFOLLOW) and os.open in os.supports_dir_fd and os.scandir in os.supports_fd
-
-_TEMPORARY = ".gzarr-temporary-"
+# How often a write starts again because another process erased, just then, the directory it was to go into.
+_MOST_ATTEMPTS = 20
 
 
 class LocalStore:
@@ -52,6 +50,9 @@ class LocalStore:
         Refuse every change.
     follow_symlinks
         If False, a symbolic link anywhere below ``root`` is an error (``root`` itself may be one).
+    durable
+        Flush each change to the disk (``fsync`` of the file, of its directory and of directories made on the way)
+        before the call returns, so that a loss of power cannot undo it. Much slower on most disks.
 
     Raises
     ------
@@ -61,45 +62,52 @@ class LocalStore:
     Notes
     -----
     ``set`` writes a temporary file beside the target and renames it: readers see the old value or the new one, whole,
-    and a failed write leaves the old value. The data is not flushed to the disk (``fsync``).
+    and a write that fails or is killed leaves the old value. Temporary files of killed writers are never keys; the next
+    writer of their directory removes them. Names that start with ``.gzarr-temporary-``, and ``.gzarr-locks``, are
+    reserved: nothing can be stored below them, and nothing is found there.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False, follow_symlinks: bool = True) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        follow_symlinks: bool = True,
+        durable: bool = False,
+    ) -> None:
         try:
             path = os.fspath(root)
         except TypeError as exc:
             raise ArgumentError(f"LocalStore needs a path, not {type(root).__name__}") from exc
         if not path or type(path) is not str or "\0" in path:
             raise ArgumentError(f"LocalStore needs a non-empty path without NUL, not {path!r}")
-        if not follow_symlinks and not _CAN_REFUSE_LINKS:
+        if not follow_symlinks and not CAN_REFUSE_LINKS:
             raise ArgumentError(
                 "follow_symlinks=False cannot be kept on this platform: it cannot open relative to a directory"
             )
         self.root = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
         self.read_only = read_only
         self.follow_symlinks = follow_symlinks
-        self._root = str(self.root)
+        self.durable = durable
+        self._tree = FileTree(str(self.root), follow_symlinks=follow_symlinks, durable=durable)
 
     def __repr__(self) -> str:
-        return f"<gzarr.LocalStore {self._root!r}>"
+        return f"<gzarr.LocalStore {str(self.root)!r}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LocalStore):
             return NotImplemented
-        return (self._root, self.read_only, self.follow_symlinks) == (
-            other._root,
-            other.read_only,
-            other.follow_symlinks,
-        )
+        return self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash((self._root, self.read_only, self.follow_symlinks))
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, bool, bool, bool]:
+        return str(self.root), self.read_only, self.follow_symlinks, self.durable
 
     def file_root(self) -> bytes | None:
         """Return the root directory, absolute, or None if links are refused (plain paths would follow them)."""
-        return os.fsencode(self._root) if self.follow_symlinks else None
-
-    # -- paths
+        return os.fsencode(self.root) if self.follow_symlinks else None
 
     def _fail(self, what: str, key: str, exc: BaseException) -> NoReturn:
         cause = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc) or type(exc).__name__
@@ -108,63 +116,16 @@ class LocalStore:
             error.errno = exc.errno
         raise error from exc
 
-    def _refuse(self, key: str, name: str) -> NoReturn:
-        raise StoreError(
-            f"{self!r}: {name!r} on the way to {key!r} is a symbolic link, and the store was opened with "
-            "follow_symlinks=False",
-            key=key,
-        )
-
-    def _open_below(self, directory: int, name: str, flags: int, key: str) -> int:
-        """Open ``name`` in ``directory`` without following a link."""
-        try:
-            return os.open(name, flags | _NOFOLLOW, dir_fd=directory)
-        except OSError as exc:
-            # Systems answer ELOOP, ENOTDIR or EMLINK for a link. It was not followed; this look is for the message.
-            if exc.errno != errno.ENOENT and _is_link(name, directory):
-                self._refuse(key, name)
-            raise
-
-    @contextlib.contextmanager
-    def _at(self, segments: Sequence[str], key: str, *, create: bool = False) -> Iterator[tuple[int | None, str]]:
-        """Give the directory of the last segment: a descriptor and ``""``, or None and the path with a slash."""
-        if self.follow_symlinks:
-            directory = "/".join((self._root, *segments[:-1]))
-            if create:
-                os.makedirs(directory, exist_ok=True)  # noqa: PTH103
-            yield None, directory + "/"
-            return
-        if create:
-            os.makedirs(self._root, exist_ok=True)  # noqa: PTH103
-        fd = os.open(self._root, _DIRECTORY)
-        try:
-            for segment in segments[:-1]:
-                if create:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(segment, dir_fd=fd)
-                below = self._open_below(fd, segment, _DIRECTORY, key)
-                os.close(fd)
-                fd = below
-            yield fd, ""
-        finally:
-            os.close(fd)
-
     # -- reading
 
     def _open(self, key: str) -> tuple[int, int] | None:
         """Return descriptor and size of a value, or None if there is no such key."""
         segments = split_key(key)
-        self._check_name(segments, key)
+        if _is_hidden(segments):
+            return None
         try:
-            if self.follow_symlinks:
-                fd = os.open(f"{self._root}/{key}", _READ)
-            else:
-                with self._at(segments, key) as (directory, _):
-                    assert directory is not None
-                    fd = self._open_below(directory, segments[-1], _READ, key)
+            fd = self._tree.open_file(segments)
         except OSError as exc:
-            if isinstance(exc, StoreError):
-                raise
             if exc.errno in _ABSENT:
                 return None
             self._fail("read", key, exc)
@@ -250,11 +211,11 @@ class LocalStore:
     def version(self, key: str) -> Hashable | None:
         """Return what tells this file from any that replaces it (number, size, times); None if there is none."""
         segments = split_key(key)
+        if _is_hidden(segments):
+            return None
         try:
-            status = self._stat(segments, key)
+            status = self._tree.stat(segments)
         except OSError as exc:
-            if isinstance(exc, StoreError):
-                raise
             if exc.errno in _ABSENT:
                 return None
             self._fail("look at", key, exc)
@@ -262,41 +223,18 @@ class LocalStore:
             return None
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
-    def _stat(self, segments: Sequence[str], key: str) -> os.stat_result:
-        with self._at(segments, key) as (directory, base):
-            return os.stat(base + segments[-1], dir_fd=directory, follow_symlinks=self.follow_symlinks)
-
     # -- listing
 
     def _scan(self, segments: Sequence[str], prefix: str) -> tuple[Listing, tuple[int, int]]:
         """Return names of files and of directories in a directory, and what identifies the directory."""
+        if _is_hidden(segments):
+            return ([], []), (0, 0)
         try:
-            with contextlib.ExitStack() as stack:
-                if self.follow_symlinks:
-                    where: str | int = "/".join((self._root, *segments))
-                    status = os.stat(where)  # noqa: PTH116
-                else:
-                    fd, _ = stack.enter_context(self._at([*segments, ""], prefix))
-                    assert fd is not None
-                    where = fd
-                    status = os.fstat(fd)
-                files, directories = [], []
-                for entry in stack.enter_context(os.scandir(where)):
-                    if entry.name.startswith(_TEMPORARY):
-                        continue
-                    if not self.follow_symlinks and entry.is_symlink():
-                        self._refuse(prefix + entry.name, entry.name)
-                    if entry.is_dir(follow_symlinks=self.follow_symlinks):
-                        directories.append(entry.name)
-                    elif entry.is_file(follow_symlinks=self.follow_symlinks):
-                        files.append(entry.name)
+            return self._tree.scan(segments)
         except OSError as exc:
-            if isinstance(exc, StoreError):
-                raise
             if exc.errno in _ABSENT:
                 return ([], []), (0, 0)
             self._fail("list", prefix, exc)
-        return (files, directories), (status.st_dev, status.st_ino)
 
     def list(self) -> Iterator[str]:
         """Yield all keys, sorted; memory is bounded by the largest directories on one path."""
@@ -347,10 +285,8 @@ class LocalStore:
         """Yield all keys that start with ``prefix``, sorted, each with the size of its file in bytes."""
         for key in self.list_prefix(prefix):
             try:
-                size = self._stat(key.split("/"), key).st_size
+                size = self._tree.stat(key.split("/")).st_size
             except OSError as exc:
-                if isinstance(exc, StoreError):
-                    raise
                 if exc.errno in _ABSENT:  # erased since it was listed
                     continue
                 self._fail("read the size of", key, exc)
@@ -363,10 +299,13 @@ class LocalStore:
             raise ReadOnlyError(f"{self!r} was opened read-only; nothing was changed")
 
     def _check_name(self, segments: Sequence[str], key: str) -> None:
-        if any(segment.startswith(_TEMPORARY) for segment in segments):
-            raise ArgumentError(f"store key {key!r}: names starting with {_TEMPORARY!r} are kept for unfinished writes")
+        if _is_hidden(segments):
+            raise ArgumentError(
+                f"store key {key!r}: {LOCKS!r} and names starting with {TEMPORARY!r} are kept for locks and unfinished "
+                "writes"
+            )
 
-    def set(self, key: str, value: bytes) -> None:
+    def set(self, key: str, value: Buffer) -> None:
         """Store ``value`` (bytes-like) under ``key``: readers see the old value or the new one, whole.
 
         Raises
@@ -376,44 +315,36 @@ class LocalStore:
         StoreError
             If the file cannot be written; the old value is then still there.
         """
+        self.set_parts(key, [value])
+
+    def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Store some buffers, one after the other, as the value of ``key``: as :meth:`set`, without joining them."""
         self._check_writable()
         segments = split_key(key)
         self._check_name(segments, key)
-        data = memoryview(value).cast("B")
-        # Another process may erase an emptied directory between its making and the making of the file in it.
-        for attempts_left in (4, 3, 2, 1, 0):
+        views = [as_view(part, key) for part in parts]
+        # The first attempt expects the directory to be there. Later ones make it; before there is a file in it, another
+        # process that empties it may erase it.
+        for attempt in range(_MOST_ATTEMPTS):
             try:
-                with self._at(segments, key, create=True) as (directory, base):
-                    self._replace(directory, base, segments[-1], data, key)
+                self._replace(segments, views, create=attempt > 0)
                 return
             except OSError as exc:
-                if isinstance(exc, StoreError):
-                    raise
-                if exc.errno != errno.ENOENT or not attempts_left:
+                if exc.errno != errno.ENOENT or attempt == _MOST_ATTEMPTS - 1:
                     self._fail("write", key, exc)
 
-    def _replace(self, directory: int | None, base: str, name: str, data: memoryview, key: str) -> None:
-        if not self.follow_symlinks and _is_link(name, directory):
-            self._refuse(key, name)
-        temporary = f"{base}{_TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
-        fd = os.open(temporary, _CREATE, 0o666, dir_fd=directory)
-        try:
-            try:
-                written = 0
-                while written < len(data):
-                    written += os.write(fd, data[written:])
-            finally:
-                os.close(fd)
-            os.replace(temporary, base + name, src_dir_fd=directory, dst_dir_fd=directory)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=directory)
-            raise
+    def _replace(self, segments: Sequence[str], views: Sequence[memoryview], *, create: bool) -> None:
+        name = segments[-1]
+        with self._tree.at(segments, create=create) as (directory, base):
+            self._tree.check_link(directory, base, name)
+            path = self._tree.path(segments[:-1])
+            replace_file(directory, base, name, views, durable=self.durable, path=path)
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
         """Write parts of values: (key, offset in bytes, bytes). A gap behind the old end is filled with zero bytes.
 
-        Each value is read, changed and replaced whole; two concurrent partial writes of one key can lose one of them.
+        Each value is read, changed and replaced whole; two concurrent partial writes of one key can lose one of them
+        unless both hold its :meth:`lock`.
         """
         self._check_writable()
         for key, start, part in key_start_values:
@@ -424,28 +355,28 @@ class LocalStore:
         self._check_writable()
         segments = split_key(key)
         self._check_name(segments, key)
+        name = segments[-1]
         try:
-            with self._at(segments, key) as (directory, base):
-                if not self.follow_symlinks and _is_link(segments[-1], directory):
-                    self._refuse(key, segments[-1])
+            with self._tree.at(segments) as (directory, base):
+                self._tree.check_link(directory, base, name)
                 try:
-                    os.unlink(base + segments[-1], dir_fd=directory)
+                    os.unlink(base + name, dir_fd=directory)
                 except PermissionError as exc:  # what some systems say where others say EISDIR
-                    if _is_directory(base + segments[-1], directory):
+                    if is_directory(directory, base + name):
                         return
                     raise exc
+                if self.durable:
+                    sync_directory(directory, base)
         except OSError as exc:
-            if isinstance(exc, StoreError):
-                raise
             if exc.errno in _ABSENT:
                 return
             self._fail("erase", key, exc)
-        self._drop_empty(segments[:-1], key)
+        self._drop_empty(segments[:-1])
 
-    def _drop_empty(self, segments: Sequence[str], key: str) -> None:
+    def _drop_empty(self, segments: Sequence[str]) -> None:
         for depth in range(len(segments), 0, -1):
             try:
-                with self._at(segments[:depth], key) as (directory, base):
+                with self._tree.at(segments[:depth]) as (directory, base):
                     os.rmdir(base + segments[depth - 1], dir_fd=directory)
             except OSError:  # not empty, or no longer ours to erase: either way the key is gone
                 return
@@ -456,43 +387,100 @@ class LocalStore:
             self.erase(key)
 
     def erase_prefix(self, prefix: str) -> None:
-        """Erase all keys that start with ``prefix``. Links in it are erased, never what they lead to."""
+        """Erase all keys that start with ``prefix``, in one step for readers where the system allows it.
+
+        Links in it are erased, never what they lead to. (Of the whole store, with ``""``, the parts go one by one.)
+        """
         self._check_writable()
         segments = split_prefix(prefix)
+        self._check_name(segments, prefix)
         if not segments:
             keys, prefixes = self.list_dir("")
             self.erase_values(keys)
             for below in prefixes:
                 self.erase_prefix(below)
             return
+        name = segments[-1]
         try:
-            with self._at(segments, prefix) as (directory, base):
-                name = base + segments[-1]
-                if _is_link(name, directory):
-                    if not self.follow_symlinks:
-                        self._refuse(prefix, segments[-1])
-                    if os.path.isdir(name):  # noqa: PTH112  (else the prefix names a file, and has no keys)
-                        os.unlink(name, dir_fd=directory)
-                else:
-                    shutil.rmtree(name, dir_fd=directory)
+            with self._tree.at(segments) as (directory, base):
+                self._tree.check_link(directory, base, name)
+                if is_link(directory, base + name):
+                    if os.path.isdir(base + name):  # noqa: PTH112  (else the prefix names a file, and has no keys)
+                        os.unlink(base + name, dir_fd=directory)
+                elif is_directory(directory, base + name):
+                    # A kill between the two steps leaves what the next writer takes for a leftover, and removes.
+                    aside = base + temporary_name()
+                    try:
+                        os.rename(base + name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+                    except OSError:  # a mount point, or a directory that is in use on Windows
+                        aside = base + name
+                    shutil.rmtree(aside, dir_fd=directory)
+                if self.durable:
+                    sync_directory(directory, base)
         except OSError as exc:
-            if isinstance(exc, StoreError):
-                raise
             if exc.errno in _ABSENT:
                 return
             self._fail("erase", prefix, exc)
-        self._drop_empty(segments[:-1], prefix)
+        self._drop_empty(segments[:-1])
+
+    # -- locks
+
+    @contextlib.contextmanager
+    def lock(self, *keys: str, below: str = "") -> Iterator[None]:
+        """Keep every other thread and process that asks for the same waiting, for the time of a ``with`` block.
+
+        Parameters
+        ----------
+        *keys
+            Store keys of one node; none for the node itself, which is a lock of its own. Keys share some locks, so that
+            those who ask for others may have to wait too.
+        below
+            Prefix of their node. The locks are files in ``.gzarr-locks`` there, so that it does not matter whether a
+            process has opened the node itself or a group above it.
+
+        Raises
+        ------
+        StoreError
+            If the file system refuses, or has no locks.
+
+        Notes
+        -----
+        It binds only those who ask. Reading needs no lock. What holds on network file systems is in
+        :mod:`gzarr.stores.file_locks`.
+
+        So that nobody waits in a circle: a thread takes the node's lock before those of keys, and all keys at once.
+        """
+        self._check_writable()
+        segments = split_prefix(below)
+        self._check_name(segments, below)
+        wanted: set[int] = set()
+        for key in keys:
+            self._check_name(split_key(key), key)
+            if not key.startswith(below):
+                raise ArgumentError(f"store key {key!r} is not below {below!r}")
+            if len(wanted) < STRIPES:
+                wanted.add(stripe(key[len(below) :]))
+        names = [str(number) for number in sorted(wanted)] or ["node"]
+        with contextlib.ExitStack() as held:
+            for attempt in range(_MOST_ATTEMPTS):
+                try:
+                    held.enter_context(self._locks([*segments, LOCKS, ""], names))
+                    break
+                except OSError as exc:
+                    # Absent: its node was erased just then.
+                    if exc.errno != errno.ENOENT or attempt == _MOST_ATTEMPTS - 1:
+                        self._fail("lock", keys[0] if keys else below, exc)
+            yield
+
+    @contextlib.contextmanager
+    def _locks(self, segments: Sequence[str], names: Sequence[str]) -> Iterator[None]:
+        with contextlib.ExitStack() as held:
+            directory, base = held.enter_context(self._tree.at(segments, create=True))
+            for name in names:
+                held.enter_context(FileLock(base + name, directory))
+            yield
 
 
-def _is_link(name: str, directory: int | None) -> bool:
-    try:
-        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
-
-
-def _is_directory(name: str, directory: int | None) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
+def _is_hidden(segments: Sequence[str]) -> bool:
+    """Return whether a key or prefix is, or lies below, a name that is no key's."""
+    return any(map(is_reserved, segments))

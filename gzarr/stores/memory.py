@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from .byte_ranges import check_range, resolve_range, splice
 from .keys import split_key, split_prefix
+from .values import as_view
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
 
     from .base import ByteRange, Listing
 
@@ -184,11 +187,18 @@ class MemoryStore:
         if self.read_only:
             raise ReadOnlyError(f"{self!r} was opened read-only; nothing was changed")
 
-    def set(self, key: str, value: bytes) -> None:
-        """Store ``value`` (bytes-like; copied) under ``key``."""
+    def set(self, key: str, value: Buffer) -> None:
+        """Store a copy of ``value`` (bytes-like) under ``key``."""
+        self.set_parts(key, [value])
+
+    def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Store some buffers, one after the other, as the value of ``key``."""
         self._check_writable()
         split_key(key)
-        copy = bytes(value)
+        if len(parts) == 1 and type(parts[0]) is bytes:
+            copy = parts[0]
+        else:
+            copy = b"".join(as_view(part, key) for part in parts)
         try:
             self.mapping[key] = copy
         except Exception as exc:
@@ -207,6 +217,8 @@ class MemoryStore:
         split_key(key)
         try:
             self.mapping.pop(key, None)
+        except KeyError:  # a mapping that is no dict looks first and pops then: another thread was faster
+            return
         except Exception as exc:
             raise StoreError(f"{self!r}: cannot erase {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from ..errors import ArgumentError, NodeNotFoundError, StoreError
+from ..errors import ArgumentError, GzarrError, NodeNotFoundError, StoreError, UnsupportedError
+from ..plugins import load
 from .base import ReadableStore
 from .local import LocalStore
 from .memory import MemoryStore
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     Mode = Literal["r", "r+", "a", "w", "w-"]
 
 StoreLike: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, Any] | ReadableStore"
+
+_MODES = ("r", "r+", "a", "w", "w-")
 
 # Two letters at least: a single one is a drive on Windows.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,3}|([A-Za-z][A-Za-z0-9+.-]+)::")
@@ -35,7 +38,8 @@ def as_store(store_or_path: StoreLike, mode: Mode = "r") -> tuple[ReadableStore,
     store_or_path
         A directory (path or ``file://`` URL), a mutable mapping of keys to bytes, or a store object.
     mode
-        ``"r"`` makes a read-only store and never makes a directory; with ``"r"`` and ``"r+"`` the directory must exist.
+        ``"r"`` makes a read-only store; with ``"r"`` and ``"r+"`` the directory must exist. With the others there may
+        be nothing yet; the directory is made by the first value that is stored.
 
     Returns
     -------
@@ -45,17 +49,21 @@ def as_store(store_or_path: StoreLike, mode: Mode = "r") -> tuple[ReadableStore,
     Raises
     ------
     ArgumentError
-        If ``store_or_path`` is none of these, or a URL of a kind that is not supported yet.
+        If ``store_or_path`` is none of these, or a URL of a kind that is not supported yet, or ``mode`` is unknown.
     NodeNotFoundError
-        If the directory does not exist and ``mode`` needs it.
+        If the directory does not exist and ``mode`` needs it, or there is something else in its place.
     StoreError
         If the system refuses to say whether it exists.
     """
+    if mode not in _MODES:
+        raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
     if isinstance(store_or_path, (str, os.PathLike)):
+        store_of_plugin = _from_plugin(os.fspath(store_or_path), read_only=mode == "r")
+        if store_of_plugin is not None:
+            return store_of_plugin, ""
         path = _local_path(os.fspath(store_or_path))
         store = LocalStore(path, read_only=mode == "r")
-        if mode in ("r", "r+"):
-            _check_directory(store)
+        _check_directory(store, needed=mode in ("r", "r+"))
         return store, ""
     if isinstance(store_or_path, ReadableStore):
         if inspect.iscoroutinefunction(store_or_path.get):
@@ -72,6 +80,26 @@ def as_store(store_or_path: StoreLike, mode: Mode = "r") -> tuple[ReadableStore,
     )
 
 
+def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
+    """Return the store that another package makes of a URL, or None if no package offers its scheme."""
+    match = _SCHEME.match(url) if isinstance(url, str) else None
+    scheme = match[1].lower() if match is not None and match[1] else "file"
+    plugin = None if scheme == "file" else load("gzarr.stores", scheme)
+    if plugin is None:
+        return None
+    what = f"the store {scheme!r} of the package {plugin.distribution}"
+    try:
+        store = plugin.target.from_url(url, read_only)
+    except GzarrError:
+        raise
+    # It is not our code: it may raise anything.
+    except Exception as error:
+        raise StoreError(f"{what} cannot open {url!r}: {type(error).__name__}: {str(error)[:200]}") from error
+    if not isinstance(store, ReadableStore):
+        raise UnsupportedError(f"{what} is faulty: from_url returned {type(store).__name__}, which is no store")
+    return store
+
+
 def _local_path(text: str) -> str:
     if not isinstance(text, str):
         raise ArgumentError(f"the path of a store must be text, not {type(text).__name__}: {text!r}")
@@ -83,8 +111,8 @@ def _local_path(text: str) -> str:
     scheme = (match[1] or match[2]).lower()
     if scheme != "file" or match[2]:
         raise ArgumentError(
-            f"{text!r}: remote stores ({scheme!r}) are not there yet; this release opens local directories, mappings "
-            "and store objects"
+            f"{text!r}: remote stores ({scheme!r}) are not there yet; this release opens local directories, mappings, "
+            "store objects, and URLs that another package adds by an entry point of 'gzarr.stores'"
         )
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
@@ -95,7 +123,7 @@ def _local_path(text: str) -> str:
     return path[1:] if os.name == "nt" and re.match(r"/[A-Za-z]:", path) else path
 
 
-def _check_directory(store: LocalStore) -> None:
+def _check_directory(store: LocalStore, *, needed: bool) -> None:
     root = store.root
     try:
         if root.is_dir():
@@ -105,10 +133,12 @@ def _check_directory(store: LocalStore) -> None:
     except FileNotFoundError:
         if exists:
             raise NodeNotFoundError(f"{str(root)!r} is a symbolic link to something that does not exist") from None
-    except NotADirectoryError:
-        exists = False
+    except NotADirectoryError:  # one above it is a file
+        exists, needed = False, True
     except (OSError, ValueError) as exc:
         raise StoreError(f"{store!r}: cannot look at the directory: {exc}") from exc
+    if not exists and not needed:
+        return
     if exists:
         raise NodeNotFoundError(
             f"{str(root)!r} is a file, not a directory; pass the directory that holds the zarr.json or .zarray "

@@ -1,0 +1,145 @@
+"""The files below a root directory, by the segments of their keys; failures are the system's own ``OSError``.
+
+Whether symbolic links are followed is decided here, and only here: if so, an operation names a whole path and the
+system resolves it; if not, every segment is opened relative to the directory before it without following, so that no
+link can be slipped in between a check and a use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, NoReturn
+
+from .atomic_files import DIRECTORY, is_reserved, make_directories, make_directory_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .base import Listing
+
+# Without O_NONBLOCK, opening a named pipe that someone put into a store would wait for ever.
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+CAN_REFUSE_LINKS = bool(_NOFOLLOW) and os.open in os.supports_dir_fd and os.scandir in os.supports_fd
+
+
+class FileTree:
+    """The files below one directory.
+
+    Parameters
+    ----------
+    root
+        Its absolute path; may itself be a link, and need not exist.
+    follow_symlinks
+        If False, a symbolic link below ``root`` is an error (``ELOOP``) wherever it is met.
+    durable
+        Flush the names of directories that are made.
+    """
+
+    def __init__(self, root: str, *, follow_symlinks: bool, durable: bool) -> None:
+        self.root = root
+        self.follow_symlinks = follow_symlinks
+        self.durable = durable
+
+    def path(self, segments: Sequence[str]) -> str:
+        """Return a whole path, for messages and to remember a directory by."""
+        return "/".join((self.root, *segments))
+
+    @contextlib.contextmanager
+    def at(self, segments: Sequence[str], *, create: bool = False) -> Iterator[tuple[int | None, str]]:
+        """Give the directory of the last segment: a descriptor and ``""``, or None and the path with a slash."""
+        if self.follow_symlinks:
+            directory = self.path(segments[:-1])
+            if create:
+                make_directories(directory, durable=self.durable)
+            yield None, directory + "/"
+            return
+        if create:
+            make_directories(self.root, durable=self.durable)
+        fd = os.open(self.root, DIRECTORY)
+        try:
+            for segment in segments[:-1]:
+                if create:
+                    make_directory_in(fd, segment, durable=self.durable)
+                below = _open_below(fd, segment, DIRECTORY)
+                os.close(fd)
+                fd = below
+            yield fd, ""
+        finally:
+            os.close(fd)
+
+    def open_file(self, segments: Sequence[str]) -> int:
+        """Return a descriptor for reading."""
+        if self.follow_symlinks:
+            return os.open(self.path(segments), _READ)
+        with self.at(segments) as (directory, _):
+            assert directory is not None
+            return _open_below(directory, segments[-1], _READ)
+
+    def stat(self, segments: Sequence[str]) -> os.stat_result:
+        """Return what the system knows of a file."""
+        with self.at(segments) as (directory, base):
+            return os.stat(base + segments[-1], dir_fd=directory, follow_symlinks=self.follow_symlinks)
+
+    def scan(self, segments: Sequence[str]) -> tuple[Listing, tuple[int, int]]:
+        """Return the names of files and of directories in a directory, less gzarr's own, and what identifies it."""
+        with contextlib.ExitStack() as stack:
+            if self.follow_symlinks:
+                where: str | int = self.path(segments)
+                status = os.stat(where)  # noqa: PTH116
+            else:
+                fd, _ = stack.enter_context(self.at([*segments, ""]))
+                assert fd is not None
+                where = fd
+                status = os.fstat(fd)
+            files, directories = [], []
+            for entry in stack.enter_context(os.scandir(where)):
+                if is_reserved(entry.name):
+                    continue
+                if not self.follow_symlinks and entry.is_symlink():
+                    _refuse(entry.name)
+                if entry.is_dir(follow_symlinks=self.follow_symlinks):
+                    directories.append(entry.name)
+                elif entry.is_file(follow_symlinks=self.follow_symlinks):
+                    files.append(entry.name)
+        return (files, directories), (status.st_dev, status.st_ino)
+
+    def check_link(self, directory: int | None, base: str, name: str) -> None:
+        """Refuse ``name`` in a directory that :meth:`at` gave if it is a link and these are not followed."""
+        if not self.follow_symlinks and is_link(directory, base + name):
+            _refuse(name)
+
+
+def _open_below(directory: int, name: str, flags: int) -> int:
+    """Open ``name`` in ``directory`` without following a link."""
+    try:
+        return os.open(name, flags | _NOFOLLOW, dir_fd=directory)
+    except OSError as exc:
+        # Systems answer ELOOP, ENOTDIR or EMLINK for a link. It was not followed; this look is for the message.
+        if exc.errno != errno.ENOENT and is_link(directory, name):
+            _refuse(name)
+        raise
+
+
+def _refuse(name: str) -> NoReturn:
+    raise OSError(errno.ELOOP, f"{name!r} is a symbolic link, and the store was opened with follow_symlinks=False")
+
+
+def is_link(directory: int | None, name: str) -> bool:
+    """Return whether there is a symbolic link of this name."""
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def is_directory(directory: int | None, name: str) -> bool:
+    """Return whether there is a directory of this name, itself and not behind a link."""
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
