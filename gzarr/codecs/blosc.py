@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from ..metadata.departures import note
 from . import native
 from .buffers import Bytes, ceiling, compressed, empty, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
@@ -31,6 +32,7 @@ Shuffle = Literal["noshuffle", "shuffle", "bitshuffle"]
 
 _CNAMES: Final = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
 _SHUFFLES: Final[tuple[Shuffle, ...]] = ("noshuffle", "shuffle", "bitshuffle")
+_GDAL_SHUFFLES: Final = {"NONE": 0, "0": 0, "BYTE": 1, "1": 1, "BIT": 2, "2": 2}
 _AUTOSHUFFLE: Final = -1
 _HEADER_BYTES: Final = 16
 _NOT_BUILT_IN: Final = -5
@@ -81,7 +83,12 @@ class BloscCodec(Codec):
         """Parse a v2 configuration; the item size is filled in with :meth:`with_itemsize`."""
         cname = configuration.string("cname", _CNAMES, "lz4")
         clevel = configuration.integer("clevel", 0, 9, 5)
-        shuffle = configuration.integer("shuffle", _AUTOSHUFFLE, 2, 1)
+        # GDAL writes its option BLOSC_SHUFFLE as it was given.
+        if isinstance(configuration.any("shuffle", None), str):
+            shuffle = _GDAL_SHUFFLES[configuration.string("shuffle", tuple(_GDAL_SHUFFLES))]
+            note("the shuffle of blosc as a string, as GDAL writes it", f"{configuration.json_path}.shuffle")
+        else:
+            shuffle = configuration.integer("shuffle", _AUTOSHUFFLE, 2, 1)
         blocksize = configuration.integer("blocksize", 0, 2**31 - 1, 0)
         typesize = None
         if configuration.any("typesize", None) is not None:
@@ -168,6 +175,8 @@ class BloscCodec(Codec):
 
             items = data.view(f"V{typesize}") if data.size % typesize == 0 else data
             return blosc.compress(items, self.cname.encode(), self.clevel, shuffle, self.blocksize)
+        if library.blosc_compname_to_compcode(self.cname.encode()) < 0:
+            raise ValueError(f"blosc: the compressor {self.cname} is not built into numcodecs' library")
         output = empty(data.size + _HEADER_BYTES, "blosc")
         size = library.blosc_compress_ctx(
             self.clevel,
@@ -181,8 +190,6 @@ class BloscCodec(Codec):
             self.blocksize,
             1,
         )
-        if size == _NOT_BUILT_IN:
-            raise ValueError(f"blosc: the compressor {self.cname} is not built into numcodecs' library")
         if size <= 0:
             raise ValueError(f"blosc: compressing with {self.cname} failed (code {size})")
         return output[:size].copy()

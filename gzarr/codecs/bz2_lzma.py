@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..metadata.departures import note
 from .buffers import compressed, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
 from .configuration import Configuration, is_integer
@@ -105,6 +106,9 @@ class LzmaCodec(Codec):
         check = configuration.integer("check", -1, 16, -1)
         preset = configuration.any("preset", None)
         filters = configuration.any("filters", None)
+        # GDAL adds its option LZMA_DELTA; the container says itself what filters it has.
+        if configuration.any("delta", None) is not None:
+            note("a member 'delta', as GDAL writes it", f"{configuration.json_path}.delta")
         configuration.finish()
         # Bit 31 is the flag "extreme".
         if preset is not None and not (is_integer(preset) and 0 <= preset & ~(1 << 31) <= 9):

@@ -61,6 +61,7 @@ def blosc() -> ctypes.CDLL | None:
         "numcodecs.blosc",
         {
             "blosc_decompress_ctx": (i, [p, p, _SIZE, i]),
+            "blosc_compname_to_compcode": (i, [ctypes.c_char_p]),
             "blosc_compress_ctx": (i, [i, i, _SIZE, _SIZE, p, p, _SIZE, ctypes.c_char_p, _SIZE, i]),
         },
     )

@@ -50,7 +50,10 @@ def _assemble(items: Any, count: int) -> Any:
     if isinstance(dtype, bytes):
         dtype = dtype.decode("ascii")
     result = np.empty(shape, parse_v2(dtype))
-    if shape:
+    if len(shape) > 1 and len(items) - 2 == count and not isinstance(items[0], list):
+        # zarrita.js does not nest the items of several dimensions.
+        result.reshape(-1)[:] = items[:-2]
+    elif shape:
         result[:] = items[:-2]
     else:
         result[...] = items[0]
