@@ -33,13 +33,30 @@ __all__ = [
     "UnsupportedError",
     "ValueSizeError",
     "__version__",
+    "consolidate",
+    "create_array",
+    "create_group",
+    "empty",
+    "empty_like",
+    "full",
+    "full_like",
+    "load",
+    "ones",
+    "ones_like",
     "open",
     "open_array",
     "open_group",
+    "require_array",
+    "require_group",
+    "save",
+    "zeros",
+    "zeros_like",
 ]
 
 if TYPE_CHECKING:
     from .array import Array
+    from .consolidation import consolidate
+    from .creation import create_array, create_group, require_array, require_group
     from .errors import (
         ArgumentError,
         ChunkDecodeError,
@@ -59,15 +76,24 @@ if TYPE_CHECKING:
         UnsupportedError,
         ValueSizeError,
     )
+    from .filled_arrays import empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
     from .group import Group
     from .hierarchy import open, open_array, open_group
+    from .saving import load, save
     from .stores import LocalStore, MemoryStore
 else:
+    _CREATION = ("create_array", "create_group", "require_array", "require_group")
+    _FILLED = ("empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
     _MODULES = {
+        **dict.fromkeys(_CREATION, "creation"),
+        **dict.fromkeys(_FILLED, "filled_arrays"),
+        "load": "saving",
+        "save": "saving",
         "Array": "array",
         "Group": "group",
         "LocalStore": "stores",
         "MemoryStore": "stores",
+        "consolidate": "consolidation",
         "open": "hierarchy",
         "open_array": "hierarchy",
         "open_group": "hierarchy",

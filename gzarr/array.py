@@ -1,44 +1,43 @@
-"""An array of a store: what it is, and reading it."""
+"""An array of a store: reading it, writing it, changing its shape."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import display
+from . import resizing
+from .array_properties import ArrayProperties
+from .attributes import Attributes
 from .device import is_on_device, resolve_device
 from .engines.cuda.devices import get_device
-from .errors import ArgumentError, DeviceError, OutputError, ReadOnlyError, SelectionError, StoreError
+from .errors import ArgumentError, DeviceError, OutputError, ReadOnlyError, SelectionError
 from .indexer import Indexer
 from .reader import NO_OPTIONS, DeviceOptions, Reader
 from .results import HOST, DeviceResults, How, output
 from .selection import parse_basic, parse_blocks, parse_orthogonal, parse_points
-from .stores.base import ListableStore
-from .values import as_elements
+from .values import all_elements
 from .writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
 
-    from .codecs.codec import Codec
-    from .display import Info
     from .engines.cuda.router import Decode
     from .engines.request import Missing
-    from .metadata.model import ArrayMetadata, ZarrFormat
+    from .metadata.model import ArrayMetadata
     from .results import Results
     from .selection import Selection
-    from .stores.base import ReadableStore
+    from .stores.base import ReadableStore, Store
 
 _WHOLE = (Ellipsis,)
 
 
-class Array:
+class Array(ArrayProperties):
     """An array of a store, read on one device.
 
     Open one with :func:`gzarr.open_array`. Everything here but reading costs no store request.
@@ -68,17 +67,7 @@ class Array:
         If ``device`` or ``missing`` is none of the above.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_device",
-        "_metadata",
-        "_missing",
-        "_mode",
-        "_path",
-        "_reader",
-        "_store",
-        "_write_empty",
-    )
+    __slots__ = ("_missing", "_write_empty")
 
     def __init__(
         self,
@@ -102,177 +91,19 @@ class Array:
         self._write_empty = write_empty
         self._reader = Reader(metadata, store, path, self._device)
 
-    # -- what it is
-
     @property
-    def metadata(self) -> ArrayMetadata:
-        """The metadata, the same for every Zarr format."""
-        return self._metadata
+    def attrs(self) -> Attributes:
+        """User attributes, a mapping; each change of it is written, if the array is not read-only."""
+        return Attributes(self, self._take_attributes)
 
-    @property
-    def store(self) -> ReadableStore:
-        """Where the chunks are."""
-        return self._store
-
-    @property
-    def path(self) -> str:
-        """Path in the store, without leading slash; ``""`` for the root."""
-        return self._path
-
-    @property
-    def name(self) -> str:
-        """Path in the store with a leading slash."""
-        return f"/{self._path}"
-
-    @property
-    def basename(self) -> str:
-        """Last segment of the path."""
-        return self._path.rpartition("/")[2]
-
-    @property
-    def read_only(self) -> bool:
-        """Whether changes are refused: the array was opened for reading, or its store is read-only."""
-        return self._mode == "r" or getattr(self._store, "read_only", True)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape in elements."""
-        return self._metadata.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements, in native byte order."""
-        return self._metadata.dtype
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Shape of what can be read by itself, in elements: of a chunk, or of an inner chunk in a sharded array.
-
-        In an array with a rectilinear grid the longest along each dimension; see :attr:`chunk_lengths`.
-        """
-        return (
-            self._reader.decoding.levels[0].inner_shape if self._reader.decoding.levels else self._metadata.chunk_shape
+    def _take_attributes(self, found: ArrayMetadata) -> None:
+        """Take over what the store has now, of all that does not bear on reading."""
+        self._metadata = dataclasses.replace(
+            self._metadata,
+            attributes=found.attributes,
+            dimension_names=found.dimension_names,
+            document=found.document,
         )
-
-    @property
-    def chunk_lengths(self) -> tuple[tuple[int, ...], ...]:
-        """Length of each chunk (of each shard, in a sharded array) along each dimension, cut at the array's end.
-
-        What dask calls the chunks of an array. They differ where the grid is rectilinear.
-        """
-        return self._metadata.chunk_lengths
-
-    @property
-    def shards(self) -> tuple[int, ...] | None:
-        """Shape of a shard in elements, or None if the array has none."""
-        return self._metadata.chunk_shape if self._reader.decoding.levels else None
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self._metadata.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self._metadata.size
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole array once read."""
-        return self._metadata.size * self._metadata.dtype.itemsize
-
-    @property
-    def fill_value(self) -> Any:
-        """What elements of absent chunks are; None where the metadata leaves it open.
-
-        They then read as zeros, dates and times as NaT.
-        """
-        return self._metadata.fill_value
-
-    @property
-    def attrs(self) -> Mapping[str, Any]:
-        """User attributes, read-only."""
-        return MappingProxyType(self._metadata.attributes)
-
-    @property
-    def dimension_names(self) -> tuple[str | None, ...] | None:
-        """Name of each dimension, if the metadata names them."""
-        return self._metadata.dimension_names
-
-    @property
-    def codecs(self) -> tuple[Codec, ...]:
-        """The codec chain of a chunk (of a shard, in a sharded array), in encoding order."""
-        return self._metadata.codecs
-
-    @property
-    def zarr_format(self) -> ZarrFormat:
-        """Zarr format of the metadata document."""
-        return self._metadata.zarr_format
-
-    @property
-    def device(self) -> str:
-        """Where results are: ``"cpu"`` (NumPy) or ``"cuda:N"`` (CuPy).
-
-        ``device="auto"`` is the CPU for types that CuPy has not, such as strings and records.
-        """
-        return self._device
-
-    @property
-    def decode_path(self) -> str:
-        """How chunks are decoded, known before anything is read.
-
-        ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs
-        of host libraries in threads. ``cuda: zstd`` is decoded on the device; ``cuda, decoded on the host (…)``
-        says why a read of the whole array is not. A smaller read may go the other way.
-        """
-        return self._reader.path()
-
-    @property
-    def nchunks(self) -> int:
-        """Number of chunks (of shards, in a sharded array) in the grid."""
-        return math.prod(self._metadata.grid_shape)
-
-    @property
-    def nchunks_initialized(self) -> int:
-        """Number of chunks (of shards, in a sharded array) that the store has. Lists the store.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot list its keys.
-        """
-        if not isinstance(self._store, ListableStore):
-            raise StoreError(f"{self._store!r} cannot list its keys, so stored chunks cannot be counted")
-        grid = self._metadata.grid_shape
-        encoding = self._metadata.chunk_key_encoding
-        folder = self._metadata.key_prefix(self._path)
-        prefix = folder + encoding.prefix
-        if not grid:
-            key = folder + encoding.encode(())
-            return sum(1 for found in self._store.list_prefix(folder) if found == key)
-        total = 0
-        for key in self._store.list_prefix(folder):
-            if not key.startswith(prefix):
-                continue
-            parts = key[len(prefix) :].split(encoding.separator)
-            # "01" is a file of somebody else's, not a chunk.
-            total += len(parts) == len(grid) and all(
-                part.isascii() and part.isdecimal() and str(int(part[:20])) == part and int(part) < size
-                for part, size in zip(parts, grid, strict=True)
-            )
-        return total
-
-    @property
-    def info(self) -> Info:
-        """A table of all this."""
-        return display.array_info(self)
-
-    def __repr__(self) -> str:
-        return display.array_repr(self)
-
-    def _repr_html_(self) -> str:
-        return display.array_html(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Array):
@@ -438,7 +269,9 @@ class Array:
         """Write to a selection; see :meth:`write`."""
         self.write(selection, value)
 
-    def write(self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False) -> None:
+    def write(
+        self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False, stream: Any = None
+    ) -> None:
         """Write to a selection, as NumPy's ``a[selection] = value`` does.
 
         Chunks (shards) that the selection covers are written; others are read, changed and written. Each is replaced
@@ -457,6 +290,9 @@ class Array:
             Keep writers in other processes that do the same away from the chunks, by file locks beside the data.
         aligned
             Raise, before anything is written, if a chunk (shard) would be changed in part.
+        stream
+            Stream of the array's device, as for :meth:`read`, on which a value that is there can be read. Whole chunks
+            of such values are encoded on the device; all is stored when the call returns.
 
         Raises
         ------
@@ -473,10 +309,16 @@ class Array:
         """
         self._check_writable()
         rest, field = self._split_field(selection)
-        self._write([parse_basic(rest, self.shape)], [value], field, lock=lock, aligned=aligned)
+        self._write([parse_basic(rest, self.shape)], [value], field, lock=lock, aligned=aligned, stream=stream)
 
     def write_many(
-        self, selections: Sequence[Any], values: Sequence[Any], *, lock: bool = False, aligned: bool = False
+        self,
+        selections: Sequence[Any],
+        values: Sequence[Any],
+        *,
+        lock: bool = False,
+        aligned: bool = False,
+        stream: Any = None,
     ) -> None:
         """Write many boxes as one plan: a chunk (shard) that several of them touch is written once.
 
@@ -487,7 +329,7 @@ class Array:
             the later one counts.
         values
             One a selection, or an array with one more dimension.
-        lock, aligned
+        lock, aligned, stream
             As for :meth:`write`; so are the errors.
         """
         self._check_writable()
@@ -497,27 +339,109 @@ class Array:
         if len(values) != len(parsed):
             raise ArgumentError(f"{len(parsed)} selections, but {len(values)} values")
         if parsed:
-            self._write(parsed, list(values), None, lock=lock, aligned=aligned)
+            self._write(parsed, list(values), None, lock=lock, aligned=aligned, stream=stream)
 
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyError(f"{self.name} in {self._store!r} is read-only; open it with mode='r+' to change it")
 
     def _write(
-        self, selections: Sequence[Selection], values: Sequence[Any], field: str | None, *, lock: bool, aligned: bool
+        self,
+        selections: Sequence[Selection],
+        values: Sequence[Any],
+        field: str | None,
+        *,
+        lock: bool,
+        aligned: bool,
+        stream: Any = None,
+        metadata: ArrayMetadata | None = None,
     ) -> None:
-        dtype = self._metadata.dtype
+        """Write to selections of an array with some metadata: this one's, or what is to be this one's."""
+        metadata = metadata or self._metadata
+        dtype = metadata.dtype
         if field is not None:
             assert dtype.fields is not None
             dtype = dtype.fields[field][0]
             if dtype.subdtype is not None:
                 raise SelectionError(f"the field {field!r} is an array itself; write whole elements instead")
-        arrays = [
-            as_elements(value, dtype, selection.result_shape, self.name)
-            for selection, value in zip(selections, values, strict=True)
-        ]
-        writer = Writer(self._metadata, self._store, self._path, write_empty=self._write_empty)  # type: ignore[arg-type]
-        writer.write(selections, arrays, field, aligned=aligned, lock=lock)
+        memory = None
+        if self._device != "cpu" and field is None:
+            device = get_device(self._device)
+            with device:
+                memory = DeviceResults(device, device.as_stream(stream))
+        shapes = [selection.result_shape for selection in selections]
+        arrays, memory = all_elements(values, dtype, shapes, self.name, memory)
+        store: Store = self._store  # type: ignore[assignment]
+        writer = Writer(metadata, store, self._path, write_empty=self._write_empty)
+        writer.write(selections, arrays, field, aligned=aligned, lock=lock, memory=memory)
+
+    # -- changing its shape
+
+    def resize(self, shape: int | Sequence[int], *, erase: bool = True, lock: bool = False) -> None:
+        """Change the shape. No chunk is moved; elements that are new are the fill value.
+
+        The metadata goes first: whenever this ends, and however, the array is the old one or the new one, and all its
+        elements are what they were.
+
+        Parameters
+        ----------
+        shape
+            The new one, in elements, of as many dimensions.
+        erase
+            Erase what is outside of it now: chunks (shards), and what is cut off within those at the new edge. If
+            False, that stays in the store, where it is seen again when the array grows.
+        lock
+            Keep processes that do the same away, by a file lock beside the data.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the array is read-only; nothing was touched.
+        ArgumentError
+            If ``shape`` is not a shape of as many dimensions, or something else was put in the array's place since it
+            was opened; nothing was changed.
+        NodeNotFoundError
+            If the array is not there any more.
+        StoreError, ChunkError
+            If the store fails. Where that is while something is erased, the array has its new shape already.
+        """
+        self._check_writable()
+        resizing.resize(self, shape, erase=erase, lock=lock)
+
+    def append(self, value: Any, axis: int = 0, *, lock: bool = False) -> tuple[int, ...]:
+        """Make the array longer along an axis, by what ``value`` holds.
+
+        The elements are written first and the shape after them, so readers never see an array that lacks some of its
+        elements, and what fails or is killed leaves the array as it was. What others have appended meanwhile stays:
+        ``value`` comes behind it. The cost depends on ``value`` and not on the array.
+
+        Parameters
+        ----------
+        value
+            Array of the array's shape but for the length along ``axis``; what :meth:`write` takes.
+        axis
+            Along which it grows; negative ones count from the last.
+        lock
+            Keep processes that do the same away, by a file lock beside the data. Without, only one process may append
+            at a time.
+
+        Returns
+        -------
+        The new shape.
+
+        Raises
+        ------
+        ReadOnlyError, ArgumentError, ChunkWriteError, ChunkReadError, ChunkDecodeError
+            As for :meth:`write`; the shape is then the old one.
+        NodeNotFoundError, StoreError
+            As for :meth:`resize`.
+        """
+        self._check_writable()
+        return resizing.append(self, value, axis, lock=lock)
+
+    def _become(self, metadata: ArrayMetadata) -> None:
+        self._metadata = metadata
+        self._reader = Reader(metadata, self._store, self._path, self._device)
 
     @property
     def oindex(self) -> Indexer:

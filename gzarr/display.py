@@ -12,7 +12,7 @@ from .stores.base import ListableStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .array import Array
+    from .array_properties import ArrayProperties
     from .documents import Entry
     from .group import Group
 
@@ -124,7 +124,7 @@ def tree(group: Group, level: int | None = None) -> Tree:
     return Tree(group.name, group.walk(level))
 
 
-def array_repr(array: Array) -> str:
+def array_repr(array: ArrayProperties) -> str:
     """Return an array on one line: path, shape, dtype, chunks, how it is decoded."""
     chunks = f"chunks {array.chunks}" if array.shards is None else f"chunks {array.chunks} in shards {array.shards}"
     return (
@@ -133,7 +133,7 @@ def array_repr(array: Array) -> str:
     )
 
 
-def array_info(array: Array) -> Info:
+def array_info(array: ArrayProperties) -> Info:
     """Return everything that is known of an array without a store request."""
     rows = [
         ("Name", printable(array.name)),
@@ -157,12 +157,12 @@ def array_info(array: Array) -> Info:
         ("Size", readable_size(array.nbytes)),
         ("Number of chunks", f"{array.nchunks:,}"),
     ]
-    if array.attrs:
-        rows.append(("Attributes", _names(array.attrs)))
+    if array.metadata.attributes:
+        rows.append(("Attributes", _names(array.metadata.attributes)))
     return Info(rows)
 
 
-def array_html(array: Array) -> str:
+def array_html(array: ArrayProperties) -> str:
     """Return an array as an HTML table."""
     return _block(f"gzarr.Array {array.name}", array_info(array))
 

@@ -11,6 +11,7 @@ points of the 2022 drafts, which lie further up. A draft's nodes cost a request 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ class NodeReader:
         entry = None
         if zarr_format in (None, 2, 3):
             names = _document_names(zarr_format, consolidated=groups and self.use_consolidated is not False)
-            (found,) = self._fetch([path], names)
+            (found,) = self.fetch([path], names)
             entry = self._parse(path, found, zarr_format)
             if entry is None and groups:
                 entry = self._implicit(path, zarr_format)
@@ -131,7 +132,7 @@ class NodeReader:
     def exists(self, path: str, zarr_format: ZarrFormat | None) -> bool:
         """Return whether there is a node at ``path``, without reading its documents' content."""
         if zarr_format in (None, 2, 3):
-            (found,) = self._fetch([path], [n for n in _document_names(zarr_format) if n in NODE_DOCUMENTS])
+            (found,) = self.fetch([path], [n for n in _document_names(zarr_format) if n in NODE_DOCUMENTS])
             if found or self._implicit(path, zarr_format) is not None:
                 return True
         if zarr_format in (2, 3):
@@ -169,7 +170,7 @@ class NodeReader:
         for first in range(0, len(names), _NODES_PER_REQUEST):
             some = names[first : first + _NODES_PER_REQUEST]
             paths = [prefix + name for name in some]
-            for name, child, found in zip(some, paths, self._fetch(paths, documents), strict=True):
+            for name, child, found in zip(some, paths, self.fetch(paths, documents), strict=True):
                 try:
                     entry = self._parse(child, found, zarr_format) or self._implicit(child, zarr_format)
                 except MetadataError as exc:
@@ -178,7 +179,7 @@ class NodeReader:
                     entries[name] = entry
         return entries
 
-    def _fetch(self, paths: Sequence[str], names: Sequence[str]) -> list[dict[str, bytes]]:
+    def fetch(self, paths: Sequence[str], names: Sequence[str]) -> list[dict[str, bytes]]:
         """Return, for each path, the documents that it has; one request."""
         rows = iter(self._values([join_path(path, name) for path in paths for name in names]))
         return [
@@ -213,9 +214,7 @@ class NodeReader:
         if self.use_consolidated is False:
             document = {name: value for name, value in document.items() if name != "consolidated_metadata"}
         with _at(key):
-            metadata = v3.parse_node(
-                document, allow_pickle=self.allow_pickle, allow_fallback=self.allow_fallback
-            )
+            metadata = v3.parse_node(document, allow_pickle=self.allow_pickle, allow_fallback=self.allow_fallback)
         return _entry_of(metadata, key)
 
     def _parse_v2_group(
@@ -275,21 +274,29 @@ class NodeReader:
         above: list[str] = []
         if zarr_format != 1 and self._layout(path) is None:
             # Of path itself, entry points have been looked at with the other documents, unless a draft is asked for.
-            first = path if zarr_format is not None else path.rpartition("/")[0] if path else None
-            while first is not None:
-                above.append(first)
-                first = first.rpartition("/")[0] if first else None
+            above = upward(path)[zarr_format is None :]
         keys = [join_path(path, name) for name in names] + [join_path(base, v3_draft.ENTRY_POINT) for base in above]
         values = self._values(keys) if keys else []
         if names and (data := values[0]) is not None and (zarr_format == 1 or _V1_MARK in data):
             return self._parse_v1(keys[0], data, keys[1], values[1])
-        for base, key, data in zip(above, keys[len(names) :], values[len(names) :], strict=True):
+        self._find_entry_point(above, values[len(names) :])
+        return self._draft_node(path) if zarr_format != 1 and self._layout(path) is not None else None
+
+    def layout(self, path: str) -> Layout | None:
+        """Return the layout of the hierarchy of a 2022 draft that ``path`` is in, if there is one; one request."""
+        if self._layout(path) is None:
+            bases = upward(path)
+            self._find_entry_point(bases, self._values([join_path(base, v3_draft.ENTRY_POINT) for base in bases]))
+        return self._layout(path)
+
+    def _find_entry_point(self, bases: Sequence[str], values: Sequence[bytes | None]) -> None:
+        """Remember the layout of the first one of some hierarchies that is there."""
+        for base, data in zip(bases, values, strict=True):
             if data is not None and _ENTRY_POINT_MARK in data:
-                document = load_document(data, key)
+                document = load_document(data, join_path(base, v3_draft.ENTRY_POINT))
                 if v3_draft.is_entry_point(document):
                     self._add_layout(base, document)
                     break
-        return self._draft_node(path) if zarr_format != 1 and self._layout(path) is not None else None
 
     def _parse_v1(self, key: str, data: bytes, attrs_key: str, attrs_data: bytes | None) -> Entry:
         document = load_document(data, key)
@@ -388,6 +395,21 @@ def _document_names(zarr_format: ZarrFormat | None, *, consolidated: bool = Fals
         if consolidated:
             names.append(".zmetadata")
     return names
+
+
+def upward(path: str) -> list[str]:
+    """Return a path and those of all groups above it, the root's last."""
+    paths = [path]
+    while path:
+        path = path.rpartition("/")[0]
+        paths.append(path)
+    return paths
+
+
+def suggest(path: str, names: Mapping[str, object]) -> str:
+    """Return the end of a message that names what ``path`` may have meant, or nothing."""
+    close = difflib.get_close_matches(path.split("/")[0], names, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def _is_node_name(name: str) -> bool:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .array import Array
-from .errors import ArgumentError, MetadataError, NodeNotFoundError
+from .attributes import Attributes
+from .changes import delete_node, move_node, writable
+from .documents import suggest
+from .errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError
 from .metadata.model import ArrayMetadata, GroupMetadata
 from .stores.keys import join_path, normalize_path
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .array_arguments import ArrayArguments
     from .display import Info, Tree
     from .documents import Entry, NodeReader
     from .engines.request import Missing
     from .metadata.model import ZarrFormat
-    from .stores.base import ReadableStore
+    from .stores.base import ReadableStore, Store
 
 Node: TypeAlias = "Array | Group"
 
 
 class Group(Mapping[str, "Array | Group"]):
-    """A group: a read-only mapping from names (and paths, ``g["a/b"]``) to arrays and groups.
+    """A group: a mapping from names (and paths, ``g["a/b"]``) to arrays and groups.
 
-    Made by :func:`open`, :func:`open_group` and by groups; not meant to be called.
+    Made by :func:`open`, :func:`open_group`, :func:`create_group` and by groups; not meant to be called.
 
     Parameters
     ----------
@@ -39,6 +43,8 @@ class Group(Mapping[str, "Array | Group"]):
         Passed on to arrays below.
     children
         Nodes below by name, where consolidated metadata gives them: they then cost no store request.
+    mode
+        ``"r"`` or ``"r+"`` (read and write), for the nodes below, too.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Group(Mapping[str, "Array | Group"]):
         device: str = "auto",
         missing: Missing = "fill",
         children: dict[str, Entry] | None = None,
+        mode: Literal["r", "r+"] = "r",
     ) -> None:
         self._metadata = metadata
         self._reader = reader
@@ -57,6 +64,7 @@ class Group(Mapping[str, "Array | Group"]):
         self._device = device
         self._missing: Missing = missing
         self._consolidated = children
+        self._mode: Literal["r", "r+"] = mode
 
     # -- what it is
 
@@ -86,9 +94,12 @@ class Group(Mapping[str, "Array | Group"]):
         return self._path.rpartition("/")[2]
 
     @property
-    def attrs(self) -> Mapping[str, Any]:
-        """User attributes, read-only."""
-        return MappingProxyType(self._metadata.attributes)
+    def attrs(self) -> Attributes:
+        """User attributes; each change is written at once."""
+        return Attributes(self, self._become)
+
+    def _become(self, metadata: GroupMetadata) -> None:
+        self._metadata = metadata
 
     @property
     def zarr_format(self) -> ZarrFormat:
@@ -107,8 +118,8 @@ class Group(Mapping[str, "Array | Group"]):
 
     @property
     def read_only(self) -> bool:
-        """Always True in this release."""
-        return True
+        """Whether changes are refused: the group was opened for reading, or its store is read-only."""
+        return self._mode == "r" or getattr(self._reader.store, "read_only", True)
 
     @property
     def info(self) -> Info:
@@ -147,6 +158,7 @@ class Group(Mapping[str, "Array | Group"]):
             # True was asked of the group that was opened; those below have no consolidated metadata of their own.
             False if reader.use_consolidated is False else None,
             reader.allow_fallback,
+            self._mode,
         )
 
     # -- children
@@ -162,6 +174,7 @@ class Group(Mapping[str, "Array | Group"]):
             device=self._device,
             missing=self._missing,
             children=entry.children,
+            mode=self._mode,
         )
 
     def _entries(self) -> dict[str, Entry]:
@@ -312,6 +325,123 @@ class Group(Mapping[str, "Array | Group"]):
         """Yield the names of the groups directly below, sorted."""
         return (name for name, entry in self._entries().items() if isinstance(entry.metadata, GroupMetadata))
 
+    # -- changes
+
+    def _writable(self) -> Store:
+        if self.read_only:
+            raise ReadOnlyError(f"{self.name} in {self.store!r} is read-only; open it with mode='r+' to change it")
+        return writable(self.store, self.name)
+
+    def _place(self, name: str) -> str:
+        """Return the path in the store of a node that is changed; what this group remembers of its children is over."""
+        relative = normalize_path(name)
+        if not relative:
+            raise ArgumentError(f"{name!r} names no member of the group {self.name!r}")
+        self._consolidated = None
+        return join_path(self._path, relative)
+
+    def _place_of(self, name: str) -> str:
+        if name not in self:
+            raise NodeNotFoundError(f"no array or group {name!r} in the group {self.name!r} of {self.store!r}")
+        return self._place(name)
+
+    def create_array(
+        self,
+        name: str,
+        *,
+        shape: Any = None,
+        data: Any = None,
+        overwrite: bool = False,
+        write_empty: bool = False,
+        **arguments: Unpack[ArrayArguments],
+    ) -> Array:
+        """Make an array below, in this group's format; parameters are those of :func:`gzarr.create_array`."""
+        from .creation import make_array
+
+        return make_array(
+            self._writable(),
+            self._place(name),
+            self.zarr_format,
+            overwrite=overwrite,
+            device=self._device,
+            missing=self._missing,
+            write_empty=write_empty,
+            shape=shape,
+            data=data,
+            arguments=arguments,
+        )
+
+    def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False) -> Group:
+        """Make a group below, in this group's format; parameters are those of :func:`gzarr.create_group`."""
+        from .creation import make_group
+
+        return make_group(
+            self._writable(),
+            self._place(name),
+            self.zarr_format,
+            attributes=attributes,
+            overwrite=overwrite,
+            device=self._device,
+            missing=self._missing,
+            reader=self._reader,
+        )
+
+    def require_array(
+        self, name: str, *, shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
+    ) -> Array:
+        """Return the array below, or make it; parameters are those of :func:`gzarr.require_array`."""
+        from .creation import check_like
+
+        self._writable()
+        if name not in self:
+            return self.create_array(name, shape=shape, dtype=dtype, **arguments)
+        node = self[name]
+        if not isinstance(node, Array):
+            raise NodeTypeError(f"{node.name} in {self.store!r} is a group, not an array")
+        return check_like(node, shape, dtype, exact=exact)
+
+    def require_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Group:
+        """Return the group below, or make it; one that is only implied by the nodes in it becomes explicit."""
+        self._writable()
+        node = self.get(name)
+        if isinstance(node, Array):
+            raise NodeTypeError(f"{node.name} in {self.store!r} is an array, not a group")
+        if node is None or node.implicit:
+            return self.create_group(name, attributes=attributes)
+        return node
+
+    def __delitem__(self, name: str) -> None:
+        """Erase the array or group at ``name``, with all that is below it.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If there is none (it is a ``KeyError``).
+        ReadOnlyError
+            If the group is read-only; nothing was touched.
+        StoreError
+            If the store fails.
+        """
+        delete_node(self._writable(), self._place_of(name))
+
+    def move(self, source: str, dest: str) -> None:
+        """Move a node from one path to another, relative to this group, with all that is below it.
+
+        Values are copied in the store, one by one, and then erased.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If there is no such node.
+        ArgumentError
+            If there is a node at ``dest``; nothing was changed.
+        ReadOnlyError
+            If the group is read-only; nothing was touched.
+        StoreError
+            If the store fails. The source is erased when all is at the destination, not before.
+        """
+        move_node(self._writable(), self._place_of(source), self._place(dest), self.zarr_format)
+
     def tree(self, level: int | None = None) -> Tree:
         """Return the hierarchy below as a tree that prints.
 
@@ -333,13 +463,14 @@ def make_node(
     device: str,
     missing: Missing,
     children: dict[str, Entry] | None = None,
+    mode: Literal["r", "r+"] = "r",
 ) -> Node:
     """Return the array or group that ``metadata`` describes; raise ``metadata`` if it is an error."""
     if isinstance(metadata, MetadataError):
         raise metadata
     if isinstance(metadata, ArrayMetadata):
-        return Array(metadata, reader.store, path, device=device, missing=missing)
-    return Group(metadata, reader, path, device=device, missing=missing, children=children)
+        return Array(metadata, reader.store, path, device=device, missing=missing, mode=mode)
+    return Group(metadata, reader, path, device=device, missing=missing, children=children, mode=mode)
 
 
 def _reopen(
@@ -351,6 +482,7 @@ def _reopen(
     allow_pickle: bool,
     use_consolidated: bool | None,
     allow_fallback: bool,
+    mode: Literal["r", "r+"],
 ) -> Group:
     """Undo pickling: open the group again, where it was."""
     from .hierarchy import open_group
@@ -358,6 +490,7 @@ def _reopen(
     return open_group(
         store,
         path=path,
+        mode=mode,
         device=device,
         zarr_format=zarr_format,
         missing=missing,
@@ -365,9 +498,3 @@ def _reopen(
         use_consolidated=use_consolidated,
         allow_fallback=allow_fallback,
     )
-
-
-def suggest(path: str, names: Mapping[str, object]) -> str:
-    """Return the end of a message that names what ``path`` may have meant, or nothing."""
-    close = difflib.get_close_matches(path.split("/")[0], names, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

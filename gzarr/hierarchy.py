@@ -1,14 +1,16 @@
-"""Opening nodes: from a path, a URL, a mapping or a store to an array or a group."""
+"""Opening nodes, and making them where the mode says so: from a path, a URL, a mapping or a store."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from .array import Array
+from .changes import writable
 from .device import resolve_device
-from .documents import NodeReader
-from .errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
-from .group import Group, make_node, suggest
+from .documents import NodeReader, suggest
+from .errors import ArgumentError, NodeNotFoundError, NodeTypeError, StoreError
+from .group import Group, make_node
 from .metadata import v3_draft
 from .metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from .stores.base import ListableStore
@@ -16,12 +18,18 @@ from .stores.keys import join_path, normalize_path
 from .stores.resolve import as_store
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Unpack
+
+    from .array_arguments import ArrayArguments, NewArrayArguments
+    from .documents import Entry
     from .engines.request import Missing
     from .stores.resolve import StoreLike
 
 __all__ = ["Array", "Group", "open", "open_array", "open_group"]
 
-Mode: TypeAlias = Literal["r"]
+#: Read; read and write; the same, made if absent; made anew; made, if absent.
+Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 
 # What makes a node, by format, for messages.
 _LOOKED_FOR: Final[dict[ZarrFormat | None, str]] = {
@@ -44,6 +52,7 @@ def open(
     allow_pickle: bool = False,
     use_consolidated: bool | None = None,
     allow_fallback: bool = False,
+    **creation: Unpack[NewArrayArguments],
 ) -> Array | Group:
     """Open the array or group at ``path``.
 
@@ -57,7 +66,9 @@ def open(
     path
         Path of the node in the store.
     mode
-        ``"r"``; this release does not write.
+        ``"r"`` to read, ``"r+"`` to read and write. To make a node: ``"w"`` erases what is there, with all that is
+        below it, ``"w-"`` fails if something is there, ``"a"`` opens what is there to read and write, and makes it only
+        if nothing is.
     device
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``: where arrays are read to.
     zarr_format
@@ -70,6 +81,11 @@ def open(
     use_consolidated
         None: use consolidated metadata where a group has some. False: never. True: raise :class:`ArgumentError` if the
         group opened has none.
+    allow_fallback
+        Read elements of an unknown data type as the fallback that its document names, if it does.
+    **creation
+        Arguments of :func:`gzarr.create_array`, for modes that may make a node. With ``shape`` or ``data`` an array is
+        opened or made, else a group is made.
 
     Returns
     -------
@@ -80,7 +96,9 @@ def open(
     NodeNotFoundError
         If there is no such node.
     ArgumentError, DeviceError
-        If an argument is wrong; nothing was read.
+        If an argument is wrong, or ``mode="w-"`` finds a node; nothing was changed.
+    ReadOnlyError
+        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
     MetadataError
         If a metadata document is malformed; :class:`UnsupportedError` if it asks for something unknown.
     StoreError
@@ -93,14 +111,21 @@ def open(
     >>> gzarr.open(store).name
     '/'
     """
-    reader, where = _prepare(
-        store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated, allow_fallback
-    )
-    entry = reader.node(where, zarr_format)
+    said = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated, allow_fallback)
+    if mode in ("r", "r+"):
+        _check_creation(creation, mode)
+    elif "shape" in creation or "data" in creation:
+        return _array(said, creation)
+    else:
+        _check_creation(creation, mode, group=True)
+        if mode != "a":
+            return _group(said, creation.get("attributes"))
+    entry = said.reader.node(said.path, zarr_format)
     if entry is None:
-        raise _not_found("array or group", where, reader, zarr_format)
-    assert not isinstance(entry.metadata, MetadataError)
-    return make_node(entry.metadata, reader, where, device=device, missing=missing, children=entry.children)
+        if mode == "a":
+            return _group(said, creation.get("attributes"))
+        raise _not_found("array or group", said)
+    return said.node(entry)
 
 
 def open_array(
@@ -113,10 +138,13 @@ def open_array(
     missing: Missing = "fill",
     allow_pickle: bool = False,
     allow_fallback: bool = False,
+    **creation: Unpack[NewArrayArguments],
 ) -> Array:
     """Open the array at ``path``; one store request for an array of version 2 or 3.
 
-    Parameters are those of :func:`open`.
+    Parameters are those of :func:`open`. An array that has to be made (``mode`` ``"a"``, ``"w"``, ``"w-"``) needs
+    ``shape`` and ``dtype``, or ``data``; the format is 3 where ``zarr_format`` does not say. One that is there keeps
+    what it is.
 
     Returns
     -------
@@ -126,18 +154,15 @@ def open_array(
     ------
     NodeTypeError
         If there is a group at ``path``.
+    ReadOnlyError
+        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    reader, where = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, None, allow_fallback)
-    entry = reader.node(where, zarr_format, groups=False)
-    if entry is None:
-        raise _not_found("array", where, reader, zarr_format)
-    if isinstance(entry.metadata, GroupMetadata):
-        raise NodeTypeError(f"'/{where}' in {reader.store!r} is a group, not an array; open it with open_group")
-    array = make_node(entry.metadata, reader, where, device=device, missing=missing)
-    assert isinstance(array, Array)
-    return array
+    said = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, None, allow_fallback)
+    if mode in ("r", "r+"):
+        _check_creation(creation, mode)
+    return _array(said, creation)
 
 
 def open_group(
@@ -151,10 +176,12 @@ def open_group(
     allow_pickle: bool = False,
     use_consolidated: bool | None = None,
     allow_fallback: bool = False,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Group:
     """Open the group at ``path``; one or two store requests for a group of version 2 or 3, as :func:`open`.
 
-    Parameters are those of :func:`open`.
+    Parameters are those of :func:`open`. ``attributes`` are for a group that has to be made (``mode`` ``"a"``, ``"w"``,
+    ``"w-"``), in format 3 where ``zarr_format`` does not say.
 
     Returns
     -------
@@ -164,20 +191,108 @@ def open_group(
     ------
     NodeTypeError
         If there is an array at ``path``.
+    ReadOnlyError
+        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    reader, where = _prepare(
-        store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated, allow_fallback
+    said = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated, allow_fallback)
+    if attributes is not None and mode in ("r", "r+"):
+        _check_creation({"attributes": attributes}, mode)
+    return _group(said, attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a caller said of a node, checked."""
+
+    reader: NodeReader
+    path: str
+    mode: Mode
+    device: str
+    zarr_format: ZarrFormat | None
+    missing: Missing
+
+    def node(self, entry: Entry) -> Array | Group:
+        """Return a node that is there."""
+        return make_node(
+            entry.metadata,
+            self.reader,
+            self.path,
+            device=self.device,
+            missing=self.missing,
+            children=entry.children,
+            mode="r" if self.mode == "r" else "r+",
+        )
+
+
+def _array(said: _Said, creation: NewArrayArguments) -> Array:
+    """Open or make an array, as the mode says."""
+    if said.mode not in ("w", "w-"):
+        # A group would not be found as long as only arrays are looked for: one is in the way of a new array only.
+        entry = said.reader.node(said.path, said.zarr_format, groups=False)
+        if entry is not None:
+            if isinstance(entry.metadata, GroupMetadata):
+                raise NodeTypeError(
+                    f"'/{said.path}' in {said.reader.store!r} is a group, not an array; open it with open_group"
+                )
+            array = said.node(entry)
+            assert isinstance(array, Array)
+            return array
+        if said.mode != "a":
+            raise _not_found("array", said)
+    from .creation import make_array
+
+    arguments = dict(creation)
+    return make_array(
+        writable(said.reader.store, f"'/{said.path}'"),
+        said.path,
+        said.zarr_format or 3,
+        overwrite=said.mode == "w",
+        device=said.device,
+        missing=said.missing,
+        write_empty=bool(arguments.pop("write_empty", False)),
+        shape=arguments.pop("shape", None),
+        data=arguments.pop("data", None),
+        arguments=cast("ArrayArguments", arguments),
     )
-    entry = reader.node(where, zarr_format)
-    if entry is None:
-        raise _not_found("group", where, reader, zarr_format)
-    if isinstance(entry.metadata, ArrayMetadata):
-        raise NodeTypeError(f"'/{where}' in {reader.store!r} is an array, not a group; open it with open_array")
-    group = make_node(entry.metadata, reader, where, device=device, missing=missing, children=entry.children)
-    assert isinstance(group, Group)
-    return group
+
+
+def _group(said: _Said, attributes: Mapping[str, Any] | None) -> Group:
+    """Open or make a group, as the mode says."""
+    if said.mode not in ("w", "w-"):
+        entry = said.reader.node(said.path, said.zarr_format)
+        if entry is not None:
+            if isinstance(entry.metadata, ArrayMetadata):
+                raise NodeTypeError(
+                    f"'/{said.path}' in {said.reader.store!r} is an array, not a group; open it with open_array"
+                )
+            group = said.node(entry)
+            assert isinstance(group, Group)
+            return group
+        if said.mode != "a":
+            raise _not_found("group", said)
+    from .creation import make_group
+
+    return make_group(
+        writable(said.reader.store, f"'/{said.path}'"),
+        said.path,
+        said.zarr_format or 3,
+        attributes=attributes,
+        overwrite=said.mode == "w",
+        device=said.device,
+        missing=said.missing,
+        reader=said.reader,
+    )
+
+
+def _check_creation(creation: Mapping[str, Any], mode: Mode, *, group: bool = False) -> None:
+    """Refuse arguments that mean nothing here."""
+    for name in creation:
+        if not group:
+            raise ArgumentError(f"{name}= is for a node to be made; mode={mode!r} opens what is there")
+        if name != "attributes":
+            raise ArgumentError(f"{name}= is for an array, which needs shape= or data=, too")
 
 
 def _prepare(
@@ -186,15 +301,13 @@ def _prepare(
     mode: Mode,
     device: str,
     zarr_format: ZarrFormat | None,
-    missing: str,
+    missing: Missing,
     allow_pickle: bool,
     use_consolidated: bool | None,
     allow_fallback: bool,
-) -> tuple[NodeReader, str]:
-    """Check all arguments before the store is touched; return the reader and the normalised path."""
-    if mode != "r":
-        if mode in ("r+", "a", "w", "w-"):
-            raise ArgumentError(f'mode={mode!r}: this release only reads; open with mode="r"')
+) -> _Said:
+    """Check all arguments before the store is touched."""
+    if mode not in ("r", "r+", "a", "w", "w-"):
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
     resolve_device(device)
     if zarr_format not in (None, 1, 2, v3_draft.FORMAT, 3):
@@ -203,11 +316,16 @@ def _prepare(
         raise ArgumentError(f'missing must be "fill" or "error", not {missing!r}')
     where = normalize_path(path)
     opened, base = as_store(store, mode)
-    return NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback)), join_path(base, where)
+    where = join_path(base, where)
+    if mode != "r":
+        writable(opened, f"mode={mode!r} for '/{where}'")
+    reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
+    return _Said(reader, where, mode, device, zarr_format, missing)
 
 
-def _not_found(what: str, path: str, reader: NodeReader, zarr_format: ZarrFormat | None) -> NodeNotFoundError:
+def _not_found(what: str, said: _Said) -> NodeNotFoundError:
     """Return the error for a node that is not there, with a look at what is there instead."""
+    reader, path, zarr_format = said.reader, said.path, said.zarr_format
     documents = _LOOKED_FOR[zarr_format]
     hint = ""
     if isinstance(reader.store, ListableStore):

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ArgumentError
+from .errors import ArgumentError, DeviceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
+
+    from .results import DeviceResults
 
 
 def as_elements(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], node: str) -> npt.NDArray[Any]:
@@ -44,6 +48,73 @@ def as_elements(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], node: 
         return np.broadcast_to(elements, shape)
     except ValueError as error:
         raise ArgumentError(f"{node}: a value of shape {array.shape} does not broadcast to {shape}") from error
+
+
+def all_elements(
+    values: Sequence[Any],
+    dtype: np.dtype[Any],
+    shapes: Sequence[tuple[int, ...]],
+    node: str,
+    memory: DeviceResults | None,
+) -> tuple[list[Any], DeviceResults | None]:
+    """Return several values as arrays, all on a device or all in host memory.
+
+    They stay on the device if all are there, and none has elements that have to be looked at to know whether they are
+    elements of ``dtype``: that is done in host memory.
+
+    Parameters
+    ----------
+    values, dtype, shapes, node
+        As for :func:`as_elements`; a shape for each value.
+    memory
+        The array's device, and the stream on which values that are there can be read; None for the CPU.
+
+    Returns
+    -------
+    The arrays, and ``memory`` if they are on the device, else None.
+
+    Raises
+    ------
+    ArgumentError
+        As for :func:`as_elements`.
+    """
+    if memory is not None:
+        found = [_exported(value, memory, node) for value in values]
+        if all(array is not None and np.can_cast(array.dtype, dtype, "safe") for array in found):
+            pairs = zip(found, shapes, strict=True)
+            return [_on_device(array, dtype, shape, memory, node) for array, shape in pairs], memory
+        with memory.device as device:
+            values = [
+                value if array is None else device.to_host(array, memory.stream)
+                for value, array in zip(values, found, strict=True)
+            ]
+    return [as_elements(value, dtype, shape, node) for value, shape in zip(values, shapes, strict=True)], None
+
+
+def _exported(value: Any, memory: DeviceResults, node: str) -> Any:
+    """Return a value as an array of a device, or None if it is not there."""
+    try:
+        with memory.device as device:
+            return device.as_array(value, memory.stream)
+    except DeviceError:
+        raise
+    # Whatever another library says about its arrays.
+    except Exception as error:
+        raise ArgumentError(
+            f"{node}: a value of type {type(value).__name__} cannot be taken from its library: {error}"
+        ) from error
+
+
+def _on_device(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], memory: DeviceResults, node: str) -> Any:
+    while array.ndim > len(shape) and array.shape[0] == 1:
+        array = array[0]
+    with memory.device as device:
+        if array.dtype != dtype:
+            array = device.converted(array, dtype, memory.stream)
+        try:
+            return device.broadcast(array, shape)
+        except ValueError as error:
+            raise ArgumentError(f"{node}: a value of shape {array.shape} does not broadcast to {shape}") from error
 
 
 def _host(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:

@@ -318,7 +318,7 @@ class TestFormats:
         assert dict(gzarr.open({".zgroup": V2_GROUP, ".zattrs": b'{"a": 1}'}).attrs) == {"a": 1}
 
     def test_attributes_cannot_be_changed(self):
-        with pytest.raises(TypeError):
+        with pytest.raises(errors.ReadOnlyError):
             gzarr.open({"zarr.json": V3_GROUP}).attrs["b"] = 2
 
     def test_metadata_errors_name_the_key(self):
@@ -516,10 +516,10 @@ class TestPaths:
 
 
 class TestModesAndDevices:
-    @pytest.mark.parametrize("mode", ["r+", "a", "w", "w-"])
-    def test_no_writing_yet(self, mode, tmp_path):
+    @pytest.mark.parametrize("mode", ["r", "r+"])
+    def test_modes_that_make_nothing(self, mode, tmp_path):
         for function in (gzarr.open, gzarr.open_array, gzarr.open_group):
-            with pytest.raises(errors.ArgumentError, match="this release only reads"):
+            with pytest.raises(errors.NodeNotFoundError):
                 function(tmp_path / "new", mode=mode)
         assert not (tmp_path / "new").exists()
 

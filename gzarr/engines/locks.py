@@ -1,7 +1,8 @@
 """Writers of one process take turns at a stored value: what one reads to change it, no other changes meanwhile.
 
-Stored values share a few hundred locks. A thread that takes several takes them in order, so nobody waits in a circle.
-Other processes are not kept out; see :meth:`gzarr.Array.write`.
+Stored values share a few hundred locks. A thread that takes several takes them in order, so nobody waits in a circle;
+one that changes the metadata of a node takes that lock before any of its chunks'. Other processes are not kept out; see
+:meth:`gzarr.Array.write`.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..stores.base import LocalFiles
+from ..stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _COUNT: Final = 256
 _locks: list[threading.Lock] = []
+_node_locks: list[threading.Lock] = []
 
 
 def _renew() -> None:
     # Threads that held some of them are not in a forked child, and what they were doing is not done there.
     _locks[:] = [threading.Lock() for _ in range(_COUNT)]
+    _node_locks[:] = [threading.Lock() for _ in range(_COUNT)]
 
 
 _renew()
@@ -44,12 +48,10 @@ def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
         Theirs. The locks of all are taken before anything is done; a thread that holds some must not come back for
         others.
     """
-    # Two stores may be one directory under two names, or one below the other: it is the file that counts.
-    root = store.file_root() if isinstance(store, LocalFiles) else None
-    folder = b"" if root is None else _real(root) + b"/"
+    root = _root(store)
     wanted: set[int] = set()
     for key in keys:
-        wanted.add(zlib.crc32(folder + os.fsencode(key)) % _COUNT)
+        wanted.add(_number(root, key))
         if len(wanted) == _COUNT:
             break
     locks = list(_locks)
@@ -59,6 +61,35 @@ def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
         yield
 
 
-@lru_cache(maxsize=64)
-def _real(root: bytes) -> bytes:
-    return os.path.realpath(root)
+@contextlib.contextmanager
+def hold_node(store: Any, path: str) -> Iterator[None]:
+    """Keep all others of this process from changing the metadata of a node, or the shape of an array.
+
+    Parameters
+    ----------
+    store, path
+        Where the node is. The thread must hold no lock of a stored value, and of no other node.
+    """
+    with _node_locks[_number(_root(store), f"{path}/")]:
+        yield
+
+
+def _root(store: Any) -> bytes | None:
+    """Return the directory that a store's values are files in, or None."""
+    if isinstance(store, LocalStore):
+        return os.fsencode(store.root)
+    return store.file_root() if isinstance(store, LocalFiles) else None
+
+
+def _number(root: bytes | None, key: str) -> int:
+    name = os.fsencode(key)
+    if root is not None:
+        # Stores may be one directory under two names, one below the other, or linked: it is the file that counts.
+        folder, slash, name = (root + b"/" + name).rpartition(b"/")
+        name = _real(folder) + slash + name
+    return zlib.crc32(name) % _COUNT
+
+
+@lru_cache(maxsize=1024)
+def _real(folder: bytes) -> bytes:
+    return os.path.realpath(folder)

@@ -1,0 +1,236 @@
+"""From the model to the metadata documents of every Zarr version: the inverse of parsing.
+
+A model that was parsed keeps its document. What a document says beyond the model (members that need not be understood,
+names in another spelling) is then written back as it was, and only what the model may change — shape, chunks along
+empty dimensions, attributes — is replaced. A model without a document gives one of its own, in zarr-python's spelling.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..edges import Edges
+from ..errors import ArgumentError
+from ..stores.keys import join_path
+from . import to_v1, to_v2, to_v3, to_v3_draft
+from .json import MAX_DEPTH, quote
+from .parts import MAX_NDIM, dimension_names_of
+from .v3_draft import FORMAT as DRAFT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .model import ArrayMetadata, GroupMetadata
+
+_MAX_LENGTH = 2**63 - 1
+
+
+def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, bytes]:
+    """Return the documents of an array.
+
+    Parameters
+    ----------
+    metadata
+        Of the array.
+    path
+        Of the array in its store, without leading slash.
+
+    Returns
+    -------
+    Store keys and documents, in the order in which they are to be written: the one that makes the node is the last.
+    For a draft of 2022 they include the entry point of the hierarchy.
+
+    Raises
+    ------
+    ArgumentError
+        If the format has no words for something of the array (a codec, a data type, a chunk grid).
+    """
+    if metadata.zarr_format == DRAFT:
+        return _dumped("", to_v3_draft.array_documents(metadata, path))
+    return _dumped(path, _array_documents(metadata))
+
+
+def group_documents(metadata: GroupMetadata, path: str, *, hierarchy: str = "") -> dict[str, bytes]:
+    """Return the documents of a group.
+
+    Parameters
+    ----------
+    metadata
+        Of the group. The nodes below that it may name are not written: see :func:`gzarr.consolidate`.
+    path
+        Of the group in its store, without leading slash.
+    hierarchy
+        Path of the hierarchy that the group is in, for a draft of 2022.
+
+    Returns
+    -------
+    As for :func:`array_documents`.
+
+    Raises
+    ------
+    ArgumentError
+        If the format has no groups.
+    """
+    if metadata.zarr_format == 1:
+        raise ArgumentError(f"'/{path}': version 1 has arrays only; a group needs zarr_format=2 or 3")
+    if metadata.zarr_format == DRAFT:
+        return _dumped("", to_v3_draft.group_documents(metadata, path, hierarchy))
+    make = to_v2.group_documents if metadata.zarr_format == 2 else to_v3.group_documents
+    return _dumped(path, make(metadata))
+
+
+def _array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
+    """Return the documents of an array of version 1, 2 or 3, by name."""
+    if metadata.zarr_format == 1:
+        return to_v1.array_documents(metadata)
+    return to_v2.array_documents(metadata) if metadata.zarr_format == 2 else to_v3.array_documents(metadata)
+
+
+def _dumped(path: str, documents: dict[str, dict[str, Any]]) -> dict[str, bytes]:
+    return {join_path(path, name): dump(document) for name, document in documents.items()}
+
+
+def dump(document: dict[str, Any]) -> bytes:
+    """Return a document as bytes, as zarr-python writes it: indented by 2, ``NaN`` in attributes as such."""
+    return json.dumps(document, indent=2).encode()
+
+
+def resized(metadata: ArrayMetadata, shape: Sequence[int]) -> ArrayMetadata:
+    """Return the metadata of the same array with another shape.
+
+    A rectilinear grid that does not reach far enough gets more chunks, as long as its last one. Chunks that it has
+    beyond the new shape stay in it.
+
+    Parameters
+    ----------
+    metadata
+        Of the array.
+    shape
+        The new shape in elements, of as many dimensions.
+
+    Raises
+    ------
+    ArgumentError
+        If ``shape`` is not a shape of as many dimensions.
+    """
+    new = check_shape(shape)
+    if len(new) != metadata.ndim:
+        raise ArgumentError(f"the array has {metadata.ndim} dimensions; the shape {new} has {len(new)}")
+    edges = metadata.chunk_edges
+    if edges is not None:
+        edges = tuple(
+            None if edge is None else _reaching(edge, size, longest)
+            for edge, size, longest in zip(edges, new, metadata.chunk_shape, strict=True)
+        )
+    changed = replace(metadata, shape=new, chunk_edges=edges)
+    return replace(changed, document=_document(changed))
+
+
+def with_attributes(metadata: ArrayMetadata, attributes: dict[str, Any]) -> ArrayMetadata:
+    """Return the metadata of the same array with other attributes, which :func:`plain` has checked."""
+    names = metadata.dimension_names
+    if metadata.zarr_format != 3:
+        names = dimension_names_of(attributes, metadata.ndim)
+    changed = replace(metadata, attributes=attributes, dimension_names=names)
+    return replace(changed, document=_document(changed))
+
+
+def group_with_attributes(metadata: GroupMetadata, attributes: dict[str, Any]) -> GroupMetadata:
+    """Return the metadata of the same group, now with a document, with other attributes."""
+    changed = replace(metadata, attributes=attributes, implicit=False)
+    document = metadata.document
+    if metadata.zarr_format == DRAFT:
+        document = {**document, "group": {**document.get("group", {"extensions": []}), "attributes": attributes}}
+    elif metadata.zarr_format == 3:
+        document = to_v3.group_documents(changed)["zarr.json"]
+    else:
+        document = to_v2.group_documents(changed)
+    return replace(changed, document=document)
+
+
+def _document(metadata: ArrayMetadata) -> dict[str, Any]:
+    """Return what a reader would keep as ``metadata.document``."""
+    if not metadata.document:
+        return {}
+    if metadata.zarr_format == DRAFT:
+        return to_v3_draft.updated(metadata)
+    documents = _array_documents(metadata)
+    return documents["zarr.json"] if metadata.zarr_format == 3 else documents
+
+
+def _reaching(edge: Edges, size: int, longest: int) -> Edges:
+    missing = size - int(edge.starts[-1])
+    if missing <= 0:
+        return edge
+    length = int(edge.lengths[-1]) if len(edge) else longest
+    return Edges(np.append(edge.lengths, np.full(-(-missing // length), length, np.int64)))
+
+
+def check_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape as integers; an integer is a shape of one dimension.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none.
+    """
+    given = (shape,) if hasattr(shape, "__index__") and not isinstance(shape, bool) else shape
+    try:
+        result = tuple(n.__index__() for n in given)
+    except (TypeError, AttributeError):
+        raise ArgumentError(f"a shape is a tuple of integers, not {quote(shape)}") from None
+    if len(result) > MAX_NDIM:
+        raise ArgumentError(f"arrays have at most {MAX_NDIM} dimensions, not {len(result)}")
+    if any(not 0 <= n <= _MAX_LENGTH for n in result):
+        raise ArgumentError(f"the lengths of a shape are from 0 to 2**63 - 1: {quote(result)}")
+    return result
+
+
+def plain(attributes: Any) -> dict[str, Any]:
+    """Return attributes as reading them back gives them; NumPy's scalars and arrays become numbers and lists.
+
+    Raises
+    ------
+    ArgumentError
+        If something in them is not JSON; the message says where.
+    """
+    if not hasattr(attributes, "items"):
+        raise ArgumentError(f"attributes are a mapping from names to JSON values, not {type(attributes).__name__}")
+    result: dict[str, Any] = _plain(attributes, "attributes", 0)
+    return result
+
+
+def _plain(value: Any, where: str, depth: int) -> Any:
+    if depth >= MAX_DEPTH - 1:
+        raise ArgumentError(f"{where[:200]}: nested more than {MAX_DEPTH - 1} deep")
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufUS":
+        # Bytes are refused below, like Python's.
+        value = value.tolist()
+    if value is None or isinstance(value, bool | str):
+        return value if type(value) is not np.str_ else str(value)
+    if isinstance(value, int | float):
+        return _number(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+    if hasattr(value, "items"):
+        result = {}
+        for name, item in value.items():
+            if not isinstance(name, str):
+                raise ArgumentError(f"{where}: names are strings, not {quote(name)}")
+            result[str(name)] = _plain(item, f"{where}[{name[:100]!r}]", depth + 1)
+        return result
+    raise ArgumentError(
+        f"{where}: a {type(value).__name__} is not JSON; take numbers, strings, booleans, None, lists and mappings"
+    )
+
+
+def _number(value: int | float) -> int | float:
+    # Subclasses (enumerations) would be read back as the number.
+    if isinstance(value, int):
+        return int(value)
+    return math.nan if math.isnan(value) else float(value)
