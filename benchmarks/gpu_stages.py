@@ -144,6 +144,7 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
         Stage("tests", 24, 20, True, tests),
         Stage("questions", 14, 20, False, timed("gpu_questions.py", "questions.json"), "questions.json"),
         Stage("benchmark", 36, 30, False, timed("gpu.py", "benchmark.json"), "benchmark.json"),
+        Stage("writing", 10, 20, False, timed("gpu_write.py", "writing.json"), "writing.json"),
     ]
 
 
@@ -327,7 +328,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"there are no wheels in {arguments.wheels}")
     out = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("doctor.json", "questions.json", "benchmark.json"):
+    for name in ("doctor.json", "questions.json", "benchmark.json", "writing.json"):
         (out / name).unlink(missing_ok=True)
     wheels = None if arguments.wheels is None else arguments.wheels.resolve()
     site = None if wheels is None else Path(tempfile.mkdtemp(prefix="gzarr-site-"))

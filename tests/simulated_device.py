@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from simulated_decoders import ALGORITHMS, SimulatedDecompressor
+from simulated_encoders import SimulatedCompressor
 from simulated_faults import SimulatedFault
 from simulated_kernels import run_kernel
 
@@ -214,6 +215,7 @@ class SimulatedDevice:
         self._failing = 0
         self._failing_kind = ""
         self._decompressors = {name: SimulatedDecompressor(self, algorithm) for name, algorithm in ALGORITHMS.items()}
+        self._compressors: dict[str, SimulatedCompressor] = {}
 
     # -- for tests
 
@@ -333,6 +335,24 @@ class SimulatedDevice:
     def is_array(self, value: Any) -> bool:
         return isinstance(value, DeviceArray) and value.simulated is self
 
+    def as_array(self, value: Any, stream: SimulatedStream) -> Any:
+        return value if self.is_array(value) else None
+
+    def converted(self, array: DeviceArray, dtype: np.dtype[Any], stream: SimulatedStream) -> DeviceArray:
+        result = self.empty(array.shape, dtype, stream)
+        self._enqueue(stream, partial(np.copyto, self._plain(result), self._plain(array), casting="unsafe"))
+        return result
+
+    def broadcast(self, array: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
+        result = np.broadcast_to(array, shape, subok=True)
+        assert isinstance(result, DeviceArray)
+        return result
+
+    def to_host(self, array: DeviceArray, stream: SimulatedStream) -> np.ndarray[Any, Any]:
+        plain = self._plain(array)
+        stream.synchronize()
+        return np.array(plain)
+
     def allocate(self, nbytes: int, stream: SimulatedStream) -> DeviceArray:
         memory = self._allocate(nbytes, "arena", 256)
         array: DeviceArray = memory.array(DeviceArray, (nbytes,), np.dtype(np.uint8))
@@ -447,8 +467,13 @@ class SimulatedDevice:
     def decompressor(self, algorithm: str) -> SimulatedDecompressor | None:
         return self._decompressors.get(algorithm)
 
+    def compressor(self, algorithm: str) -> SimulatedCompressor | None:
+        if algorithm not in ALGORITHMS:
+            return None
+        return self._compressors.setdefault(algorithm, SimulatedCompressor(self, algorithm))
+
     def enqueue_batch(self, stream: SimulatedStream, operation: Callable[[], None]) -> None:
-        """Enqueue a decompressor's batch."""
+        """Enqueue a decompressor's or compressor's batch."""
         self._enqueue(stream, operation)
 
     # -- the thread's device

@@ -21,7 +21,7 @@ import json, sys
 from types import SimpleNamespace
 import numba.cuda.compiler, numba.cuda.dispatcher
 from numba import cuda, types
-from gzarr_kernels.device import assemble, checksums, copies, filters, planes
+from gzarr_kernels.device import assemble, checksums, containers, copies, filters, gather, planes, shuffle
 
 now = SimpleNamespace(compute_capability=None)
 for module in (numba.cuda.compiler, numba.cuda.dispatcher):
@@ -34,7 +34,11 @@ arena, columns, job = memory(types.uint8), memory(types.int64), types.int64
 kernels = {
     "bit_planes_to_byte_planes": (planes.bit_planes_to_byte_planes, arena, columns, job),
     "byte_planes_to_plain": (planes.byte_planes_to_plain, arena, columns, job),
+    "plain_to_byte_planes": (shuffle.plain_to_byte_planes, arena, columns, job),
+    "plain_to_bit_planes": (shuffle.plain_to_bit_planes, arena, columns, job),
     "copy_frames": (copies.copy_frames, arena, columns, job),
+    "put_numbers": (containers.put_numbers, arena, columns, job),
+    "put_checksums": (containers.put_checksums, arena, columns, job),
     "accumulate": (filters.accumulate, arena, columns, job),
     "convert": (filters.convert, arena, columns, job),
     "unpack_bits": (filters.unpack_bits, arena, columns, job),
@@ -43,6 +47,7 @@ kernels = {
 for word in (types.uint8, types.uint16, types.uint32, types.uint64):
     words = memory(word)
     kernels[f"assemble {word}"] = (assemble.assemble, arena, words, columns, columns, words, job)
+    kernels[f"gather {word}"] = (gather.gather, words, words, columns, job)
 found = {}
 for name, (kernel, *signature) in kernels.items():
     for capability in sys.argv[1:]:
@@ -83,7 +88,7 @@ def ptx() -> dict[str, dict[str, str]]:
 
 @pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
-    assert len(ptx) == 11
+    assert len(ptx) == 19
     for name, by_capability in ptx.items():
         assert by_capability.keys() == CAPABILITIES.keys()
         for capability, text in by_capability.items():
@@ -154,8 +159,18 @@ def test_assemble_moves_whole_words(ptx: dict[str, dict[str, str]], width: int) 
 
 
 @pytest.mark.timeout(600)
-def test_checksum_tables_are_shared(ptx: dict[str, dict[str, str]]) -> None:
-    for text in ptx["checksums"].values():
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+def test_gather_moves_whole_words(ptx: dict[str, dict[str, str]], width: int) -> None:
+    for text in ptx[f"gather uint{width}"].values():
+        # Marks are of 64 bits.
+        assert set(re.findall(r"\bst\.global\.\w?(\d+)\b", text)) == {str(width), "64"}
+        assert re.search(rf"\bld\.global\.[ub]{width}\b", text)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["checksums", "put_checksums"])
+def test_checksum_tables_are_shared(ptx: dict[str, dict[str, str]], name: str) -> None:
+    for text in ptx[name].values():
         assert ".shared" in text
         assert "bar.sync" in text or "barrier.sync" in text
         assert "ld.shared" in text

@@ -1,4 +1,4 @@
-"""Reads as a GPU's users make them: damaged chunks, streams, threads, a bound on memory, other libraries, and a soak.
+"""Reads and writes as a GPU's users make them: damaged chunks, streams, a bound on memory, other libraries, a soak.
 
 Each test runs on every device that this run of pytest has: here the CPU and the simulated one; with ``GZARR_TEST_GPU=1
 pytest -m gpu`` a real one. ``GZARR_SOAK_SECONDS`` makes the soak longer.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import zarr
 import zarr_arrays as z
 
 import gzarr
-from gzarr.engines.cuda import devices, slots
+from gzarr.engines.cuda import devices, slots, write_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +88,7 @@ def test_damaged_chunks_are_named_and_the_next_read_works(
     data = volume()
     path = written(tmp_path / "group" / "a", compressor, data)
     (tmp_path / "group" / ".zgroup").write_text('{"zarr_format": 2}')
-    array, host = (gzarr.open_group(tmp_path / "group", device=name)["a"] for name in (device.name, "cpu"))
+    array, host = (gzarr.open_array(tmp_path / "group", path="a", device=name) for name in (device.name, "cpu"))
     file = path / DAMAGED
     good = file.read_bytes()
     refused = 0
@@ -254,6 +256,107 @@ def _address(result: Any) -> int:
     return int(result.data.ptr if hasattr(result.data, "ptr") else result.ctypes.data)
 
 
+# -- writing
+
+
+def _blank(path: Path, document: dict[str, Any], device: TestedDevice) -> gzarr.Array:
+    """Return a new array without chunks, to be written from a device."""
+    path.mkdir(parents=True)
+    (path / ("zarr.json" if document["zarr_format"] == 3 else ".zarray")).write_text(json.dumps(document))
+    return gzarr.open_array(path, mode="r+", device=device.name)
+
+
+def _left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have the number of chunks that each write of a device leaves to the CPU put into a list."""
+    found: list[int] = []
+    write = write_engine.write
+
+    def counted(*arguments: Any) -> Any:
+        rows = write(*arguments)
+        found.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(write_engine, "write", counted)
+    return found
+
+
+def _mixed() -> np.ndarray[Any, Any]:
+    """Return smooth elements beside noise, so that some streams shrink and others do not."""
+    data = volume()
+    data[:16] = np.random.default_rng(8).integers(0, 2**32, data[:16].shape, dtype="u4")
+    return data
+
+
+@pytest.mark.parametrize("compressor", [c for c in COMPRESSORS if "zlib-" not in c and "hc" not in c])
+def test_what_is_written_is_read_by_others(
+    compressor: str, tmp_path: Path, device: TestedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, left = _mixed(), _left(monkeypatch)
+    array = _blank(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<u4", COMPRESSORS[compressor]), device)
+    array.write(..., device.array(data))
+    assert left == ([0] if device.is_cuda else [])
+    z.same(np.asarray(zarr.open_array(str(tmp_path / "a"), mode="r")[...]), data)
+    z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], data)
+    z.same(device.to_numpy(array.read(decode="gpu")), data)
+    # In part: chunks in the middle are encoded on the device, those at the edges are changed on the host.
+    array.write((slice(3, None), slice(None, -1)), device.array(data[3:, 1:]))
+    data[3:, :-1] = data[3:, 1:].copy()
+    z.same(np.asarray(zarr.open_array(str(tmp_path / "a"), mode="r")[...]), data)
+
+
+@pytest.mark.parametrize("algorithm", ["zstd", "lz4", "snappy", "deflate", "gdeflate"])
+def test_frames_of_nvcomp_are_written_and_read(
+    algorithm: str, tmp_path: Path, device: TestedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not device.is_cuda and algorithm in ("snappy", "gdeflate"):
+        # There is no encoder for host memory.
+        array = _blank(
+            tmp_path / "a", z.v2(SHAPE, CHUNKS, "<u4", {"id": "nvcomp_batch", "algorithm": algorithm}), device
+        )
+        with pytest.raises(gzarr.ChunkWriteError, match="cannot be encoded in host memory"):
+            array.write(..., 5)
+        return
+    data, left = _mixed(), _left(monkeypatch)
+    array = _blank(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<u4", {"id": "nvcomp_batch", "algorithm": algorithm}), device)
+    array.write(..., device.array(data))
+    assert left == ([0] if device.is_cuda else [])
+    z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], data)
+    z.same(device.to_numpy(array.read(decode="gpu")), data)
+
+
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_shards_are_written_whole(
+    location: str, tmp_path: Path, device: TestedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, left = volume("<f4", (70, 66)), _left(monkeypatch)
+    data[:20] = 0
+    turned = z.codec("transpose", order=[1, 0])
+    inner = [turned, z.BIG, z.codec("zstd", level=1, checksum=False), z.CRC32C]
+    document = z.v3(data.shape, (20, 32), "float32", [z.shard([10, 8], inner, location)])
+    array = _blank(tmp_path / "a", document, device)
+    for turn in range(3):
+        with ExitStack() as stack:
+            stream = None
+            if device.is_cuda:
+                stream = stack.enter_context(stack.enter_context(devices.get_device(device.name)).stream())
+            array.write(..., device.array(data + np.float32(turn) * (data != 0)), stream=stream)
+    data += np.float32(2) * (data != 0)
+    assert left == ([0] * 3 if device.is_cuda else [])
+    z.same(np.asarray(zarr.open_array(str(tmp_path / "a"), mode="r")[...]), data)
+    z.same(device.to_numpy(array.read(decode="gpu")), data)
+    assert not (tmp_path / "a" / "c" / "0").exists()
+
+
+@pytest.mark.parametrize("library", [name for name in LIBRARIES if name == "torch"])
+def test_tensors_are_written(library: str, tmp_path: Path, device: TestedDevice) -> None:
+    torch: Any = importlib.import_module(library)
+    on = "cpu" if device.simulated is not None or not device.is_cuda else device.name
+    tensor = torch.arange(SHAPE[0], device=on, dtype=torch.int32).reshape(-1, 1, 1).expand(SHAPE)
+    array = _blank(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<i4", COMPRESSORS["zstd"], fill=-1), device)
+    array.write(..., tensor)
+    z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], tensor.cpu().numpy())
+
+
 # -- soak
 
 
@@ -312,7 +415,7 @@ def _some_read(random: np.random.Generator, shape: tuple[int, ...]) -> tuple[str
 def _read(array: gzarr.Array, kind: str, what: Any, **options: Any) -> Any:
     if kind == "many":
         return array.read_many(what, **options)
-    how = {"basic": array, "orthogonal": array.oindex, "points": array.vindex}[kind]
+    how: Any = {"basic": array, "orthogonal": array.oindex, "points": array.vindex}[kind]
     return how.read(what, **options)
 
 

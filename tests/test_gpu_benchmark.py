@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 MODULES = (
     "fields", "report", "rivals", "workloads", "gpu", "gpu_batch", "gpu_limits", "gpu_questions", "gpu_report",
-    "gpu_rivals", "gpu_samples", "gpu_stages", "gpu_targets", "gpu_transfers", "gpu_workloads",
+    "gpu_rivals", "gpu_samples", "gpu_stages", "gpu_targets", "gpu_transfers", "gpu_workloads", "gpu_write",
 )  # fmt: skip
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
@@ -64,7 +64,7 @@ def test_the_script_is_sound_and_refuses_what_makes_no_sense(tmp_path: Path) -> 
 
 def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
     (tmp_path / "a-1-py3-none-any.whl").touch()
-    names = ["kernels", "environment", "tests", "questions", "benchmark"]
+    names = ["kernels", "environment", "tests", "questions", "benchmark", "writing"]
     assert [s.name for s in b.gpu_stages.plan("python", tmp_path, None, None)] == names
     stages = b.gpu_stages.plan("python", tmp_path, tmp_path, tmp_path / "site")
     assert [s.name for s in stages] == ["install", *names]
@@ -75,8 +75,9 @@ def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
     command, environment = stages[3].command(100)
     assert command[1:5] == ["-m", "pytest", "-m", "gpu"]
     assert environment == {"GZARR_TEST_GPU": "1", "GZARR_SOAK_SECONDS": "25"}
-    # Each of the two scripts takes the options that it is given, and less time than it is ended after.
-    for stage, parse in ((stages[4], b.gpu_questions.parser()), (stages[5], b.gpu.parser())):
+    # Each of the scripts takes the options that it is given, and less time than it is ended after.
+    scripts = (b.gpu_questions, b.gpu, b.gpu_write)
+    for stage, parse in zip(stages[4:], (script.parser() for script in scripts), strict=True):
         command, _ = stage.command(100)
         assert (ROOT / command[1]).is_file()
         arguments = parse.parse_args(command[2:])
@@ -390,6 +391,24 @@ def test_the_benchmark_on_a_simulated_device(b: SimpleNamespace, simulated: Simu
     arguments.seconds = 0.0
     results, left_out, _ = b.gpu.measure_all(simulated, chosen[:2], rivals, arguments, lambda results: None)
     assert (results, left_out) == ([], ["whole", "not aligned"])
+
+
+def test_writing_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+    w = b.gpu_write
+    results = {}
+    for number, dataset in enumerate(w.datasets(1 << 20, side=64)):
+        (folder := tmp_path / str(number)).mkdir()
+        results[dataset.name] = w.measure(simulated, dataset, folder, 60, 2)
+    for name, found in results.items():
+        for writer in w.WRITERS:
+            assert found["writers"][writer]["right"], (name, found)
+            assert found["writers"][writer]["rounds"] == 2
+    encoded = {what for what in simulated.counts if what.startswith("encoded frames")}
+    assert encoded == {f"encoded frames {algorithm}" for algorithm in ("zstd", "lz4", "deflate")}
+    text = w.table(results)
+    assert len(text.splitlines()) == 2 + len(results)
+    results["raw"]["writers"]["gzarr"] = {"right": False, "error": "it was so"}
+    assert "raw, gzarr: it was so" in w.table(results)
 
 
 def test_wrong_results_are_seen(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .device import Compressor, Decompressor
+
+#: ``kDLCUDA``.
+_DLPACK_CUDA: Final = 2
 
 
 @contextmanager
@@ -86,6 +89,39 @@ class CupyDevice:
         import cupy
 
         return isinstance(value, cupy.ndarray) and value.device.id == self.ordinal
+
+    def as_array(self, value: Any, stream: Any) -> Any:
+        """Return a CuPy array of the same memory."""
+        import cupy
+
+        if isinstance(value, cupy.ndarray):
+            return value if self.is_array(value) else None
+        with _our_errors(), stream:
+            if hasattr(value, "__dlpack_device__"):
+                kind, ordinal = value.__dlpack_device__()
+                return cupy.from_dlpack(value) if (kind, ordinal) == (_DLPACK_CUDA, self.ordinal) else None
+            if hasattr(value, "__cuda_array_interface__"):
+                found = cupy.asarray(value)
+                return found if self.is_array(found) else None
+        return None
+
+    def converted(self, array: Any, dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return a new array."""
+        with _our_errors(), stream:
+            return array.astype(dtype)
+
+    def broadcast(self, array: Any, shape: tuple[int, ...]) -> Any:
+        """Return a view with strides of 0."""
+        import cupy
+
+        return cupy.broadcast_to(array, shape)
+
+    def to_host(self, array: Any, stream: Any) -> npt.NDArray[Any]:
+        """Return a copy."""
+        # What is not contiguous is made so on the current stream.
+        with _our_errors(), stream:
+            host: npt.NDArray[Any] = array.get(stream=stream)
+        return host
 
     def allocate(self, nbytes: int, stream: Any) -> Any:
         """Return uint8 memory of CuPy's current allocator."""

@@ -174,6 +174,22 @@ class Device(Protocol):
     def is_array(self, value: Any) -> bool:
         """Return whether a value is an array of this device (``cupy.ndarray``) that the engine can write to."""
 
+    def as_array(self, value: Any, stream: Any) -> Any:
+        """Return a value that is on this device as an array of its library, without a copy; None if it is not.
+
+        Takes what exports ``__dlpack__`` or ``__cuda_array_interface__``; it is there when ``stream`` has run what is
+        enqueued then.
+        """
+
+    def converted(self, array: Any, dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return a new array of another type."""
+
+    def broadcast(self, array: Any, shape: tuple[int, ...]) -> Any:
+        """Return a view of another shape, as ``numpy.broadcast_to``; ValueError if there is none."""
+
+    def to_host(self, array: Any, stream: Any) -> npt.NDArray[Any]:
+        """Return a copy in host memory of what an array of any strides holds when ``stream`` has run."""
+
     def allocate(self, nbytes: int, stream: Any) -> Any:
         """Return uint8 device memory ``(nbytes,)``, aligned to 256 bytes.
 

@@ -1,0 +1,416 @@
+"""Writing from a device: chunks are gathered, shuffled and compressed there, and stored values leave it encoded.
+
+::
+
+    wave 0   gather ▶ shuffle ▶ compress ▶ containers ▶ copy out ▶ store
+    wave 1                      gather   ▶ shuffle    ▶ compress ▶ …
+
+While the host stores the values of one wave, the device compresses the next. Whole chunks are encoded here, and shards
+that are written as wholes; what is changed in part, and what the device cannot encode, is left to the CPU.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...codecs.sharding import EMPTY
+from ...errors import ArgumentError, ChunkWriteError
+from ...stores.base import GatheringStore
+from .. import locks, pool
+from ..write_threads import complete_values, inner_index
+from . import slots
+from .columns import output_memory, pieces_of
+from .write_program import write_program
+from .write_shape import shape_for
+from .write_wave import Gathering, WriteWave
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from ..write_request import WriteRequest
+    from .device import Compressor, Device
+    from .write_program import WriteProgram
+    from .write_shape import Shape
+    from .write_wave import Encoded
+
+    IntArray = npt.NDArray[np.int64]
+    BoolArray = npt.NDArray[np.bool_]
+
+#: Memory that a write holds besides its inputs, unless the caller says otherwise or a quarter of what is free is less.
+DEFAULT_BUDGET_BYTES: Final = 1 << 30
+#: Waves in flight, at most: one is compressed while another one is stored.
+MOST_SLOTS: Final = 2
+#: Bytes of the chunks of a wave, about.
+WAVE_BYTES: Final = 64 << 20
+#: Bytes of chunks whose elements are in host memory at a time, about.
+HOST_BYTES: Final = 64 << 20
+
+
+def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int | None = None) -> IntArray:
+    """Write what the device can encode; it is stored when this returns.
+
+    Parameters
+    ----------
+    device
+        On which the inputs are.
+    request
+        The write. Its inputs are device arrays.
+    stream
+        The inputs are there when it has run what is enqueued now.
+    budget_bytes
+        Device and page-locked memory to hold at most, besides the inputs; None for the default. Chunks that do not fit
+        are left.
+
+    Returns
+    -------
+    int64, planned chunks that are left to the CPU, in order. A stored value is written as a whole, or all of its
+    chunks are left.
+
+    Raises
+    ------
+    ChunkWriteError
+        If the store fails. All stored values are whole, some with what they held before.
+    ArgumentError
+        If ``budget_bytes`` is not a positive integer.
+    MemoryError
+        If the device has no room.
+    """
+    every = np.arange(len(request.plan))
+    program = write_program(request)
+    if program is None or not len(every):
+        return every
+    with device:
+        compressor = None
+        if program.algorithm is not None:
+            compressor = device.compressor(program.algorithm)
+            if compressor is None or program.largest_frame > compressor.max_frame_bytes:
+                return every
+        input_of = _inputs_of(request)
+        taken = _taken(device, request, input_of)
+        if not taken.any():
+            return every
+        writing = _Writing(device, request, program, compressor, stream, _budget(device, budget_bytes), input_of)
+        left = writing.run(every[taken])
+    return np.sort(np.concatenate([every[~taken], *left]))
+
+
+def on_host(device: Device, request: WriteRequest, rows: IntArray, stream: Any) -> Iterator[WriteRequest]:
+    """Yield the same write of some planned chunks, with their elements in host memory, in parts of bounded size.
+
+    Parameters
+    ----------
+    device, request, stream
+        As for :func:`write`.
+    rows
+        Planned chunks: all of those that a stored value has in ``request``, or none of them.
+    """
+    plan = request.plan
+    if plan.points is not None or any(table is not None for table in plan.tables):
+        with device:
+            whole = tuple(device.to_host(array, stream) for array in request.inputs)
+        yield _some_of(request, rows, plan.target, plan.output, whole)
+        return
+    rows = rows[np.argsort(request.value_of[rows], kind="stable")]
+    chunks = max(1, HOST_BYTES // max(request.chunk.nbytes, 1))
+    for part in cut(rows, request.value_of, chunks):
+        pieces, _ = pieces_of(plan, part)
+        inputs = []
+        with device:
+            for piece in pieces.tolist():
+                begin, count = plan.target[piece].tolist(), plan.count[piece].tolist()
+                box = tuple(slice(b, b + n) for b, n in zip(begin, count, strict=True))
+                inputs.append(device.to_host(request.inputs[int(plan.output[piece])][(*box, ...)], stream))
+        target = np.zeros_like(plan.target)
+        output = np.zeros_like(plan.output)
+        output[pieces] = np.arange(len(pieces))
+        yield _some_of(request, part, target, output, tuple(inputs))
+
+
+def _some_of(
+    request: WriteRequest, rows: IntArray, target: IntArray, output: IntArray, inputs: tuple[Any, ...]
+) -> WriteRequest:
+    """Return the write of some planned chunks, of which pieces are elsewhere in other inputs."""
+    plan = request.plan
+    pieces, owner = pieces_of(plan, rows)
+    offsets = np.searchsorted(owner, np.arange(len(rows) + 1))
+    part = replace(
+        plan,
+        chunks=plan.chunks[rows],
+        piece_offsets=offsets,
+        start=plan.start[pieces],
+        count=plan.count[pieces],
+        target=target[pieces],
+        output=output[pieces],
+    )
+    return replace(request, plan=part, value_of=request.value_of[rows], inputs=inputs, whole=request.whole[rows])
+
+
+def cut(rows: IntArray, value_of: IntArray, most: int) -> Iterator[IntArray]:
+    """Cut planned chunks, sorted by their stored values, into parts of ``most``, between stored values.
+
+    A stored value that has more chunks than that is a part by itself.
+    """
+    values = value_of[rows]
+    begin = 0
+    while begin < len(rows):
+        end = min(begin + most, len(rows))
+        if end < len(rows) and values[end] == values[end - 1]:
+            first = int(np.searchsorted(values, values[end]))
+            end = first if first > begin else int(np.searchsorted(values, values[end], side="right"))
+        yield rows[begin:end]
+        begin = end
+
+
+def _budget(device: Device, budget_bytes: int | None) -> int:
+    if budget_bytes is None:
+        return min(DEFAULT_BUDGET_BYTES, device.free_bytes() // 4)
+    if type(budget_bytes) is not int or budget_bytes < 1:
+        raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
+    return budget_bytes
+
+
+def _inputs_of(request: WriteRequest) -> IntArray:
+    """Return the input that each planned chunk comes from; -1 for one that comes from several."""
+    plan = request.plan
+    begin = plan.piece_offsets[:-1]
+    low = np.minimum.reduceat(plan.output, begin)
+    return np.where(np.maximum.reduceat(plan.output, begin) == low, low, -1)
+
+
+def _taken(device: Device, request: WriteRequest, input_of: IntArray) -> BoolArray:
+    """Return which planned chunks the device may encode: none of a stored value, or all."""
+    plan = request.plan
+    if plan.points is not None or request.field is not None or any(table is not None for table in plan.tables):
+        return np.zeros(len(plan), np.bool_)
+    if not all(device.is_array(array) and array.dtype == request.chunk.dtype for array in request.inputs):
+        return np.zeros(len(plan), np.bool_)
+    whole = complete_values(request)
+    whole[request.value_of[input_of < 0]] = False
+    return whole[request.value_of]
+
+
+@dataclass(slots=True, eq=False)
+class _Shard:
+    """A shard of which some inner chunks are encoded."""
+
+    missing: int
+    index: npt.NDArray[np.uint64]
+    nbytes: int
+    parts: list[bytes] = field(default_factory=list)
+    failed: bool = False
+
+
+class _Writing:
+    """What all waves of a write share."""
+
+    def __init__(
+        self,
+        device: Device,
+        request: WriteRequest,
+        program: WriteProgram,
+        compressor: Compressor | None,
+        stream: Any,
+        budget: int,
+        input_of: IntArray,
+    ) -> None:
+        self._device = device
+        self._request = request
+        self._program = program
+        self._compressor = compressor
+        self._budget = budget
+        self._ready = device.event()
+        stream.record(self._ready)
+        k = max(len(request.chunk.shape), 1)
+        one = np.zeros(1, request.chunk.dtype)
+        if request.fill_value is not None:
+            one[0] = request.fill_value
+        self._gathering = Gathering(
+            plan=request.plan,
+            shape=request.chunk.shape,
+            itemsize=request.chunk.dtype.itemsize,
+            fill=one.view(np.uint8),
+            inputs=tuple(output_memory(device, array, (array,), k) for array in request.inputs),
+            input_of=input_of,
+        )
+        self._pieces = np.diff(request.plan.piece_offsets)
+        self._shards: dict[int, _Shard] = {}
+        self._inner = np.zeros(len(request.plan), np.int64)
+        # Of each stored value, how many planned chunks are written; and how many values are done.
+        self._size = np.zeros(0, np.int64)
+        self._done = 0
+        self._left: list[IntArray] = []
+
+    def run(self, rows: IntArray) -> list[IntArray]:
+        """Write the stored values that some planned chunks are; return those that are left to the CPU."""
+        request = self._request
+        if request.levels:
+            self._inner[rows] = inner_index(request, rows)
+        rows = rows[np.lexsort((self._inner[rows], request.value_of[rows]))]
+        chunks = self._chunks_of_a_wave(rows)
+        if not chunks:
+            return [rows]
+        self._size = np.bincount(request.value_of[rows], minlength=len(request.keys))
+        waves: deque[WriteWave] = deque()
+        try:
+            # A shard may be larger than a wave.
+            parts = (
+                part[i : i + chunks]
+                for part in cut(rows, request.value_of, chunks)
+                for i in range(0, len(part), chunks)
+            )
+            for part in parts:
+                shape = self._shape(part)
+                slot = slots.take(self._device, shape.staging_bytes + shape.results_bytes)
+                wave = WriteWave(self._device, slot, self._program, self._compressor, shape, self._gathering, part)
+                waves.append(wave)
+                wave.enqueue(self._ready)
+                if len(waves) == MOST_SLOTS:
+                    self._finish(waves)
+            while waves:
+                self._finish(waves)
+        finally:
+            # After an error: nothing may be copied to memory that somebody else has.
+            for wave in waves:
+                wave.slot.stream.synchronize()
+                slots.give_back(self._device, wave.slot)
+        return self._left
+
+    def _shape(self, rows: IntArray, chunks: int = 0) -> Shape:
+        """Return the shape of a wave of some rows, or of so many chunks like the largest of them."""
+        pieces = int(self._pieces[rows].sum()) if not chunks else chunks * int(self._pieces[rows].max())
+        return shape_for(
+            self._program, self._compressor, chunks=chunks or len(rows), pieces=pieces,
+            k=max(len(self._request.chunk.shape), 1), inputs=len(self._gathering.inputs),
+        )  # fmt: skip
+
+    def _chunks_of_a_wave(self, rows: IntArray) -> int:
+        """Return how many chunks a wave may have; 0 if none fits."""
+        chunks = min(len(rows), max(1, WAVE_BYTES // self._program.nbytes))
+        while chunks:
+            needed = (1 if chunks == len(rows) else MOST_SLOTS) * self._shape(rows, chunks).nbytes
+            if needed <= self._budget:
+                break
+            chunks = min(chunks - 1, int(chunks * self._budget / needed))
+        return chunks
+
+    def _finish(self, waves: deque[WriteWave]) -> None:
+        """Store what the oldest wave has encoded."""
+        wave = waves[0]
+        encoded = wave.finish(keep_empty=self._request.write_empty, packed=bool(self._request.levels))
+        values = self._request.value_of[wave.rows]
+        first = np.flatnonzero(np.diff(values, prepend=np.int64(-1)))
+        ready = []
+        for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(values)], strict=True):
+            parts = self._value(wave.rows, encoded, begin, end)
+            if parts is not None:
+                ready.append((int(wave.rows[begin]), parts))
+        self._store(ready)
+        waves.popleft()
+        slots.give_back(self._device, wave.slot)
+
+    def _value(self, rows: IntArray, encoded: Encoded, begin: int, end: int) -> list[Any] | None:
+        """Return the bytes of a stored value, in parts, of which a wave has rows ``begin`` to ``end``.
+
+        None if it is not complete, or is left to the CPU; no parts if nothing is to be stored.
+        """
+        value = int(self._request.value_of[rows[begin]])
+        failed = bool(encoded.failed[begin:end].any())
+        if not self._request.levels:
+            if failed:
+                self._left.append(rows[begin:end])
+                return None
+            return [self._bytes(encoded, begin, end)] if encoded.nbytes[begin] else []
+        shard = self._shards.get(value) or self._open(rows[begin], int(self._size[value]))
+        self._shards[value] = shard
+        shard.failed |= failed
+        shard.missing -= end - begin
+        here = np.flatnonzero(encoded.nbytes[begin:end]) + begin
+        inner, nbytes = self._inner[rows[here]], encoded.nbytes[here]
+        shard.index[inner, 0] = shard.nbytes + np.cumsum(nbytes) - nbytes
+        shard.index[inner, 1] = nbytes
+        shard.nbytes += int(nbytes.sum())
+        body = self._bytes(encoded, begin, end)
+        if shard.missing:
+            # The wave's memory is for another one before the shard is complete.
+            shard.parts.append(body.tobytes())
+            return None
+        del self._shards[value]
+        if shard.failed:
+            self._left.append(np.flatnonzero(self._request.value_of == value))
+            return None
+        return self._shard(shard, body)
+
+    def _bytes(self, encoded: Encoded, begin: int, end: int) -> memoryview:
+        last = end - 1
+        return encoded.data[encoded.begin[begin] : encoded.begin[last] + encoded.nbytes[last]].data
+
+    def _open(self, row: np.int64, missing: int) -> _Shard:
+        (level,) = self._request.levels
+        total = int(np.prod(level.codec.chunks_per_shard(level.stored_shape), dtype=np.int64))
+        at_start = level.codec.index_location == "start"
+        index = np.full((total, 2), EMPTY, np.uint64)
+        return _Shard(missing, index, level.codec.index_nbytes(level.stored_shape) if at_start else 0)
+
+    def _shard(self, shard: _Shard, body: memoryview) -> list[Any]:
+        """Return a complete shard: its inner chunks, in the order of the index, and the index."""
+        if (shard.index == EMPTY).all():
+            return []
+        (level,) = self._request.levels
+        index = level.codec.encode_index(shard.index, level.stored_shape).data
+        parts = [*shard.parts, body]
+        return [index, *parts] if level.codec.index_location == "start" else [*parts, index]
+
+    def _store(self, ready: Sequence[tuple[int, list[Any]]]) -> None:
+        """Store values in host threads."""
+        request = self._request
+        turn, done = count(), count(self._done)
+        failed: list[bool] = []
+
+        def worker(_: int) -> None:
+            while not failed and (i := next(turn)) < len(ready):
+                row, parts = ready[i]
+                key = request.keys[int(request.value_of[row])]
+                try:
+                    with locks.hold(request.store, [key]):
+                        _set(request.store, key, parts)
+                # Stores of others raise what they like.
+                except Exception as cause:
+                    failed.append(True)
+                    chunk = tuple(request.plan.chunks[row].tolist())
+                    raise ChunkWriteError(str(cause), node=request.node, chunk=chunk, key=key) from cause
+                except BaseException:
+                    failed.append(True)
+                    raise
+                next(done)
+
+        try:
+            pool.run(worker, min(pool.thread_count(), len(ready)))
+        except ChunkWriteError as error:
+            # Only now have the other threads ended what they had begun.
+            raise self._with_count(error, next(done)) from error.__cause__
+        self._done += len(ready)
+
+    def _with_count(self, error: ChunkWriteError, done: int) -> ChunkWriteError:
+        total = np.count_nonzero(self._size)
+        what = f"{done} of {total} stored values were written before; the others hold what they held"
+        reason = f"the store failed: {error.reason}; {what}"
+        counted = ChunkWriteError(reason, node=error.node, chunk=error.chunk, key=error.key)
+        if isinstance(error.__cause__, OSError):
+            counted.errno = error.__cause__.errno
+        return counted
+
+
+def _set(store: Any, key: str, parts: list[Any]) -> None:
+    if not parts:
+        store.erase(key)
+    elif isinstance(store, GatheringStore):
+        store.set_parts(key, parts)
+    else:
+        store.set(key, b"".join(parts))

@@ -1,0 +1,133 @@
+"""What containers hold besides their frames: sizes, and checksums, which are computed here.
+
+The frames themselves are put in their places by :mod:`copies`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numba import cuda, int64, uint32, uint64
+
+from .checksums import ADLER32, CRC32C, _adler_part, _crc_part, _fill_tables
+from .layout import get
+from .target import THREADS, body, kernel, raw
+from .target import blocks as _blocks
+
+if TYPE_CHECKING:
+    from .layout import Bytes, Column
+
+__all__ = ["THREADS", "number_blocks", "put_checksums", "put_numbers"]
+
+# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+#: Number of numbers, or of checksums.
+COUNT: Final = 0
+#: Column (N,): byte offset where each goes, 4 bytes.
+TARGET: Final = 1
+#: Column (N,), for numbers: an int32 or uint32.
+VALUE: Final = 2
+#: Columns (N,), for checksums: byte offset and bytes of what is summed, and the kind.
+SOURCE: Final = 2
+NBYTES: Final = 3
+KIND: Final = 4
+#: Words of the header.
+SIZE: Final = 5
+
+_BYTES: Final = 4
+#: As in ``checksums``.
+_MODULUS: Final = 65521
+
+
+def number_blocks(count: int) -> int:
+    """Return how many blocks of ``THREADS`` to launch for that many numbers."""
+    return _blocks(-(-count // THREADS))
+
+
+@body
+def _put(arena: Bytes, target: int, value: Any, big: bool) -> None:
+    """Write a uint64's low four bytes, the lowest first, or the highest where ``big``."""
+    for b in range(_BYTES):
+        shift = 8 * (_BYTES - 1 - b) if big else 8 * b
+        arena[uint64(target + b)] = value >> uint64(shift) & uint64(255)
+
+
+@body
+def _put_numbers(arena: Bytes, columns: Column, job: int, first: int, step: int) -> None:
+    """Write every ``step``-th number."""
+    i = first
+    while i < get(columns, job + COUNT):
+        value = uint64(get(columns, get(columns, job + VALUE) + i))
+        _put(arena, get(columns, get(columns, job + TARGET) + i), value, False)
+        i += step
+
+
+@body
+def _put_sum(arena: Bytes, target: int, kind: int, low: int, high: int) -> None:
+    """Write a checksum, put together from the parts of all threads: as its container has it."""
+    if kind == ADLER32:
+        _put(arena, target, uint64((high % _MODULUS) << 16 | low % _MODULUS), True)
+    else:
+        _put(arena, target, uint64(low ^ 0xFFFFFFFF), False)
+
+
+@kernel
+def put_numbers(arena: Any, columns: Any, job: int) -> None:
+    """Write numbers of four bytes, little-endian.
+
+    Launched with ``number_blocks(count)`` blocks of ``THREADS``.
+
+    Parameters
+    ----------
+    arena
+        uint8, the memory of a wave.
+    columns
+        The same memory as int64.
+    job
+        Where in ``columns`` the header is.
+    """
+    _put_numbers(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
+
+
+@kernel
+def put_checksums(arena: Any, columns: Any, job: int) -> None:
+    """Compute checksums and write them: CRC-32 and CRC-32C little-endian, Adler-32 big-endian. A block takes one.
+
+    Launched with ``checksums.blocks(count)`` blocks of ``THREADS``. What is summed must not be what is written.
+
+    Parameters
+    ----------
+    arena
+        uint8, the memory of a wave.
+    columns
+        The same memory as int64.
+    job
+        Where in ``columns`` the header is.
+    """
+    crc_tables = cuda.shared.array(512, uint32)
+    sums = cuda.shared.array(2, int64)
+    thread = cuda.threadIdx.x
+    threads = cuda.blockDim.x
+    _fill_tables(raw(crc_tables), thread, threads)
+    count = get(raw(columns), job + COUNT)
+    i = cuda.blockIdx.x
+    while i < count:
+        if thread == 0:
+            sums[0] = 0
+            sums[1] = 0
+        cuda.syncthreads()
+        source = get(raw(columns), get(raw(columns), job + SOURCE) + i)
+        nbytes = get(raw(columns), get(raw(columns), job + NBYTES) + i)
+        kind = get(raw(columns), get(raw(columns), job + KIND) + i)
+        if kind == ADLER32:
+            low, high = _adler_part(raw(arena), source, nbytes, thread, threads)
+            cuda.atomic.add(sums, 0, low)
+            cuda.atomic.add(sums, 1, high)
+        else:
+            part = _crc_part(raw(arena), raw(columns), raw(crc_tables), source, nbytes, kind == CRC32C, thread, threads)
+            cuda.atomic.xor(sums, 0, part)
+        cuda.syncthreads()
+        if thread == 0:
+            target = get(raw(columns), get(raw(columns), job + TARGET) + i)
+            _put_sum(raw(arena), target, kind, sums[0], sums[1])
+        cuda.syncthreads()
+        i += cuda.gridDim.x
