@@ -35,11 +35,14 @@ class Indexer:
         """Write to a selection; :meth:`Array.write` says what it raises."""
         self.write(selection, value)
 
-    def write(self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False) -> None:
+    def write(
+        self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False, stream: Any = None
+    ) -> None:
         """Write to a selection; see :meth:`Array.write`."""
         self._array._check_writable()
         rest, field = self._array._split_field(selection)
-        self._array._write([self._parse(rest, self._array.shape)], [value], field, lock=lock, aligned=aligned)
+        parsed = self._parse(rest, self._array.shape)
+        self._array._write([parsed], [value], field, lock=lock, aligned=aligned, stream=stream)
 
     def read(
         self,

@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .codecs.codec import ArrayRepresentation
-from .engines import kernels, write_threads
+from .encoding import analyse_encoding
+from .engines import kernels, locks, native_write, write_threads
 from .engines.write_request import WriteRequest
 from .errors import ArgumentError
 from .plan import by_shape, plan
 from .program import Decoding, analyse
 from .sharding import ChunkKeys, distinct_rows
+from .stores.base import LockingStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from .metadata.model import ArrayMetadata
     from .plan import Plan
+    from .results import DeviceResults
     from .selection import Selection
-    from .stores.base import Store
+    from .stores.base import ReadableStore, Store
 
     BoolArray = npt.NDArray[np.bool_]
 
@@ -59,6 +62,7 @@ class Writer:
         *,
         aligned: bool = False,
         lock: bool = False,
+        memory: DeviceResults | None = None,
     ) -> None:
         """Write each value to its selection; where selections overlap, the later one counts.
 
@@ -74,6 +78,8 @@ class Writer:
             Refuse to change stored values in part.
         lock
             Keep writers of other processes away, by file locks.
+        memory
+            The device that the values are on, and the stream that they are there on; None for host memory.
 
         Raises
         ------
@@ -85,14 +91,16 @@ class Writer:
         views = []
         for selection, value in zip(selections, values, strict=True):
             view = selection.view(value)
-            # Axes of an index array that cannot be joined as they lie can be in a copy.
-            views.append(selection.view(np.ascontiguousarray(value)) if view is None else view)
+            if view is None:
+                # Axes of an index array that cannot be joined as they lie can be in a copy.
+                view = selection.view(_contiguous(value, memory))
+            views.append(view)
         requests = list(self._requests(selections, tuple(views), field))
         if aligned:
             for request in requests:
                 self._check_aligned(request)
         for request in requests:
-            self._run(request, lock=lock)
+            self._run(request, memory, lock=lock)
 
     def _requests(
         self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None
@@ -155,15 +163,69 @@ class Writer:
                 f"regions have to begin and end at multiples of {self._metadata.chunk_shape}, or at the array's end"
             )
 
-    def _run(self, request: WriteRequest, *, lock: bool) -> None:
+    def _run(self, request: WriteRequest, memory: DeviceResults | None, *, lock: bool) -> None:
         with contextlib.ExitStack() as stack:
             if lock:
-                take = getattr(self._store, "lock", None)
-                if take is None:
-                    raise ArgumentError(f"{self._store!r} has no locks between processes; local stores have")
-                for key in sorted(request.keys.all()):
-                    stack.enter_context(take(key))
-            write_threads.write(request)
+                stack.enter_context(between_processes(self._store, request.keys.all(), self._prefix))
+            if memory is None:
+                _write(request)
+                return
+            # What a device needs is loaded where there is one.
+            from .engines.cuda import write_engine
+
+            rows = write_engine.write(memory.device, request, memory.stream)
+            for part in write_engine.on_host(memory.device, request, rows, memory.stream):
+                _write(part)
+
+
+def _contiguous(value: Any, memory: DeviceResults | None) -> Any:
+    """Return a C-contiguous copy of an array, in host memory or on a device."""
+    if memory is None:
+        return np.ascontiguousarray(value)
+    copy = memory.empty(value.shape, value.dtype)
+    memory.copy(copy, value)
+    return copy
+
+
+@contextlib.contextmanager
+def between_processes(store: ReadableStore, keys: Iterable[str], below: str = "") -> Iterator[None]:
+    """Hold the locks of some keys that processes share.
+
+    Parameters
+    ----------
+    store
+        That they are in.
+    keys
+        All that are wanted, so that nobody waits in a circle; none for the node itself.
+    below
+        Prefix of their node.
+
+    Raises
+    ------
+    ArgumentError
+        If the store has no such locks.
+    """
+    if not isinstance(store, LockingStore):
+        raise ArgumentError(f"{store!r} has no locks between processes; local stores have")
+    with store.lock(*keys, below=below):
+        yield
+
+
+def _write(request: WriteRequest) -> None:
+    """Write what is covered by the native loop, if that can encode it, and the rest by host threads."""
+    program = analyse_encoding(request.codecs, request.chunk, native_write.available())
+    if program is None:
+        write_threads.write(request)
+        return
+    complete = write_threads.complete_values(request)[request.value_of]
+    rows, rest = np.flatnonzero(complete), np.flatnonzero(~complete)
+    values = np.unique(request.value_of[rows]).tolist()
+    if values:
+        # Host threads take the locks of their values themselves.
+        with locks.hold(request.store, (request.keys[value] for value in values)):
+            native_write.write(request, program, rows)
+    if len(rest):
+        write_threads.write(request, rest, already=len(values))
 
 
 def _decoding(metadata: ArrayMetadata) -> Decoding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections import deque
@@ -13,6 +14,8 @@ from . import pool
 from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
 #: Scratch buffers of all idle workers together hold about this much at most; larger ones are freed after a read.
@@ -24,6 +27,7 @@ _PATIENCE_SECONDS = 1.0
 # A fork waits for a load under way: the child would inherit half of it.
 _lock = ForkSafeLock()
 _work: Any = None
+_writer: Any = None
 _release: Any = None
 
 
@@ -45,16 +49,34 @@ def load() -> Any:
         return _work
     with _lock:
         if _work is None:
-            notice = threading.Timer(_PATIENCE_SECONDS, _say_so)
-            notice.daemon = True
-            notice.start()
-            try:
+            with _notice():
                 from gzarr_kernels import context, read
-            finally:
-                notice.cancel()
             _release = context.release
             _work = read.work
     return _work
+
+
+def load_writer() -> Any:
+    """Return ``gzarr_kernels.write``: what :func:`load` loads, and the loop that writes."""
+    global _writer
+    if _writer is None:
+        load()
+        with _lock, _notice():
+            from gzarr_kernels import write
+        _writer = write
+    return _writer
+
+
+@contextlib.contextmanager
+def _notice() -> Iterator[None]:
+    """Say what takes so long, if it does."""
+    notice = threading.Timer(_PATIENCE_SECONDS, _say_so)
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()
 
 
 def _say_so() -> None:

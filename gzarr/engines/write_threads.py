@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Parts = dict[int, npt.NDArray[np.uint8] | None]
 
 
-def write(request: WriteRequest, rows: IntArray | None = None) -> None:
+def write(request: WriteRequest, rows: IntArray | None = None, *, already: int = 0) -> None:
     """Write planned chunks.
 
     Parameters
@@ -36,6 +36,8 @@ def write(request: WriteRequest, rows: IntArray | None = None) -> None:
         The write.
     rows
         Which planned chunks; None for all.
+    already
+        How many stored values of the request were written before this, for messages.
 
     Raises
     ------
@@ -59,19 +61,24 @@ def write(request: WriteRequest, rows: IntArray | None = None) -> None:
         while not failed and (i := next(turn)) < len(groups):
             try:
                 _write_value(request, groups[i], fill)
-            except BaseException as error:
+            except BaseException:
                 failed.append(True)
-                if isinstance(error, ChunkWriteError):
-                    raise _with_count(error, next(done), len(groups)) from error.__cause__
                 raise
             next(done)
 
-    pool.run(worker, min(pool.thread_count(), len(groups)))
+    try:
+        pool.run(worker, min(pool.thread_count(), len(groups)))
+    except ChunkError as error:
+        # Only now have the other threads ended what they had begun.
+        raise _with_count(error, already + next(done), already + len(groups)) from error.__cause__
 
 
-def _with_count(error: ChunkWriteError, done: int, of: int) -> ChunkWriteError:
+def _with_count(error: ChunkError, done: int, of: int) -> ChunkError:
     what = f"{done} of {of} stored values were written before; the others hold what they held"
-    return ChunkWriteError(f"{error.reason}; {what}", node=error.node, chunk=error.chunk, key=error.key)
+    counted = type(error)(f"{error.reason}; {what}", node=error.node, chunk=error.chunk, key=error.key)
+    if isinstance(counted, OSError) and isinstance(error.__cause__, OSError):
+        counted.errno = error.__cause__.errno
+    return counted
 
 
 def _write_value(request: WriteRequest, rows: IntArray, fill: npt.NDArray[Any]) -> None:
@@ -185,12 +192,13 @@ def _shard(request: WriteRequest, rows: IntArray, key: str, fill: npt.NDArray[An
 
 def complete_values(request: WriteRequest) -> npt.NDArray[np.bool_]:
     """Return which stored values are written as wholes, so that what they hold does not matter, ``(s,)``."""
-    complete = np.zeros(len(request.keys), np.bool_)
-    order = np.argsort(request.value_of, kind="stable")
-    first = np.flatnonzero(np.diff(request.value_of[order], prepend=np.int64(-1)))
-    for rows in np.split(order, first[1:]):
-        complete[request.value_of[rows[0]]] = _is_complete(request, rows)
-    return complete
+    whole = np.bincount(request.value_of[request.whole], minlength=len(request.keys))
+    if not request.levels:
+        return np.asarray(whole == 1)
+    (level,) = request.levels
+    shard, inner = np.array(level.shard_shape, np.int64), np.array(level.inner_shape, np.int64)
+    within = np.minimum(shard, np.array(request.shape, np.int64) - request.keys.chunks * shard)
+    return np.asarray(whole == np.prod(-(-within // inner), axis=1))
 
 
 def _is_complete(request: WriteRequest, rows: IntArray) -> bool:

@@ -1,4 +1,4 @@
-"""What one worker keeps between chunks and between reads: decoder contexts and scratch buffers, as int64 slots.
+"""What one worker keeps between chunks and between calls: codec contexts and scratch buffers, as int64 slots.
 
 The array belongs to the caller; what its addresses point to is allocated and freed here.
 """
@@ -9,7 +9,20 @@ from typing import Final
 
 from .jit import entry, part
 from .memory import i64
-from .symbols import c_free, c_malloc, deflate_create, deflate_free, zstd_create, zstd_free
+from .symbols import (
+    c_free,
+    c_malloc,
+    deflate_create,
+    deflate_encoder,
+    deflate_encoder_free,
+    deflate_free,
+    zstd_create,
+    zstd_encoder,
+    zstd_encoder_free,
+    zstd_encoder_nbytes,
+    zstd_free,
+    zstd_set,
+)
 
 ZSTD: Final = 0
 DEFLATE: Final = 1
@@ -39,7 +52,17 @@ DESCRIPTOR: Final = 23
 #: Two int64 for results by address (also a timespec).
 OUT0: Final = 24
 OUT1: Final = 25
+#: Encoders, and what they are set to (zstd: level and checksum flag in one number; deflate: zlib's level).
+ZSTD_ENCODER: Final = 26
+ZSTD_SETTING: Final = 27
+DEFLATE_ENCODER: Final = 28
+DEFLATE_SETTING: Final = 29
 SIZE: Final = 32
+
+_ZSTD_LEVEL: Final = 100
+_ZSTD_CHECKSUM: Final = 201
+#: For each of zlib's levels the fastest of libdeflate's that compresses as well, or nearly so.
+_DEFLATE_LEVELS: Final = (0, 3, 5, 5, 5, 5, 7, 8, 9, 9)
 
 
 @part
@@ -74,9 +97,43 @@ def deflate_context(context: int) -> int:
     return c[DEFLATE]
 
 
+@part
+def zstd_encoder_context(context: int, level: int, checksum: int) -> int:
+    """Return the worker's zstd encoder, set to a level and to writing checksums or not (0 where memory is out)."""
+    c = i64(context)
+    setting = 2 * level + checksum
+    if c[ZSTD_ENCODER] != 0 and c[ZSTD_SETTING] == setting:
+        return c[ZSTD_ENCODER]
+    # One that failed for want of room takes no other settings.
+    if c[ZSTD_ENCODER] != 0:
+        zstd_encoder_free(c[ZSTD_ENCODER])
+    c[ZSTD_ENCODER] = zstd_encoder()
+    if c[ZSTD_ENCODER] == 0:
+        return 0
+    if zstd_set(c[ZSTD_ENCODER], _ZSTD_LEVEL, level) < 0 or zstd_set(c[ZSTD_ENCODER], _ZSTD_CHECKSUM, checksum) < 0:
+        zstd_encoder_free(c[ZSTD_ENCODER])
+        c[ZSTD_ENCODER] = 0
+        return 0
+    c[ZSTD_SETTING] = setting
+    return c[ZSTD_ENCODER]
+
+
+@part
+def deflate_encoder_context(context: int, level: int) -> int:
+    """Return the worker's libdeflate encoder for one of zlib's levels, 0 to 9 (0 where memory is out)."""
+    c = i64(context)
+    if c[DEFLATE_ENCODER] != 0 and c[DEFLATE_SETTING] != level:
+        deflate_encoder_free(c[DEFLATE_ENCODER])
+        c[DEFLATE_ENCODER] = 0
+    if c[DEFLATE_ENCODER] == 0:
+        c[DEFLATE_ENCODER] = deflate_encoder(_DEFLATE_LEVELS[level])
+        c[DEFLATE_SETTING] = level
+    return c[DEFLATE_ENCODER]
+
+
 @entry(2)
 def release(context: int, keep_bytes: int) -> None:
-    """Free the buffers if together they hold more than ``keep_bytes``; below zero, free the decoders too."""
+    """Free the buffers, and the zstd encoder, if they hold more than ``keep_bytes``; below zero, free the rest too."""
     c = i64(context)
     held = 0
     for slot in range(ENCODED, _BUFFERS_END, 2):
@@ -87,7 +144,14 @@ def release(context: int, keep_bytes: int) -> None:
                 c_free(c[slot])
             c[slot] = 0
             c[slot + 1] = 0
+    # At high levels, and for large chunks, its tables take tens of megabytes.
+    if c[ZSTD_ENCODER] != 0 and zstd_encoder_nbytes(c[ZSTD_ENCODER]) > keep_bytes:
+        zstd_encoder_free(c[ZSTD_ENCODER])
+        c[ZSTD_ENCODER] = 0
     if keep_bytes < 0:
+        if c[DEFLATE_ENCODER] != 0:
+            deflate_encoder_free(c[DEFLATE_ENCODER])
+            c[DEFLATE_ENCODER] = 0
         if c[ZSTD] != 0:
             zstd_free(c[ZSTD])
             c[ZSTD] = 0

@@ -1,6 +1,6 @@
-"""Where the C decoders are: shared objects inside installed wheels, found without loading a compiler.
+"""Where the C codecs are: shared objects inside installed wheels, found without loading a compiler.
 
-Decoders come from shared objects that the wheels of ``numcodecs``, ``blosc2``, ``deflate`` and ``google-crc32c`` bring;
+Codecs come from shared objects that the wheels of ``numcodecs``, ``blosc2``, ``deflate`` and ``google-crc32c`` bring;
 the first library of a list that exports a function is the one that is used.
 """
 
@@ -39,13 +39,14 @@ def _libraries(name: str) -> Iterator[Path]:
 
 
 _ZSTD: Final = ("blosc2", "numcodecs.zstd", "numcodecs.blosc")
+_LZ4: Final = ("blosc2", "numcodecs.lz4", "numcodecs.blosc")
 
 #: What jitted code calls a decoder: its symbol, and the libraries to try in order.
 DECODERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "gzarr_zstd_create": ("ZSTD_createDCtx", _ZSTD),
     "gzarr_zstd_free": ("ZSTD_freeDCtx", _ZSTD),
     "gzarr_zstd_decompress": ("ZSTD_decompressDCtx", _ZSTD),
-    "gzarr_lz4_decompress": ("LZ4_decompress_safe", ("blosc2", "numcodecs.lz4", "numcodecs.blosc")),
+    "gzarr_lz4_decompress": ("LZ4_decompress_safe", _LZ4),
     "gzarr_blosclz_decompress": ("blosclz_decompress", ("numcodecs.blosc", "blosc2")),
     "gzarr_deflate_create": ("libdeflate_alloc_decompressor", ("deflate",)),
     "gzarr_deflate_free": ("libdeflate_free_decompressor", ("deflate",)),
@@ -53,6 +54,24 @@ DECODERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "gzarr_zlib_decompress": ("libdeflate_zlib_decompress_ex", ("deflate",)),
     "gzarr_deflate_decompress": ("libdeflate_deflate_decompress_ex", ("deflate",)),
     "gzarr_crc32c": ("crc32c_value", ("crc32c",)),
+}
+
+#: The same for encoders. blosc2's blosclz has another signature.
+ENCODERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "gzarr_zstd_encoder": ("ZSTD_createCCtx", _ZSTD),
+    "gzarr_zstd_encoder_free": ("ZSTD_freeCCtx", _ZSTD),
+    "gzarr_zstd_encoder_nbytes": ("ZSTD_sizeof_CCtx", _ZSTD),
+    "gzarr_zstd_set": ("ZSTD_CCtx_setParameter", _ZSTD),
+    "gzarr_zstd_compress": ("ZSTD_compress2", _ZSTD),
+    "gzarr_lz4_compress": ("LZ4_compress_fast", _LZ4),
+    "gzarr_lz4hc_state_nbytes": ("LZ4_sizeofStateHC", _LZ4),
+    "gzarr_lz4hc_compress": ("LZ4_compress_HC_extStateHC", _LZ4),
+    "gzarr_blosclz_compress": ("blosclz_compress", ("numcodecs.blosc",)),
+    "gzarr_deflate_encoder": ("libdeflate_alloc_compressor", ("deflate",)),
+    "gzarr_deflate_encoder_free": ("libdeflate_free_compressor", ("deflate",)),
+    "gzarr_gzip_compress": ("libdeflate_gzip_compress", ("deflate",)),
+    "gzarr_zlib_compress": ("libdeflate_zlib_compress", ("deflate",)),
+    "gzarr_deflate_compress": ("libdeflate_deflate_compress", ("deflate",)),
 }
 
 #: What jitted code calls a function of the operating system: its symbol.
@@ -66,6 +85,16 @@ SYSTEM: Final[dict[str, str]] = {
     "gzarr_errno": "__error" if sys.platform == "darwin" else "__errno_location",
     "gzarr_memset": "memset",
     "gzarr_clock": "clock_gettime",
+    # "open" with a mode, for files that it makes.
+    "gzarr_create": "open",
+    "gzarr_pwrite": "pwrite",
+    "gzarr_fsync": "fsync",
+    "gzarr_rename": "rename",
+    "gzarr_unlink": "unlink",
+    "gzarr_mkdir": "mkdir",
+    "gzarr_access": "access",
+    "gzarr_memcmp": "memcmp",
+    "gzarr_yield": "sched_yield",
 }
 
 # Handles stay open for the life of the process: LLVM holds bare addresses into them.
@@ -92,6 +121,14 @@ def decoder_addresses() -> dict[str, tuple[int, str]]:
     """Return address and library of each decoder that there is, by its name in jitted code."""
     return {
         name: hit for name, (symbol, libraries) in DECODERS.items() if (hit := _find(symbol, libraries)) is not None
+    }
+
+
+@cache
+def encoder_addresses() -> dict[str, tuple[int, str]]:
+    """Return address and library of each encoder that there is, by its name in jitted code."""
+    return {
+        name: hit for name, (symbol, libraries) in ENCODERS.items() if (hit := _find(symbol, libraries)) is not None
     }
 
 
@@ -125,4 +162,30 @@ def available() -> frozenset[str]:
     names = {name for name, functions in needs.items() if all(function in found for function in functions)}
     if sys.byteorder == "little" and sys.maxsize > 2**32 and len(system_addresses()) == len(SYSTEM):
         names.add("loop")
+    return frozenset(names)
+
+
+@cache
+def encoders() -> frozenset[str]:
+    """Return what native writing has here: names of encoders, and ``files`` if it can write files itself.
+
+    ``open`` with a mode takes a variable number of arguments, which compiled code can call as if it did not on Linux
+    but not on every system; elsewhere encoded bytes go to the store.
+    """
+    found = encoder_addresses()
+    deflate = ("gzarr_deflate_encoder", "gzarr_deflate_encoder_free")
+    zstd = ("encoder", "encoder_free", "encoder_nbytes", "set", "compress")
+    needs = {
+        "zstd": tuple(f"gzarr_zstd_{name}" for name in zstd),
+        "lz4": ("gzarr_lz4_compress",),
+        "lz4hc": ("gzarr_lz4hc_state_nbytes", "gzarr_lz4hc_compress"),
+        "blosclz": ("gzarr_blosclz_compress",),
+        "gzip": (*deflate, "gzarr_gzip_compress"),
+        "zlib": (*deflate, "gzarr_zlib_compress"),
+        "deflate": (*deflate, "gzarr_deflate_compress"),
+    }
+    names = {name for name, functions in needs.items() if all(function in found for function in functions)}
+    names |= available() & {"crc32c", "loop"}
+    if "loop" in names and sys.platform == "linux":
+        names.add("files")
     return frozenset(names)

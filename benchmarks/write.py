@@ -1,0 +1,386 @@
+"""Writing speed of gzarr beside zarr-python, zarrs and tensorstore, and beside the bare C libraries.
+
+    python benchmarks/write.py                       everything: arrays of about 256 MiB, some ten minutes
+    python benchmarks/write.py --scale 0.1 --rounds 3
+    python benchmarks/write.py --workload zstd --rival gzarr --rival tensorstore
+    python benchmarks/write.py --json write.json
+
+Each run writes a whole array into a fresh directory, of which only the metadata document is there, and which is removed
+before the next run; nobody flushes to the disk. Rounds are interleaved (every rival once, then every rival again, in
+changing order) and the median counts. All rivals have the same number of threads, and what each has written is read
+back by zarr-python and compared with the data, element by element, before anything is timed. Peak memory is that of
+one write in a fresh process, beyond the input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import gc
+import json
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fields
+import numpy as np
+import report
+import rivals as rivals_module
+from report import Measured, Target, _grid, _milliseconds, _number, geometric_mean
+from rivals import PEERS, CannotRead
+from workloads import Dataset, digest, workloads
+from write_limit import Limit
+from write_rivals import RIVALS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+#: What the project promises: times the fastest peer on each workload and in the mean; MiB beyond input and chunks.
+LEAST_SPEEDUP, LEAST_GEOMETRIC_MEAN, MOST_EXTRA_MIB = 1.2, 1.5, 64
+#: Appending one step at a time to an array of (time, y, x), and the part of the steps at each end that is compared.
+APPEND_STEPS, APPEND_PART, APPEND_SHAPE = 1000, 0.1, (64, 64)
+MOST_APPEND_RATIO = 1.25
+_MIB = 2**20
+
+# Writing 5 to clear_refs sets the peak (VmHWM) back to the present (proc(5)).
+_PEAK = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import write
+
+print(write.extra_bytes(*sys.argv[2:5], float(sys.argv[5]), pathlib.Path(sys.argv[6])))
+"""
+
+
+@dataclass
+class Written(Measured):
+    """One workload; ``stored_nbytes`` and ``extra_nbytes`` (peak memory beyond the input) by rival."""
+
+    stored_nbytes: dict[str, int] = field(default_factory=dict)
+    extra_nbytes: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        document = super().to_json()
+        del document["of_limit_out"]
+        return {**document, "stored_nbytes": self.stored_nbytes, "extra_nbytes": self.extra_nbytes}
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", action="append", metavar="TEXT", help="only workloads whose name contains TEXT")
+    parser.add_argument("--rival", action="append", choices=list(RIVALS), help="only this rival (repeatable)")
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds (default 5)")
+    parser.add_argument("--threads", type=int, default=report.machine()["cores"], help="default: this process's cores")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the elements of each array, for smoke tests")
+    parser.add_argument("--budget", type=float, default=30.0, help="seconds a rival may use on a workload (default 30)")
+    parser.add_argument("--data", type=Path, default=None, help="where arrays are written (default: a temporary one)")
+    parser.add_argument("--no-memory", action="store_true", help="leave out peak memory")
+    parser.add_argument("--no-append", action="store_true", help="leave out appending")
+    parser.add_argument("--list", action="store_true", help="name the workloads and stop")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    arguments = parser.parse_args(argv)
+    if arguments.rounds < 1 or arguments.threads < 1 or not 0 < arguments.scale <= 1:
+        parser.error("--rounds and --threads must be positive, --scale in (0, 1]")
+    return arguments
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _datasets(scale: float) -> list[Dataset]:
+    return [workload.dataset for workload in workloads(scale) if workload.whole]
+
+
+@contextlib.contextmanager
+def _fresh(dataset: Dataset, home: Path) -> Iterator[Path]:
+    """Give a directory with the metadata document of an array, and remove it afterwards."""
+    name, document = dataset.document()
+    path = Path(tempfile.mkdtemp(prefix=f"{dataset.name}-", dir=home))
+    try:
+        (path / name).write_text(json.dumps(document))
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def _elements(dataset: Dataset) -> npt.NDArray[Any]:
+    return fields.make(dataset.field, dataset.shape).astype(dataset.dtype, copy=False)
+
+
+def _check(rival: Any, dataset: Dataset, data: npt.NDArray[Any], expected: str, home: Path) -> int:
+    """Write once and compare what zarr-python reads; return the stored bytes."""
+    import zarr
+
+    with _fresh(dataset, home) as path:
+        rival.write(path, data)()
+        array: Any = zarr.open_array(str(path), mode="r")[...]
+        assert digest(array) == expected, "other elements are read than were written"
+        skipped = dataset.document()[0]
+        return sum(f.stat().st_size for f in path.rglob("*") if f.is_file() and f.name != skipped)
+
+
+def _run_once(write: Callable[[Path], Callable[[], Any]], dataset: Dataset, home: Path) -> float:
+    with _fresh(dataset, home) as path:
+        call = write(path)
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+
+def _time(
+    writes: dict[str, Callable[[Path], Callable[[], Any]]],
+    sessions: dict[str, Any],
+    dataset: Dataset,
+    arguments: argparse.Namespace,
+    measured: Written,
+    home: Path,
+) -> None:
+    """Run interleaved rounds; a rival whose runs, but for the slowest, have used its budget takes no further part."""
+    names = list(writes)
+    spent: dict[str, list[float]] = {name: [] for name in names}
+    # Round 0 is not counted: it warms contexts and caches.
+    for turn in range(arguments.rounds + 1):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            if spent[name] and sum(spent[name]) - max(spent[name]) > arguments.budget:
+                continue
+            gc.collect()
+            with sessions[name].session() if name in sessions else contextlib.nullcontext():
+                seconds = _run_once(writes[name], dataset, home)
+            spent[name].append(seconds)
+            if turn:
+                measured.rounds_ms.setdefault(name, []).append(1e3 * seconds)
+    for name in names:
+        if 0 < (done := len(measured.rounds_ms.get(name, ()))) < arguments.rounds:
+            measured.notes.setdefault(name, f"{done} of {arguments.rounds} rounds within the budget")
+
+
+def _measure(
+    dataset: Dataset, rivals: dict[str, Any], arguments: argparse.Namespace, home: Path
+) -> tuple[Written, bool]:
+    data = _elements(dataset)
+    expected = digest(data)
+    facts = {
+        "shape": dataset.shape,
+        "dtype": dataset.dtype,
+        "chunk_shape": dataset.chunk_shape,
+        "shard_shape": dataset.shard_shape,
+        "zarr_format": dataset.zarr_format,
+        "codecs": dataset.codecs,
+        "nbytes": dataset.nbytes,
+    }
+    measured = Written(dataset.name, facts, dataset.nbytes, dataset.chunk_nbytes, whole=True)
+    writes: dict[str, Callable[[Path], Callable[[], Any]]] = {}
+    sound = True
+    for name, rival in rivals.items():
+        with rival.session():
+            try:
+                measured.stored_nbytes[name] = _check(rival, dataset, data, expected, home)
+            except CannotRead as reason:
+                measured.notes[name] = str(reason)
+            except Exception as error:  # a rival that fails is a footnote, not the end of the run
+                measured.notes[name] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
+                sound = sound and name != "gzarr" and not isinstance(error, AssertionError)
+            else:
+                writes[name] = lambda path, rival=rival: rival.write(path, data)  # type: ignore[misc]
+    limit = None
+    try:
+        limit = Limit(dataset, data, arguments.threads)
+        facts["limit_library"] = limit.library
+        writes["limit"] = limit.write
+    except (ImportError, OSError) as error:
+        measured.notes["limit"] = str(error)
+    _time(writes, rivals, dataset, arguments, measured, home)
+    if limit is not None:
+        limit.close()
+    if not arguments.no_memory:
+        for name in rivals:
+            if name in writes:
+                _peak(name, dataset, arguments, measured, home)
+    return measured, sound
+
+
+# -- memory
+
+
+def _peak(name: str, dataset: Dataset, arguments: argparse.Namespace, measured: Written, home: Path) -> None:
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", _PEAK, here, name, str(arguments.threads), dataset.name, str(arguments.scale)]
+    done = subprocess.run([*command, str(home)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        measured.notes.setdefault(name, f"no memory: {(done.stderr.strip().splitlines() or [''])[-1][:160]}")
+    else:
+        measured.extra_nbytes[name] = int(done.stdout.split()[-1])
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+
+def extra_bytes(rival_name: str, threads: str, dataset_name: str, scale: float, home: Path) -> int:
+    """Return the peak memory of this process while it writes, beyond what it had with the elements in memory."""
+    dataset = next(d for d in _datasets(scale) if d.name == dataset_name)
+    rival = RIVALS[rival_name](int(threads))
+    # The same chain in chunks of a few elements: everything is loaded, nothing large is kept.
+    few = tuple(min(8, n) for n in dataset.chunk_shape)
+    small = Dataset(**{**dataset.__dict__, "shape": few, "chunk_shape": few, "shard_shape": None})
+    data = _elements(dataset)
+    with rival.session():
+        with _fresh(small, home) as path:
+            rival.write(path, np.ones(few, dataset.dtype))()
+        with _fresh(dataset, home) as path:
+            call = rival.write(path, data)
+            gc.collect()
+            before = _status("VmRSS")
+            Path("/proc/self/clear_refs").write_text("5")
+            call()
+            return max(_status("VmHWM") - before, 0)
+
+
+# -- appending
+
+
+def appending(home: Path) -> Target:
+    """Return how much longer the last steps of many take than the first: medians of single appends."""
+    import zarr
+
+    import gzarr
+
+    path = Path(tempfile.mkdtemp(prefix="append-", dir=home))
+    try:
+        zarr.create_array(path, shape=(0, *APPEND_SHAPE), chunks=(1, *APPEND_SHAPE), dtype="f4")
+        array: Any = gzarr.open_array(path, mode="r+", device="cpu")
+        step = np.random.default_rng(0).random((1, *APPEND_SHAPE), np.float32)
+        seconds = []
+        for _ in range(APPEND_STEPS):
+            start = time.perf_counter()
+            array.append(step)
+            seconds.append(time.perf_counter() - start)
+    finally:
+        shutil.rmtree(path)
+    part = int(APPEND_STEPS * APPEND_PART)
+    # The first few also load and compile.
+    first, last = statistics.median(seconds[part : 2 * part]), statistics.median(seconds[-part:])
+    note = f"{1e3 * first:.2f} ms a step at the start, {1e3 * last:.2f} ms at the end of {APPEND_STEPS}"
+    return Target("append, end to start", last / first, MOST_APPEND_RATIO, "x", note=note)
+
+
+# -- results
+
+
+def goals(measured: Sequence[Written], threads: int) -> list[Target]:
+    """Return the promises that the workloads are held against."""
+    speedups = {m.name: v for m in measured if (v := m.speedup()) is not None}
+    slowest = min(speedups, key=speedups.__getitem__, default="")
+    mean = geometric_mean(list(speedups.values()))
+    found = [
+        Target("least times fastest peer", speedups.get(slowest), LEAST_SPEEDUP, "x", at_least=True, note=slowest),
+        Target("geometric mean", mean, LEAST_GEOMETRIC_MEAN, "x", at_least=True, note=f"{len(speedups)} workloads"),
+    ]
+    bounds = {m.name: MOST_EXTRA_MIB + threads * m.chunk_nbytes / _MIB for m in measured}
+    over = {m.name: m.extra_nbytes["gzarr"] / _MIB - bounds[m.name] for m in measured if "gzarr" in m.extra_nbytes}
+    if over:
+        worst = max(over, key=over.__getitem__)
+        extra = over[worst] + bounds[worst]
+        found.append(
+            Target("peak memory beyond input", extra, bounds[worst], "MiB", note=f"nearest its bound: {worst}")
+        )
+    return found
+
+
+def table(measured: Sequence[Written], rivals: Sequence[str]) -> str:
+    """Return the plain text tables: milliseconds with the ratios, then stored bytes and memory, then the footnotes."""
+    columns = ["limit", *(name for name in RIVALS if name in rivals)]
+    marks: dict[str, int] = {}
+
+    def mark(m: Measured, rival: str) -> str:
+        note = m.notes.get(rival)
+        return "" if note is None else f" [{marks.setdefault(f'{rival}: {note}', len(marks) + 1)}]"
+
+    times = [["median ms", *columns, "x fastest peer", "of limit"]]
+    sizes = [["stored and memory", *(f"ratio {n}" for n in columns[1:]), *(f"MiB {n}" for n in columns[1:])]]
+    for m in measured:
+        cells = [_milliseconds(m.ms(c)) + mark(m, c) for c in columns]
+        times.append([m.name, *cells, _number(m.speedup()), _number(m.of_limit("gzarr"))])
+        stored = [m.output_nbytes / m.stored_nbytes[c] if c in m.stored_nbytes else None for c in columns[1:]]
+        extra = [m.extra_nbytes[c] / _MIB if c in m.extra_nbytes else None for c in columns[1:]]
+        sizes.append([m.name, *map(_number, stored), *(_number(e, 0) for e in extra)])
+    mean = geometric_mean([v for m in measured if (v := m.speedup()) is not None])
+    times.append(["geometric mean", *[""] * len(columns), _number(mean), ""])
+    notes = "\n".join(f"[{number}] {note}" for note, number in marks.items())
+    return "\n\n".join(filter(None, [_grid(times), _grid(sizes), notes]))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return 1 if what a rival wrote was wrong or gzarr failed."""
+    arguments = _arguments(argv)
+    chosen = _datasets(arguments.scale)
+    if arguments.workload:
+        chosen = [d for d in chosen if any(text in d.name for text in arguments.workload)]
+    if arguments.list:
+        print("\n".join(d.name for d in chosen))
+        return 0
+    if not chosen:
+        _say(f"no workload's name contains {' or '.join(arguments.workload)}; --list names them")
+        return 2
+    rivals: dict[str, Any] = {}
+    for name in arguments.rival or RIVALS:
+        try:
+            rivals[name] = RIVALS[name](arguments.threads)
+        except ImportError as error:
+            _say(f"{name}: not installed ({error})")
+    versions = rivals_module.versions(rivals.values())
+    header = {
+        "command": shlex.join(["python", "benchmarks/write.py", *(sys.argv[1:] if argv is None else argv)]),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": report.machine(),
+        "versions": versions,
+        "threads": arguments.threads,
+        "rounds": arguments.rounds,
+    }
+    results: list[Written] = []
+    targets: list[Target] = []
+    sound = True
+    if arguments.data is not None:
+        arguments.data.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gzarr-write-", dir=arguments.data) as home:
+        for number, dataset in enumerate(chosen, 1):
+            _say(f"[{number}/{len(chosen)}] {dataset.name}")
+            measured, agreed = _measure(dataset, rivals, arguments, Path(home))
+            results.append(measured)
+            sound = sound and agreed
+            _write_json(arguments.json, header, results, [])
+        if set(rivals) > {"gzarr"} and not set(rivals).isdisjoint(PEERS):
+            targets = goals(results, arguments.threads)
+        if "gzarr" in rivals and not arguments.no_append:
+            targets.append(appending(Path(home)))
+    _write_json(arguments.json, header, results, targets)
+    facts = header["machine"]
+    about = f"{facts['cpu']}, {facts['cores']} cores, {arguments.threads} threads, median of {arguments.rounds} rounds"
+    print(f"{header['command']}\n{about}\n" + ", ".join(f"{n} {v}" for n, v in versions.items()) + "\n")
+    print(table(results, list(rivals)) + "\n")
+    if targets:
+        print(report.targets_table(targets))
+    return 0 if sound else 1
+
+
+def _write_json(file: Path | None, header: dict[str, Any], results: list[Written], goals: list[Target]) -> None:
+    if file is not None:
+        document = {**header, "workloads": [m.to_json() for m in results], "targets": [g.to_json() for g in goals]}
+        file.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""The writers that are compared, each set up as its own documentation recommends for speed, with the same threads.
+
+A rival turns an empty array, of which only the metadata document is there, and its elements into a call without
+arguments that writes all of it; only the call is timed. None flushes to the disk, none stores chunks that are nothing
+but the fill value.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import rivals
+from rivals import CannotRead
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+    from rivals import Call
+
+
+class ZarrPython(rivals.ZarrPython):
+    """zarr-python with its default pipeline."""
+
+    def write(self, path: Path, data: npt.NDArray[Any]) -> Call:
+        import zarr
+
+        return partial(zarr.open_array(str(path), mode="r+").__setitem__, ..., data)
+
+
+class Zarrs(rivals.Zarrs):
+    """zarr-python with the Rust codec pipeline of zarrs."""
+
+    def write(self, path: Path, data: npt.NDArray[Any]) -> Call:
+        return ZarrPython.write(self, path, data)  # type: ignore[arg-type]
+
+
+class TensorStore(rivals.TensorStore):
+    """tensorstore without flushing (its default flushes each file), reading the elements where they are."""
+
+    def write(self, path: Path, data: npt.NDArray[Any]) -> Call:
+        spec = {
+            "driver": "zarr3" if (path / "zarr.json").exists() else "zarr",
+            "kvstore": {"driver": "file", "path": f"{path}/"},
+            "recheck_cached_metadata": False,
+            "recheck_cached_data": False,
+        }
+        context = self._ts.Context({**self._context, "file_io_mode": {"mode": "default"}, "file_io_sync": False})
+        try:
+            array = self._ts.open(spec, open=True, context=context).result()
+        except (ValueError, NotImplementedError) as error:
+            raise CannotRead(str(error).splitlines()[0][:160]) from error
+        return lambda: array.write(data, can_reference_source_data_indefinitely=True).result()
+
+
+class Gzarr(rivals.Gzarr):
+    """gzarr on its CPU engine."""
+
+    def write(self, path: Path, data: npt.NDArray[Any]) -> Call:
+        import gzarr
+
+        return partial(gzarr.open_array(path, mode="r+", device="cpu").__setitem__, ..., data)
+
+
+#: In the order of the table.
+RIVALS: dict[str, type[Any]] = {r.name: r for r in (Gzarr, Zarrs, TensorStore, ZarrPython)}

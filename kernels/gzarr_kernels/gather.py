@@ -1,0 +1,160 @@
+"""From inputs to a chunk in its stored order: the pieces of ``geometry.py``, the other way round.
+
+A geometry's ``TARGET`` columns, ``BASES`` and ``TARGET_STRIDES`` then say where elements come from; strides of the
+inputs may be 0 or negative. Pieces are boxes, without index tables or points; where they overlap, the later one counts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from numba import types
+
+from . import geometry as G
+from .elements import copy_rows, copy_tile
+from .jit import part, unit
+from .memory import i64
+from .symbols import c_memcmp
+
+_COLUMN: Final = 8 * G.MAX_DIMS
+
+
+@unit(types.void, 4)
+def gather_piece(geometry: int, piece: int, chunk: int, scratch: int) -> None:
+    """Copy one piece from its input.
+
+    Parameters
+    ----------
+    geometry
+        Address of a ``geometry.py`` array.
+    piece
+        Row of its piece columns.
+    chunk
+        Address of the chunk.
+    scratch
+        Address of ``place.SCRATCH_BYTES`` bytes.
+    """
+    g = i64(geometry)
+    k = g[G.K]
+    itemsize = g[G.ITEMSIZE]
+    swap = g[G.SWAP]
+    start = i64(g[G.START] + 8 * k * piece)
+    count = i64(g[G.COUNT] + 8 * k * piece)
+    first_input = i64(g[G.TARGET] + 8 * k * piece)
+    which = i64(g[G.OUTPUT])[piece]
+    step = i64(g[G.STEP])
+    chunk_stride = i64(g[G.SOURCE_STRIDES])
+    input_stride = i64(g[G.TARGET_STRIDES] + 8 * k * which)
+    order = i64(g[G.ORDER])
+    size = i64(scratch)
+    by_input = i64(scratch + _COLUMN)
+    by_chunk = i64(scratch + 2 * _COLUMN)
+    at = i64(scratch + 3 * _COLUMN)
+
+    # The loops, slowest first: dimensions of one element become offsets, neighbours that are dense together are joined.
+    source = i64(g[G.BASES])[which]
+    target = chunk
+    loops = 0
+    for q in range(k):
+        d = order[q]
+        c = count[d]
+        source += first_input[d] * input_stride[d]
+        target += start[d] * chunk_stride[d]
+        if c == 1:
+            continue
+        s = input_stride[d]
+        t = chunk_stride[d] * step[d]
+        if loops > 0 and by_input[loops - 1] == s * c and by_chunk[loops - 1] == t * c:
+            size[loops - 1] *= c
+            by_input[loops - 1] = s
+            by_chunk[loops - 1] = t
+        else:
+            size[loops] = c
+            by_input[loops] = s
+            by_chunk[loops] = t
+            loops += 1
+
+    # The innermost two loops are one call; the others are counted here.
+    if loops == 0:
+        size[0] = 1
+        by_input[0] = itemsize
+        by_chunk[0] = itemsize
+        loops = 1
+    inner = loops - 1
+    partner = -1
+    tiled = False
+    if by_input[inner] != itemsize:
+        for q in range(inner):
+            if by_input[q] == itemsize:
+                partner = q
+                tiled = True
+    if partner < 0 and inner > 0:
+        partner = inner - 1
+    n = size[inner]
+    rows = size[partner] if partner >= 0 else 1
+    row_input = by_input[partner] if partner >= 0 else 0
+    row_chunk = by_chunk[partner] if partner >= 0 else 0
+    for q in range(loops):
+        at[q] = 0
+    while True:
+        s = source
+        t = target
+        for q in range(inner):
+            if q == partner:
+                continue
+            s += at[q] * by_input[q]
+            t += at[q] * by_chunk[q]
+        if tiled:
+            copy_tile(s, row_input, by_input[inner], t, row_chunk, by_chunk[inner], rows, n, itemsize, swap)
+        else:
+            copy_rows(s, row_input, by_input[inner], t, row_chunk, by_chunk[inner], rows, n, itemsize, swap, 0)
+        q = inner - 1
+        while q >= 0:
+            if q != partner:
+                at[q] += 1
+                if at[q] < size[q]:
+                    break
+                at[q] = 0
+            q -= 1
+        if q < 0:
+            return
+
+
+@part
+def gather_chunk(geometry: int, first: int, last: int, chunk: int, nbytes: int, fill: int, scratch: int) -> None:
+    """Fill a chunk from its pieces ``first`` … ``last - 1``, and with the fill element where no piece is.
+
+    Parameters
+    ----------
+    geometry
+        Address of a ``geometry.py`` array.
+    first, last
+        Rows of its piece columns.
+    chunk, nbytes
+        Address and size of the chunk.
+    fill
+        Address of one element in native byte order.
+    scratch
+        Address of ``place.SCRATCH_BYTES`` bytes.
+    """
+    g = i64(geometry)
+    k = g[G.K]
+    itemsize = g[G.ITEMSIZE]
+    elements = 0
+    if last == first + 1:
+        elements = 1
+        for d in range(k):
+            elements *= i64(g[G.COUNT] + 8 * k * first)[d]
+    if elements * itemsize != nbytes:
+        copy_rows(fill, 0, 0, chunk, 0, itemsize, 1, nbytes // itemsize, itemsize, g[G.SWAP], 0)
+    for piece in range(first, last):
+        gather_piece(geometry, piece, chunk, scratch)
+
+
+@part
+def all_fill(chunk: int, nbytes: int, fill: int, itemsize: int) -> bool:
+    """Whether every element of a chunk is, bit for bit, the ``fill`` element in stored byte order."""
+    if c_memcmp(chunk, fill, itemsize) != 0:
+        return False
+    # A chunk that equals itself one element on is the same element all over.
+    return c_memcmp(chunk, chunk + itemsize, nbytes - itemsize) == 0

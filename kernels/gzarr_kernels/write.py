@@ -1,0 +1,382 @@
+"""The loop of one worker: gather ▶ encode ▶ file, chunk after chunk, without Python and without the GIL.
+
+Workers of one write share a job and take rows (chunks) from its counter. Chunks go into *values*: a file each, or
+several a file with an index (a shard). A file is written under a temporary name and renamed when it is complete; the
+chunks of one file follow each other in the order of the rows, whichever worker encodes them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import context as C
+from . import geometry as G
+from . import read as R
+from . import status as S
+from .encode import SLACK_BYTES, encode_chunk
+from .gather import all_fill, gather_chunk
+from .interleave import fence
+from .jit import entry, part
+from .memory import atomic_add, atomic_load, copy, i64, u8, u32
+from .place import SCRATCH_BYTES, dense_target
+from .symbols import (
+    c_access,
+    c_close,
+    c_create,
+    c_errno,
+    c_fsync,
+    c_mkdir,
+    c_pwrite,
+    c_rename,
+    c_unlink,
+    c_yield,
+    crc32c,
+)
+
+# The job: an int64 array. The first slots are those of ``read.py``; of them it uses MODE (FILES or MEMORY), SHARED,
+# SPANS (number of rows), CHUNK_ROWS (chunk of the plan, a row), WHERE and NBYTES (MEMORY: address of the row's
+# room for its encoded bytes; NBYTES: how many they are, -1 for a chunk of nothing but fill), PATHS, PREFIX_NBYTES,
+# GRID, COORDINATES, SEPARATOR (of values), PROGRAM, OPERATIONS, CHUNK_NBYTES, PIECE_OFFSETS, GEOMETRY, STATUS and FILL.
+#: int64 (rows,): value of each row, its turn within the value, and its place in the value's index.
+VALUE: Final = R.JOB_SIZE
+TURN: Final = R.JOB_SIZE + 1
+SLOT: Final = R.JOB_SIZE + 2
+#: int64 (values, STATE_SIZE).
+STATE: Final = R.JOB_SIZE + 3
+#: Whether chunks of nothing but the fill element are left out, and that element in stored byte order.
+SKIP_FILL: Final = R.JOB_SIZE + 4
+STORED_FILL: Final = R.JOB_SIZE + 5
+#: Whether the chunk may be read from the input where it lies there as it is stored.
+DIRECT: Final = R.JOB_SIZE + 6
+#: What temporary files are called but for 16 hexadecimal digits: ASCII, its length; and the number of the first one.
+TEMPORARY: Final = R.JOB_SIZE + 7
+TEMPORARY_NBYTES: Final = R.JOB_SIZE + 8
+TOKEN: Final = R.JOB_SIZE + 9
+#: Whether files reach the disk before they get their name.
+DURABLE: Final = R.JOB_SIZE + 10
+#: Shards: address of their indexes (16 bytes an entry, all ones), entries a shard, whether a crc32c follows, whether
+#: the index is at the start. 0 entries: each value is one chunk.
+INDEXES: Final = R.JOB_SIZE + 11
+ENTRIES: Final = R.JOB_SIZE + 12
+CHECKSUM: Final = R.JOB_SIZE + 13
+AT_START: Final = R.JOB_SIZE + 14
+CREATE_FLAGS: Final = R.JOB_SIZE + 15
+JOB_SIZE: Final = R.JOB_SIZE + 16
+
+# The state of a value.
+#: How many rows it has, how many are through, whose turn it is, where the next chunk goes.
+COUNT: Final = 0
+DONE: Final = 1
+NEXT: Final = 2
+OFFSET: Final = 3
+#: Descriptor of its temporary file; -1: none.
+DESCRIPTOR: Final = 4
+#: What became of it: a status, its detail, and the chunk it is about.
+CODE: Final = 5
+DETAIL: Final = 6
+CHUNK: Final = 7
+STATE_SIZE: Final = 8
+
+#: Codes that no status has: not written yet; nothing but fill, while a file is there.
+PENDING: Final = -1
+ERASE: Final = -2
+
+_TEMPORARY_DIGITS: Final = 16
+_ENOENT: Final = 2
+_EINTR: Final = 4
+_EEXIST: Final = 17
+_ENOSPC: Final = 28
+_ENAMETOOLONG: Final = 36
+#: Another process may erase an emptied directory between its making and the making of the file in it.
+_ATTEMPTS: Final = 5
+#: Of what a worker brings, the first half is for two paths, a value's and its temporary file's.
+_PATH_BYTES: Final = 4096
+_SCRATCH: Final = R.WORKER_BYTES - SCRATCH_BYTES
+
+
+@part
+def _errno() -> int:
+    return i64(c_errno())[0] & 0xFFFFFFFF
+
+
+@part
+def _temporary(job: int, value: int, path: int, target: int) -> int:
+    """Write the temporary name of a value's file, in the directory of ``path``; return 0 where it does not fit."""
+    j = i64(job)
+    p = u8(path)
+    t = u8(target)
+    at = 0
+    end = 0
+    while p[end] != 0:
+        end += 1
+        if p[end - 1] == 47:
+            at = end
+    size = j[TEMPORARY_NBYTES]
+    if at + size + _TEMPORARY_DIGITS + 1 > _PATH_BYTES or end >= _PATH_BYTES:
+        return 0
+    copy(target, path, at)
+    copy(target + at, j[TEMPORARY], size)
+    at += size
+    number = j[TOKEN] + value
+    for q in range(_TEMPORARY_DIGITS):
+        digit = (number >> (60 - 4 * q)) & 15
+        t[at + q] = digit + 48 if digit < 10 else digit + 87
+    t[at + _TEMPORARY_DIGITS] = 0
+    return at + _TEMPORARY_DIGITS
+
+
+@part
+def _paths(job: int, value: int, worker: int) -> int:
+    """Write a value's path and, behind it, its temporary file's; return 0 where they do not fit."""
+    j = i64(job)
+    if j[R.PREFIX_NBYTES] + 21 * j[R.COORDINATES] + 1 > _PATH_BYTES:
+        return 0
+    if R.write_path(job, value, worker) == 0:
+        return 0
+    return _temporary(job, value, worker, worker + _PATH_BYTES)
+
+
+@part
+def _make_directories(path: int) -> int:
+    """Make the directories that ``path`` needs; return 0, or why the last one could not be made."""
+    p = u8(path)
+    code = 0
+    at = 1
+    while p[at] != 0:
+        if p[at] == 47:
+            p[at] = 0
+            code = 0
+            if c_mkdir(path, 0o777) != 0:
+                code = _errno()
+                if code == _EEXIST:
+                    code = 0
+            p[at] = 47
+        at += 1
+    return code
+
+
+@part
+def _create(job: int, context: int, path: int) -> int:
+    """Make a file; return its descriptor, or -1 with errno in DETAIL."""
+    j = i64(job)
+    c = i64(context)
+    attempts = _ATTEMPTS
+    while True:
+        descriptor = c_create(path, j[CREATE_FLAGS], 0o666)
+        if descriptor >= 0:
+            return descriptor
+        code = _errno()
+        if code == _EINTR:
+            continue
+        attempts -= 1
+        if code == _ENOENT and attempts > 0:
+            code = _make_directories(path)
+            if code == 0:
+                continue
+        c[C.DETAIL] = code
+        return -1
+
+
+@part
+def _write(context: int, descriptor: int, source: int, nbytes: int, offset: int) -> int:
+    """Write all bytes; return a status."""
+    c = i64(context)
+    done = 0
+    while done < nbytes:
+        put = c_pwrite(descriptor, source + done, nbytes - done, offset + done)
+        if put < 0:
+            code = _errno()
+            if code == _EINTR:
+                continue
+            c[C.DETAIL] = code
+            return S.IO_ERROR
+        if put == 0:
+            c[C.DETAIL] = _ENOSPC
+            return S.IO_ERROR
+        done += put
+    return S.OK
+
+
+@part
+def _open_value(job: int, context: int, value: int, worker: int) -> int:
+    """Make a value's temporary file; return a status."""
+    c = i64(context)
+    state = i64(i64(job)[STATE] + 8 * STATE_SIZE * value)
+    if _paths(job, value, worker) == 0:
+        c[C.DETAIL] = _ENAMETOOLONG
+        return S.IO_ERROR
+    descriptor = _create(job, context, worker + _PATH_BYTES)
+    if descriptor < 0:
+        return S.IO_ERROR
+    state[DESCRIPTOR] = descriptor
+    return S.OK
+
+
+@part
+def _close_value(job: int, context: int, value: int, worker: int) -> int:
+    """Complete a value all of whose chunks are there: index, disk, name; return a status or ERASE."""
+    j = i64(job)
+    c = i64(context)
+    state = i64(j[STATE] + 8 * STATE_SIZE * value)
+    descriptor = state[DESCRIPTOR]
+    if _paths(job, value, worker) == 0:
+        c[C.DETAIL] = _ENAMETOOLONG
+        return S.IO_ERROR
+    if descriptor < 0:
+        # Nothing but fill: there should be no file. Whatever is wrong with the path is found when it is erased.
+        if c_access(worker, 0) != 0 and _errno() == _ENOENT:
+            return S.OK
+        return ERASE
+    code = S.OK
+    if j[ENTRIES] > 0:
+        nbytes = 16 * j[ENTRIES]
+        index = j[INDEXES] + nbytes * value
+        at = 0 if j[AT_START] != 0 else state[OFFSET]
+        code = _write(context, descriptor, index, nbytes, at)
+        if code == S.OK and j[CHECKSUM] != 0:
+            u32(context + 8 * C.OUT0)[0] = crc32c(index, nbytes)
+            code = _write(context, descriptor, context + 8 * C.OUT0, 4, at + nbytes)
+    if code == S.OK and j[DURABLE] != 0 and c_fsync(descriptor) != 0:
+        c[C.DETAIL] = _errno()
+        code = S.IO_ERROR
+    state[DESCRIPTOR] = -1
+    # Some file systems find out here that the disk is full.
+    if c_close(descriptor) != 0 and code == S.OK:
+        c[C.DETAIL] = _errno()
+        code = S.IO_ERROR
+    temporary = worker + _PATH_BYTES
+    if code == S.OK and c_rename(temporary, worker) != 0:
+        c[C.DETAIL] = _errno()
+        code = S.IO_ERROR
+    if code != S.OK:
+        c_unlink(temporary)
+    return code
+
+
+@part
+def _drop_value(job: int, value: int, worker: int) -> None:
+    """Forget the temporary file of a value that failed."""
+    state = i64(i64(job)[STATE] + 8 * STATE_SIZE * value)
+    if state[DESCRIPTOR] >= 0:
+        c_close(state[DESCRIPTOR])
+        state[DESCRIPTOR] = -1
+        if _paths(job, value, worker) != 0:
+            c_unlink(worker + _PATH_BYTES)
+
+
+@part
+def _encode(job: int, context: int, chunk: int, scratch: int) -> int:
+    """Gather and encode a chunk: RESULT, and RESULT_NBYTES (-1: nothing but fill); return a status."""
+    j = i64(job)
+    c = i64(context)
+    g = i64(j[R.GEOMETRY])
+    nbytes = j[R.CHUNK_NBYTES]
+    first = i64(j[R.PIECE_OFFSETS])[chunk]
+    last = i64(j[R.PIECE_OFFSETS])[chunk + 1]
+    source = 0
+    if j[DIRECT] != 0 and last == first + 1:
+        source = dense_target(j[R.GEOMETRY], first)
+    owned = 0
+    if source == 0:
+        source = C.ensure(context, C.FIRST, nbytes + SLACK_BYTES)
+        if source == 0:
+            return S.NO_MEMORY
+        owned = 1
+        gather_chunk(j[R.GEOMETRY], first, last, source, nbytes, j[R.FILL], scratch)
+    if j[SKIP_FILL] != 0 and all_fill(source, nbytes, j[STORED_FILL], g[G.ITEMSIZE]):
+        c[C.RESULT_NBYTES] = -1
+        return S.OK
+    return encode_chunk(context, j[R.PROGRAM], j[R.OPERATIONS], source, nbytes, owned)
+
+
+@part
+def _file_row(job: int, context: int, row: int, chunk: int, worker: int) -> int:
+    """Encode a chunk and put it into its value's file, which the last one completes; return a status."""
+    j = i64(job)
+    c = i64(context)
+    value = i64(j[VALUE])[row]
+    state = i64(j[STATE] + 8 * STATE_SIZE * value)
+    address = j[STATE] + 8 * STATE_SIZE * value
+    code = _encode(job, context, chunk, worker + _SCRATCH)
+    if code != S.OK:
+        return code
+    nbytes = c[C.RESULT_NBYTES]
+    # Rows are taken in order, so whoever has the turn is never waiting.
+    while atomic_load(address + 8 * NEXT) != i64(j[TURN])[row]:
+        if atomic_load(j[R.SHARED] + 8) != 0:
+            return PENDING
+        c_yield()
+    fence()
+    offset = state[OFFSET]
+    if nbytes >= 0:
+        if state[DESCRIPTOR] < 0:
+            code = _open_value(job, context, value, worker)
+            if code != S.OK:
+                return code
+        state[OFFSET] = offset + nbytes
+        if j[ENTRIES] > 0:
+            entry_of = i64(j[INDEXES] + 16 * (value * j[ENTRIES] + i64(j[SLOT])[row]))
+            entry_of[0] = offset
+            entry_of[1] = nbytes
+    fence()
+    atomic_add(address + 8 * NEXT, 1)
+    if nbytes >= 0:
+        code = _write(context, state[DESCRIPTOR], c[C.RESULT], nbytes, offset)
+        if code != S.OK:
+            return code
+    fence()
+    if atomic_add(address + 8 * DONE, 1) + 1 < state[COUNT]:
+        return PENDING
+    fence()
+    code = _close_value(job, context, value, worker)
+    state[CODE] = code
+    return S.OK if code == ERASE else code
+
+
+@entry(3)
+def work(job: int, context: int, worker: int) -> None:
+    """Take rows of ``job`` until there are none, or until any worker has failed.
+
+    Parameters
+    ----------
+    job
+        Address of the job's int64 array.
+    context
+        Address of this worker's context (``context.py``).
+    worker
+        Address of ``read.WORKER_BYTES`` bytes of scratch.
+    """
+    j = i64(job)
+    c = i64(context)
+    while atomic_load(j[R.SHARED] + 8) == 0:
+        row = atomic_add(j[R.SHARED], 1)
+        if row >= j[R.SPANS]:
+            break
+        chunk = i64(j[R.CHUNK_ROWS])[row]
+        c[C.DETAIL] = 0
+        if j[R.MODE] == R.MODE_FILES:
+            code = _file_row(job, context, row, chunk, worker)
+        else:
+            code = _encode(job, context, chunk, worker + _SCRATCH)
+            if code == S.OK:
+                i64(j[R.NBYTES])[row] = c[C.RESULT_NBYTES]
+                if c[C.RESULT_NBYTES] > 0:
+                    copy(i64(j[R.WHERE])[row], c[C.RESULT], c[C.RESULT_NBYTES])
+        if code != S.OK and code != PENDING:
+            state = i64(j[STATE] + 8 * STATE_SIZE * i64(j[VALUE])[row])
+            state[CODE] = code
+            state[DETAIL] = c[C.DETAIL]
+            state[CHUNK] = chunk
+            fence()
+            atomic_add(j[R.SHARED] + 8, 1)
+            break
+
+
+@entry(3)
+def drop(job: int, values: int, worker: int) -> None:
+    """Remove the temporary files that were left unfinished of ``values`` values, when all workers are through.
+
+    ``worker`` is the address of ``read.WORKER_BYTES`` bytes of scratch.
+    """
+    for value in range(values):
+        _drop_value(job, value, worker)
