@@ -162,13 +162,13 @@ def by_shape(plan: Plan, edges: tuple[Edges | None, ...]) -> list[Plan]:
         return [plan]
     order, first = _sort_groups(lengths, len(plan))
     return [
-        replace(_rows(plan, np.sort(rows)), chunk_shape=tuple(int(length[rows[0]]) for length in lengths))
+        replace(some_chunks(plan, np.sort(rows)), chunk_shape=tuple(int(length[rows[0]]) for length in lengths))
         for rows in np.split(order, first[1:])
     ]
 
 
-def _rows(plan: Plan, rows: IntArray) -> Plan:
-    """Return the plan of some of the chunks."""
+def some_chunks(plan: Plan, rows: IntArray) -> Plan:
+    """Return the plan of some of the chunks: of rows of ``plan.chunks``."""
     pieces = np.diff(plan.piece_offsets)[rows]
     offsets = np.append(_offsets(pieces), pieces.sum())
     taken = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - plan.piece_offsets[rows], pieces)
@@ -510,9 +510,7 @@ def _merge_windows(
     return Plan(chunk_shape, chunks, np.append(first, len(order)), start, count, target, window[order], step, tables)
 
 
-def _plan_points(
-    points: list[IntArray], chunk_shape: tuple[int, ...], edges: tuple[Edges | None, ...] | None
-) -> Plan:
+def _plan_points(points: list[IntArray], chunk_shape: tuple[int, ...], edges: tuple[Edges | None, ...] | None) -> Plan:
     """Plan lists of points, ``(p, k)`` with ``k >= 1``, one a window."""
     k = len(chunk_shape)
     lengths = np.array([len(part) for part in points], np.int64)

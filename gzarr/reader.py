@@ -17,7 +17,7 @@ from .engines.request import ReadRequest
 from .plan import by_shape, few_chunks, plan
 from .program import analyse
 from .results import HOST, DeviceResults
-from .sharding import ShardIndexCache, locate, whole_chunks
+from .sharding import ShardIndexCache, read_shards, whole_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .engines.cuda.engine import CudaEngine
-    from .engines.request import Missing
+    from .engines.request import Missing, Sources
     from .metadata.model import ArrayMetadata
     from .plan import Plan
     from .program import Decoding
@@ -164,27 +164,31 @@ class Reader:
     ) -> None:
         """Run an engine over a plan of chunks of one shape."""
         decoding, encoding = self.decoding, self._metadata.chunk_key_encoding
+
+        def run(part: Plan, sources: Sources) -> None:
+            request = ReadRequest(
+                node=self._name,
+                store=self._store,
+                codecs=decoding.codecs,
+                chunk=decoding.chunk,
+                plan=part,
+                sources=sources,
+                outputs=tuple(views),
+                field=field,
+                fill_value=self._metadata.absent_value,
+                missing=missing,
+                most_encoded=decoding.most_encoded,
+            )
+            if isinstance(memory, DeviceResults):
+                self._the_cuda_engine.read(request, whole, memory.stream, options.budget_bytes, options.decode)
+            else:
+                self._the_engine.read(request)
+
         if decoding.levels:
-            sources = locate(decoding.levels, encoding, self._prefix, the_plan, self._store, self._name, self._indexes)
+            where = (encoding, self._prefix, the_plan, self._store, self._name)
+            read_shards(decoding.levels, *where, self._indexes, run)
         else:
-            sources = whole_chunks(encoding, self._prefix, the_plan)
-        request = ReadRequest(
-            node=self._name,
-            store=self._store,
-            codecs=decoding.codecs,
-            chunk=decoding.chunk,
-            plan=the_plan,
-            sources=sources,
-            outputs=tuple(views),
-            field=field,
-            fill_value=self._metadata.absent_value,
-            missing=missing,
-            most_encoded=decoding.most_encoded,
-        )
-        if isinstance(memory, DeviceResults):
-            self._the_cuda_engine.read(request, whole, memory.stream, options.budget_bytes, options.decode)
-        else:
-            self._the_engine.read(request)
+            run(the_plan, whole_chunks(encoding, self._prefix, the_plan))
 
     def _of_shape(self, chunk_shape: tuple[int, ...]) -> Reader:
         """Return the reader of those chunks of a rectilinear grid that have one shape."""

@@ -48,7 +48,7 @@ def resize(array: Array, shape: int | Sequence[int], *, erase: bool, lock: bool)
         after = change_array(store, array.path, array.zarr_format, change)
         array._become(after)
         if erase:
-            clear_outside(store, array.path, before[0], after)
+            clear_outside(store, array.path, before[0], after, lock=lock)
 
 
 def append(array: Array, value: Any, axis: int, *, lock: bool) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ def _layout(metadata: ArrayMetadata, path: str) -> tuple[Any, ...]:
     )
 
 
-def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadata) -> None:
+def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadata, *, lock: bool = False) -> None:
     """Erase what an array had outside its new shape, whose metadata is stored already.
 
     A chunk (shard) outside is erased. In one that is partly outside, that part becomes the fill value, so that an array
@@ -132,6 +132,8 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
         Where the array is.
     old, new
         What it was, and what it is now; they differ in their shapes.
+    lock
+        Keep writers of other processes away, by file locks.
 
     Raises
     ------
@@ -146,10 +148,14 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
     kept = _reach(old, new.shape)
     for batch in _batches(_chunks_at(store, path, old, kept, cut)):
         outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
-        with locks.hold(store, outside):
+        with contextlib.ExitStack() as stack:
+            if lock and outside:
+                stack.enter_context(between_processes(store, outside, old.key_prefix(path)))
+            stack.enter_context(locks.hold(store, outside))
             store.erase_values(outside)
         erased = set(outside)
-        _fill_edges(store, path, old, new, [coords for key, coords in batch if key not in erased], cut)
+        edge = [coords for key, coords in batch if key not in erased]
+        _fill_edges(store, path, old, new, edge, cut, lock=lock)
 
 
 def _reach(metadata: ArrayMetadata, shape: Sequence[int]) -> tuple[int, ...]:
@@ -194,6 +200,8 @@ def _fill_edges(
     new: ArrayMetadata,
     chunks: Sequence[tuple[int, ...]],
     cut: Sequence[int],
+    *,
+    lock: bool,
 ) -> None:
     """Write the fill value to what some chunks, which are not outside, have outside the new shape."""
     boxes = []
@@ -210,7 +218,7 @@ def _fill_edges(
         fill_chunk(old.absent_value, ArrayRepresentation(selection.result_shape, old.dtype)) for selection in selections
     ]
     # Chunks that become nothing but the fill value go, however they came to be stored.
-    Writer(old, store, path).write(selections, fills)
+    Writer(old, store, path).write(selections, fills, lock=lock)
 
 
 def _extent(metadata: ArrayMetadata, d: int, i: int) -> tuple[int, int]:

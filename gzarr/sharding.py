@@ -2,6 +2,9 @@
 
 The plan is made over the grid of the innermost chunks. Here each of them gets its shard's key and, from the shard's
 index, its byte range; nested shards are gone through level by level, in columns.
+
+Between the reading of an index and of the chunks that it points to, a writer may replace the shard. So the versions of
+shards are compared afterwards, and what was replaced is read again: a chunk is the old one or the new one.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from .codecs.sharding import EMPTY
 from .engines import failures, kernels, pool
 from .engines.forks import ForkSafeLock
 from .engines.request import ABSENT, WHOLE, Sources
-from .errors import ChunkDecodeError, ChunkReadError, ValueSizeError
-from .plan import chunk_keys
+from .errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
+from .plan import chunk_keys, some_chunks
 from .stores.base import ByteRange, LocalFiles, VersionedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Sequence
 
     import numpy.typing as npt
 
@@ -42,6 +45,8 @@ CACHE_BYTES = 16 << 20
 FEW_SHARDS = 4
 #: Index bytes that are read at a time.
 BATCH_BYTES = 8 << 20
+#: How often one shard is read again because it was replaced meanwhile.
+MOST_ATTEMPTS = 100
 
 
 _cache_lock = ForkSafeLock()
@@ -131,6 +136,79 @@ def whole_chunks(encoding: ChunkKeyEncoding, prefix: str, plan: Plan) -> Sources
     return Sources(keys, np.arange(n), np.zeros(n, np.int64), np.full(n, WHOLE, np.int64))
 
 
+def read_shards(
+    levels: Sequence[ShardLevel],
+    encoding: ChunkKeyEncoding,
+    prefix: str,
+    plan: Plan,
+    store: ReadableStore,
+    node: str,
+    cache: ShardIndexCache,
+    read: Callable[[Plan, Sources], None],
+) -> None:
+    """Read the chunks of a plan over innermost chunks, each from a shard as it was at one moment.
+
+    Parameters
+    ----------
+    levels, encoding, prefix, plan, store, node, cache
+        As for :func:`locate`.
+    read
+        Reads planned chunks from where they are. It is called again for shards that were replaced meanwhile, if the
+        store can tell (``VersionedStore``).
+
+    Raises
+    ------
+    ChunkError
+        If an index is corrupt, the store or ``read`` fails, or a shard is replaced every time that it is read.
+    """
+
+    def attempt(part: Plan) -> tuple[set[str], ChunkError | None]:
+        """Read; return the shards that were replaced meanwhile, and the failure that this may be the reason for."""
+        versions: dict[str, Hashable] = {}
+        failure = None
+        try:
+            read(part, locate(levels, encoding, prefix, part, store, node, cache, versions))
+        except ChunkError as error:
+            failure = error
+        replaced = _replaced(store, versions)
+        if failure is not None and not replaced:
+            raise failure
+        return replaced, failure
+
+    replaced, failure = attempt(plan)
+    if not replaced:
+        return
+    # One shard at a time: however many there are, writers do not keep pace with that.
+    shards, shard_of = distinct_rows(plan.chunks // _ratio(levels[0].shard_shape, levels[-1].inner_shape))
+    for i, key in enumerate(chunk_keys(encoding, prefix, shards)):
+        if failure is None and key not in replaced:
+            continue
+        part = some_chunks(plan, np.flatnonzero(shard_of == i))
+        for _ in range(MOST_ATTEMPTS):
+            if not attempt(part)[0]:
+                break
+        else:
+            reason = f"its shard was replaced each of the {MOST_ATTEMPTS} times that it was read; read it again later"
+            raise ChunkReadError(reason, node=node, chunk=tuple(part.chunks[0].tolist()), key=key)
+
+
+def _replaced(store: ReadableStore, versions: dict[str, Hashable]) -> set[str]:
+    """Return the keys whose values are not of these versions any more."""
+    if not isinstance(store, VersionedStore):
+        return set()
+    try:
+        now = _versions(store, versions)
+        return {key for (key, version), found in zip(versions.items(), now, strict=True) if found != version}
+    # Stores of others raise what they like; reading again gives it a name.
+    except Exception:
+        return set(versions)
+
+
+def _versions(store: VersionedStore, keys: Collection[str]) -> list[Hashable | None]:
+    several = getattr(store, "versions", None)
+    return [store.version(key) for key in keys] if several is None else several(keys)
+
+
 def locate(
     levels: Sequence[ShardLevel],
     encoding: ChunkKeyEncoding,
@@ -139,6 +217,7 @@ def locate(
     store: ReadableStore,
     node: str,
     cache: ShardIndexCache,
+    versions: dict[str, Hashable],
 ) -> Sources:
     """Return where each chunk of a plan over innermost chunks is.
 
@@ -154,6 +233,8 @@ def locate(
         Where shards are; the array's path, for messages.
     cache
         Of this array.
+    versions
+        Gets those of shards that there are, as they were before their indexes were read, where the store has versions.
 
     Raises
     ------
@@ -178,6 +259,10 @@ def locate(
         for d in level.order:
             linear = linear * per_shard[d] + inner[:, d]
         if depth == 0 and len(shards) > FEW_SHARDS and _plain_index(level, store):
+            if isinstance(store, VersionedStore):
+                names = keys.all()
+                found = zip(names, _versions(store, names), strict=True)
+                versions.update((key, version) for key, version in found if version is not None)
             _locate_in_files(level, keys, shard_of, linear, chunks, store, node, offset, nbytes)
             continue
         # Rows of one shard together. A level below the first has a shard of its own for each byte range.
@@ -200,7 +285,7 @@ def locate(
             base = int(offset[first])
             size = int(nbytes[first])
             try:
-                index = _index(store, cache, level, key, base, size)
+                index = _index(store, cache, level, key, base, size, versions)
             except ChunkDecodeError:
                 raise
             # Stores of others raise what they like; only what is wrong with the bytes is a ValueError of ours.
@@ -314,7 +399,13 @@ def _for_each(groups: list[IntArray], resolve: Any) -> None:
 
 
 def _index(
-    store: ReadableStore, cache: ShardIndexCache, level: ShardLevel, key: str, base: int, size: int
+    store: ReadableStore,
+    cache: ShardIndexCache,
+    level: ShardLevel,
+    key: str,
+    base: int,
+    size: int,
+    versions: dict[str, Hashable],
 ) -> Index | None:
     """Return the index of one shard as ``(inner chunks, 2)``, or None if the store has no such shard.
 
@@ -322,6 +413,9 @@ def _index(
     """
     name = (key, base, size)
     version = store.version(key) if isinstance(store, VersionedStore) else None
+    if version is not None:
+        # An inner shard's comes later than its outer one's, which counts.
+        versions.setdefault(key, version)
     if version is not None and (hit := cache.get(name, version)) is not None:
         return hit
     shape = level.stored_shape
