@@ -34,6 +34,7 @@ __all__ = [
     "ValueSizeError",
     "__version__",
     "consolidate",
+    "copy",
     "create_array",
     "create_group",
     "empty",
@@ -49,6 +50,7 @@ __all__ = [
     "require_array",
     "require_group",
     "save",
+    "verify",
     "zeros",
     "zeros_like",
 ]
@@ -56,6 +58,7 @@ __all__ = [
 if TYPE_CHECKING:
     from .array import Array
     from .consolidation import consolidate
+    from .copying import copy
     from .creation import create_array, create_group, require_array, require_group
     from .errors import (
         ArgumentError,
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from .hierarchy import open, open_array, open_group
     from .saving import load, save
     from .stores import LocalStore, MemoryStore
+    from .verification import verify
 else:
     _CREATION = ("create_array", "create_group", "require_array", "require_group")
     _FILLED = ("empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
@@ -94,9 +98,11 @@ else:
         "LocalStore": "stores",
         "MemoryStore": "stores",
         "consolidate": "consolidation",
+        "copy": "copying",
         "open": "hierarchy",
         "open_array": "hierarchy",
         "open_group": "hierarchy",
+        "verify": "verification",
     }
     _SUBMODULES = frozenset({"codecs", "errors", "stores"})
 

@@ -1,4 +1,4 @@
-"""The command line: ``gzarr info``, ``gzarr tree``, ``gzarr bench``, ``gzarr doctor``.
+"""The command line: ``gzarr info``, ``tree``, ``bench``, ``doctor``, and the commands that are modules of their own.
 
 Exit codes: 0 fine; 1 the data, the store or the device is at fault (one line on stderr, or what ``doctor`` prints);
 2 wrong usage; 130 interrupted.
@@ -12,14 +12,15 @@ import io
 import os
 import re
 import sys
-import time
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import __version__
 from .errors import ArgumentError, GzarrError
+from .progress import watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from .array import Array
     from .group import Group
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_QUIET_SECONDS = 0.5
+# Each is a module of its own, ``cli_NAME``.
+_MORE_COMMANDS = {
+    "verify": "decode every chunk, and list what is bad or missing",
+    "copy": "copy an array or a hierarchy, into another format, other chunks or other codecs",
+    "optimize": "copy into the chunks, shards and codecs that suit a GPU; say before what that will change",
+    "consolidate": "write the metadata of all nodes below a group into its own",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -60,6 +67,19 @@ def _doctor(args: argparse.Namespace) -> int:
     from . import doctor
 
     return doctor.run(args.device, as_json=args.json)
+
+
+def _of_module(name: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]:
+    """Return what adds the arguments of a command and what runs it, from a module that is loaded when it is used."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        import_module(f"gzarr.{name}").add_arguments(parser)
+
+    def run(args: argparse.Namespace) -> int:
+        code: int = import_module(f"gzarr.{name}").run(args)
+        return code
+
+    return add, run
 
 
 def _level(text: str) -> int:
@@ -100,6 +120,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
     doctor.set_defaults(run=_doctor)
+
+    for name, summary in _MORE_COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        command.add_later, run = _of_module(f"cli_{name}")
+        command.set_defaults(run=run)
     return parser
 
 
@@ -147,38 +172,13 @@ def _fail(what: object, code: int) -> int:
     return code
 
 
-def _watch(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-    """Pass ``items`` on; show a progress bar on a terminal's stderr once it takes long."""
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    with contextlib.ExitStack() as stack:
-        started, advance = time.monotonic(), None
-        for count, item in enumerate(items, 1):
-            yield item
-            if advance is None and time.monotonic() - started > _QUIET_SECONDS:
-                advance = _start_bar(stack, what, total)
-            if advance is not None:
-                advance(count)
-
-
-def _start_bar(stack: contextlib.ExitStack, what: str, total: int | None) -> Callable[[int], None]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
-    task = bar.add_task(what, total=total)
-    return lambda count: bar.update(task, completed=count)
-
-
 def _tree(args: argparse.Namespace) -> int:
     from .display import Tree, array_repr
     from .hierarchy import Group, open
 
     node = open(args.path, path=args.node)
     if isinstance(node, Group):
-        print(Tree(node.name, _watch(node.walk(args.level), "reading metadata")))
+        print(Tree(node.name, watch(node.walk(args.level), "reading metadata")))
     else:
         print(array_repr(node))
     return 0
@@ -208,7 +208,7 @@ def _print_departures(root: str, node: Array | Group) -> int:
         assert isinstance(own, Group)
         paths += [join_path(node.path, path) for path, _ in own.walk()]
     lines = []
-    for path in _watch(paths, "reading metadata"):
+    for path in watch(paths, "reading metadata"):
         with collect() as tolerated:
             try:
                 open(root, path=path, use_consolidated=False, device="cpu")
@@ -225,7 +225,7 @@ def _print_group(group: Group) -> None:
     from .display import Tree, group_info
 
     print(group_info(group))
-    if lines := str(Tree(group.name, _watch(group.walk(0), "reading metadata"))).split("\n")[1:]:
+    if lines := str(Tree(group.name, watch(group.walk(0), "reading metadata"))).split("\n")[1:]:
         print("\n".join(lines))
 
 
@@ -249,7 +249,7 @@ def _storage_rows(array: Array) -> list[tuple[str, str]]:
     for count in array.metadata.grid_shape:
         total *= count
     stored, present, others = 0, 0, 0
-    for key, nbytes in _watch(array.store.list_sizes(prefix), "listing chunks", total):
+    for key, nbytes in watch(array.store.list_sizes(prefix), "listing chunks", total):
         below = key[len(prefix) :]
         if is_chunk(below):
             stored += nbytes
