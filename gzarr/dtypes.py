@@ -30,8 +30,8 @@ from .metadata.json import quote
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: NumPy keeps the size of an element in a C int.
-MAX_ITEM_BYTES: Final = 2**31 - 1
+#: Larger elements are refused: a document of a few bytes could ask for gigabytes to hold its fill value.
+MAX_ITEM_BYTES: Final = 64 << 20
 _MAX_NESTING: Final = 32
 
 _CORE: Final = {
@@ -197,7 +197,7 @@ def _time(kind: str, factor: int, unit: str, json_path: str) -> np.dtype[Any]:
 def _checked_size(nbytes: int, json_path: str) -> int:
     if not 1 <= nbytes <= MAX_ITEM_BYTES:
         raise UnsupportedError(
-            f"elements of {quote(nbytes)} bytes; NumPy holds from 1 to {MAX_ITEM_BYTES} bytes an element",
+            f"elements of {quote(nbytes)} bytes; elements have from 1 to {MAX_ITEM_BYTES} bytes here",
             json_path=json_path,
         )
     return nbytes
@@ -260,7 +260,7 @@ def parse_v2(value: Any, json_path: str = "$.dtype", *, _depth: int = 0) -> np.d
             fields.append((item[0], dtype))
             continue
         shape = item[2] if isinstance(item[2], list | tuple) else [item[2]]
-        if len(shape) > 32 or not all(type(n) is int and 0 < n <= MAX_ITEM_BYTES for n in shape):
+        if len(shape) > 32 or not all(type(n) is int and 0 < n < 2**31 for n in shape):
             raise MetadataError(
                 f"the shape of a field needs positive integers, got {quote(item[2])}", json_path=f"{at}[2]"
             )

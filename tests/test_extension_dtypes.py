@@ -298,11 +298,7 @@ def test_fill_values(name: str, value: Any, expected: str) -> None:
 
 
 WRONG_FILLS: list[tuple[str, Any]] = [
-    *(
-        (name, value)
-        for name in ("bfloat16", "float8_e5m2", "float4_e2m1fn")
-        for value in (True, [], {}, "", "1")
-    ),
+    *((name, value) for name in ("bfloat16", "float8_e5m2", "float4_e2m1fn") for value in (True, [], {}, "", "1")),
     *((name, "0x123") for name in ("bfloat16", "float8_e5m2")),
     ("bfloat16", 1e39),
     ("bfloat16", 10**400),

@@ -7,7 +7,6 @@ import itertools
 import sys
 from pathlib import Path
 
-import numpy as np
 from golden_archive import CHUNKS, SHAPE, sample, save_expected
 from osgeo import gdal
 
