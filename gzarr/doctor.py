@@ -316,8 +316,8 @@ def _numba_cuda() -> Part:
 
 
 def _nvcomp() -> Part:
-    """Return nvCOMP, and whether it has the functions that gzarr calls."""
-    from .engines.cuda import nvcomp
+    """Return nvCOMP, its version, whether it has the functions that gzarr calls, and what newer versions have more."""
+    from .engines.cuda import nvcomp, nvcomp_compress
 
     try:
         library = nvcomp.load()
@@ -326,11 +326,12 @@ def _nvcomp() -> Part:
         raise
     for algorithm in nvcomp.ALGORITHMS:
         nvcomp.NvcompDecompressor(algorithm)
-    # Of nvcompProperties_t: the library's version (6000 for 6.0.0), and that of the CUDA that it was built with.
-    properties = (ctypes.c_uint32 * 2)()
-    library.nvcompGetProperties(ctypes.byref(properties))
-    version, cuda = properties
-    found = f"{version // 1000}.{version % 1000 // 100}.{version % 100}, for CUDA {cuda // 1000}"
+    for algorithm in nvcomp_compress.ALGORITHMS:
+        nvcomp_compress.NvcompCompressor(algorithm)
+    found = f"{library.title}, for CUDA {library.cuda}"
+    if lacks := library.lacks():
+        found += f"; decoded on the CPU, for nvCOMP older than 5.2: {', '.join(lacks)}"
+        return Part("nvCOMP", "ok", found, f"pip install --upgrade nvidia-libnvcomp-cu{library.cuda}")
     return Part("nvCOMP", "ok", found)
 
 

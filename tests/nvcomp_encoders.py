@@ -10,14 +10,16 @@ import numpy as np
 import nvidia.libnvcomp
 
 # void nvcomp::gdeflate::compressCPU(const void *const *, const size_t *, size_t, size_t, void *const *, size_t *, int)
-_COMPRESS = "_ZN6nvcomp8gdeflate11compressCPUEPKPKvPKmmmPKPvPmi"
+# Before nvCOMP 6 without the outer namespace.
+_COMPRESS = ("_ZN6nvcomp8gdeflate11compressCPUEPKPKvPKmmmPKPvPmi", "_ZN8gdeflate11compressCPUEPKPKvPKmmmPKPvPmi")
 _MAX_BYTES = 64 << 10
 
 
 @cache
 def _compress() -> ctypes._CFuncPtr:
     (path,) = (path for folder in nvidia.libnvcomp.__path__ for path in Path(folder).glob("lib*/libnvcomp_cpu.so.*"))
-    function = getattr(ctypes.CDLL(str(path)), _COMPRESS)
+    library = ctypes.CDLL(str(path))
+    function = next(getattr(library, name) for name in _COMPRESS if hasattr(library, name))
     size, pointer = ctypes.c_size_t, ctypes.c_void_p
     function.restype, function.argtypes = None, [pointer, pointer, size, size, pointer, pointer, ctypes.c_int]
     return function
