@@ -336,8 +336,12 @@ class Array(ArrayProperties):
         parsed = [parse_basic(selection, self.shape) for selection in selections]
         if any(selection.points is not None for selection in parsed):
             raise SelectionError("write_many takes boxes; write points with a.vindex[...] = values")
-        if len(values) != len(parsed):
-            raise ArgumentError(f"{len(parsed)} selections, but {len(values)} values")
+        try:
+            number = len(values)
+        except TypeError:
+            raise ArgumentError(f"{self.name}: one value a selection, not {type(values).__name__}") from None
+        if number != len(parsed):
+            raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {number} values")
         if parsed:
             self._write(parsed, list(values), None, lock=lock, aligned=aligned, stream=stream)
 

@@ -24,7 +24,7 @@ from .engines.forks import ForkSafeLock
 from .engines.request import ABSENT, WHOLE, Sources
 from .errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
 from .plan import chunk_keys, some_chunks
-from .stores.base import ByteRange, LocalFiles, VersionedStore
+from .stores.base import ByteRange, LocalFiles, VersionedStore, knows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Sequence
@@ -66,7 +66,7 @@ class ShardIndexCache:
 
     def get(self, key: Hashable, version: Hashable) -> Index | None:
         """Return the index kept under ``key`` if it is of that version."""
-        with _cache_lock:
+        with _cache_lock.lock:
             entry = self._entries.get(key)
             if entry is not None:
                 self._entries.move_to_end(key)
@@ -77,7 +77,7 @@ class ShardIndexCache:
         """Keep an index; drop old ones until all fit the limit."""
         if index.nbytes > self._limit // 4:
             return
-        with _cache_lock:
+        with _cache_lock.lock:
             old = self._entries.pop(key, None)
             if old is not None:
                 self._nbytes -= old[1].nbytes
@@ -205,8 +205,9 @@ def _replaced(store: ReadableStore, versions: dict[str, Hashable]) -> set[str]:
 
 
 def _versions(store: VersionedStore, keys: Collection[str]) -> list[Hashable | None]:
-    several = getattr(store, "versions", None)
-    return [store.version(key) for key in keys] if several is None else several(keys)
+    if knows_of(store, "versions", "version"):
+        return store.versions(keys)  # type: ignore[attr-defined, no-any-return]
+    return [store.version(key) for key in keys]
 
 
 def locate(

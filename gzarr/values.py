@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .dtypes import kind_of
 from .errors import ArgumentError, DeviceError
 
 if TYPE_CHECKING:
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .results import DeviceResults
+
+#: Kinds of NumPy's own numbers.
+_NUMBERS: Final = "biufc"
 
 
 def as_elements(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], node: str) -> npt.NDArray[Any]:
@@ -118,17 +123,18 @@ def _on_device(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], memory:
 
 
 def _host(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
-    if isinstance(value, np.ndarray):
-        return value
     try:
+        if isinstance(value, np.ndarray):
+            # Derived classes index, compare and broadcast as they like; a matrix never has less than two dimensions.
+            return np.asarray(value)
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
             return np.asarray(value.get())
         if dtype.hasobject and not hasattr(value, "__array__"):
             return _objects(value)
         if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
             # Elements of a type that NumPy would not guess: records as tuples, dates as text, bytes.
-            plain = dtype.kind in "VMmSU" and not hasattr(value, "__array__")
-            return np.asarray(value, dtype) if plain and not _is_text(value, dtype) else np.asarray(value)
+            plain = kind_of(dtype) in "VMm" and not hasattr(value, "__array__")
+            return _guided(value, dtype, node) if plain else np.asarray(value)
         return np.from_dlpack(value)
     except ArgumentError:
         raise
@@ -139,9 +145,18 @@ def _host(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
         ) from error
 
 
-def _is_text(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether NumPy finds the length of texts itself; given one, it would cut them."""
-    return dtype.kind in "SU"
+def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    """Return elements of a type that NumPy has to be told: records, raw bytes, moments, durations."""
+    if dtype.kind in "Mm":
+        # NumPy finds the unit itself; given one, it would wrap what is out of its range around. Integers have none.
+        with contextlib.suppress(ValueError, TypeError):
+            return np.asarray(value, dtype.kind)
+    elif dtype.fields is None:
+        # Given a length, NumPy would cut them.
+        for item in np.asarray(value, object).flat:
+            if isinstance(item, bytes | bytearray) and len(item) > dtype.itemsize:
+                raise ArgumentError(f"{node}: {item!r} cannot be stored as {dtype}: it has {len(item)} bytes")
+    return np.asarray(value, dtype)
 
 
 def _objects(value: Any) -> npt.NDArray[Any]:
@@ -163,49 +178,82 @@ def _converted(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.
         f"{node}: elements of type {array.dtype} are not elements of {dtype}; convert them first, with .astype"
     )
     if array.dtype.hasobject:
-        plain = np.asarray(array.tolist())
-        if array.size and plain.dtype.hasobject:
-            raise refused
-        return _converted(plain, dtype, node) if array.size else array.astype(dtype)
-    if np.can_cast(array.dtype, dtype, "safe"):
-        return array.astype(dtype)
-    numbers = "biufc"
-    if array.dtype.kind in "SU" and dtype.kind == array.dtype.kind:
-        return _same(array, array.astype(dtype), node, "a text is longer than the array's elements")
-    if (dtype.kind in "mM" and array.dtype.kind == dtype.kind) or (dtype.fields is not None and array.dtype.fields):
+        if not array.size:
+            return array.astype(dtype)
         try:
-            return _same(array, array.astype(dtype, casting="same_kind" if dtype.kind in "mM" else "unsafe"), node)
+            plain = np.asarray(array.tolist())
+        # Whatever an object says when NumPy asks what it is.
+        except Exception:
+            raise refused from None
+        if plain.dtype.hasobject or plain.shape != array.shape:
+            raise refused
+        return _converted(plain, dtype, node)
+    if dtype.kind in "mM" and array.dtype.kind == dtype.kind:
+        try:
+            result = array.astype(dtype, casting="same_kind")
         except TypeError:
             raise refused from None
-    if array.dtype.kind not in numbers and not _is_number(array.dtype):
+        # There and back: what is out of a unit's range wraps around, also where NumPy compares two units.
+        one_unit = "generic" in (np.datetime_data(array.dtype)[0], np.datetime_data(dtype)[0])
+        _check_same(array, result if one_unit else result.astype(array.dtype), dtype, node)
+        return result
+    if np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype)
+    if array.dtype.kind in "SU" and dtype.kind == array.dtype.kind:
+        result = array.astype(dtype)
+        _check_same(array, result, dtype, node, "a text is longer than the array's elements")
+        return result
+    if dtype.fields is not None and array.dtype.fields:
+        try:
+            result = array.astype(dtype)
+            _check_same(array, result, dtype, node)
+        except TypeError:
+            raise refused from None
+        return result
+    here, there = kind_of(array.dtype), kind_of(dtype)
+    if here not in _NUMBERS or there not in _NUMBERS:
         raise refused
-    if dtype.kind not in numbers and not _is_number(dtype):
-        raise refused
-    if array.dtype.kind == "c" and dtype.kind != "c":
+    if array.dtype.kind not in _NUMBERS:
+        # NumPy's own hold all of ml_dtypes' numbers, and compare with each other.
+        return _converted(array.astype({"i": "i8", "u": "u8", "f": "f8", "c": "c16"}[here]), dtype, node)
+    if here == "c" and there != "c":
         if (array.imag != 0).any():
             wrong = array[array.imag != 0].flat[0]
             raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {dtype}: it has an imaginary part")
         return _converted(array.real, dtype, node)
     with np.errstate(all="ignore"):
         result = array.astype(dtype)
-        floats = dtype.kind in "fc" or _is_number(dtype)
-        if floats:
+        if there in "fc":
             # Rounding is what floating-point numbers are for; a number that becomes infinite is lost.
-            lost = np.isfinite(array) & ~np.isfinite(result) if array.dtype.kind in numbers else np.zeros(1, bool)
+            lost = np.isfinite(array) & ~np.isfinite(result)
+            if dtype.kind not in _NUMBERS:
+                lost = lost | _has_no_such(array, result)
             if lost.any():
                 raise ArgumentError(f"{node}: {array[lost].flat[0]!r} is out of the range of {dtype}")
-            return result
-        return _same(array, result, node)
+        else:
+            _check_same(array, result if dtype.kind in _NUMBERS else result.astype(np.int64), dtype, node)
+    return result
 
 
-def _is_number(dtype: np.dtype[Any]) -> bool:
-    """Return whether it is one of ml_dtypes' numbers, which NumPy calls void."""
-    return dtype.kind == "V" and dtype.type is not np.void
+def _has_no_such(array: npt.NDArray[Any], result: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return where a type of ml_dtypes, without infinities, NaN or a sign, has something else in their place."""
+    lost = (np.isfinite(array) != np.isfinite(result)) | (np.isnan(array) != np.isnan(result))
+    if not np.isnan(np.array(np.nan).astype(result.dtype)):
+        import ml_dtypes
+
+        # Types without NaN stop at their largest number.
+        lost |= np.abs(array) > float(ml_dtypes.finfo(result.dtype).max)
+    return np.asarray(lost)
 
 
-def _same(
-    array: npt.NDArray[Any], result: npt.NDArray[Any], node: str, reason: str = "it is not one of its elements"
-) -> npt.NDArray[Any]:
+def _check_same(
+    array: npt.NDArray[Any],
+    result: npt.NDArray[Any],
+    dtype: np.dtype[Any],
+    node: str,
+    reason: str = "it is not one of its elements",
+) -> None:
+    """Raise if what elements became as elements of ``dtype`` is something else."""
     with np.errstate(all="ignore"):
         equal = np.asarray(array == result)
         if array.dtype.kind in "ui" and result.dtype.kind in "ui":
@@ -215,5 +263,4 @@ def _same(
             equal |= np.isnat(array) & np.isnat(result)
     if not equal.all():
         wrong = np.atleast_1d(array)[np.atleast_1d(~equal)].flat[0]
-        raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {result.dtype}: {reason}")
-    return result
+        raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {dtype}: {reason}")

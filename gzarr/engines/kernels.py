@@ -47,7 +47,7 @@ def load() -> Any:
     global _work, _release
     if _work is not None:
         return _work
-    with _lock:
+    with _lock.lock:
         if _work is None:
             with _notice():
                 from gzarr_kernels import context, read
@@ -61,7 +61,7 @@ def load_writer() -> Any:
     global _writer
     if _writer is None:
         load()
-        with _lock, _notice():
+        with _lock.lock, _notice():
             from gzarr_kernels import write
         _writer = write
     return _writer

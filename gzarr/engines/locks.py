@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _COUNT: Final = 256
-_locks: list[threading.Lock] = []
-_node_locks: list[threading.Lock] = []
+_locks: list[Any] = []
+_node_locks: list[Any] = []
 
 
 def _renew() -> None:
     # Threads that held some of them are not in a forked child, and what they were doing is not done there.
-    _locks[:] = [threading.Lock() for _ in range(_COUNT)]
-    _node_locks[:] = [threading.Lock() for _ in range(_COUNT)]
+    _locks[:] = [threading.RLock() for _ in range(_COUNT)]
+    _node_locks[:] = [threading.RLock() for _ in range(_COUNT)]
 
 
 _renew()
@@ -54,11 +54,31 @@ def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
         wanted.add(_number(root, key))
         if len(wanted) == _COUNT:
             break
-    locks = list(_locks)
-    with contextlib.ExitStack() as stack:
+    locks, asked = list(_locks), []
+    try:
         for i in sorted(wanted):
-            stack.enter_context(locks[i])
+            # First: an interrupt (Ctrl-C) may come as soon as the lock is taken.
+            asked.append(locks[i])
+            locks[i].acquire()
         yield
+    finally:
+        _release(asked)
+
+
+def _release(asked: list[Any]) -> None:
+    """Release locks that this thread has asked for, whatever interrupts it: nobody else ever would."""
+    interrupt: BaseException | None = None
+    while asked:
+        try:
+            asked[-1].release()
+            asked.pop()
+        except RuntimeError:
+            # It was not taken, or has been released.
+            asked.pop()
+        except BaseException as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ from ..codecs.sharding import EMPTY
 from ..errors import ChunkWriteError, ReadOnlyError
 from ..sharding import ChunkKeys, distinct_rows
 from ..stores import atomic_files
-from ..stores.base import GatheringStore
 from ..stores.local import LocalStore
+from ..stores.values import store_parts
 from . import kernels, pool
 from .kernels import address
 from .write_job import Job
@@ -283,10 +283,8 @@ def _store(request: WriteRequest, job: Job, value: int, parts: list[bytes]) -> N
     try:
         if not parts:
             request.store.erase(key)
-        elif len(parts) > 1 and isinstance(request.store, GatheringStore):
-            request.store.set_parts(key, parts)
         else:
-            request.store.set(key, b"".join(parts))
+            store_parts(request.store, key, parts)
     # Stores of others raise what they like.
     except Exception as cause:
         error = _failure(request, job, int(job.rows[job.first[value]]), value, f"the store failed: {cause}")

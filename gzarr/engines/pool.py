@@ -8,6 +8,8 @@ own; a fork waits until no thread is inside the pool's lock, so the child never 
 from __future__ import annotations
 
 import os
+import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -64,16 +66,46 @@ def run(worker: Callable[[int], None], workers: int) -> None:
     if workers <= 1:
         worker(0)
         return
-    with _lock:
-        executor = _executor(workers - 1)
-        futures: list[Future[None]] = [executor.submit(worker, i) for i in range(1, workers)]
+    running: deque[int] = deque()
+    closed: list[bool] = []
+
+    def helper(i: int) -> None:
+        # In this order, and the caller's the other way round: either it waits for this one, or this one does nothing.
+        running.append(i)
+        try:
+            if not closed:
+                worker(i)
+        finally:
+            running.pop()
+
+    futures: list[Future[None]] = []
     try:
-        worker(0)
-    finally:
-        started = [f for f in futures if not f.cancel()]
-        errors = [e for f in started if (e := f.exception()) is not None]
+        with _lock.lock:
+            executor = _executor(workers - 1)
+            futures += [executor.submit(helper, i) for i in range(1, workers)]
+        try:
+            worker(0)
+        finally:
+            started = [f for f in futures if not f.cancel()]
+            errors = [e for f in started if (e := f.exception()) is not None]
+    except BaseException:
+        _wait(running, closed)
+        raise
     if errors:
         raise errors[0]
+
+
+def _wait(running: deque[int], closed: list[bool]) -> None:
+    """Wait for the helpers that run, however often that is interrupted (Ctrl-C): they use memory of the caller."""
+    while True:
+        try:
+            closed.append(True)
+            while running:
+                time.sleep(0.001)
+            return
+        except BaseException:
+            # There is an exception to be raised already.
+            continue
 
 
 def _forget() -> None:

@@ -139,3 +139,16 @@ class VersionedStore(Protocol):
 
     def version(self, key: str) -> Hashable | None:
         """Return what changes whenever the value of ``key`` does; None for an absent key or where it is unknown."""
+
+
+def knows_of(store: object, faster: str, method: str) -> bool:
+    """Return whether a store has a method ``faster`` that does what its ``method`` does.
+
+    A class of somebody's may change one method, and inherit the other from a class that does not know of the change.
+    """
+    for kind in type(store).__mro__:
+        if faster in vars(kind):
+            return True
+        if method in vars(kind):
+            return False
+    return hasattr(store, faster)

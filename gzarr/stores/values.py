@@ -1,13 +1,18 @@
-"""What may be stored as a value: any contiguous buffer, seen as bytes without a copy."""
+"""What may be stored as a value: any contiguous buffer, seen as bytes without a copy; and values in parts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError
+from .base import GatheringStore, knows_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Buffer
+
+    from .base import WritableStore
 
 
 def as_view(value: Buffer, key: str) -> memoryview:
@@ -25,3 +30,11 @@ def as_view(value: Buffer, key: str) -> memoryview:
         raise ArgumentError(
             f"the value for {key!r} must be bytes or a contiguous buffer of numbers, not {type(value).__name__}: {exc}"
         ) from exc
+
+
+def store_parts(store: WritableStore, key: str, parts: Sequence[bytes]) -> None:
+    """Store a value that is there in parts, without joining them where the store can."""
+    if len(parts) > 1 and isinstance(store, GatheringStore) and knows_of(store, "set_parts", "set"):
+        store.set_parts(key, parts)
+    else:
+        store.set(key, b"".join(parts))

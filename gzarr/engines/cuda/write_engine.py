@@ -20,7 +20,7 @@ import numpy as np
 
 from ...codecs.sharding import EMPTY
 from ...errors import ArgumentError, ChunkWriteError
-from ...stores.base import GatheringStore
+from ...stores.values import store_parts
 from .. import locks, pool
 from ..write_threads import complete_values, inner_index
 from . import slots
@@ -410,7 +410,5 @@ class _Writing:
 def _set(store: Any, key: str, parts: list[Any]) -> None:
     if not parts:
         store.erase(key)
-    elif isinstance(store, GatheringStore):
-        store.set_parts(key, parts)
     else:
-        store.set(key, b"".join(parts))
+        store_parts(store, key, parts)
