@@ -1,8 +1,8 @@
-"""The main job: a 256 MiB volume written by zarr-python is read by gzarr and compared element by element.
+"""The main job: a 256 MiB volume written by zarr-python is read by gzarr, written by gzarr and read by zarr-python.
 
     ci/demo                     or, in an environment that has zarr and matplotlib:  python benchmarks/demo.py
 
-Prints throughput beside zarr-python's and leaves a picture of a slice in ``demo-output/``.
+Compares every element both ways, prints throughput beside zarr-python's, and leaves a picture of a slice in ``demo-output/``.
 """
 
 from __future__ import annotations
@@ -47,18 +47,25 @@ def _to_host(result: Any) -> npt.NDArray[Any]:
     return result.get() if hasattr(result, "get") else np.asarray(result)
 
 
-def _rounds(reads: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each read, in interleaved rounds after one that does not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in reads}
+def _rounds(jobs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each job, in interleaved rounds after one that does not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(rounds + 1):
-        for name, read in reads.items():
+        for name, job in jobs.items():
             start = time.perf_counter()
-            result = read()
+            result = job()
             elapsed = time.perf_counter() - start
             del result
             if turn:
                 seconds[name].append(elapsed)
     return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def _print_times(what: str, times: dict[str, float], nbytes: int) -> None:
+    print(f"\n{what:<14}{'ms':>9}{'GB/s':>8}")
+    for name, seconds in times.items():
+        print(f"{name:<14}{1e3 * seconds:>9.1f}{nbytes / seconds / 1e9:>8.2f}")
+    print(f"gzarr takes 1/{times['zarr-python'] / times['gzarr']:.1f} of the time")
 
 
 def _draw(plane: npt.NDArray[Any], file: Path, title: str) -> None:
@@ -112,10 +119,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         theirs = zarr.open_array(str(path), mode="r")
         times = _rounds({"gzarr": lambda: array[...], "zarr-python": lambda: theirs[...]}, arguments.rounds)
         print(f"\nwhole volume, {threads} threads, median of {arguments.rounds} interleaved rounds, warm page cache")
-        print(f"{'reader':<14}{'ms':>9}{'GB/s':>8}")
-        for name, seconds in times.items():
-            print(f"{name:<14}{1e3 * seconds:>9.1f}{volume.nbytes / seconds / 1e9:>8.2f}")
-        print(f"gzarr takes 1/{times['zarr-python'] / times['gzarr']:.1f} of the time")
+        _print_times("read", times, volume.nbytes)
+
+        written = gzarr.empty_like(array, Path(home) / "written.zarr", device=arguments.device)
+        written[...] = result
+        same = np.array_equal(np.asarray(zarr.open_array(str(Path(home) / "written.zarr"), mode="r")[...]), volume)
+        print(f"\nwritten by gzarr, read by zarr-python: {'all elements are equal' if same else 'ELEMENTS DIFFER'}")
+        if not same:
+            return 1
+        target = zarr.open_array(str(path), mode="r+")
+        writes = {
+            "gzarr": lambda: written.write(..., volume),
+            "zarr-python": lambda: target.set_basic_selection(..., volume),
+        }
+        _print_times("write", _rounds(writes, arguments.rounds), volume.nbytes)
 
         arguments.output.mkdir(parents=True, exist_ok=True)
         file = arguments.output / "slice.png"
