@@ -2,7 +2,8 @@
 
     ci/demo                     or, in an environment that has zarr and matplotlib:  python benchmarks/demo.py
 
-Compares every element both ways, prints throughput beside zarr-python's, and leaves a picture of a slice in ``demo-output/``.
+Compares every element both ways, prints throughput beside zarr-python's, and leaves a picture of a slice in
+``demo-output/``.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def request_for(path: Path, selections: Sequence[Any]) -> tuple[ReadRequest, Dev
     the_plan = plan(parsed, metadata.shape, decoding.chunk.shape)
     encoding = metadata.chunk_key_encoding
     if decoding.levels:
-        sources = locate(decoding.levels, encoding, "", the_plan, array.store, "/", ShardIndexCache())
+        sources = locate(decoding.levels, encoding, "", the_plan, array.store, "/", ShardIndexCache(), {})
     else:
         sources = whole_chunks(encoding, "", the_plan)
     request = ReadRequest(
