@@ -38,10 +38,9 @@ _TEXT_NBYTES: Final = 16
 _TEXT_CODECS: Final = ("vlen-utf8", "vlen-bytes")
 
 
-class ArrayArguments(TypedDict, total=False):
-    """What :func:`gzarr.create_array` takes of an array, by name."""
+class LayoutArguments(TypedDict, total=False):
+    """What :func:`gzarr.create_array` takes of an array by name only."""
 
-    dtype: Any
     chunks: Any
     shards: Any
     codecs: Any
@@ -53,6 +52,12 @@ class ArrayArguments(TypedDict, total=False):
     attributes: Mapping[str, Any] | None
     dimension_names: Any
     chunk_key_encoding: Any
+
+
+class ArrayArguments(LayoutArguments, total=False):
+    """The same with the type of the elements."""
+
+    dtype: Any
 
 
 class NewArrayArguments(ArrayArguments, total=False):

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 def create_array(
     store: StoreLike,
+    shape: Any = None,
+    dtype: Any = None,
     *,
     path: str = "",
     name: str | None = None,
-    shape: Any = None,
-    dtype: Any = None,
     data: Any = None,
     chunks: Any = AUTO,
     shards: Any = None,
@@ -63,13 +63,13 @@ def create_array(
     ----------
     store
         A directory (path or ``file://`` URL), a mutable mapping of keys to bytes, or a store object.
-    path, name
-        Path of the array in the store (``name`` is zarr-python's word for it).
     shape
         In elements; an integer is one dimension. Left out where there is ``data``.
     dtype
         NumPy's (``"float32"``, ``"<f4"``, ``np.uint16``, fields), the name or object of a data type of Zarr v3
         (``"bfloat16"``, ``"int4"``), or ``str`` or ``bytes`` for texts of any length. Big-endian types are stored so.
+    path, name
+        Path of the array in the store (``name`` is zarr-python's word for it).
     data
         Array to be stored: of NumPy, CuPy, with ``__array__`` or ``__dlpack__``. Gives ``shape`` and ``dtype`` where
         these are left out.

@@ -16,7 +16,7 @@ from .stores.keys import join_path, normalize_path
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from .array_arguments import ArrayArguments
+    from .array_arguments import LayoutArguments
     from .display import Info, Tree
     from .documents import Entry, NodeReader
     from .engines.request import Missing
@@ -348,12 +348,13 @@ class Group(Mapping[str, "Array | Group"]):
     def create_array(
         self,
         name: str,
-        *,
         shape: Any = None,
+        dtype: Any = None,
+        *,
         data: Any = None,
         overwrite: bool = False,
         write_empty: bool = False,
-        **arguments: Unpack[ArrayArguments],
+        **arguments: Unpack[LayoutArguments],
     ) -> Array:
         """Make an array below, in this group's format; parameters are those of :func:`gzarr.create_array`."""
         from .creation import make_array
@@ -368,7 +369,7 @@ class Group(Mapping[str, "Array | Group"]):
             write_empty=write_empty,
             shape=shape,
             data=data,
-            arguments=arguments,
+            arguments={"dtype": dtype, **arguments},
         )
 
     def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False) -> Group:

@@ -155,6 +155,12 @@ class TestPeersRead:
 
 
 class TestArguments:
+    def test_shape_and_type_may_go_without_their_names(self) -> None:
+        array = gzarr.create_array({}, (4, 6), "f4", chunks=2)
+        assert (array.shape, array.dtype, array.chunks) == ((4, 6), np.dtype("f4"), (2, 2))
+        below = gzarr.create_group({}).create_array("a/b", 3, "i2")
+        assert (below.path, below.shape, below.dtype) == ("a/b", (3,), np.dtype("i2"))
+
     @pytest.mark.parametrize(
         ("codecs", "labels"),
         [
