@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import ChunkDecodeError, ChunkReadError, MissingChunkError, ValueSizeError
+from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError, ValueSizeError
 from .request import WHOLE
 
 if TYPE_CHECKING:
-    from ..errors import ChunkError
     from .request import ReadRequest
+
+_Failure = TypeVar("_Failure", bound=ChunkError)
 
 
 def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tuple[type[ChunkError], str]:
@@ -79,3 +80,13 @@ def _blosc(detail: int) -> str:
         s.BLOSC_TYPESIZE: "an element size of zero",
     }
     return reasons.get(detail, str(detail))
+
+
+def with_count(error: _Failure, done: int, total: int) -> _Failure:
+    """Return an error of a write that also says how many of its stored values were written before."""
+    what = f"{done} of {total} stored values were written before; the others hold what they held"
+    counted = type(error)(f"{error.reason}; {what}", node=error.node, chunk=error.chunk, key=error.key)
+    if isinstance(counted, OSError):
+        cause = error.__cause__
+        counted.errno = cause.errno if isinstance(cause, OSError) else getattr(error, "errno", None)
+    return counted

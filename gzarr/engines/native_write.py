@@ -22,7 +22,7 @@ from ..sharding import ChunkKeys, distinct_rows
 from ..stores import atomic_files
 from ..stores.local import LocalStore
 from ..stores.values import store_parts
-from . import kernels, pool
+from . import failures, kernels, pool
 from .kernels import address
 from .write_job import Job
 
@@ -136,13 +136,13 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> Non
     if len(bad):
         state = files.state[bad[0]]
         error = _status_failure(request, job, int(state[loop.CHUNK]), int(bad[0]), state[[loop.CODE, loop.DETAIL]])
-        raise _counted(error, len(done), len(codes))
+        raise failures.with_count(error, len(done), len(codes))
     erased = np.flatnonzero(codes == loop.ERASE).tolist()
     for number, value in enumerate(erased):
         try:
             _store(request, job, value, [])
         except ChunkWriteError as error:
-            raise _counted(error, len(codes) - len(erased) + number, len(codes)) from error.__cause__
+            raise failures.with_count(error, len(codes) - len(erased) + number, len(codes)) from error.__cause__
 
 
 def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Callable[[str], None]) -> None:
@@ -223,7 +223,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job, lo
     try:
         pool.run(run, _workers(job, request, -(-values // step)))
     except ChunkWriteError as error:
-        raise _counted(error, next(done), values) from error.__cause__
+        raise failures.with_count(error, next(done), values) from error.__cause__
 
 
 def _encode(request: WriteRequest, program: EncodingProgram, job: Job, loop: Any, rows: IntArray) -> list[bytes | None]:
@@ -315,10 +315,3 @@ def _status_failure(request: WriteRequest, job: Job, row: int, value: int, statu
     if code == s.IO_ERROR:
         error.errno = detail
     return error
-
-
-def _counted(error: ChunkWriteError, done: int, of: int) -> ChunkWriteError:
-    what = f"{done} of {of} stored values were written before; the others hold what they held"
-    counted = ChunkWriteError(f"{error.reason}; {what}", node=error.node, chunk=error.chunk, key=error.key)
-    counted.errno = error.errno
-    return counted

@@ -16,7 +16,7 @@ from ..codecs.buffers import flat
 from ..codecs.chain import decode_chain, encode_chain
 from ..codecs.sharding import EMPTY
 from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError
-from . import locks, pool
+from . import failures, locks, pool
 from .threads import fill_chunk, pieces
 
 if TYPE_CHECKING:
@@ -70,15 +70,7 @@ def write(request: WriteRequest, rows: IntArray | None = None, *, already: int =
         pool.run(worker, min(pool.thread_count(), len(groups)))
     except ChunkError as error:
         # Only now have the other threads ended what they had begun.
-        raise _with_count(error, already + next(done), already + len(groups)) from error.__cause__
-
-
-def _with_count(error: ChunkError, done: int, of: int) -> ChunkError:
-    what = f"{done} of {of} stored values were written before; the others hold what they held"
-    counted = type(error)(f"{error.reason}; {what}", node=error.node, chunk=error.chunk, key=error.key)
-    if isinstance(counted, OSError) and isinstance(error.__cause__, OSError):
-        counted.errno = error.__cause__.errno
-    return counted
+        raise failures.with_count(error, already + next(done), already + len(groups)) from error.__cause__
 
 
 def _write_value(request: WriteRequest, rows: IntArray, fill: npt.NDArray[Any]) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from ...codecs.sharding import EMPTY
 from ...errors import ArgumentError, ChunkWriteError
 from ...stores.values import store_parts
-from .. import locks, pool
+from .. import failures, locks, pool
 from ..write_threads import complete_values, inner_index
 from . import slots
 from .columns import output_memory, pieces_of
@@ -384,7 +384,8 @@ class _Writing:
                 except Exception as cause:
                     failed.append(True)
                     chunk = tuple(request.plan.chunks[row].tolist())
-                    raise ChunkWriteError(str(cause), node=request.node, chunk=chunk, key=key) from cause
+                    reason = f"the store failed: {cause}"
+                    raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=key) from cause
                 except BaseException:
                     failed.append(True)
                     raise
@@ -394,17 +395,9 @@ class _Writing:
             pool.run(worker, min(pool.thread_count(), len(ready)))
         except ChunkWriteError as error:
             # Only now have the other threads ended what they had begun.
-            raise self._with_count(error, next(done)) from error.__cause__
+            total = int(np.count_nonzero(self._size))
+            raise failures.with_count(error, next(done), total) from error.__cause__
         self._done += len(ready)
-
-    def _with_count(self, error: ChunkWriteError, done: int) -> ChunkWriteError:
-        total = np.count_nonzero(self._size)
-        what = f"{done} of {total} stored values were written before; the others hold what they held"
-        reason = f"the store failed: {error.reason}; {what}"
-        counted = ChunkWriteError(reason, node=error.node, chunk=error.chunk, key=error.key)
-        if isinstance(error.__cause__, OSError):
-            counted.errno = error.__cause__.errno
-        return counted
 
 
 def _set(store: Any, key: str, parts: list[Any]) -> None:
