@@ -40,7 +40,8 @@ _WHOLE = (Ellipsis,)
 class Array(ArrayProperties):
     """An array of a store, read on one device.
 
-    Open one with :func:`gzarr.open_array`. Everything here but reading costs no store request.
+    Open one with :func:`gzarr.open_array`. What it is costs no store request to ask, but for
+    ``nchunks_initialized``.
 
     Parameters
     ----------
