@@ -358,14 +358,12 @@ def _gds(driver: Driver, kvikio: Part) -> Part:
         return Part(title, "missing", "none without a GPU")
     if kvikio.status != "ok":
         return Part(title, "not usable", f"{module}; kvikio is {kvikio.status}", instead)
-    cufile_driver = importlib.import_module("kvikio.cufile_driver")
-    defaults = importlib.import_module("kvikio.defaults")
+    from .engines.cuda import kvikio_files
+
     try:
-        reason = "" if cufile_driver.get("is_gds_available") else "cuFile has no access to it"
+        reason = kvikio_files.obstacle()
     except Exception as error:  # cuFile's own, where it is not there or does not start
         reason = sentence(error)
-    if not reason and defaults.is_compat_mode_preferred():
-        reason = "kvikio is in compatibility mode (KVIKIO_COMPAT_MODE)"
     if reason:
         return Part(title, "not usable", f"off: {module}; {reason}", instead)
     return Part(title, "ok", f"on: {module}")

@@ -6,7 +6,7 @@ checksums, each with the most bytes that it makes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from .codecs.blosc import BloscCodec
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _BLOSC_COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _BLOSC_HEADER_BYTES: Final = 16
+_BLOSC_MOST_LEVEL: Final = 9
+#: What zstd takes for its level 0.
+_ZSTD_DEFAULT_LEVEL: Final = 3
 _BLOSC_MAX_BYTES: Final = 2**31 - 1 - _BLOSC_HEADER_BYTES
 _BLOSC_MAX_TYPESIZE: Final = 255
 _LZ4_MAX_BYTES: Final = 0x7E000000
@@ -52,11 +55,25 @@ class EncodingStep:
     parameters
         zstd: level, checksum; lz4: acceleration; gzip, zlib, deflate: level; shuffle: element size; blosc: compressor,
         level, shuffle, element size, block size; crc32c: none.
+    tuning
+        How zstd searches: 0 as its level says, else a number from 1 on of ``gzarr_kernels.context.ZSTD_TUNINGS``.
     """
 
     name: str
     most_nbytes: int
     parameters: tuple[int, ...] = ()
+    tuning: int = 0
+
+    @property
+    def zstd_level(self) -> int | None:
+        """The level of zstd, of Blosc's inner compressor too; None for a step without it."""
+        if self.name == "zstd":
+            return self.parameters[0] or _ZSTD_DEFAULT_LEVEL
+        if self.name == "blosc" and self.parameters[0] == _BLOSC_COMPRESSORS.index("zstd"):
+            # As c-blosc has it.
+            level = self.parameters[1]
+            return 22 if level == _BLOSC_MOST_LEVEL else 2 * level - 1
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,11 @@ class EncodingProgram:
     strides: tuple[int, ...]
     swap: int
     most_nbytes: int
+
+    def tuned(self, tuning: int) -> EncodingProgram:
+        """Return the program with another search of zstd."""
+        steps = (step if step.zstd_level is None else replace(step, tuning=tuning) for step in self.steps)
+        return replace(self, steps=tuple(steps))
 
 
 def analyse_encoding(

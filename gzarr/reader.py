@@ -213,7 +213,7 @@ class Reader:
             chunks *= math.prod(
                 -(-outer // inner) for outer, inner in zip(level.shard_shape, level.inner_shape, strict=True)
             )
-        return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize)
+        return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store)
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
         """Read a box of few small chunks the short way; return whether that is how it was read."""

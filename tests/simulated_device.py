@@ -21,11 +21,14 @@ from simulated_decoders import ALGORITHMS, SimulatedDecompressor
 from simulated_encoders import SimulatedCompressor
 from simulated_faults import SimulatedFault
 from simulated_kernels import run_kernel
+from simulated_streams import SimulatedEvent, SimulatedStream
 
 from gzarr.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from simulated_files import SimulatedFiles
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -65,10 +68,11 @@ class DeviceArray(np.ndarray[Any, Any]):
 class _Memory:
     """One allocation, with guards around it."""
 
-    __slots__ = ("_owner", "_raw", "address", "begin", "nbytes")
+    __slots__ = ("_owner", "_raw", "address", "begin", "nbytes", "stream")
 
     def __init__(self, nbytes: int, alignment: int) -> None:
         self.nbytes = nbytes
+        self.stream: SimulatedStream | None = None
         # Of another array, views would keep that one, and not the one that they were taken of.
         self._owner = bytearray(nbytes + 2 * _GUARD_NBYTES + 2 * alignment)
         raw = self._raw = np.frombuffer(self._owner, np.uint8)
@@ -102,74 +106,6 @@ class _Memory:
         return bool((before == _GUARD).all() and (behind == _GUARD).all())
 
 
-class SimulatedEvent:
-    """A point in a stream: how many of its operations come before."""
-
-    def __init__(self, device: SimulatedDevice) -> None:
-        self._device = device
-        self.mark: tuple[SimulatedStream, int] | None = None
-
-    def synchronize(self) -> None:
-        self._device.counts["synchronize"] += 1
-        if self.mark is not None:
-            stream, position = self.mark
-            stream.run_to(position)
-
-
-class SimulatedStream:
-    """Operations that run in order, when somebody waits for them; an eager stream's at once."""
-
-    def __init__(self, device: SimulatedDevice, *, eager: bool = False) -> None:
-        self._device = device
-        self._eager = eager
-        self._pending: deque[Callable[[], None]] = deque()
-        self._enqueued = 0
-        self._done = 0
-
-    @property
-    def pending(self) -> int:
-        """Operations that have not run."""
-        return len(self._pending)
-
-    def enqueue(self, operation: Callable[[], None]) -> None:
-        with self._device.lock:
-            self._pending.append(operation)
-            self._enqueued += 1
-            if self._eager:
-                self.run_to(self._enqueued)
-
-    def run_to(self, position: int) -> None:
-        with self._device.lock:
-            while self._done < position:
-                operation = self._pending.popleft()
-                self._done += 1
-                operation()
-
-    def record(self, event: SimulatedEvent | None = None) -> SimulatedEvent:
-        event = event or SimulatedEvent(self._device)
-        event.mark = (self, self._enqueued)
-        return event
-
-    def wait_event(self, event: SimulatedEvent) -> None:
-        # As for CUDA, the last record before this call counts, and an event without one is no obstacle.
-        if event.mark is not None:
-            stream, position = event.mark
-            self.enqueue(partial(stream.run_to, position))
-
-    def synchronize(self) -> None:
-        self._device.counts["synchronize"] += 1
-        self._device.sweep()
-        self.run_to(self._enqueued)
-
-    def __enter__(self) -> SimulatedStream:
-        """Make it the thread's current one, as a CuPy stream does."""
-        self._device.streams_of_thread().append(self)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._device.streams_of_thread().pop()
-
-
 class SimulatedDevice:
     """A device for :func:`gzarr.engines.cuda.devices.use`.
 
@@ -191,6 +127,8 @@ class SimulatedDevice:
     held, peak
         Bytes of device memory (without arrays of :meth:`empty`) and of page-locked memory that are alive, and the most
         that there were at once.
+    direct
+        Reads files past host memory, if set.
     refuse
         Given an algorithm and the position of a frame in its batch: whether its status is to be a failure.
     """
@@ -201,6 +139,7 @@ class SimulatedDevice:
         self.capacity = capacity
         self.counts: Counter[str] = Counter()
         self.held = self.peak = 0
+        self.direct: SimulatedFiles | None = None
         self.refuse: Callable[[str, int], bool] = lambda algorithm, frame: False
         self.lock = threading.RLock()
         self._default = SimulatedStream(self, eager=eager)
@@ -262,6 +201,7 @@ class SimulatedDevice:
             return memory
 
     def _tie(self, memory: _Memory, array: Any, kind: str, stream: Any) -> None:
+        memory.stream = stream
         finalizer = weakref.finalize(array, self._released.append, (memory, kind, stream))
         finalizer.atexit = False
 
@@ -475,6 +415,17 @@ class SimulatedDevice:
     def enqueue_batch(self, stream: SimulatedStream, operation: Callable[[], None]) -> None:
         """Enqueue a decompressor's or compressor's batch."""
         self._enqueue(stream, operation)
+
+    def direct_files(self) -> SimulatedFiles | None:
+        return self.direct
+
+    def free_memory_at(self, array: DeviceArray) -> Bytes:
+        """Return device memory that is used in no stream's order: what it was allocated for must have run."""
+        self._check_current()
+        memory = self._memory_of(self.address(array), array.nbytes)
+        if memory is None or memory.stream is None or memory.stream.pending:
+            raise SimulatedFault("a file is read into memory that operations of a stream may still use")
+        return memory.bytes_at(self.address(array), array.nbytes)
 
     # -- the thread's device
 

@@ -297,6 +297,36 @@ def test_chains_of_the_host(tmp_path: Path, device: SimulatedDevice) -> None:
     assert encoded(device) == 0
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        z.codec("bitround", keepbits=2),
+        z.codec("numcodecs.quantize", digits=1, dtype="<f4"),
+        z.codec(
+            "cast_value",
+            data_type="float32",
+            rounding="nearest-even",
+            scalar_map={"encode": [[1.0, 2.0]], "decode": []},
+        ),
+    ],
+    ids=lambda step: step["name"],
+)
+def test_what_changes_values_when_it_encodes(step: z.Json, tmp_path: Path, device: SimulatedDevice) -> None:
+    """Such a codec decodes to what it is given, which is no reason to leave it out."""
+    data = np.random.default_rng(4).random((6, 10)).astype("f4")
+    data[0, 0] = 1
+    found = []
+    for name in ("cpu", "device"):
+        path = tmp_path / name
+        path.mkdir()
+        document = z.v3((6, 10), (4, 4), "float32", [step, z.LITTLE, z.codec("zstd", level=1, checksum=False)])
+        (path / "zarr.json").write_text(json.dumps(document))
+        writable(path).write(..., data if name == "cpu" else on(device, data))
+        found.append(gzarr.open_array(path, device="cpu")[...])
+    z.same(*found)
+    assert (found[0] != data).any()
+
+
 def test_conversions(tmp_path: Path, device: SimulatedDevice) -> None:
     array = make(tmp_path)
     small = data_of("u1")

@@ -10,15 +10,15 @@ import devices
 import numcodecs
 import numpy as np
 import pytest
-from device_arena import BLOCKS, THREADS, Arena, launch, random_bytes
+from device_arena import random_bytes
+from device_filters import CHUNKS, SHAPE, data_for, kernels_for, undo, write3
 from gzarr_kernels.device import filters as f
+from gzarr_kernels.device import packed_bits as b
 from zarr_arrays import BIG, CRC32C, LITTLE, blosc3, codec, same, shard, v2, v3, write
 
 import gzarr
-from gzarr.codecs.chain import encode_chain
 from gzarr.codecs.codec import ArrayRepresentation, BytesRepresentation, Codec
 from gzarr.codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
-from gzarr.engines.cuda.columns import Columns
 from gzarr.engines.cuda.filters import Filter, device_filters
 
 if TYPE_CHECKING:
@@ -39,12 +39,13 @@ def _loops_are_compiled() -> None:
     arena = nothing.view(np.uint8)
     nothing[f.SOURCE_WIDTH] = nothing[f.TARGET_WIDTH] = 1
     f._convert(arena, nothing, 0, 0, 1)
-    f._unpack_bits(arena, nothing, 0, 0, 1)
     f._sum(arena, nothing, 0, 0, 0)
     f._write_sums(arena, nothing, 0, 0, 0, 0, 0)
     f._scan_step(nothing, 0, 1, 0, 1)
     f._runs(nothing, 0)
     f._plus(0, 0)
+    nothing[b.WIDTH] = nothing[b.KEPT] = 1
+    b._unpack_bits(arena, nothing, 0, 0, 1)
 
 
 # -- kernels
@@ -58,31 +59,6 @@ def the_filter(encoder: Any, encoded_nbytes: int, decoded_nbytes: int) -> Filter
     assert found is not None
     (step,) = found
     return step
-
-
-def undo(
-    step: Filter, chunks: list[bytes], offset: int = 0, blocks: int = BLOCKS, threads: int = THREADS
-) -> tuple[list[bytes], list[int]]:
-    """Run the kernel on some chunks, which begin at ``offset`` from a multiple of 16; return results and marks."""
-    arena = Arena()
-    source = [arena.put_bytes(chunk, offset) for chunk in chunks]
-    target = [arena.reserve(step.decoded_nbytes) for _ in chunks]
-    arena.reserve(0)
-    marks = arena.put([0] * len(chunks))
-    room = np.zeros(len(chunks) * 2 + f.SIZE, np.int64)
-    start = arena.put(room)
-    columns = Columns(arena.columns[start : start + room.size], start)
-    kernel, wanted, header = step.launch(columns, np.array(source), np.array(target), marks)
-    assert wanted >= 1
-    before = arena.memory.copy()
-    launch(kernel, arena.memory, arena.columns, header, blocks=blocks, threads=threads)
-    found = [arena.bytes_at(at, step.decoded_nbytes) for at in target]
-    marked = arena.columns[marks : marks + len(chunks)].tolist()
-    for at in target:
-        before[at : at + step.decoded_nbytes] = arena.memory[at : at + step.decoded_nbytes]
-    before[8 * marks : 8 * (marks + len(chunks))] = arena.memory[8 * marks : 8 * (marks + len(chunks))]
-    assert np.array_equal(before, arena.memory), "only the targets are written"
-    return found, marked
 
 
 def check(encoder: Any, chunks: list[np.ndarray[Any, Any]], **how: int) -> None:
@@ -287,7 +263,6 @@ def test_a_step_takes_a_swap_with_it() -> None:
 
 # -- reads
 
-SHAPE, CHUNKS = (21, 13), (8, 5)
 SHUFFLE2 = {"id": "shuffle", "elementsize": 2}
 LZ4 = {"id": "lz4", "acceleration": 1}
 ZSTD = {"id": "zstd", "level": 1}
@@ -345,50 +320,10 @@ V3: list[tuple[str, str, list[dict[str, Any]]]] = [
 ]
 
 
-def data_for(dtype: Any, shape: tuple[int, ...] = SHAPE) -> np.ndarray[Any, Any]:
-    dtype = np.dtype(dtype)
-    steps = np.random.default_rng(5).integers(-2, 3, shape)
-    data = np.abs(np.cumsum(steps, axis=-1))
-    return data % 2 == 0 if dtype.kind == "b" else (data / 8 if dtype.kind == "f" else data).astype(dtype)
-
-
 @pytest.fixture
 def simulated() -> Iterator[devices.TestedDevice]:
     with devices.use("simulated") as tested:
         yield tested
-
-
-def kernels_for(path: Path, document: dict[str, Any], device: devices.TestedDevice) -> set[str]:
-    """Read on the device what the CPU engine reads; return which kernels of filters ran."""
-    # Of an array of few small chunks it says that the CPU is faster.
-    name = "zarr.json" if document["zarr_format"] == 3 else ".zarray"
-    large = {**document, "shape": [1 << 20 for _ in document["shape"]]}
-    text = gzarr.open_array({name: json.dumps(large).encode()}, device=device.name).decode_path
-    assert text.startswith("cuda: "), text
-    host = gzarr.open_array(path, device="cpu")
-    array = gzarr.open_array(path, device=device.name)
-    assert device.simulated is not None
-    for selection in (..., (slice(3, 20, 2), slice(None, None, -1)), (5, slice(1, 9))):
-        same(device.read(array, selection, decode="gpu"), host[selection], selection)
-    launched = {what.split()[1] for what in device.simulated.counts if what.startswith("launch ")}
-    assert "assemble" in launched
-    return launched & {"accumulate", "convert", "unpack_bits"}
-
-
-def write3(path: Path, document: dict[str, Any], data: np.ndarray[Any, Any]) -> None:
-    """Write an array by our own codecs: zarr-python does not know a transposition behind a filter."""
-    path.mkdir()
-    (path / "zarr.json").write_text(json.dumps(document))
-    metadata = gzarr.open_array(path, device="cpu").metadata
-    grid = [-(-n // m) for n, m in zip(data.shape, metadata.chunk_shape, strict=True)]
-    whole = np.zeros([n * m for n, m in zip(grid, metadata.chunk_shape, strict=True)], data.dtype)
-    whole[tuple(map(slice, data.shape))] = data
-    for at in np.ndindex(*grid):
-        chunk = whole[tuple(slice(i * n, (i + 1) * n) for i, n in zip(at, metadata.chunk_shape, strict=True))]
-        encoded = encode_chain(metadata.codecs, chunk, ArrayRepresentation(chunk.shape, chunk.dtype))
-        file = path.joinpath("c", *map(str, at))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(bytes(encoded))
 
 
 def kernels_of(filters: list[dict[str, Any]]) -> set[str]:

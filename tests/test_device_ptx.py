@@ -21,7 +21,7 @@ import json, sys
 from types import SimpleNamespace
 import numba.cuda.compiler, numba.cuda.dispatcher
 from numba import cuda, types
-from gzarr_kernels.device import assemble, checksums, containers, copies, filters, gather, planes, shuffle
+from gzarr_kernels.device import assemble, checksums, containers, copies, filters, gather, packed_bits, planes, shuffle
 
 now = SimpleNamespace(compute_capability=None)
 for module in (numba.cuda.compiler, numba.cuda.dispatcher):
@@ -41,7 +41,7 @@ kernels = {
     "put_checksums": (containers.put_checksums, arena, columns, job),
     "accumulate": (filters.accumulate, arena, columns, job),
     "convert": (filters.convert, arena, columns, job),
-    "unpack_bits": (filters.unpack_bits, arena, columns, job),
+    "unpack_bits": (packed_bits.unpack_bits, arena, columns, job),
     "checksums": (checksums.checksums, arena, columns, memory(types.int32), job),
 }
 for word in (types.uint8, types.uint16, types.uint32, types.uint64):

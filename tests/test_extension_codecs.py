@@ -140,6 +140,10 @@ for _name, _base in (("packbits", ArrayBytesCodec), ("reshape", ArrayArrayCodec)
     ("data_type", "codecs"),
     [
         *((data_type, [codec("packbits", **values)]) for data_type, values in PACKED),
+        # Behind a compressor the size of what zarrs packs is not known before.
+        ("uint8", [codec("packbits", padding_encoding="first_byte"), codec("zstd", level=1, checksum=False)]),
+        ("int32", [codec("packbits", padding_encoding="last_byte"), codec("zstd", level=1, checksum=False)]),
+        ("bool", [codec("packbits", padding_encoding="last_byte"), codec("zstd", level=1, checksum=False)]),
         ("int32", [codec("reshape", shape=[[0, 1], -1]), LITTLE]),
         ("int32", [codec("reshape", shape=[3, -1, 2]), BIG]),
         ("int32", [codec("reshape", shape=[[0], [1, 2], 1]), LITTLE]),
@@ -409,18 +413,32 @@ def test_objects_in_order_f(name: str, order: str, shape: tuple[int, int]) -> No
 # -- in whole arrays, and hostile bytes --------------------------------------------------------------------------------
 
 
-def test_a_chain_of_them_on_every_device(device: TestedDevice, tmp_path: Path) -> None:
-    codecs = [
-        codec("scale_offset", offset=1000),
-        codec("cast_value", data_type="uint8"),
-        codec("reshape", shape=[[0, 1]]),
-        codec("bitround", keepbits=8),
-        codec("packbits", padding_encoding="last_byte", last_bit=6),
-        codec("zstd", level=1),
-    ]
-    data = RNG.integers(1000, 1128, (6, 8), dtype="u2")
+CHAINS = {
+    "on the host": (
+        np.arange(1000, 1048, dtype="u2"),
+        [
+            codec("scale_offset", offset=1000),
+            codec("cast_value", data_type="uint8"),
+            codec("reshape", shape=[[0, 1]]),
+            codec("bitround", keepbits=8),
+            codec("packbits", padding_encoding="last_byte", last_bit=6),
+        ],
+    ),
+    "floats": (np.arange(-12, 12, 0.5, "f4"), [codec("scale_offset", scale=2), codec("packbits", first_bit=12)]),
+    "casts": (np.arange(48.0), [codec("cast_value", data_type="int16"), codec("transpose", order=[1, 0]), BIG]),
+    "flags": (np.arange(48) % 5 < 2, [codec("packbits", padding_encoding="first_byte")]),
+    "signed": (np.arange(-24, 24, dtype="i4"), [codec("reshape", shape=[-1]), codec("packbits", last_bit=5)]),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_of_them_on_every_device(name: str, device: TestedDevice, tmp_path: Path) -> None:
+    values, codecs = CHAINS[name]
+    codecs = [*codecs, codec("zstd", level=1)]
+    data = np.random.default_rng(7).permutation(values).reshape(6, 8)
     chain = codecs_from_v3(codecs, "$")
-    (tmp_path / "zarr.json").write_text(json.dumps(v3((6, 8), (3, 4), "uint16", codecs, fill=1000)))
+    document = v3((6, 8), (3, 4), data.dtype.name, codecs, fill=values[0].item())
+    (tmp_path / "zarr.json").write_text(json.dumps(document))
     for i in range(2):
         for j in range(2):
             part = np.ascontiguousarray(data[3 * i : 3 * i + 3, 4 * j : 4 * j + 4])

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,11 @@ import numpy as np
 import pytest
 import zarr
 import zarr_arrays as z
+from simulated_files import SimulatedFiles
 
 import gzarr
-from gzarr.engines.cuda import devices, slots, write_engine
+from gzarr.engines.cuda import devices, kvikio_files, slots, write_engine
+from gzarr.engines.cuda.host import HostStaging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,6 +207,58 @@ def _held(device: TestedDevice, stack: ExitStack) -> Callable[[], int]:
     stack.enter_context(cupy.cuda.using_allocator(pool.malloc))
     # Blocks that went back to the pool are still its own: this is the most that there were at once, or more.
     return lambda: pool.total_bytes() + sum(pinned)
+
+
+# -- reads past host memory
+
+
+def _direct_files(device: TestedDevice) -> tuple[Any, str]:
+    """Return what reads files to a device past host memory, and what it lacks to do so ("": nothing).
+
+    Where GPUDirect Storage is not there, kvikio goes through host memory itself, so that its calls are tested.
+    """
+    if device.simulated is not None:
+        return SimulatedFiles(device.simulated), ""
+    try:
+        return kvikio_files.KvikioFiles(), kvikio_files.obstacle()
+    except Exception as error:  # of kvikio, of cuFile, or for there is none
+        return None, f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("name", ["chunks", "shards"])
+def test_past_host_memory_and_through_it(
+    name: str,
+    tmp_path: Path,
+    device: TestedDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    data = volume("<f4", (520, 400))
+    codecs = [z.BIG] if name == "chunks" else [z.shard([130, 200], [z.LITTLE])]
+    z.write(tmp_path / "a", z.v3(data.shape, (130 if name == "chunks" else 260, 200), "float32", codecs), data)
+    array = device.open(tmp_path / "a")
+    if not device.is_cuda:
+        z.same(device.read(array), data)
+        return
+    current = devices.get_device(device.name)
+    files, lacks = _direct_files(device)
+    record_property("GPUDirect Storage", lacks or "on")
+    if lacks:
+        # Shown at the end of the run.
+        warnings.warn(f"nothing was read past host memory: {lacks}", stacklevel=1)
+    left: list[int] = []
+    host = HostStaging.stage
+    monkeypatch.setattr(
+        HostStaging, "stage", lambda self, rows, *rest: left.append(len(rows)) or host(self, rows, *rest)
+    )
+    for source in (files, None):
+        monkeypatch.setattr(current, "direct_files", lambda source=source: source)
+        for budget in (None, 1_500_000):
+            for selection in (..., (slice(3, None, 5), slice(None, None, -1))):
+                result = array.read(selection, decode="gpu", budget_bytes=budget)
+                z.same(device.to_numpy(result), data[selection], (source, budget, selection))
+    # What kvikio cannot read is decoded by the host, which must not hide that.
+    assert not left
 
 
 # -- other libraries

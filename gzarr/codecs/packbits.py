@@ -108,9 +108,13 @@ class PackbitsCodec(Codec):
         return self._components(array) * (stop - first)
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return the exact size in bytes."""
+        """Return the size in bytes, but for a byte that some leave out."""
         array = need_array(decoded, self.label)
-        return BytesRepresentation(math.ceil(self._packed_bits(array) / 8) + (self.padding_encoding != "none"))
+        nbytes = math.ceil(self._packed_bits(array) / 8)
+        if self.padding_encoding == "none":
+            return BytesRepresentation(nbytes)
+        # zarrs writes no byte for the padding of whole elements.
+        return BytesRepresentation(None if self._whole_bytes(array) else nbytes + 1, nbytes + 1)
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the elements; bits that were not kept are zeros, or copies of the sign."""

@@ -22,9 +22,9 @@ from ..sharding import ChunkKeys, distinct_rows
 from ..stores import atomic_files
 from ..stores.local import LocalStore
 from ..stores.values import store_parts
-from . import failures, kernels, pool
+from . import effort, failures, kernels, pool
 from .kernels import address
-from .write_job import Job
+from .write_job import Job, encode_in_memory, run_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,10 +76,11 @@ def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> No
     if request.store.read_only:
         raise ReadOnlyError(f"{request.store!r} was opened read-only; nothing was changed")
     loop = kernels.load_writer()
+    program = effort.settle(request, program, rows, available())
     job = Job(request, program, rows)
     root = _file_root(request)
     if root is None:
-        _write_batches(request, program, job, loop)
+        _write_batches(request, program, job)
     else:
         _write_files(request, job, loop, root)
 
@@ -122,7 +123,7 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> Non
     if durable:
         _each_folder(request, job, folders, lambda folder: atomic_files.make_directories(folder, durable=True))
     try:
-        _run(loop.work, files.job, _workers(job, request, len(job.rows)))
+        run_loop(files.job, _workers(job, request, len(job.rows)))
     finally:
         worker = kernels.take_worker()
         loop.drop(address(files.job), len(files.state), worker.scratch_address)
@@ -135,7 +136,8 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> Non
     bad = np.flatnonzero(codes > 0)
     if len(bad):
         state = files.state[bad[0]]
-        error = _status_failure(request, job, int(state[loop.CHUNK]), int(bad[0]), state[[loop.CODE, loop.DETAIL]])
+        code, detail, chunk = state[[loop.CODE, loop.DETAIL, loop.CHUNK]].tolist()
+        error = _status_failure(request, job, chunk, int(bad[0]), code, detail)
         raise failures.with_count(error, len(done), len(codes))
     erased = np.flatnonzero(codes == loop.ERASE).tolist()
     for number, value in enumerate(erased):
@@ -154,17 +156,6 @@ def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Ca
             error = _failure(request, job, int(job.rows[0]), 0, reason)
             error.errno = cause.errno
             raise error from cause
-
-
-def _run(work: Any, job: IntArray, workers: int) -> None:
-    def run(_: int) -> None:
-        worker = kernels.take_worker()
-        try:
-            work(address(job), worker.context_address, worker.scratch_address)
-        finally:
-            kernels.give_worker_back(worker)
-
-    pool.run(run, workers)
 
 
 def _folders(keys: ChunkKeys, root: str) -> list[str]:
@@ -192,7 +183,7 @@ def _clean(folders: list[str], written: str | None) -> None:
 # -- other stores
 
 
-def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job, loop: Any) -> None:
+def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) -> None:
     """Encode and store, a batch at a time in each thread: what is held is bounded, and storing overlaps encoding."""
     values = len(job.keys)
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // program.most_nbytes))
@@ -208,7 +199,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job, lo
                 rows = np.arange(job.first[begin], job.first[end])
                 encoded: list[bytes | None] = []
                 for at in range(0, len(rows), most):
-                    encoded += _encode(request, program, job, loop, rows[at : at + most])
+                    encoded += _encode(request, program, job, rows[at : at + most])
                 if request.levels:
                     values_parts = [_assemble(request.levels[0], job.slot[rows], encoded)]
                 else:
@@ -226,34 +217,17 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job, lo
         raise failures.with_count(error, next(done), values) from error.__cause__
 
 
-def _encode(request: WriteRequest, program: EncodingProgram, job: Job, loop: Any, rows: IntArray) -> list[bytes | None]:
+def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: IntArray) -> list[bytes | None]:
     """Return the encoded bytes of some rows of the job; None for chunks of nothing but the fill value."""
-    from gzarr_kernels import read as r
-
-    n = len(rows)
-    arena = np.empty(n * program.most_nbytes, np.uint8)
-    where = address(arena) + program.most_nbytes * np.arange(n)
-    nbytes, shared = np.zeros(n, np.int64), np.zeros(2, np.int64)
-    chunks, value = np.ascontiguousarray(job.rows[rows]), np.zeros(n, np.int64)
-    state = np.zeros(loop.STATE_SIZE, np.int64)
-    part = job.job.copy()
-    part[r.MODE] = r.MODE_MEMORY
-    part[r.SHARED] = address(shared)
-    part[r.SPANS] = n
-    part[r.CHUNK_ROWS] = address(chunks)
-    part[r.WHERE] = address(where)
-    part[r.NBYTES] = address(nbytes)
-    part[loop.VALUE] = address(value)
-    part[loop.STATE] = address(state)
-    _run(loop.work, part, 1)
-    if shared[1]:
-        chunk = int(state[loop.CHUNK])
-        value_of_chunk = int(job.value[job.rows == chunk][0])
-        raise _status_failure(request, job, chunk, value_of_chunk, state[[loop.CODE, loop.DETAIL]])
-    begins = (program.most_nbytes * np.arange(n)).tolist()
+    found = encode_in_memory(job, program, rows, 1)
+    if found.failure is not None:
+        code, detail, chunk = found.failure.tolist()
+        value = int(job.value[job.rows == chunk][0])
+        raise _status_failure(request, job, chunk, value, code, detail)
+    begins = (program.most_nbytes * np.arange(len(rows))).tolist()
     return [
-        None if size < 0 else arena[begin : begin + size].tobytes()
-        for begin, size in zip(begins, nbytes.tolist(), strict=True)
+        None if size < 0 else found.arena[begin : begin + size].tobytes()
+        for begin, size in zip(begins, found.nbytes.tolist(), strict=True)
     ]
 
 
@@ -299,11 +273,10 @@ def _failure(request: WriteRequest, job: Job, row: int, value: int, reason: str)
     return ChunkWriteError(reason, node=request.node, chunk=chunk, key=job.keys[value])
 
 
-def _status_failure(request: WriteRequest, job: Job, row: int, value: int, status: IntArray) -> ChunkWriteError:
+def _status_failure(request: WriteRequest, job: Job, row: int, value: int, code: int, detail: int) -> ChunkWriteError:
     """Return the error for a status of the loop and its detail."""
     from gzarr_kernels import status as s
 
-    code, detail = status.tolist()
     labels = " + ".join(codec.label for codec in request.codecs)
     if code == s.IO_ERROR:
         reason = f"the file cannot be written: {os.strerror(detail)} ({errno.errorcode.get(detail, detail)})"

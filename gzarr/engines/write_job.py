@@ -12,6 +12,7 @@ import numpy as np
 from ..codecs.sharding import EMPTY
 from ..sharding import ChunkKeys
 from ..stores import atomic_files
+from . import kernels, pool
 from .kernels import address
 from .native import path_prefix
 from .write_threads import inner_index
@@ -190,4 +191,62 @@ def _words(program: EncodingProgram) -> IntArray:
     for row, step in zip(words, program.steps, strict=False):
         row[:2] = encode.OPERATIONS[step.name], step.most_nbytes
         row[2 : 2 + len(step.parameters)] = step.parameters
+        row[-1] = step.tuning
     return words
+
+
+def run_loop(job: IntArray, workers: int) -> None:
+    """Run the compiled loop over a job in some threads."""
+    from gzarr_kernels.write import work
+
+    def run(_: int) -> None:
+        worker = kernels.take_worker()
+        try:
+            work(address(job), worker.context_address, worker.scratch_address)
+        finally:
+            kernels.give_worker_back(worker)
+
+    pool.run(run, workers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """Chunks that were encoded in memory.
+
+    Attributes
+    ----------
+    arena
+        uint8; the ``i``-th begins at ``i * most_nbytes`` of the program.
+    nbytes
+        int64 ``(n,)``: encoded bytes of each, -1 for chunks of nothing but the fill value.
+    failure
+        int64, status, detail and planned chunk of the one that failed; None if there is none.
+    """
+
+    arena: npt.NDArray[np.uint8]
+    nbytes: IntArray
+    failure: IntArray | None
+
+
+def encode_in_memory(job: Job, program: EncodingProgram, rows: IntArray, workers: int) -> Encoded:
+    """Encode some rows of a job, which stays as it is, in some threads."""
+    from gzarr_kernels import read as r
+    from gzarr_kernels import write as w
+
+    n = len(rows)
+    arena = np.empty(n * program.most_nbytes, np.uint8)
+    where = address(arena) + program.most_nbytes * np.arange(n)
+    nbytes, shared = np.zeros(n, np.int64), np.zeros(2, np.int64)
+    chunks, value = np.ascontiguousarray(job.rows[rows]), np.zeros(n, np.int64)
+    state = np.zeros(w.STATE_SIZE, np.int64)
+    part = job.job.copy()
+    part[r.MODE] = r.MODE_MEMORY
+    part[r.SHARED] = address(shared)
+    part[r.SPANS] = n
+    part[r.CHUNK_ROWS] = address(chunks)
+    part[r.WHERE] = address(where)
+    part[r.NBYTES] = address(nbytes)
+    part[w.VALUE] = address(value)
+    part[w.STATE] = address(state)
+    run_loop(part, workers)
+    return Encoded(arena, nbytes, state[[w.CODE, w.DETAIL, w.CHUNK]] if shared[1] else None)

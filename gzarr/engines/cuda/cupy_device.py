@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...errors import ArgumentError, DeviceError
-from . import nvcomp, nvcomp_compress
+from . import kvikio_files, nvcomp, nvcomp_compress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from .device import Compressor, Decompressor
+    from .device import Compressor, Decompressor, DirectFiles
 
 #: ``kDLCUDA``.
 _DLPACK_CUDA: Final = 2
@@ -70,6 +70,9 @@ class CupyDevice:
             )
         with _our_errors():
             cupy.cuda.Device(self.ordinal).__enter__()
+            # CuPy leaves a new thread as it is if it wants the first device: without a context. CUDA's runtime makes
+            # one when it needs it; kvikio, which calls the driver, would find none.
+            cupy.cuda.runtime.setDevice(self.ordinal)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -244,6 +247,10 @@ class CupyDevice:
         if algorithm not in self._compressors:
             self._compressors[algorithm] = nvcomp_compress.NvcompCompressor(algorithm)
         return self._compressors[algorithm]
+
+    def direct_files(self) -> DirectFiles | None:
+        """Return kvikio where GPUDirect Storage is."""
+        return kvikio_files.if_available()
 
     def free_bytes(self) -> int:
         """Return the memory that CUDA and CuPy's pool have free."""

@@ -148,6 +148,45 @@ class Compressor(Protocol):
         """
 
 
+class DirectFile(Protocol):
+    """An open file; many threads read from it at once."""
+
+    def size(self) -> int:
+        """Return its bytes."""
+
+    def read(self, target: Any, offset: int) -> int:
+        """Fill uint8 device memory ``(n,)`` from ``offset`` on; it is there when this returns.
+
+        The calling thread's device must be that of the memory. This is in no order with any stream: nothing that is
+        enqueued may use the memory.
+
+        Returns
+        -------
+        Bytes that were read: fewer at the file's end.
+
+        Raises
+        ------
+        DeviceError
+            If it cannot be read.
+        """
+
+    def close(self) -> None:
+        """Close it; nobody may be reading."""
+
+
+class DirectFiles(Protocol):
+    """Reads files into device memory, past host memory."""
+
+    def open(self, path: str) -> DirectFile:
+        """Open a file.
+
+        Raises
+        ------
+        DeviceError
+            If it cannot be opened, for whatever reason.
+        """
+
+
 class Device(Protocol):
     """One CUDA device.
 
@@ -257,6 +296,9 @@ class Device(Protocol):
 
     def compressor(self, algorithm: str) -> Compressor | None:
         """Return the encoder of an algorithm, or None if there is none; algorithms as for :meth:`decompressor`."""
+
+    def direct_files(self) -> DirectFiles | None:
+        """Return what reads files into device memory past host memory, or None if nothing here does."""
 
     def free_bytes(self) -> int:
         """Return the device memory that an allocation could have now."""

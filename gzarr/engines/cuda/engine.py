@@ -9,7 +9,8 @@
 The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its own,
 which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's stream,
 which is not waited for. Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data,
-or the error that it gives on the CPU.
+or the error that it gives on the CPU. Uncompressed chunks may go past host memory, with rules of their own
+(:mod:`gzarr.engines.cuda.direct`).
 """
 
 from __future__ import annotations
@@ -24,22 +25,26 @@ from ...errors import ArgumentError
 from .. import failures, pool
 from . import calibration, router, slots
 from .columns import output_memory, placement
+from .direct import DirectStaging, files_for
 from .host import HostStaging, read_on_host
 from .program import ALGORITHM_CODES, device_program, host_program
 from .staging import ABSENT, DEFERRED, FALLBACK, READY, Frames, Staged, Staging
-from .wave import Wave, WaveShape, shape_for
+from .wave import Wave
+from .wave_shape import WaveShape, shape_for
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...program import Decoding
+    from ...stores.base import ReadableStore
     from ..cpu import CpuEngine
     from ..request import ReadRequest
     from .columns import Output, Placement
-    from .device import Decompressor, Device
+    from .device import Decompressor, Device, DirectFiles
     from .program import DeviceProgram
     from .router import Decode, Route
     from .slots import Slot
+    from .staging import FrameFormat
 
     IntArray = npt.NDArray[np.int64]
 
@@ -52,7 +57,7 @@ WAVE_BYTES: Final = 64 << 20
 
 
 class _Source(Protocol):
-    """Where the waves of a read get their chunks."""
+    """Where the waves of a read get their chunks: in page-locked memory; of DirectStaging, on the device."""
 
     def stage(
         self, rows: IntArray, staging: npt.NDArray[np.uint8], capacity: int, most_frames: int
@@ -105,13 +110,14 @@ class CudaEngine:
             rates = calibration.rates(self._device, may_measure=may_measure)
         return router.route(self._decoding, algorithm, chunks, needed_nbytes, pool.thread_count(), decode, rates)
 
-    def path(self, chunks: int, needed_nbytes: int) -> str:
-        """Return what will happen to a read of that size, for people."""
+    def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None) -> str:
+        """Return what will happen to a read of that size, from that store if it is known, for people."""
         with self._device:
             route = self.route(chunks, needed_nbytes, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
         if route.decode == "gpu":
-            return f"cuda: {what}"
+            direct = store is not None and self._files(store) is not None
+            return f"cuda: {what}, by GPUDirect Storage" if direct else f"cuda: {what}"
         return f"cuda, decoded on the host ({where}; {route.reason}): {what}"
 
     def read(
@@ -155,11 +161,20 @@ class CudaEngine:
                 if route.decode == "gpu":
                     assert self._program is not None
                     frames = router.frames_in_chunk(self._decoding)
-                    source = Staging(request, self._program.frames)
+                    source = self._source(request, self._program.frames)
                     rows = read.run(self._program, self._decoder, source, rows, request.most_encoded, frames)
                 if len(rows):
                     chunk = request.chunk
                     read.run(host_program(chunk), None, HostStaging(self._cpu, request), rows, chunk.nbytes, 0)
+
+    def _files(self, store: ReadableStore) -> DirectFiles | None:
+        """Return what reads chunks for the device past host memory, or None."""
+        return files_for(self._device, store, self._program.frames) if self._program is not None else None
+
+    def _source(self, request: ReadRequest, form: FrameFormat) -> _Source:
+        """Return where the device gets its chunks."""
+        files = self._files(request.store)
+        return Staging(request, form) if files is None else DirectStaging(self._device, files, request, form.nbytes)
 
     def _budget(self, budget_bytes: int | None) -> int:
         if budget_bytes is None:
@@ -211,7 +226,14 @@ class _Read:
             slots.give_back(self._device, slot)
 
     def _shape(
-        self, program: DeviceProgram, decoder: Decompressor | None, rows: IntArray, most_encoded: int, frames: int
+        self,
+        program: DeviceProgram,
+        decoder: Decompressor | None,
+        rows: IntArray,
+        most_encoded: int,
+        frames: int,
+        *,
+        direct: bool,
     ) -> tuple[WaveShape, int]:
         """Return the shape of the waves, and how many are in flight."""
         n = len(rows)
@@ -221,7 +243,7 @@ class _Read:
             share = min(int(pieces.sum()), max(int(pieces.max()), -(-2 * int(pieces.sum()) * chunks // n)))
             return shape_for(
                 program, decoder, chunks=chunks, pieces=share, frames=frames, most_encoded=most_encoded,
-                k=self._place.k, outputs=len(self._request.outputs),
+                k=self._place.k, outputs=len(self._request.outputs), direct=direct,
             )  # fmt: skip
 
         chunks = min(n, max(1, WAVE_BYTES // program.most_nbytes))
@@ -255,7 +277,8 @@ class _Read:
         -------
         int64, rows that the CPU has to decode, in order.
         """
-        shape, flight = self._shape(program, decoder, rows, most_encoded, expected_frames)
+        direct = isinstance(source, DirectStaging)
+        shape, flight = self._shape(program, decoder, rows, most_encoded, expected_frames, direct=direct)
         pending = rows
         waves: deque[Wave] = deque()
         left: list[IntArray] = []
@@ -268,7 +291,8 @@ class _Read:
                 waves.append(wave)
                 staging = slot.staging(shape.staging_bytes)
                 part = pending[: self._fitting(pending, shape)]
-                staged, frames = source.stage(part, staging, shape.encoded, shape.frames)
+                memory = wave.encoded_memory() if direct else staging
+                staged, frames = source.stage(part, memory, shape.encoded, shape.frames)
                 self._refuse_absent(staged)
                 frames = _without_foreign(staged, frames, program)
                 wave.enqueue(staged, frames, staging, self._place, self._tables, self._output, self._stream)

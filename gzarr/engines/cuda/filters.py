@@ -1,31 +1,72 @@
-"""Filters of numcodecs as kernels: which of them a device undoes, to the bit as NumPy does, and how.
+"""Filters as kernels: which of them a device undoes, to the bit as NumPy does, and how.
 
 A filter is a function of bytes, whatever the kind of its codec: elements of one type in, as many of another out, in the
 order in which they lie there. What cannot be promised to be equal in every bit is left to the CPU: sums of floats,
-arithmetic in float16, floats that may not fit the integers that they become.
+arithmetic in float16, floats that may not fit the integers that they become. So is what may be an error for some
+values, such as arithmetic of integers that may leave their range.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
+
+from ...codecs.cast_value import CastValueCodec
+from ...codecs.codec import ArrayRepresentation
+from ...codecs.number_types import bits, component
+from ...codecs.numcodecs_adapter import NumcodecsCodec
+from ...codecs.packbits import PackbitsCodec
+from ...codecs.scale_offset import ScaleOffsetCodec
+from ...dtypes import kind_of
+from ...metadata import fill_value
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...codecs.codec import Representation
-    from ...codecs.numcodecs_adapter import NumcodecsCodec
+    from ...codecs.codec import Codec, Representation
     from .columns import Columns
 
     IntArray = npt.NDArray[np.int64]
 
-#: Filters that do to each element what does not depend on the others.
+FilterCodec: TypeAlias = NumcodecsCodec | PackbitsCodec | ScaleOffsetCodec | CastValueCodec
+
+#: Filters of numcodecs that do to each element what does not depend on the others.
 _ELEMENTWISE: Final = frozenset(("astype", "bitround", "fixedscaleoffset", "quantize"))
+_BYTE: Final = np.dtype("u1")
 #: Integers up to here, of either sign, are float64.
 _EXACT: Final = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How bits of elements are packed: in a chunk, and in a byte.
+
+    Attributes
+    ----------
+    kept
+        Bits of an element that are stored.
+    first_bit
+        Which of its bits is the lowest of them.
+    sign_stop
+        Up to this bit, not included, the highest stored one is repeated; 0 for not at all.
+    from_highest
+        Whether the first bit of a byte is its highest.
+    body_at
+        In which byte the bits begin.
+    padding_at
+        Which byte says how many bits at the end are padding; -1 for none.
+    """
+
+    kept: int = 1
+    first_bit: int = 0
+    sign_stop: int = 0
+    from_highest: bool = False
+    body_at: int = 0
+    padding_at: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +76,7 @@ class Filter:
     Attributes
     ----------
     kernel
-        Of ``gzarr_kernels.device.filters``.
+        Of ``gzarr_kernels.device``.
     encoded, decoded
         Elements before and after, in their byte order.
     encoded_nbytes, decoded_nbytes
@@ -44,6 +85,8 @@ class Filter:
         Bytes of the floats in which elements are divided by ``scale`` and added to ``offset``; 0 for neither.
     scale, offset
         Finite, ``scale`` not 0.
+    packing
+        For ``unpack_bits``.
     """
 
     kernel: Literal["accumulate", "convert", "unpack_bits"]
@@ -54,11 +97,12 @@ class Filter:
     loop: int = 0
     scale: float = 1.0
     offset: float = 0.0
+    packing: Packing | None = None
 
     @property
     def marks(self) -> bool:
         """Whether chunks may be faulty in a way that only the kernel sees."""
-        return self.kernel == "unpack_bits"
+        return self.packing is not None and self.packing.padding_at >= 0
 
     def launch(self, columns: Columns, source: IntArray, target: IntArray, marks: int) -> tuple[Any, int, int]:
         """Write the columns of the kernel for some chunks.
@@ -77,42 +121,62 @@ class Filter:
         The kernel, how many blocks to launch, and the index of its header.
         """
         from gzarr_kernels.device import filters as f
+        from gzarr_kernels.device import packed_bits as p
         from gzarr_kernels.device.target import blocks
 
+        n = len(source)
+        packing = self.packing
+        if packing is not None:
+            header = p.job(
+                columns.put, source, target, self.decoded_nbytes, width=self.decoded.itemsize, kept=packing.kept,
+                first_bit=packing.first_bit, sign_stop=packing.sign_stop, from_highest=packing.from_highest,
+                body_at=packing.body_at, padding_at=packing.padding_at, marks=marks,
+            )  # fmt: skip
+            return p.unpack_bits, p.blocks(n, self.decoded_nbytes), header
         header = f.job(
             columns.put, source, target, self.decoded_nbytes, encoded=self.encoded, decoded=self.decoded,
-            loop=self.loop, scale=self.scale, offset=self.offset, marks=marks,
+            loop=self.loop, scale=self.scale, offset=self.offset,
         )  # fmt: skip
-        n = len(source)
         count = blocks(n) if self.kernel == "accumulate" else f.blocks(n, self.decoded_nbytes)
         return getattr(f, self.kernel), count, header
 
 
-def is_elementwise(codec: NumcodecsCodec) -> bool:
-    """Return whether a filter of arrays does the same in any order of the elements."""
-    return codec.id in _ELEMENTWISE
+def is_elementwise(codec: Codec) -> bool:
+    """Return whether a codec is a filter of arrays that does the same in any order of the elements."""
+    if isinstance(codec, NumcodecsCodec):
+        return codec.id in _ELEMENTWISE
+    return isinstance(codec, ScaleOffsetCodec | CastValueCodec)
 
 
 def device_filters(
-    codec: NumcodecsCodec, encoded: Representation, decoded: Representation, swap: int
+    codec: FilterCodec, encoded: Representation, decoded: Representation, swap: int
 ) -> tuple[Filter, ...] | None:
     """Return how the device undoes a filter: in one step, in none, or not at all (None).
 
     Parameters
     ----------
     codec
-        Any codec of numcodecs.
+        Any codec of numcodecs, or one of the other filters.
     encoded, decoded
         What it decodes, and what it gives.
     swap
         Width in bytes of the units that are still to be swapped before the filter; 0 or 1 for none. A step does that
         too; where there is none, it is left to what follows.
     """
-    if codec.id == "bitround":
+    if isinstance(codec, NumcodecsCodec) and codec.id == "bitround":
         return ()
     if encoded.nbytes is None or decoded.nbytes is None:
         return None
-    found = _filter(codec, encoded.nbytes, decoded.nbytes, getattr(decoded, "dtype", None))
+    if isinstance(codec, NumcodecsCodec):
+        found = _filter(codec, encoded.nbytes, decoded.nbytes, getattr(decoded, "dtype", None))
+    else:
+        assert isinstance(decoded, ArrayRepresentation)
+        if isinstance(codec, PackbitsCodec):
+            found = _unpacked(codec, encoded.nbytes, decoded)
+        elif isinstance(codec, ScaleOffsetCodec):
+            found = _on_a_line(codec, decoded)
+        else:
+            found = _cast(codec, decoded)
     if found is None:
         return None
     if found.kernel == "convert" and not found.loop and found.encoded == found.decoded:
@@ -128,7 +192,8 @@ def _filter(
     codec: NumcodecsCodec, encoded_nbytes: int, decoded_nbytes: int, array_dtype: np.dtype[Any] | None
 ) -> Filter | None:
     if codec.id == "packbits":
-        return Filter("unpack_bits", np.dtype("u1"), np.dtype("?"), encoded_nbytes, decoded_nbytes)
+        packing = Packing(from_highest=True, body_at=1, padding_at=0)
+        return Filter("unpack_bits", _BYTE, np.dtype("?"), encoded_nbytes, decoded_nbytes, packing=packing)
     if codec.id not in ("astype", "delta", "fixedscaleoffset", "quantize"):
         return None
     values = codec.configuration
@@ -188,3 +253,69 @@ def _scaled(
         "convert", encoded, decoded, encoded_nbytes, decoded_nbytes,
         loop=results.dtype.itemsize, scale=float(numbers[0]), offset=float(numbers[1]),
     )  # fmt: skip
+
+
+def _unpacked(codec: PackbitsCodec, encoded_nbytes: int, decoded: ArrayRepresentation) -> Filter | None:
+    """Return the filter that unpacks real numbers, two for a complex one."""
+    part = component(decoded.dtype)
+    width = bits(part)
+    first = codec.first_bit or 0
+    kept = (width if codec.last_bit is None else codec.last_bit + 1) - first
+    # What the elements are does not matter to the kernel.
+    unit = np.dtype(f"u{part.itemsize}")
+    if kept == 8 * part.itemsize:
+        # Elements as they are: little-endian, as are the hosts of devices. With a byte for the padding that they have
+        # not, some writers write it and some do not.
+        stored = Filter("convert", unit, unit, decoded.nbytes, decoded.nbytes)
+        return stored if codec.padding_encoding == "none" else None
+    packing = Packing(
+        kept=kept,
+        first_bit=first,
+        sign_stop=width if kind_of(part) in "imM" else 0,
+        body_at=1 if codec.padding_encoding == "first_byte" else 0,
+        padding_at={"none": -1, "first_byte": 0, "last_byte": encoded_nbytes - 1}[codec.padding_encoding],
+    )
+    return Filter("unpack_bits", _BYTE, unit, encoded_nbytes, decoded.nbytes, packing=packing)
+
+
+def _on_a_line(codec: ScaleOffsetCodec, decoded: ArrayRepresentation) -> Filter | None:
+    """Return the filter that divides floats by a scale and adds an offset; integers may only stay as they are."""
+    dtype, nbytes = decoded.dtype, decoded.nbytes
+    if dtype.isbuiltin != 1 or dtype == np.dtype("f2"):
+        return None
+    offset, scale = (fill_value.from_v3(value, dtype, dtype.name) for value in (codec.offset, codec.scale))
+    if dtype.kind == "f":
+        # Numbers that make no NaN, whose bits a GPU and a CPU do not agree about.
+        if not (np.isfinite(scale) and np.isfinite(offset) and scale):
+            return None
+        return Filter(
+            "convert", dtype, dtype, nbytes, nbytes, loop=dtype.itemsize, scale=float(scale), offset=float(offset)
+        )
+    return Filter("convert", dtype, dtype, nbytes, nbytes) if (scale, offset) == (1, 0) else None
+
+
+def _cast(codec: CastValueCodec, decoded: ArrayRepresentation) -> Filter | None:
+    """Return the filter that makes numbers of the array's type of those that are stored."""
+    encoded, dtype = codec.dtype, decoded.dtype
+    if encoded.isbuiltin != 1 or dtype.isbuiltin != 1 or json.loads(codec.scalar_map).get("decode"):
+        return None
+    if not _casts(codec, encoded, dtype):
+        return None
+    return Filter("convert", encoded, dtype, decoded.nbytes // dtype.itemsize * encoded.itemsize, decoded.nbytes)
+
+
+def _casts(codec: CastValueCodec, encoded: np.dtype[Any], decoded: np.dtype[Any]) -> bool:
+    """Return whether the kernel makes the same elements of any others, and none is an error."""
+    if encoded == decoded:
+        return True
+    to_nearest = codec.rounding == "nearest-even"
+    if encoded.kind == "f":
+        # Of a NaN in float16, the CPU engine makes a float32 in another way than the kernel.
+        if decoded == np.dtype("f8"):
+            return True
+        fits = encoded == np.dtype("f8") and decoded == np.dtype("f4")
+        return fits and to_nearest and codec.out_of_range == "clamp"
+    if decoded.kind == "f":
+        exact = 8 * encoded.itemsize <= np.finfo(decoded).nmant
+        return decoded.itemsize > 2 and (exact or to_nearest)
+    return np.can_cast(encoded, decoded) or codec.out_of_range == "wrap"

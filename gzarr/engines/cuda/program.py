@@ -1,8 +1,8 @@
 """A codec chain as the device runs it: a frame format, then our kernels.
 
-What fits: checksums around everything, one compressor or none, one byte shuffle, filters of numcodecs (``filters.py``),
-one array→bytes codec, and transpositions, which never run: they are the strides of the decoded chunk. Any other chain
-is decoded by the CPU engine.
+What fits: checksums around everything, one compressor or none, one byte shuffle, filters (``filters.py``), one
+array→bytes codec, other shapes of the same elements, and transpositions, which never run: they are the strides of the
+decoded chunk. Any other chain is decoded by the CPU engine.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from ...codecs.blosc import BloscCodec
 from ...codecs.chain import representations
 from ...codecs.codec import ArrayRepresentation, BytesRepresentation, Operation
-from ...codecs.numcodecs_adapter import NumcodecsCodec
+from ...codecs.reshape import ReshapeCodec, SqueezeCodec
 from ...codecs.transpose import TransposeCodec
-from .filters import device_filters, is_elementwise
+from .filters import FilterCodec, device_filters, is_elementwise
 from .staging import FrameFormat
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
     filters: tuple[Filter, ...] = ()
     for i in reversed(range(len(codecs))):
         codec, decoded = codecs[i], between[i]
-        if isinstance(codec, TransposeCodec):
+        if isinstance(codec, TransposeCodec | ReshapeCodec | SqueezeCodec):
             continue
-        if isinstance(codec, NumcodecsCodec):
+        if isinstance(codec, FilterCodec):
             undone = device_filters(codec, between[i + 1], decoded, swap)
             if undone is None:
                 return None
@@ -185,7 +185,7 @@ def host_program(chunk: ArrayRepresentation) -> DeviceProgram:
 def _order(codecs: Sequence[Codec], between: list[Representation]) -> list[int] | None:
     """Return the array's dimensions from the slowest to the fastest in the decoded chunk.
 
-    None if a transposition comes behind a filter to which neighbours or the shape mean something.
+    None if a transposition comes behind a codec to which neighbours or the shape mean something.
     """
     chunk = between[0]
     assert isinstance(chunk, ArrayRepresentation)
@@ -193,11 +193,8 @@ def _order(codecs: Sequence[Codec], between: list[Representation]) -> list[int] 
     free = True
     for i, codec in enumerate(codecs):
         if not isinstance(codec, TransposeCodec):
-            free = free and (
-                is_elementwise(codec)
-                if isinstance(codec, NumcodecsCodec)
-                else between[i] == between[i + 1] and codec.operations(between[i]) == ()
-            )
+            same = between[i] == between[i + 1] and codec.operations(between[i]) == ()
+            free = free and (same or is_elementwise(codec))
         elif free:
             order = [order[i] for i in codec.order]
         else:

@@ -9,8 +9,9 @@ The model, in seconds:
   slowest of three: all bytes at the rate of the whole device; all bytes at a frame's rate times the frames that the
   waves in flight hold; and one frame, the largest, at a frame's rate. Frames are not rounded up to full rounds: a
   device starts the next frame as soon as one ends. Copies overlap decoding from the second wave on.
-- **CPU**: all bytes at a thread's rate times the threads, of which a chunk keeps one busy; then one copy of the
-  results.
+- **CPU**: all bytes at a thread's rate times the threads, of which a chunk keeps one busy, through the decompressor and
+  then through each filter; then one copy of the results. What filters cost the device is left out: they are a kernel
+  each, which is as fast as its memory.
 
 What both do alike, reading above all, is left out. So are what threads cost each other in memory bandwidth, and the
 blocks that the CPU leaves out of a Blosc container where a read wants only a part of it.
@@ -27,8 +28,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from ...codecs.blosc import BloscCodec
+from ...codecs.cast_value import CastValueCodec
 from ...codecs.chain import representations
 from ...codecs.codec import BytesRepresentation
+from ...codecs.packbits import PackbitsCodec
+from .filters import FilterCodec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +43,11 @@ Decode = Literal["auto", "cpu", "gpu"]
 
 #: Encoded bytes are not known before they are read; decoded bytes are taken to be this many times as many.
 ASSUMED_RATIO: Final = 2
+#: Bytes a second that come out of a filter on one CPU thread: assumed, orders of magnitude. Most filters are one or two
+#: passes of NumPy over the elements; some take many, or one over every bit.
+FILTER_RATE: Final = 1e9
+SLOW_FILTER_RATE: Final = 25e6
+_SLOW_FILTERS: Final = (PackbitsCodec, CastValueCodec)
 #: Decoded bytes of a wave, and waves in flight: the engine's.
 WAVE_BYTES: Final = 64 << 20
 WAVES_IN_FLIGHT: Final = 3
@@ -94,7 +103,7 @@ class Work:
     frame_nbytes
         Decoded bytes of the largest frame.
     decoded_nbytes
-        Of all chunks.
+        Of all chunks, before filters are undone.
     encoded_nbytes
         Of all chunks; None if not known.
     needed_nbytes
@@ -103,6 +112,8 @@ class Work:
         Of the CPU engine.
     wave_nbytes, waves
         Decoded bytes of a wave, and waves in flight.
+    filter_seconds
+        What one CPU thread takes to undo all filters of all chunks.
     """
 
     algorithm: str | None
@@ -115,6 +126,7 @@ class Work:
     encoded_nbytes: int | None = None
     wave_nbytes: int = WAVE_BYTES
     waves: int = WAVES_IN_FLIGHT
+    filter_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +245,22 @@ def route(
         chunks=chunks,
         frames=chunks * frames.count,
         frame_nbytes=frames.nbytes,
-        decoded_nbytes=chunks * decoding.chunk.nbytes,
+        decoded_nbytes=chunks * _framed_nbytes(decoding),
         needed_nbytes=needed_nbytes,
         threads=threads,
+        filter_seconds=chunks * filter_seconds(decoding),
     )
     return choose(work, rates or default_rates(), decode)
+
+
+def filter_seconds(decoding: Decoding) -> float:
+    """Return what one CPU thread takes to undo the filters of a chunk, about."""
+    codecs, total = decoding.codecs, 0.0
+    for codec, decoded in zip(codecs, representations(codecs, decoding.chunk)[:-1], strict=True):
+        if isinstance(codec, FilterCodec):
+            rate = SLOW_FILTER_RATE if isinstance(codec, _SLOW_FILTERS) else FILTER_RATE
+            total += (decoded.nbytes or decoding.chunk.nbytes) / rate
+    return total
 
 
 def frames_in_chunk(decoding: Decoding) -> int:
@@ -250,13 +273,18 @@ def frames_of(decoding: Decoding) -> ChunkFrames:
 
     A chunk of zstd, lz4, gzip or zlib is one frame; a Blosc container is cut as c-blosc 1.21 does.
     """
-    codecs, chunk = decoding.codecs, decoding.chunk
-    for codec, decoded in zip(codecs, representations(codecs, chunk)[:-1], strict=True):
+    nbytes = _framed_nbytes(decoding)
+    for codec in decoding.codecs:
         if isinstance(codec, BloscCodec):
-            stated = decoded.nbytes if isinstance(decoded, BytesRepresentation) else None
-            nbytes = chunk.nbytes if stated is None else stated
             return blosc_frames(nbytes, codec.typesize or 1, codec.cname, codec.clevel, codec.blocksize)
-    return ChunkFrames(1, chunk.nbytes)
+    return ChunkFrames(1, nbytes)
+
+
+def _framed_nbytes(decoding: Decoding) -> int:
+    """Return the bytes of a chunk before it is compressed: behind all filters."""
+    between = representations(decoding.codecs, decoding.chunk)[:-1]
+    stated = [known.nbytes for known in between if isinstance(known, BytesRepresentation) and known.nbytes is not None]
+    return stated[-1] if stated else decoding.chunk.nbytes
 
 
 def blosc_frames(nbytes: int, typesize: int, cname: str, clevel: int, blocksize: int = 0) -> ChunkFrames:
@@ -335,10 +363,10 @@ def _gpu_seconds(work: Work, rates: Rates) -> float:
 
 
 def _cpu_seconds(work: Work, rates: Rates) -> float:
-    decode = 0.0
+    busy = max(1, min(work.threads, work.chunks))
+    decode = work.filter_seconds / busy
     if work.algorithm is not None and work.frames:
-        busy = max(1, min(work.threads, work.chunks))
-        decode = _seconds(work.decoded_nbytes, busy * rates.cpu.get(work.algorithm, 0.0))
+        decode += _seconds(work.decoded_nbytes, busy * rates.cpu.get(work.algorithm, 0.0))
     return decode + work.needed_nbytes / rates.host_to_device
 
 

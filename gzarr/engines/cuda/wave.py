@@ -5,8 +5,9 @@ The arena of a wave, in bytes::
     encoded | columns || decoded | second | results | aligned | scratch
     └ copied from the host ┘
 
-A step reads a chunk where the last one left it and writes it to the slot of the chunk in ``decoded`` or ``second``,
-whichever that is not. Nothing here waits.
+Encoded chunks may also be read straight to where they go (:mod:`gzarr.engines.cuda.direct`); then only the columns are
+copied. A step reads a chunk where the last one left it and writes it to the slot of the chunk in ``decoded`` or
+``second``, whichever that is not. Nothing here waits but :meth:`Wave.encoded_memory`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...errors import DeviceError
-from .columns import Columns, Layout, assemble_job, assemble_words
+from .columns import Columns, Layout, assemble_job
 from .staging import ABSENT, READY
 
 if TYPE_CHECKING:
@@ -28,144 +29,21 @@ if TYPE_CHECKING:
     from .program import DeviceProgram
     from .slots import Slot
     from .staging import Frames, Staged
+    from .wave_shape import WaveShape
 
     IntArray = npt.NDArray[np.int64]
 
 #: Where chunks and regions begin.
 ALIGNMENT: Final = 256
-#: Encoded bytes a frame, on average, that there are columns for.
-FRAME_BYTES: Final = 512
-#: Fewest frames that there are columns for.
-LEAST_FRAMES: Final = 128
-#: Words a frame takes: its columns for the decoder, for a copy, for its checksum.
-_FRAME_WORDS: Final = 5 + 3 + 4
-#: Words a chunk takes in the job of a kernel between decoding and assembling, and words of the job itself.
-_STEP_WORDS: Final = 6
-_STEP_HEADER_WORDS: Final = 32
 #: Bytes a frame takes in the results: bytes produced, status, checksum's status.
-_RESULT_BYTES: Final = 16
+RESULT_BYTES: Final = 16
 #: Bytes a chunk takes behind them, if filters mark chunks.
-_MARK_BYTES: Final = 8
+MARK_BYTES: Final = 8
 
 
 def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
     """Return the least multiple of ``to`` that is not below ``nbytes``."""
     return -(-nbytes // to) * to
-
-
-@dataclass(frozen=True, slots=True)
-class WaveShape:
-    """How large the waves of a read are.
-
-    Attributes
-    ----------
-    chunks, pieces, frames
-        In a wave, at most.
-    encoded
-        Bytes for encoded chunks.
-    words
-        int64 words for columns.
-    slot
-        Bytes of a chunk's slot in ``decoded`` and in ``second``.
-    decoded, second
-        Whether there are such regions.
-    aligned
-        Bytes for frames that must be moved to aligned memory before they can be decoded.
-    scratch
-        Bytes for the decoders.
-    marks
-        Chunks that are marked if a filter finds them to be faulty: all or none.
-    """
-
-    chunks: int
-    pieces: int
-    frames: int
-    encoded: int
-    words: int
-    slot: int
-    decoded: bool
-    second: bool
-    aligned: int
-    scratch: int
-    marks: int
-
-    @property
-    def staging_bytes(self) -> int:
-        """Page-locked bytes that go to the device."""
-        return self.encoded + 8 * self.words
-
-    @property
-    def results_bytes(self) -> int:
-        """Page-locked bytes that come back."""
-        return _RESULT_BYTES * self.frames + _MARK_BYTES * self.marks
-
-    @property
-    def arena_bytes(self) -> int:
-        """Device bytes."""
-        regions = self.chunks * self.slot * (int(self.decoded) + int(self.second))
-        return aligned(self.staging_bytes) + regions + aligned(self.results_bytes) + self.aligned + self.scratch
-
-    @property
-    def nbytes(self) -> int:
-        """All of it."""
-        return self.staging_bytes + self.results_bytes + self.arena_bytes
-
-
-def shape_for(
-    program: DeviceProgram,
-    decoder: Decompressor | None,
-    *,
-    chunks: int,
-    pieces: int,
-    frames: int,
-    most_encoded: int,
-    k: int,
-    outputs: int,
-) -> WaveShape:
-    """Return the shape of a wave of some chunks.
-
-    Parameters
-    ----------
-    program, decoder
-        What runs.
-    chunks, pieces
-        Of the wave.
-    frames
-        That a chunk is expected to have.
-    most_encoded
-        Encoded bytes of a chunk, at most.
-    k, outputs
-        Of the plan.
-    """
-    slot = aligned(program.most_nbytes)
-    # 64 bytes behind each for decoders that read whole words, and what alignment and headers cost.
-    encoded = aligned(chunks * (aligned(most_encoded, 64) + 128))
-    compressed = program.frames.compressor is not None
-    most_frames = max(LEAST_FRAMES, 2 * chunks * frames, encoded // FRAME_BYTES) if compressed else 0
-    words = assemble_words(k, outputs, chunks, pieces) + _FRAME_WORDS * most_frames
-    marks = chunks if program.marks else 0
-    words += program.steps * (_STEP_WORDS * chunks + _STEP_HEADER_WORDS) + marks
-    total = chunks * program.frames.nbytes
-    scratch = 0
-    if decoder is not None:
-        alone = decoder.temp_nbytes(1, program.frames.nbytes, program.frames.nbytes)
-        largest = max(1, program.frames.nbytes // max(frames, 1))
-        scratch = max(alone, decoder.temp_nbytes(chunks * max(frames, 1), largest, total))
-    return WaveShape(
-        chunks=chunks,
-        pieces=pieces,
-        frames=most_frames,
-        encoded=encoded,
-        words=aligned(words, 32),
-        slot=slot,
-        decoded=compressed or program.steps > 0,
-        # A first step takes an uncompressed chunk from where it was copied to.
-        second=program.steps > (0 if compressed else 1),
-        # Only frames inside of a container lie where they happen to lie.
-        aligned=encoded if program.frames.compressor == "blosc" and program.algorithm == "deflate" else 0,
-        scratch=aligned(scratch),
-        marks=marks,
-    )
 
 
 class Wave:
@@ -195,6 +73,17 @@ class Wave:
         self._marked: IntArray = np.zeros(0, np.int64)
         self._arena: Any = None
 
+    def encoded_memory(self) -> Any:
+        """Return the device memory for encoded chunks, ``shape.encoded`` bytes, to be written before :meth:`enqueue`.
+
+        Waits for the slot's stream. Memory of CuPy's pools is free in the order of the stream that it was allocated
+        for: kernels that are enqueued may still read what was there before, and with some pools it is not even there
+        yet. Reads of files are in no order with any stream.
+        """
+        arena = self._arena = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
+        self.slot.stream.synchronize()
+        return arena[: self._shape.encoded]
+
     def enqueue(
         self,
         staged: Staged,
@@ -210,7 +99,7 @@ class Wave:
         Parameters
         ----------
         staged, frames
-            What lies in ``staging``.
+            What lies in ``staging``, or in :meth:`encoded_memory`.
         staging
             The slot's page-locked memory, ``shape.staging_bytes``.
         place, tables, output
@@ -219,14 +108,20 @@ class Wave:
             The caller's, on which results are written.
         """
         shape, device, own = self._shape, self._device, self.slot.stream
-        arena = self._arena = device.allocate(shape.arena_bytes, own)
+        if self._arena is None:
+            self._arena = device.allocate(shape.arena_bytes, own)
+        arena = self._arena
         base = device.address(arena)
         begin = aligned(staged.used, 16)
-        staging[staged.used : begin] = 0
-        columns = Columns(staging[begin : begin + 8 * shape.words].view(np.int64), begin // 8)
+        # Of the arena, where the host's part of it begins.
+        copied = begin if shape.direct else 0
+        host = staging[: begin - copied + 8 * shape.words]
+        if not shape.direct:
+            host[staged.used : begin] = 0
+        columns = Columns(host[begin - copied :].view(np.int64), begin // 8)
         taken = (staged.state == READY) | (staged.state == ABSENT)
         self._rows = staged.rows
-        decoded_at = aligned(shape.staging_bytes)
+        decoded_at = aligned(shape.input_bytes)
         steps = _Steps(shape, columns, decoded_at, staged)
         results = decoded_at + shape.chunks * shape.slot * (int(shape.decoded) + int(shape.second))
         batches = self._frame_columns(frames, columns, steps, base, results)
@@ -239,14 +134,14 @@ class Wave:
             self._program.nbytes,
         )
         header, tiles = assemble_job(columns, place, layout, output, self._program.strides, self._program.swap)
-        nbytes = begin + 8 * columns.used
-        device.copy_in(arena[:nbytes], staging[:nbytes], own)
+        nbytes = begin - copied + 8 * columns.used
+        device.copy_in(arena[copied : copied + nbytes], host[:nbytes], own)
         for enqueue in (*batches, *jobs):
             enqueue(arena, own)
         back = self.slot.results(shape.results_bytes)
         for source, size, at in (
-            (results, _RESULT_BYTES * len(frames.chunk), 0),
-            (8 * marks, _MARK_BYTES * len(self._marked), _RESULT_BYTES * shape.frames),
+            (results, RESULT_BYTES * len(frames.chunk), 0),
+            (8 * marks, MARK_BYTES * len(self._marked), RESULT_BYTES * shape.frames),
         ):
             if size:
                 device.copy_out(back[at : at + size], arena[source : source + size], own)
@@ -447,8 +342,8 @@ class Wave:
         checks = back[12 * count : 12 * count + 4 * len(self._checked)].view(np.int32)
         bad[self._checked[checks != 0]] = True
         failed[self._owner[bad]] = True
-        at = _RESULT_BYTES * self._shape.frames
-        marks = back[at : at + _MARK_BYTES * len(self._marked)].view(np.int64)
+        at = RESULT_BYTES * self._shape.frames
+        marks = back[at : at + MARK_BYTES * len(self._marked)].view(np.int64)
         failed[self._marked[marks != 0]] = True
         return self._rows[failed]
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ...codecs.bitround import BitroundCodec
 from ...codecs.blosc import BloscCodec
 from ...codecs.zstd import ZstdCodec
 from ...program import Decoding
+from .filters import FilterCodec
 from .program import device_program
 
 if TYPE_CHECKING:
@@ -112,9 +114,12 @@ class WriteProgram:
 
 def write_program(request: WriteRequest) -> WriteProgram | None:
     """Return how the device encodes the chunks of a write, or None if the CPU has to."""
+    # What need not be undone when it is read may still have to be done: rounding, a map of values.
+    if any(isinstance(codec, FilterCodec | BitroundCodec) for codec in request.codecs):
+        return None
     decoding = Decoding(request.levels, request.codecs, request.chunk, None, 0)
     inverse = device_program(decoding)
-    if inverse is None or inverse.filters or inverse.swap & (inverse.swap - 1):
+    if inverse is None or inverse.swap & (inverse.swap - 1):
         return None
     # nvCOMP's frames carry no checksum of their own.
     if any(isinstance(codec, ZstdCodec) and codec.checksum for codec in request.codecs):

@@ -1,4 +1,4 @@
-"""Filters undone for all chunks of a wave at once: delta, packed bits, conversions of elements with scale and offset.
+"""Filters undone for all chunks of a wave at once: delta, conversions of elements with scale and offset.
 
 All chunks of a launch have the same number of elements, one behind the other. The work is cut into *items* of 8 bytes
 of a chunk's result, by their position in it; the last item of a chunk may have fewer. Results begin at multiples of 8
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .layout import Bytes, Column
 
-__all__ = ["THREADS", "accumulate", "blocks", "convert", "job", "unpack_bits"]
+__all__ = ["THREADS", "accumulate", "blocks", "convert", "job"]
 
 # Kinds of elements. Booleans are written as 0 and 1.
 SIGNED: Final = 0
@@ -58,10 +58,8 @@ TARGET_SWAP: Final = 10
 LOOP: Final = 11
 SCALE: Final = 12
 OFFSET: Final = 13
-#: Column (C,), where 1 is written for a chunk whose first byte is not the number of bits that are padding.
-MARKS: Final = 14
 #: Words of the header.
-SIZE: Final = 15
+SIZE: Final = 14
 
 #: Items that a thread of ``accumulate`` takes at a time: 32 bytes, what memory moves at once.
 _RUN: Final = 4
@@ -77,7 +75,7 @@ _HALF_UNIT: Final = 24 << 52
 
 
 def blocks(chunks: int, nbytes: int) -> int:
-    """Return how many blocks of ``THREADS`` to launch ``convert`` and ``unpack_bits`` with.
+    """Return how many blocks of ``THREADS`` to launch ``convert`` with.
 
     Parameters
     ----------
@@ -98,7 +96,6 @@ def job(
     loop: int = 0,
     scale: float = 1.0,
     offset: float = 0.0,
-    marks: int = 0,
 ) -> int:
     """Write the columns of any kernel here.
 
@@ -114,8 +111,6 @@ def job(
         Elements before and after, in their byte order: integers, floats or booleans of at most 8 bytes.
     loop, scale, offset
         Of ``convert``; see the header.
-    marks
-        Index of the column of ``unpack_bits``.
 
     Returns
     -------
@@ -130,7 +125,6 @@ def job(
     header[SOURCE_SWAP], header[TARGET_SWAP] = not encoded.isnative, not decoded.isnative
     header[LOOP] = loop
     header[SCALE : OFFSET + 1] = np.array([scale, offset], np.float64).view(np.int64)
-    header[MARKS] = marks
     return put(header)
 
 
@@ -305,28 +299,6 @@ def _convert(arena: Bytes, columns: Column, job: int, first: int, step: int) -> 
 
 
 @body
-def _unpack_bits(arena: Bytes, columns: Column, job: int, first: int, step: int) -> None:
-    """Write every ``step``-th item of booleans, and the marks of chunks whose first item that is."""
-    per_chunk = get(columns, job + ITEMS)
-    items = per_chunk * get(columns, job + CHUNKS)
-    padding = uint64(-get(columns, job + NBYTES) & 7)
-    at = first
-    while at < items:
-        chunk = quotient(at, per_chunk)
-        item = at - chunk * per_chunk
-        source = get(columns, get(columns, job + SOURCE) + chunk)
-        if item == 0 and get_byte(arena, source) != padding:
-            columns[uint64(get(columns, job + MARKS) + chunk)] = 1
-        packed = get_byte(arena, source + 1 + item)
-        word = uint64(0)
-        for b in range(8):
-            word |= (packed >> uint64(7 - b) & uint64(1)) << uint64(8 * b)
-        target = get(columns, get(columns, job + TARGET) + chunk) + 8 * item
-        store(arena, columns, target, word, _word_size(columns, job, item))
-        at += step
-
-
-@body
 def _sum(arena: Bytes, columns: Column, job: int, chunk: int, run: int) -> int:
     """Return the sum of the elements of a run of items, modulo 2 to the power of 64."""
     width = get(columns, job + SOURCE_WIDTH)
@@ -409,24 +381,6 @@ def convert(arena: Any, columns: Any, job: int) -> None:
         Where in ``columns`` the header is.
     """
     _convert(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
-
-
-@kernel
-def unpack_bits(arena: Any, columns: Any, job: int) -> None:
-    """Make booleans of numcodecs' packed bits: a byte that says how many bits are padding, then 8 of them a byte.
-
-    Launched with ``blocks(chunks, nbytes)`` blocks of ``THREADS``.
-
-    Parameters
-    ----------
-    arena
-        uint8, the memory of a wave.
-    columns
-        The same memory as int64.
-    job
-        Where in ``columns`` the header is.
-    """
-    _unpack_bits(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel

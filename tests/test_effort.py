@@ -1,0 +1,246 @@
+"""How hard zstd searches in large writes: where it is made easier, and that files stay as small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numcodecs
+import numpy as np
+import pytest
+import tensorstore
+import zarr
+import zarr_arrays as z
+
+import gzarr
+from gzarr.encoding import analyse_encoding
+from gzarr.engines import effort, native_write
+from gzarr.engines.write_job import Job, encode_in_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gzarr.encoding import EncodingProgram
+    from gzarr.engines.write_request import WriteRequest
+
+pytestmark = pytest.mark.skipif("zstd" not in native_write.available(), reason="needs the encoders' wheels")
+
+SHAPE, CHUNKS = (64, 128, 128), (16, 64, 64)
+#: Codec, and what numcodecs has for it.
+ZSTD = [z.codec("zstd", level=3, checksum=False)]
+DEFAULT = [z.codec("zstd", level=0, checksum=True)]
+BLOSC = [z.blosc3("zstd", "bitshuffle", 2)]
+
+
+def noise() -> np.ndarray[Any, Any]:
+    """Counts of a camera: a smooth image and shot noise."""
+    z_, y, x = np.ogrid[: SHAPE[0], : SHAPE[1], : SHAPE[2]]
+    smooth = 200 + 150 * np.sin(z_ / 20) * np.cos(y / 30) * np.sin(x / 25)
+    return np.random.default_rng(0).poisson(smooth).astype("u2")
+
+
+def labels() -> np.ndarray[Any, Any]:
+    """Blobs of one number each, as a segmentation has them."""
+    z_, y, x = np.ogrid[: SHAPE[0], : SHAPE[1], : SHAPE[2]]
+    cells = (z_ + y // 3) // 9 * 997 + (y + x // 5) // 11 * 31 + (x + z_ // 4) // 13
+    return (cells * 2654435761 % 60000).astype("u2")
+
+
+@pytest.fixture
+def tunings(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Let small writes have trials too; give the tunings of the steps that each write was left with."""
+    found: list[list[int]] = []
+    real = effort.settle
+
+    def settle(request: WriteRequest, program: EncodingProgram, rows: Any, available: frozenset[str]) -> Any:
+        settled = real(request, program, rows, available)
+        found.append([step.tuning for step in settled.steps])
+        return settled
+
+    monkeypatch.setattr(effort, "_SHARE", 1 / 4)
+    monkeypatch.setattr(effort, "settle", settle)
+    return found
+
+
+def create(path: Path | str, data: np.ndarray[Any, Any], codecs: list[z.Json], **options: Any) -> gzarr.Array:
+    options.setdefault("chunks", CHUNKS)
+    return gzarr.create_array(
+        path, shape=data.shape, dtype=data.dtype, codecs=[z.LITTLE, *codecs], device="cpu", **options
+    )
+
+
+def stored(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file() and p.name != "zarr.json"}
+
+
+@pytest.mark.parametrize("codecs", [ZSTD, DEFAULT, BLOSC], ids=["zstd", "default", "blosc"])
+def test_noise_is_searched_fast_and_its_files_are_as_small(
+    codecs: list[z.Json], tmp_path: Path, tunings: list[list[int]]
+) -> None:
+    data = noise()
+    create(tmp_path / "a", data, codecs)[...] = data
+    assert tunings[0][0] > 0
+    with zarr.config.set({"async.concurrency": 1}):
+        theirs = zarr.create_array(
+            tmp_path / "b", shape=data.shape, dtype=data.dtype, chunks=CHUNKS, compressors=[dict(c) for c in codecs]
+        )
+        theirs[...] = data
+    ours, expected = (sum(map(len, stored(tmp_path / name).values())) for name in "ab")
+    assert ours <= expected * (1 + effort.TOLERANCE)
+    z.same(zarr.open_array(tmp_path / "a", mode="r")[...], data)
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(tmp_path / "a")}}
+    z.same(np.asarray(tensorstore.open(spec, read=True).result().read().result()), data)
+
+
+@pytest.mark.parametrize("codecs", [ZSTD, BLOSC], ids=["zstd", "blosc"])
+def test_structure_is_searched_as_the_level_says(
+    codecs: list[z.Json], tmp_path: Path, tunings: list[list[int]]
+) -> None:
+    data = labels()
+    create(tmp_path / "a", data, codecs)[...] = data
+    assert tunings[0] == [0]
+    # Writes of one chunk have no trial.
+    one = create(tmp_path / "b", data, codecs)
+    for at in np.ndindex(*(n // c for n, c in zip(SHAPE, CHUNKS, strict=True))):
+        box = tuple(slice(i * c, (i + 1) * c) for i, c in zip(at, CHUNKS, strict=True))
+        one[box] = data[box]
+    assert tunings[1:] == [[0]] * (len(tunings) - 1)
+    assert stored(tmp_path / "a") == stored(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("codec", "tried"),
+    [
+        *((z.codec("zstd", level=level, checksum=False), level in (0, 3, 9)) for level in (-5, 0, 1, 2, 3, 9, 10, 19)),
+        # At which c-blosc takes zstd's levels from 3 to 9.
+        *((z.blosc3("zstd", "bitshuffle", 2, level), level in (2, 5)) for level in (0, 1, 2, 5, 6, 9)),
+        (z.blosc3("lz4", "shuffle", 2, 5), False),
+    ],
+    ids=lambda value: value["name"] if isinstance(value, dict) else str(value),
+)
+def test_other_levels_are_left_alone(
+    codec: z.Json, tried: bool, tmp_path: Path, tunings: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials: list[WriteRequest] = []
+
+    def best(trial: WriteRequest, program: EncodingProgram) -> int:
+        trials.append(trial)
+        return 2
+
+    monkeypatch.setattr(effort, "_best", best)
+    data = noise()
+    create(tmp_path, data, [codec], chunks=(8, 64, 32))[...] = data
+    assert len(trials) == tried
+    assert tunings == [[2 if tried else 0]]
+    z.same(zarr.open_array(tmp_path, mode="r")[...], data)
+
+
+def test_the_same_call_makes_the_same_bytes(
+    tmp_path: Path, tunings: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = noise()
+    found = []
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("GZARR_THREADS", threads)
+        create(tmp_path / threads, data, ZSTD)[...] = data
+        found.append(stored(tmp_path / threads))
+    assert found[0] == found[1] == found[2]
+    assert tunings[0][0] > 0
+    assert tunings[0] == tunings[1] == tunings[2]
+
+
+def test_small_writes_have_no_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        pytest.fail("a trial")
+
+    monkeypatch.setattr(effort, "_best", refuse)
+    data = noise()
+    create(tmp_path, data, ZSTD)[...] = data
+
+
+@pytest.mark.parametrize(
+    ("options", "dtype"),
+    [
+        ({"shards": (32, 128, 128)}, "u2"),
+        ({"chunks": (1, 128, 128)}, ">f8"),
+        ({"chunks": (30, 33, 41)}, "i4"),
+        ({"chunks": (64, 1, 128)}, "u1"),
+        ({"chunks": (64, 128, 128)}, "c16"),
+        ({"zarr_format": 2, "order": "F"}, "<u2"),
+    ],
+    ids=["shards", "thin", "odd", "flat", "one", "F"],
+)
+@pytest.mark.parametrize("layout", ["C", "F", "reversed", "broadcast"])
+def test_any_layout(options: dict[str, Any], dtype: str, layout: str, tmp_path: Path, tunings: list[list[int]]) -> None:
+    data = noise().astype(dtype)
+    if layout == "F":
+        data = np.asfortranarray(data)
+    elif layout == "reversed":
+        data = data[::-1, :, ::-1]
+    elif layout == "broadcast":
+        data = np.broadcast_to(data[:, :, :1], data.shape)
+    codecs: Any = [z.LITTLE, *ZSTD]
+    if options.get("zarr_format") == 2:
+        codecs = numcodecs.Zstd(3)
+    options = {"chunks": CHUNKS, **options}
+    array = gzarr.create_array(tmp_path, shape=data.shape, dtype=dtype, codecs=codecs, device="cpu", **options)
+    array[...] = data
+    z.same(gzarr.open_array(tmp_path, device="cpu")[...], data.astype(np.dtype(dtype).newbyteorder("=")))
+    assert len(tunings) == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize("most", [100, 1000, 5000, 1 << 20])
+def test_a_trial_is_the_middle_of_chunks_as_they_are_stored(
+    order: tuple[int, ...], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[WriteRequest] = []
+    real = native_write.write
+
+    def write(request: WriteRequest, program: EncodingProgram, rows: Any) -> None:
+        requests.append(request)
+        real(request, program, rows)
+
+    monkeypatch.setattr(native_write, "write", write)
+    data = np.arange(20 * 30 * 40, dtype="i4").reshape(20, 30, 40)
+    transpose = z.codec("transpose", order=list(order))
+    gzarr.create_array(
+        tmp_path, shape=data.shape, dtype="i4", chunks=(9, 10, 11), codecs=[transpose, z.LITTLE, *ZSTD], device="cpu"
+    )[...] = data
+    (request,) = requests
+    program = analyse_encoding(request.codecs, request.chunk, native_write.available())
+    assert program is not None
+    rows = np.array([0, 5, 7])
+    trial = effort._middles(request, program, rows, most)
+    shorter = analyse_encoding(trial.codecs, trial.chunk, native_write.available())
+    assert shorter is not None
+    found = encode_in_memory(Job(trial, shorter, np.arange(3)), shorter, np.arange(3), 1)
+    assert found.failure is None
+    for i, row in enumerate(rows):
+        at = request.plan.chunks[row]
+        part = data[tuple(slice(int(q) * c, int(q) * c + c) for q, c in zip(at, (9, 10, 11), strict=True))]
+        chunk = np.zeros((9, 10, 11), "i4")
+        chunk[tuple(slice(n) for n in part.shape)] = part
+        begin = i * shorter.most_nbytes
+        piece = numcodecs.Zstd().decode(found.arena[begin : begin + found.nbytes[i]].tobytes())
+        assert len(piece) == trial.chunk.nbytes <= max(most, 4)
+        assert piece in chunk.transpose(order).tobytes()
+    assert replace(program, steps=()).tuned(1) == replace(program, steps=())
+
+
+def test_chunks_of_the_fill_value(tmp_path: Path, tunings: list[list[int]]) -> None:
+    data = np.zeros(SHAPE, "u2")
+    create(tmp_path, data, ZSTD)[...] = data
+    assert stored(tmp_path) == {}
+    data[3, 5, 7] = 1
+    gzarr.open_array(tmp_path, mode="r+", device="cpu")[...] = data
+    z.same(gzarr.open_array(tmp_path, device="cpu")[...], data)
+
+
+def test_other_stores_have_it_too(tunings: list[list[int]]) -> None:
+    from gzarr.stores.memory import MemoryStore
+
+    data, store = noise(), MemoryStore()
+    create(store, data, ZSTD)[...] = data  # type: ignore[arg-type]
+    assert tunings[0][0] > 0
+    z.same(gzarr.open_array(store, device="cpu")[...], data)
