@@ -18,7 +18,7 @@ from gzarr_kernels import status as S
 from gzarr_kernels.blosc_encode import blosc_encode
 from gzarr_kernels.deinterleave import shuffle_block as _shuffle_block
 from gzarr_kernels.deinterleave import to_bit_planes as _to_bit_planes
-from gzarr_kernels.gather import all_fill, gather_chunk
+from gzarr_kernels.gather import all_fill, gather_chunk, gather_slab
 from gzarr_kernels.place import SCRATCH_BYTES
 from numcodecs import blosc as numcodecs_blosc
 from numcodecs import gzip, lz4, shuffle, zlib, zstd
@@ -289,6 +289,12 @@ def test_gather(dtype: str, order: tuple[int, ...], swapped: bool) -> None:
             at = (geometry.ctypes.data, 0, len(pieces), target.address, expected.nbytes)
             gather_chunk(*at, fill.ctypes.data, scratch.ctypes.data)
             assert target.tobytes() == stored.tobytes(), (pieces, view.strides)
+            plane = expected.nbytes // chunk[order[0]]
+            for low, high in ((0, 2), (1, 4), (chunk[order[0]] - 1, chunk[order[0]])):
+                slab = Guarded((high - low) * plane)
+                part = (geometry.ctypes.data, 0, len(pieces), low, high, slab.address, (high - low) * plane)
+                gather_slab(*part, fill.ctypes.data, scratch.ctypes.data)
+                assert slab.tobytes() == stored.tobytes()[low * plane : high * plane], (pieces, low, high)
             del kept
 
 

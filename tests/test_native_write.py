@@ -19,7 +19,7 @@ import zarr_arrays as z
 
 import gzarr
 from gzarr.encoding import analyse_encoding
-from gzarr.engines import native_write, write_threads
+from gzarr.engines import native_write, write_job, write_threads
 from gzarr.errors import ChunkWriteError
 from gzarr.stores import atomic_files
 from gzarr.stores.local import LocalStore
@@ -268,6 +268,39 @@ def test_chunks_of_the_fill_value_are_erased_or_stored_as_asked(tmp_path: Path) 
     assert not (tmp_path / "c" / "0").exists()
     writable(LocalStore(tmp_path), write_empty=True)[0:6] = 7
     assert len(files(tmp_path)) == 24
+
+
+@pytest.mark.parametrize("dtype", ["u2", ">f4", "S3"])
+@pytest.mark.parametrize("slab_nbytes", [1, 200, 1000])
+def test_uncompressed_chunks_in_parts(
+    dtype: str, slab_nbytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large ones are gathered and written a part at a time; whatever is fill, and whatever order it lies in."""
+    monkeypatch.setattr(write_job, "_LEAST_SLABS_BYTES", 0)
+    monkeypatch.setattr(write_job, "_SLAB_BYTES", slab_nbytes)
+    native = np.dtype(dtype).newbyteorder("=")
+    for order in ("C", "F"):
+        path = tmp_path / order
+        array = document(path, z.v2(SHAPE, CHUNKS, np.dtype(dtype).str, None, order=order, fill=None))
+        fill = np.zeros((), native)
+        values = data(native)
+        # One chunk of nothing but fill, one that begins with it, one that ends with it.
+        values[:6, :5, :4] = fill
+        values[6:10, :5, :4] = fill
+        values[14:18, :5, :4] = fill
+        array[...] = values
+        assert "0.0.0" not in files(path)
+        peers(path, values)
+        # Inputs that are reversed or broadcast, and windows of which the later one counts.
+        expected = np.broadcast_to(values[-1:], SHAPE).copy()
+        array[...] = values[-1:]
+        peers(path, expected)
+        array.write_many([(slice(0, 12),), (slice(6, 12),)], [values[11::-1], values[2:8, :, ::-1]])
+        expected[:12] = values[11::-1]
+        expected[6:12] = values[2:8, :, ::-1]
+        peers(path, expected)
+        array[:6] = fill
+        assert not [file for file in files(path) if file.startswith("0.")]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """How hard zstd searches: as its level says, or less where that finds nearly as much.
 
 zstd's levels are made for text. In measured numbers most bytes are noise, which no search shortens, and the thorough
-strategies of levels 3 to 9 take 1.1 to 4 times as long as the fast one for files of the same size. In labels, masks and
-tables they find much that it misses. Which it is, only a trial tells: a large write first encodes a few pieces of its
-chunks both ways, and takes the fast search where they become at most ``TOLERANCE`` larger. The trial depends on the
-values and on the write alone, not on threads or clocks: the same call makes the same bytes. ``benchmarks/write.py``
-shows what it gains, next to the sizes.
+strategies of levels 3 to 9 take 1.1 to 4 times as long as the fast ones for files of the same size. In labels, masks
+and tables they find much that those miss. Which it is, only a trial tells: a large write first encodes a few pieces of
+its chunks in each way, and takes the fastest search by which they become at most ``TOLERANCE`` larger. The trial
+depends on the values and on the write alone, not on threads or clocks: the same call makes the same bytes.
+``benchmarks/write.py`` shows what it gains, next to the sizes.
 
 Levels below 3 search fast already; who asks for more than 9 wants small files at any price.
 """
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: How much larger pieces may become by the fast search; and what counts for the same size.
+#: How much larger pieces may become by a fast search.
 TOLERANCE: Final = 0.02
-_SAME: Final = 0.005
 #: zstd's levels that are tried.
 _LEVELS: Final = range(3, 10)
 #: A trial encodes this share of a write, at most …
@@ -83,16 +82,10 @@ def _best(trial: WriteRequest, program: EncodingProgram) -> int:
     """Return the tuning to take, 0 for what the level says."""
     from gzarr_kernels.context import ZSTD_TUNINGS
 
-    thorough = _encoded_nbytes(trial, program)
-    best, least = 0, thorough * (1 + TOLERANCE)
+    enough = _encoded_nbytes(trial, program) * (1 + TOLERANCE)
     # The fastest comes first.
-    for tuning in range(1, len(ZSTD_TUNINGS) + 1):
-        found = _encoded_nbytes(trial, program.tuned(tuning))
-        if found <= least:
-            best, least = tuning, found
-        if found <= thorough * (1 + _SAME):
-            break
-    return best
+    tunings = range(1, len(ZSTD_TUNINGS) + 1)
+    return next((t for t in tunings if _encoded_nbytes(trial, program.tuned(t)) <= enough), 0)
 
 
 def _encoded_nbytes(trial: WriteRequest, program: EncodingProgram) -> float:

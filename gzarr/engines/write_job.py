@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
+#: Uncompressed chunks above this are gathered and written in parts of about so many bytes, which stay in the cache.
+_LEAST_SLABS_BYTES = 1 << 20
+_SLAB_BYTES = 256 << 10
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -88,6 +91,8 @@ class Job:
         if request.fill_value is not None:
             element[0] = request.fill_value
         fill = element.view(np.uint8)
+        # Bytes of an index of the slowest dimension.
+        self._plane_nbytes = max(program.strides, default=1)
         self.job = job = np.zeros(w.JOB_SIZE, np.int64)
         job[r.PROGRAM] = self._address(_words(program))
         job[r.OPERATIONS] = len(program.steps)
@@ -169,6 +174,8 @@ class Job:
         job[w.TEMPORARY_NBYTES] = len(temporary)
         job[w.TOKEN] = secrets.randbits(62)
         job[w.CREATE_FLAGS] = _CREATE_FLAGS
+        if not job[r.OPERATIONS] and not request.levels and request.chunk.nbytes > _LEAST_SLABS_BYTES:
+            job[w.SLAB] = max(1, _SLAB_BYTES // self._plane_nbytes)
         if request.levels:
             (level,) = request.levels
             stored = level.stored_shape

@@ -11,6 +11,7 @@ from .jit import entry, part
 from .memory import i64
 from .symbols import (
     c_free,
+    c_madvise,
     c_malloc,
     deflate_create,
     deflate_encoder,
@@ -65,15 +66,22 @@ _ZSTD_LEVEL: Final = 100
 _ZSTD_CHECKSUM: Final = 201
 _ZSTD_WINDOW_LOG: Final = 101
 _ZSTD_HASH_LOG: Final = 102
+_ZSTD_CHAIN_LOG: Final = 103
 _ZSTD_MIN_MATCH: Final = 105
 _ZSTD_STRATEGY: Final = 107
-_ZSTD_FAST: Final = 1
 _ZSTD_MOST_WINDOW_LOG: Final = 22
-#: Searches by zstd's strategy "fast", the fastest first: log2 of the entries of the table, least bytes of a match.
-#: Where bytes are mostly noise, as in measured numbers, they find nearly all that the thorough ones find.
-ZSTD_TUNINGS: Final = ((16, 5), (16, 4), (17, 5))
+#: Searches by zstd's strategies 1 ("fast") and 2 ("dfast"), the fastest first: strategy, log2 of the entries of its
+#: tables, least bytes of a match. Where bytes are mostly noise, as in measured numbers, they find nearly all that the
+#: thorough ones find.
+ZSTD_TUNINGS: Final = ((1, 16, 0, 5), (1, 16, 0, 4), (1, 17, 0, 5), (2, 16, 15, 5))
 #: For each of zlib's levels the fastest of libdeflate's that compresses as well, or nearly so.
 _DEFLATE_LEVELS: Final = (0, 3, 5, 5, 5, 5, 7, 8, 9, 9)
+
+
+#: Linux's advice for memory in huge pages, of which fewer have to be made ready; others do not know it. It is for
+#: buffers from this size on.
+_HUGE_PAGES: Final = 14
+_HUGE_BYTES: Final = 4 << 20
 
 
 @part
@@ -87,6 +95,10 @@ def ensure(context: int, slot: int, nbytes: int) -> int:
     capacity = (nbytes + 4095) // 4096 * 4096 + 64
     c[slot] = c_malloc(capacity)
     c[slot + 1] = capacity if c[slot] != 0 else 0
+    if capacity >= _HUGE_BYTES and c[slot] != 0:
+        page = (c[slot] + 4095) // 4096 * 4096
+        # Whether it helps or not: nothing depends on it.
+        c_madvise(page, (c[slot] + capacity - page) // 4096 * 4096, _HUGE_PAGES)
     return c[slot]
 
 
@@ -125,13 +137,14 @@ def zstd_encoder_context(context: int, level: int, checksum: int) -> int:
     c[ZSTD_ENCODER] = zstd_encoder()
     if c[ZSTD_ENCODER] == 0:
         return 0
-    # "Fast" takes the target length of levels above 4 for a wish to skip bytes, and to leave literals as they are.
+    # These strategies take the target length of levels above 4 for a wish to skip bytes and to leave literals alone.
     failed = zstd_set(c[ZSTD_ENCODER], _ZSTD_LEVEL, min(level, 3) if tuning > 0 else level) < 0
     failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_CHECKSUM, checksum) < 0
     if tuning > 0:
-        table, match = ZSTD_TUNINGS[tuning - 1]
-        failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_STRATEGY, _ZSTD_FAST) < 0
+        strategy, table, short_table, match = ZSTD_TUNINGS[tuning - 1]
+        failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_STRATEGY, strategy) < 0
         failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_HASH_LOG, table) < 0
+        failed |= short_table > 0 and zstd_set(c[ZSTD_ENCODER], _ZSTD_CHAIN_LOG, short_table) < 0
         failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_MIN_MATCH, match) < 0
         # Levels from 5 to 9 look as far back as this.
         failed |= level > 4 and zstd_set(c[ZSTD_ENCODER], _ZSTD_WINDOW_LOG, _ZSTD_MOST_WINDOW_LOG) < 0

@@ -19,9 +19,15 @@ from .symbols import c_memcmp
 _COLUMN: Final = 8 * G.MAX_DIMS
 
 
-@unit(types.void, 4)
-def gather_piece(geometry: int, piece: int, chunk: int, scratch: int) -> None:
-    """Copy one piece from its input.
+@part
+def _within(first: int, step: int, low: int) -> int:
+    """Return the least ``j`` of 0, 1, … with ``first + j * step >= low``."""
+    return max(0, (low - first + step - 1) // step)
+
+
+@unit(types.void, 6)
+def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scratch: int) -> None:
+    """Copy from its input what of one piece is in a slab of the chunk.
 
     Parameters
     ----------
@@ -29,8 +35,8 @@ def gather_piece(geometry: int, piece: int, chunk: int, scratch: int) -> None:
         Address of a ``geometry.py`` array.
     piece
         Row of its piece columns.
-    chunk
-        Address of the chunk.
+    low, high, slab
+        The part of the chunk from ``low`` to ``high`` along its slowest dimension, and its address.
     scratch
         Address of ``place.SCRATCH_BYTES`` bytes.
     """
@@ -53,13 +59,19 @@ def gather_piece(geometry: int, piece: int, chunk: int, scratch: int) -> None:
 
     # The loops, slowest first: dimensions of one element become offsets, neighbours that are dense together are joined.
     source = i64(g[G.BASES])[which]
-    target = chunk
+    target = slab - low * chunk_stride[order[0]]
     loops = 0
     for q in range(k):
         d = order[q]
+        begin = 0
         c = count[d]
-        source += first_input[d] * input_stride[d]
-        target += start[d] * chunk_stride[d]
+        if q == 0:
+            begin = _within(start[d], step[d], low)
+            c = min(c, _within(start[d], step[d], high)) - begin
+            if c <= 0:
+                return
+        source += (first_input[d] + begin) * input_stride[d]
+        target += (start[d] + begin * step[d]) * chunk_stride[d]
         if c == 1:
             continue
         s = input_stride[d]
@@ -121,8 +133,10 @@ def gather_piece(geometry: int, piece: int, chunk: int, scratch: int) -> None:
 
 
 @part
-def gather_chunk(geometry: int, first: int, last: int, chunk: int, nbytes: int, fill: int, scratch: int) -> None:
-    """Fill a chunk from its pieces ``first`` … ``last - 1``, and with the fill element where no piece is.
+def gather_slab(
+    geometry: int, first: int, last: int, low: int, high: int, slab: int, nbytes: int, fill: int, scratch: int
+) -> None:
+    """Fill part of a chunk from its pieces ``first`` … ``last - 1``, and with the fill element where no piece is.
 
     Parameters
     ----------
@@ -130,8 +144,10 @@ def gather_chunk(geometry: int, first: int, last: int, chunk: int, nbytes: int, 
         Address of a ``geometry.py`` array.
     first, last
         Rows of its piece columns.
-    chunk, nbytes
-        Address and size of the chunk.
+    low, high
+        From where to where along the slowest dimension.
+    slab, nbytes
+        Address and size of that part.
     fill
         Address of one element in native byte order.
     scratch
@@ -140,15 +156,30 @@ def gather_chunk(geometry: int, first: int, last: int, chunk: int, nbytes: int, 
     g = i64(geometry)
     k = g[G.K]
     itemsize = g[G.ITEMSIZE]
-    elements = 0
+    # Bytes that are copied, where that is easy to know.
+    covered = 0
     if last == first + 1:
-        elements = 1
+        covered = itemsize
+        slowest = i64(g[G.ORDER])[0]
         for d in range(k):
-            elements *= i64(g[G.COUNT] + 8 * k * first)[d]
-    if elements * itemsize != nbytes:
-        copy_rows(fill, 0, 0, chunk, 0, itemsize, 1, nbytes // itemsize, itemsize, g[G.SWAP], 0)
+            c = i64(g[G.COUNT] + 8 * k * first)[d]
+            if d == slowest:
+                begin = i64(g[G.START] + 8 * k * first)[d]
+                step = i64(g[G.STEP])[d]
+                c = min(c, _within(begin, step, high)) - _within(begin, step, low)
+            covered *= max(c, 0)
+    if covered != nbytes:
+        copy_rows(fill, 0, 0, slab, 0, itemsize, 1, nbytes // itemsize, itemsize, g[G.SWAP], 0)
     for piece in range(first, last):
-        gather_piece(geometry, piece, chunk, scratch)
+        gather_piece(geometry, piece, low, high, slab, scratch)
+
+
+@part
+def gather_chunk(geometry: int, first: int, last: int, chunk: int, nbytes: int, fill: int, scratch: int) -> None:
+    """Fill a whole chunk; parameters as of :func:`gather_slab`."""
+    g = i64(geometry)
+    extent = i64(g[G.CHUNK_SHAPE])[i64(g[G.ORDER])[0]]
+    gather_slab(geometry, first, last, 0, extent, chunk, nbytes, fill, scratch)
 
 
 @part

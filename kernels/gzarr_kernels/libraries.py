@@ -95,6 +95,7 @@ SYSTEM: Final[dict[str, str]] = {
     "gzarr_access": "access",
     "gzarr_memcmp": "memcmp",
     "gzarr_yield": "sched_yield",
+    "gzarr_madvise": "madvise",
 }
 
 # Handles stay open for the life of the process: LLVM holds bare addresses into them.

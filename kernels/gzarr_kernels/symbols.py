@@ -92,3 +92,5 @@ c_mkdir: Final = _external("gzarr_mkdir", _i4, _i8, _i4)
 c_access: Final = _external("gzarr_access", _i4, _i8, _i4)
 c_memcmp: Final = _external("gzarr_memcmp", _i4, _i8, _i8, _i8)
 c_yield: Final = _external("gzarr_yield", _i4)
+#: (address of a page, nbytes, advice) → 0, or -1.
+c_madvise: Final = _external("gzarr_madvise", _i4, _i8, _i8, _i4)

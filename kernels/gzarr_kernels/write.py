@@ -14,7 +14,7 @@ from . import geometry as G
 from . import read as R
 from . import status as S
 from .encode import SLACK_BYTES, encode_chunk
-from .gather import all_fill, gather_chunk
+from .gather import all_fill, gather_chunk, gather_slab
 from .interleave import fence
 from .jit import entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u8, u32
@@ -61,7 +61,9 @@ ENTRIES: Final = R.JOB_SIZE + 12
 CHECKSUM: Final = R.JOB_SIZE + 13
 AT_START: Final = R.JOB_SIZE + 14
 CREATE_FLAGS: Final = R.JOB_SIZE + 15
-JOB_SIZE: Final = R.JOB_SIZE + 16
+#: Files of uncompressed chunks: how many indices of the slowest dimension are gathered at a time; 0: all.
+SLAB: Final = R.JOB_SIZE + 16
+JOB_SIZE: Final = R.JOB_SIZE + 17
 
 # The state of a value.
 #: How many rows it has, how many are through, whose turn it is, where the next chunk goes.
@@ -265,6 +267,55 @@ def _drop_value(job: int, value: int, worker: int) -> None:
 
 
 @part
+def _direct(job: int, chunk: int) -> int:
+    """Return the address of a chunk that lies in the input as it is stored, or 0."""
+    j = i64(job)
+    first = i64(j[R.PIECE_OFFSETS])[chunk]
+    if j[DIRECT] != 0 and i64(j[R.PIECE_OFFSETS])[chunk + 1] == first + 1:
+        return dense_target(j[R.GEOMETRY], first)
+    return 0
+
+
+@part
+def _slabs(job: int, context: int, chunk: int, value: int, worker: int) -> int:
+    """Gather and write an uncompressed chunk piece by piece, each while it is in the cache; return a status.
+
+    The file is not made before there is something else than fill.
+    """
+    j = i64(job)
+    g = i64(j[R.GEOMETRY])
+    state = i64(j[STATE] + 8 * STATE_SIZE * value)
+    first = i64(j[R.PIECE_OFFSETS])[chunk]
+    last = i64(j[R.PIECE_OFFSETS])[chunk + 1]
+    extent = i64(g[G.CHUNK_SHAPE])[i64(g[G.ORDER])[0]]
+    plane = j[R.CHUNK_NBYTES] // extent
+    slab = C.ensure(context, C.FIRST, j[SLAB] * plane + SLACK_BYTES)
+    if slab == 0:
+        return S.NO_MEMORY
+    low = 0
+    while low < extent:
+        high = min(low + j[SLAB], extent)
+        nbytes = (high - low) * plane
+        gather_slab(j[R.GEOMETRY], first, last, low, high, slab, nbytes, j[R.FILL], worker + _SCRATCH)
+        if state[DESCRIPTOR] < 0:
+            if j[SKIP_FILL] != 0 and all_fill(slab, nbytes, j[STORED_FILL], g[G.ITEMSIZE]):
+                low = high
+                continue
+            code = _open_value(job, context, value, worker)
+            if code != S.OK:
+                return code
+            if low > 0:
+                # All before is fill after all.
+                low = 0
+                continue
+        code = _write(context, state[DESCRIPTOR], slab, nbytes, low * plane)
+        if code != S.OK:
+            return code
+        low = high
+    return S.OK
+
+
+@part
 def _encode(job: int, context: int, chunk: int, scratch: int) -> int:
     """Gather and encode a chunk: RESULT, and RESULT_NBYTES (-1: nothing but fill); return a status."""
     j = i64(job)
@@ -273,9 +324,7 @@ def _encode(job: int, context: int, chunk: int, scratch: int) -> int:
     nbytes = j[R.CHUNK_NBYTES]
     first = i64(j[R.PIECE_OFFSETS])[chunk]
     last = i64(j[R.PIECE_OFFSETS])[chunk + 1]
-    source = 0
-    if j[DIRECT] != 0 and last == first + 1:
-        source = dense_target(j[R.GEOMETRY], first)
+    source = _direct(job, chunk)
     owned = 0
     if source == 0:
         source = C.ensure(context, C.FIRST, nbytes + SLACK_BYTES)
@@ -297,6 +346,12 @@ def _file_row(job: int, context: int, row: int, chunk: int, worker: int) -> int:
     value = i64(j[VALUE])[row]
     state = i64(j[STATE] + 8 * STATE_SIZE * value)
     address = j[STATE] + 8 * STATE_SIZE * value
+    if j[SLAB] > 0 and _direct(job, chunk) == 0:
+        code = _slabs(job, context, chunk, value, worker)
+        if code == S.OK:
+            code = _close_value(job, context, value, worker)
+            state[CODE] = code
+        return S.OK if code == ERASE else code
     code = _encode(job, context, chunk, worker + _SCRATCH)
     if code != S.OK:
         return code
