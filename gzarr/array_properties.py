@@ -145,7 +145,8 @@ class ArrayProperties:
 
         ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs
         of host libraries in threads. ``cuda: zstd`` is decoded on the device; ``cuda, decoded on the host (…)``
-        says why a read of the whole array is not. A smaller read may go the other way.
+        says why a read of the whole array is not. A smaller read may go the other way. Behind ``cuda: …``, ``by
+        GPUDirect Storage`` says that files are read past host memory.
         """
         return self._reader.path()
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: How much larger pieces may become by a fast search.
 TOLERANCE: Final = 0.02
+#: Where one makes them so much larger, none will do.
+_HOPELESS: Final = 0.1
 #: zstd's levels that are tried.
 _LEVELS: Final = range(3, 10)
 #: A trial encodes this share of a write, at most …
@@ -82,10 +84,15 @@ def _best(trial: WriteRequest, program: EncodingProgram) -> int:
     """Return the tuning to take, 0 for what the level says."""
     from gzarr_kernels.context import ZSTD_TUNINGS
 
-    enough = _encoded_nbytes(trial, program) * (1 + TOLERANCE)
+    thorough = _encoded_nbytes(trial, program)
     # The fastest comes first.
-    tunings = range(1, len(ZSTD_TUNINGS) + 1)
-    return next((t for t in tunings if _encoded_nbytes(trial, program.tuned(t)) <= enough), 0)
+    for tuning in range(1, len(ZSTD_TUNINGS) + 1):
+        found = _encoded_nbytes(trial, program.tuned(tuning))
+        if found <= thorough * (1 + TOLERANCE):
+            return tuning
+        if found > thorough * (1 + _HOPELESS):
+            break
+    return 0
 
 
 def _encoded_nbytes(trial: WriteRequest, program: EncodingProgram) -> float:

@@ -8,9 +8,12 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from .interleave import move32, move64, stream64
+from .interleave import move32, move64, prefetch, stream64
 from .jit import part, unit
 from .memory import copy, u8, u16, u32, u64
+
+
+_ROWS_AHEAD = 12
 
 
 def _make_bswap(width: int, element: Any) -> Any:
@@ -137,6 +140,8 @@ def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: 
             t = target + r * by_target
             i = 0
             while i + 64 <= nbytes:
+                # Processors foresee what follows a row, not the row that follows somewhere else.
+                prefetch(s + i + _ROWS_AHEAD * by_source)
                 move64(s + i, t + i)
                 i += 64
             if i < nbytes:

@@ -176,3 +176,20 @@ def interleave_bits(typing_context: Any, source: Any, plane: Any, target: Any) -
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def prefetch(typing_context: Any, address: Any) -> Any:
+    """Have the cache line at an address read soon; any address will do."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _I8.as_pointer()
+        i32 = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        # To read; to all levels of caches; data.
+        flags = [ir.Constant(i32, value) for value in (0, 3, 1)]
+        builder.call(function, [builder.inttoptr(args[0], pointer), *flags])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
