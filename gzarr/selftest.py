@@ -232,6 +232,12 @@ def cases() -> Iterator[Case]:
     turned = [{"name": "transpose", "configuration": {"order": [1, 0]}}]
     big = [{"name": "bytes", "configuration": {"endian": "big"}}]
     yield _v3("transpose and big-endian bytes", whole, [*turned, *big], lambda chunk: chunk.T.astype(">i4").tobytes())
+    cast = {"name": "cast_value", "configuration": {"data_type": "int16"}}
+    yield _v3("cast_value", (counts % 1000).astype("<i4"), [cast, _LITTLE], lambda chunk: chunk.astype("<i2").tobytes())
+    line = {"name": "scale_offset", "configuration": {"offset": 1, "scale": 4}}
+    yield _v3("scale_offset", quarters, [line, _LITTLE], lambda chunk: ((chunk - 1) * 4).tobytes())
+    packed = {"name": "packbits", "configuration": {"padding_encoding": "none", "last_bit": 2}}
+    yield _v3("packbits of version 3", (counts % 8).astype("u1"), [packed], _three_bits)
     sharding = {
         "chunk_shape": list(_CHUNK_SHAPE),
         "codecs": [_LITTLE, {"name": "zstd", "configuration": {"level": 1, "checksum": False}}],
@@ -294,6 +300,11 @@ def _blosc_name(cname: str, shuffle: int) -> str:
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
+
+
+def _three_bits(chunk: AnyArray) -> bytes:
+    bits = np.unpackbits(chunk.reshape(-1, 1), axis=1, bitorder="little")[:, :3]
+    return np.packbits(bits, bitorder="little").tobytes()
 
 
 def _by_numcodecs(configs: Sequence[Json], chunk: AnyArray) -> bytes:

@@ -305,7 +305,7 @@ class TestSelfTest:
             "uncompressed", "zstd", "lz4", "gzip", "zlib", "bz2", "lzma", "nvcomp_batch(deflate)",
             "nvcomp_batch(snappy)", "blosc(snappy, noshuffle)", "blosc(snappy, shuffle)", "delta", "shuffle",
             "fixedscaleoffset", "quantize", "bitround", "packbits", "astype", "crc32", "adler32", "fletcher32",
-            "jenkins_lookup3", "crc32c", "sharding_indexed(zstd)",
+            "jenkins_lookup3", "crc32c", "sharding_indexed(zstd)", "cast_value", "scale_offset", "packbits of version 3",
         }  # fmt: skip
         for cname in ("lz4", "lz4hc", "zstd", "zlib", "blosclz"):
             for shuffle in ("noshuffle", "shuffle", "bitshuffle"):
@@ -317,6 +317,7 @@ class TestSelfTest:
         assert (code, document["device"]) == (0, device.name)
         by_gpu = {codec["codec"] for codec in document["codecs"] if codec["decoded_by"] == "gpu"}
         wanted = {"uncompressed", "zstd", "lz4", "gzip", "zlib", "crc32c", "shuffle", "sharding_indexed(zstd)"}
+        wanted |= {"cast_value", "scale_offset", "packbits of version 3"}
         wanted |= {case.codec for case in selftest.cases() if case.codec.startswith("blosc(")}
         wanted -= {f"blosc(blosclz, {shuffle})" for shuffle in ("noshuffle", "shuffle", "bitshuffle")}
         assert by_gpu >= wanted if device.is_cuda else not by_gpu

@@ -12,7 +12,6 @@ from .interleave import move32, move64, prefetch, stream64
 from .jit import part, unit
 from .memory import copy, u8, u16, u32, u64
 
-
 _ROWS_AHEAD = 12
 
 
