@@ -305,7 +305,8 @@ class TestSelfTest:
             "uncompressed", "zstd", "lz4", "gzip", "zlib", "bz2", "lzma", "nvcomp_batch(deflate)",
             "nvcomp_batch(snappy)", "blosc(snappy, noshuffle)", "blosc(snappy, shuffle)", "delta", "shuffle",
             "fixedscaleoffset", "quantize", "bitround", "packbits", "astype", "crc32", "adler32", "fletcher32",
-            "jenkins_lookup3", "crc32c", "sharding_indexed(zstd)", "cast_value", "scale_offset", "packbits of version 3",
+            "jenkins_lookup3", "crc32c", "sharding_indexed(zstd)", "cast_value", "scale_offset",
+            "packbits of version 3",
         }  # fmt: skip
         for cname in ("lz4", "lz4hc", "zstd", "zlib", "blosclz"):
             for shuffle in ("noshuffle", "shuffle", "bitshuffle"):

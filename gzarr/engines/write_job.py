@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: Uncompressed chunks above this are gathered and written in parts of about so many bytes, which stay in the cache.
 _LEAST_SLABS_BYTES = 1 << 20
 _SLAB_BYTES = 256 << 10
+#: Of how many files at once chunks are encoded: for each worker, and at most; they are open.
+_FILES_A_WORKER = 2
+_MOST_FILES = 64
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -160,15 +163,20 @@ class Job:
         job[r.MODE] = r.MODE_FILES
         job[r.SHARED] = self._address(shared)
         job[r.SPANS] = len(self.rows)
-        job[r.CHUNK_ROWS] = self._address(self.rows)
+        turn = np.arange(len(self.rows)) - np.repeat(self.first[:-1], counts)
+        # Chunks of a file are written in their turns. Those of some files are taken alternately, so that a worker
+        # seldom waits for the one who has the chunk before.
+        together = min(_FILES_A_WORKER * pool.thread_count(), _MOST_FILES)
+        taken = np.lexsort((self.value, turn, self.value // together))
+        job[r.CHUNK_ROWS] = self._address(self.rows[taken])
         job[r.PATHS] = self._address(np.frombuffer(prefix, np.uint8))
         job[r.PREFIX_NBYTES] = len(prefix)
         job[r.GRID] = self._address(keys.chunks)
         job[r.COORDINATES] = k
         job[r.SEPARATOR] = ord(keys.encoding.separator)
-        job[w.VALUE] = self._address(self.value)
-        job[w.TURN] = self._address(np.arange(len(self.rows)) - np.repeat(self.first[:-1], counts))
-        job[w.SLOT] = self._address(self.slot)
+        job[w.VALUE] = self._address(self.value[taken])
+        job[w.TURN] = self._address(turn[taken])
+        job[w.SLOT] = self._address(self.slot[taken])
         job[w.STATE] = self._address(state)
         job[w.TEMPORARY] = self._address(np.frombuffer(temporary, np.uint8))
         job[w.TEMPORARY_NBYTES] = len(temporary)
