@@ -1,7 +1,7 @@
 """How hard zstd searches: as its level says, or less where that finds nearly as much.
 
 zstd's levels are made for text. In measured numbers most bytes are noise, which no search shortens, and the thorough
-strategies of levels 3 to 9 take 1.1 to 4 times as long as the fast ones for files of the same size. In labels, masks
+strategies of levels 3 to 9 take longer than the fast ones for files of the same size. In labels, masks
 and tables they find much that those miss. Which it is, only a trial tells: a large write first encodes a few pieces of
 its chunks in each way, and takes the fastest search by which they become at most ``TOLERANCE`` larger. The trial
 depends on the values and on the write alone, not on threads or clocks: the same call makes the same bytes.

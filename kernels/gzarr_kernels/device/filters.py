@@ -75,7 +75,7 @@ _HALF_UNIT: Final = 24 << 52
 
 
 def blocks(chunks: int, nbytes: int) -> int:
-    """Return how many blocks of ``THREADS`` to launch ``convert`` with.
+    """Return how many blocks of ``THREADS`` to launch ``convert``, and ``unpack_bits``, with.
 
     Parameters
     ----------

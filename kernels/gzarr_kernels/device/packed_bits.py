@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numba import cuda, uint64
 
+from .filters import blocks
 from .layout import get, get_byte, quotient, store
 from .target import THREADS, body, kernel, raw
-from .target import blocks as _blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,17 +55,6 @@ MARKS: Final = 13
 SIZE: Final = 14
 
 _ALL: Final = 0xFFFFFFFFFFFFFFFF
-
-
-def blocks(chunks: int, nbytes: int) -> int:
-    """Return how many blocks of ``THREADS`` to launch ``unpack_bits`` with.
-
-    Parameters
-    ----------
-    chunks, nbytes
-        Number of chunks, and bytes of the result of each.
-    """
-    return _blocks(-(-chunks * -(-nbytes // 8) // THREADS))
 
 
 def job(
