@@ -55,24 +55,29 @@ class EncodingStep:
     parameters
         zstd: level, checksum; lz4: acceleration; gzip, zlib, deflate: level; shuffle: element size; blosc: compressor,
         level, shuffle, element size, block size; crc32c: none.
-    tuning
-        How zstd searches: 0 as its level says, else a number from 1 on of ``gzarr_kernels.context.ZSTD_TUNINGS``.
+    way
+        How the compressor searches, a number of ``gzarr_kernels.searches``; 0 is as its level says.
     """
 
     name: str
     most_nbytes: int
     parameters: tuple[int, ...] = ()
-    tuning: int = 0
+    way: int = 0
 
     @property
-    def zstd_level(self) -> int | None:
-        """The level of zstd, of Blosc's inner compressor too; None for a step without it."""
+    def compressor(self) -> tuple[str, int] | None:
+        """A library that can search in several ways, and its level; that of Blosc's inner compressor too."""
         if self.name == "zstd":
-            return self.parameters[0] or _ZSTD_DEFAULT_LEVEL
-        if self.name == "blosc" and self.parameters[0] == _BLOSC_COMPRESSORS.index("zstd"):
-            # As c-blosc has it.
-            level = self.parameters[1]
-            return 22 if level == _BLOSC_MOST_LEVEL else 2 * level - 1
+            return "zstd", self.parameters[0] or _ZSTD_DEFAULT_LEVEL
+        if self.name in ("gzip", "zlib", "deflate"):
+            return "deflate", self.parameters[0]
+        if self.name == "blosc":
+            name, level = _BLOSC_COMPRESSORS[self.parameters[0]], self.parameters[1]
+            if name == "zlib":
+                return "deflate", level
+            if name == "zstd":
+                # As c-blosc has it.
+                return "zstd", 22 if level == _BLOSC_MOST_LEVEL else 2 * level - 1
         return None
 
 
@@ -100,9 +105,9 @@ class EncodingProgram:
     swap: int
     most_nbytes: int
 
-    def tuned(self, tuning: int) -> EncodingProgram:
-        """Return the program with another search of zstd."""
-        steps = (step if step.zstd_level is None else replace(step, tuning=tuning) for step in self.steps)
+    def searching(self, way: int) -> EncodingProgram:
+        """Return the program with another way to search of its compressors."""
+        steps = (step if step.compressor is None else replace(step, way=way) for step in self.steps)
         return replace(self, steps=tuple(steps))
 
 

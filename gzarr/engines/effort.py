@@ -1,18 +1,20 @@
-"""How hard zstd searches: as its level says, or less where that finds nearly as much.
+"""How hard compressors search: as their level says, or less where that finds nearly as much.
 
-zstd's levels are made for text. In measured numbers most bytes are noise, which no search shortens, and the thorough
-strategies of levels 3 to 9 take longer than the fast ones for files of the same size. In labels, masks
-and tables they find much that those miss. Which it is, only a trial tells: a large write first encodes a few pieces of
-its chunks in each way, and takes the fastest search by which they become at most ``TOLERANCE`` larger. The trial
+The levels of zstd and zlib are made for text. In measured numbers most bytes are noise, which no search shortens, and
+thorough searches take longer than fast ones for files of the same size. In labels, masks and tables they find much
+that those miss. Which it is, only a trial tells: a large write first encodes a few pieces of its chunks in each way,
+and takes the first, beginning with the fast ones, by which they become at most ``TOLERANCE`` larger. The trial
 depends on the values and on the write alone, not on threads or clocks: the same call makes the same bytes.
 ``benchmarks/write.py`` shows what it gains, next to the sizes.
 
-Levels below 3 search fast already; who asks for more than 9 wants small files at any price.
+Larger than what: for zlib's levels, than what libdeflate makes at the level that stands for them; for zstd's, than what
+the level makes without the splitting of blocks that zstd has since 1.5.7. Levels of zstd below 3 search fast already;
+who asks for more than 9, or for more of zlib than 6, wants small files at any price.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,17 +29,25 @@ from .write_job import Job, encode_in_memory
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ..encoding import EncodingProgram
+    from ..encoding import EncodingProgram, EncodingStep
     from .write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
 
-#: How much larger pieces may become by a fast search.
+#: How much larger pieces may become.
 TOLERANCE: Final = 0.02
-#: Where one makes them so much larger, none will do.
-_HOPELESS: Final = 0.1
-#: zstd's levels that are tried.
-_LEVELS: Final = range(3, 10)
+#: Where the first half of them becomes so much larger, the rest is not tried, …
+_DISMISSED: Final = 0.03
+#: … and where so much, no other way of the same kind.
+_HOPELESS: Final = 0.25
+#: The levels of zstd and zlib that have trials, and those of zstd's that search as lazy ways do, or more.
+_ZSTD_LEVELS: Final = range(3, 10)
+_ZSTD_LAZY_LEVELS: Final = range(8, 10)
+_DEFLATE_LEVELS: Final = range(1, 7)
+#: Of Blosc's parameters, the block size.
+_BLOCKSIZE: Final = 4
+#: A megabyte of noise may become so much more.
+_BOUND_BYTES: Final = 16 << 10
 #: A trial encodes this share of a write, at most …
 _SHARE: Final = 1 / 128
 #: … in this many pieces, of chunks far from each other …
@@ -46,13 +56,15 @@ _MOST_PIECES: Final = 8
 #: … of about so many bytes. Shorter ones do not show what a table that is full would miss.
 _LEAST_BYTES: Final = 64 << 10
 _MOST_BYTES: Final = 512 << 10
+#: c-blosc's own blocks at the levels that have trials: no more has to be seen of them at once.
+_BLOCK_BYTES: Final = 256 << 10
 _GOLDEN: Final = (5**0.5 - 1) / 2
 
 
 def settle(
     request: WriteRequest, program: EncodingProgram, rows: IntArray, available: frozenset[str]
 ) -> EncodingProgram:
-    """Return the program with zstd's search as this write should have it.
+    """Return the program with the search that this write should have.
 
     Parameters
     ----------
@@ -61,13 +73,14 @@ def settle(
     available
         What native writing has here.
     """
-    if not any(step.zstd_level in _LEVELS for step in program.steps):
+    compressing = [step for step in program.steps if step.compressor is not None]
+    if len(compressing) != 1 or (ladder := _ladder(compressing[0])) is None:
         return program
     nbytes = request.chunk.nbytes
     # A chunk that is written in several pieces is not what a trial can be cut from.
     rows = rows[np.diff(request.plan.piece_offsets)[rows] == 1]
     budget = int(len(rows) * nbytes * _SHARE)
-    most = min(nbytes, _MOST_BYTES, budget // _LEAST_PIECES)
+    most = min(nbytes, _BLOCK_BYTES if _has_blocks(compressing[0]) else _MOST_BYTES, budget // _LEAST_PIECES)
     if most < min(nbytes, _LEAST_BYTES) or not most:
         return program
     pieces = min(_MOST_PIECES, budget // most, len(rows))
@@ -77,30 +90,64 @@ def settle(
     some = rows[np.unique((_GOLDEN * np.arange(1, pieces + 1) % 1 * len(rows)).astype(np.int64))]
     trial = _middles(request, program, some, most)
     shorter = analyse_encoding(trial.codecs, trial.chunk, available)
-    return program if shorter is None else program.tuned(_best(trial, shorter))
+    return program if shorter is None else program.searching(_best(trial, shorter, ladder))
 
 
-def _best(trial: WriteRequest, program: EncodingProgram) -> int:
-    """Return the tuning to take, 0 for what the level says."""
-    from gzarr_kernels.context import ZSTD_TUNINGS
+@dataclass(frozen=True, slots=True)
+class _Ladder:
+    """Ways to search, by kind, the fastest first, and the one that they are measured by."""
 
-    thorough = _encoded_nbytes(trial, program)
-    # The fastest comes first.
-    for tuning in range(1, len(ZSTD_TUNINGS) + 1):
-        found = _encoded_nbytes(trial, program.tuned(tuning))
-        if found <= thorough * (1 + TOLERANCE):
-            return tuning
-        if found > thorough * (1 + _HOPELESS):
-            break
+    kinds: tuple[tuple[int, ...], ...]
+    measure: int
+
+
+def _ladder(step: EncodingStep) -> _Ladder | None:
+    from gzarr_kernels import searches
+
+    library, level = step.compressor or ("", 0)
+    if library == "deflate" and level in _DEFLATE_LEVELS:
+        usual = searches.DEFLATE_LEVELS[level]
+        return _Ladder((tuple(w for w, theirs in enumerate(searches.DEFLATE_WAYS, 1) if theirs < usual),), 0)
+    if library == "zstd" and level in _ZSTD_LEVELS:
+        large = step.most_nbytes > searches.SMALL_FRAME_BYTES + _BOUND_BYTES and not _has_blocks(step)
+        fast, lazy = searches.ZSTD_FAST[large], searches.ZSTD_LAZY[large]
+        return _Ladder((fast, lazy) if level in _ZSTD_LAZY_LEVELS else (fast,), searches.ZSTD_UNSPLIT)
+    return None
+
+
+def _has_blocks(step: EncodingStep) -> bool:
+    return step.name == "blosc" and not step.parameters[_BLOCKSIZE]
+
+
+def _best(trial: WriteRequest, program: EncodingProgram, ladder: _Ladder) -> int:
+    """Return the way to take, 0 for what the level says."""
+    pieces = np.arange(len(trial.plan))
+    first = pieces[: len(pieces) // 2]
+    usual = _encoded_nbytes(trial, program.searching(ladder.measure), pieces)
+    if not np.isfinite(usual).all():
+        return 0
+    for kind in ladder.kinds:
+        for way in kind:
+            other = program.searching(way)
+            ratio = (found := _encoded_nbytes(trial, other, first)).sum() / usual[first].sum()
+            if ratio > 1 + _HOPELESS:
+                break
+            if ratio > 1 + _DISMISSED:
+                continue
+            rest = _encoded_nbytes(trial, other, pieces[len(first) :])
+            if found.sum() + rest.sum() <= usual.sum() * (1 + TOLERANCE):
+                return way
     return 0
 
 
-def _encoded_nbytes(trial: WriteRequest, program: EncodingProgram) -> float:
-    """Return how many bytes become of a trial; more than any number if it fails: then the write says why."""
-    rows = np.arange(len(trial.plan))
-    job = Job(trial, program, rows)
-    found = encode_in_memory(job, program, rows, min(pool.thread_count(), len(rows)))
-    return float("inf") if found.failure is not None else float(found.nbytes.sum())
+def _encoded_nbytes(trial: WriteRequest, program: EncodingProgram, rows: IntArray) -> npt.NDArray[np.float64]:
+    """Return how many bytes become of some pieces; more than any number if it fails: then the write says why."""
+    if not len(rows):
+        return np.zeros(0)
+    found = encode_in_memory(
+        Job(trial, program, rows), program, np.arange(len(rows)), min(pool.thread_count(), len(rows))
+    )
+    return np.full(len(rows), np.inf) if found.failure is not None else found.nbytes.astype(np.float64)
 
 
 def _middles(request: WriteRequest, program: EncodingProgram, rows: IntArray, most_nbytes: int) -> WriteRequest:

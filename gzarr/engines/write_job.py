@@ -206,7 +206,7 @@ def _words(program: EncodingProgram) -> IntArray:
     for row, step in zip(words, program.steps, strict=False):
         row[:2] = encode.OPERATIONS[step.name], step.most_nbytes
         row[2 : 2 + len(step.parameters)] = step.parameters
-        row[-1] = step.tuning
+        row[-1] = step.way
     return words
 
 

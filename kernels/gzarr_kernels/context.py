@@ -9,6 +9,7 @@ from typing import Final
 
 from .jit import entry, part
 from .memory import i64
+from .searches import DEFLATE_LEVELS, DEFLATE_WAYS, set_zstd
 from .symbols import (
     c_free,
     c_madvise,
@@ -22,7 +23,6 @@ from .symbols import (
     zstd_encoder_free,
     zstd_encoder_nbytes,
     zstd_free,
-    zstd_set,
 )
 
 ZSTD: Final = 0
@@ -53,30 +53,17 @@ DESCRIPTOR: Final = 23
 #: Two int64 for results by address (also a timespec).
 OUT0: Final = 24
 OUT1: Final = 25
-#: Encoders, and what they are set to (zstd: level, checksum flag and tuning in one number; deflate: zlib's level).
+#: Encoders, and what they are set to: level, checksum flag and way in one number.
 ZSTD_ENCODER: Final = 26
 ZSTD_SETTING: Final = 27
 DEFLATE_ENCODER: Final = 28
 DEFLATE_SETTING: Final = 29
-#: How zstd is to search: 0 as its level says, or a number from 1 on of ``ZSTD_TUNINGS``.
-ZSTD_TUNING: Final = 30
+#: How encoders are to search, a number of ``searches.py``.
+WAY: Final = 30
 SIZE: Final = 32
 
-_ZSTD_LEVEL: Final = 100
-_ZSTD_CHECKSUM: Final = 201
-_ZSTD_WINDOW_LOG: Final = 101
-_ZSTD_HASH_LOG: Final = 102
-_ZSTD_CHAIN_LOG: Final = 103
-_ZSTD_MIN_MATCH: Final = 105
-_ZSTD_STRATEGY: Final = 107
-_ZSTD_MOST_WINDOW_LOG: Final = 22
-#: Searches by zstd's strategies 1 ("fast") and 2 ("dfast"), the fastest first: strategy, log2 of the entries of its
-#: tables, least bytes of a match. Where bytes are mostly noise, as in measured numbers, they find nearly all that the
-#: thorough ones find.
-ZSTD_TUNINGS: Final = ((1, 16, 0, 5), (1, 16, 0, 4), (1, 17, 0, 5), (2, 16, 15, 5))
-#: For each of zlib's levels the fastest of libdeflate's that compresses as well, or nearly so.
-_DEFLATE_LEVELS: Final = (0, 3, 5, 5, 5, 5, 7, 8, 9, 9)
-
+#: More ways than there are.
+_WAYS: Final = 16
 
 #: Linux's advice for memory in huge pages, of which fewer have to be made ready; others do not know it. It is for
 #: buffers from this size on.
@@ -124,11 +111,10 @@ def deflate_context(context: int) -> int:
 def zstd_encoder_context(context: int, level: int, checksum: int) -> int:
     """Return the worker's zstd encoder, set to a level and to writing checksums or not (0 where memory is out).
 
-    It searches as ``ZSTD_TUNING`` says.
+    It searches as ``WAY`` says.
     """
     c = i64(context)
-    tuning = c[ZSTD_TUNING]
-    setting = (2 * level + checksum) * 8 + tuning
+    setting = (2 * level + checksum) * _WAYS + c[WAY]
     if c[ZSTD_ENCODER] != 0 and c[ZSTD_SETTING] == setting:
         return c[ZSTD_ENCODER]
     # One that failed for want of room takes no other settings.
@@ -137,18 +123,7 @@ def zstd_encoder_context(context: int, level: int, checksum: int) -> int:
     c[ZSTD_ENCODER] = zstd_encoder()
     if c[ZSTD_ENCODER] == 0:
         return 0
-    # These strategies take the target length of levels above 4 for a wish to skip bytes and to leave literals alone.
-    failed = zstd_set(c[ZSTD_ENCODER], _ZSTD_LEVEL, min(level, 3) if tuning > 0 else level) < 0
-    failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_CHECKSUM, checksum) < 0
-    if tuning > 0:
-        strategy, table, short_table, match = ZSTD_TUNINGS[tuning - 1]
-        failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_STRATEGY, strategy) < 0
-        failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_HASH_LOG, table) < 0
-        failed |= short_table > 0 and zstd_set(c[ZSTD_ENCODER], _ZSTD_CHAIN_LOG, short_table) < 0
-        failed |= zstd_set(c[ZSTD_ENCODER], _ZSTD_MIN_MATCH, match) < 0
-        # Levels from 5 to 9 look as far back as this.
-        failed |= level > 4 and zstd_set(c[ZSTD_ENCODER], _ZSTD_WINDOW_LOG, _ZSTD_MOST_WINDOW_LOG) < 0
-    if failed:
+    if not set_zstd(c[ZSTD_ENCODER], level, checksum, c[WAY]):
         zstd_encoder_free(c[ZSTD_ENCODER])
         c[ZSTD_ENCODER] = 0
         return 0
@@ -158,14 +133,18 @@ def zstd_encoder_context(context: int, level: int, checksum: int) -> int:
 
 @part
 def deflate_encoder_context(context: int, level: int) -> int:
-    """Return the worker's libdeflate encoder for one of zlib's levels, 0 to 9 (0 where memory is out)."""
+    """Return the worker's libdeflate encoder for one of zlib's levels, 0 to 9 (0 where memory is out).
+
+    It searches as ``WAY`` says.
+    """
     c = i64(context)
-    if c[DEFLATE_ENCODER] != 0 and c[DEFLATE_SETTING] != level:
+    setting = level * _WAYS + c[WAY]
+    if c[DEFLATE_ENCODER] != 0 and c[DEFLATE_SETTING] != setting:
         deflate_encoder_free(c[DEFLATE_ENCODER])
         c[DEFLATE_ENCODER] = 0
     if c[DEFLATE_ENCODER] == 0:
-        c[DEFLATE_ENCODER] = deflate_encoder(_DEFLATE_LEVELS[level])
-        c[DEFLATE_SETTING] = level
+        c[DEFLATE_ENCODER] = deflate_encoder(DEFLATE_WAYS[c[WAY] - 1] if c[WAY] > 0 else DEFLATE_LEVELS[level])
+        c[DEFLATE_SETTING] = setting
     return c[DEFLATE_ENCODER]
 
 

@@ -22,7 +22,7 @@ from .symbols import crc32c, deflate_compress, gzip_compress, lz4_compress, zlib
 #: Words an operation takes; parameters, in their order:
 #: zstd level, checksum (0 or 1) · lz4 acceleration · gzip, zlib, deflate level · shuffle element size ·
 #: blosc compressor, level, shuffle, typesize, block size · crc32c none.
-#: The last word of each is zstd's tuning (``context.py``).
+#: The last word of each is how to search (``searches.py``).
 WORDS: Final = 8
 OPERATIONS: Final = {
     "zstd": ZSTD,
@@ -103,7 +103,7 @@ def encode_chunk(context: int, program: int, operations: int, source: int, nbyte
         if target == 0:
             return S.NO_MEMORY
         owned = 1
-        c[C.ZSTD_TUNING] = p[word + WORDS - 1]
+        c[C.WAY] = p[word + WORDS - 1]
         a = p[word + 2]
         b = p[word + 3]
         size = 0
