@@ -66,17 +66,21 @@ class EncodingStep:
 
     @property
     def compressor(self) -> tuple[str, int] | None:
-        """A library that can search in several ways, and its level; that of Blosc's inner compressor too."""
+        """What can search in several ways, and its level (LZ4: acceleration); Blosc's inner compressor too."""
         if self.name == "zstd":
             return "zstd", self.parameters[0] or _ZSTD_DEFAULT_LEVEL
         if self.name in ("gzip", "zlib", "deflate"):
             return "deflate", self.parameters[0]
+        if self.name == "lz4":
+            return "lz4", self.parameters[0]
         if self.name == "blosc":
             name, level = _BLOSC_COMPRESSORS[self.parameters[0]], self.parameters[1]
+            if name == "lz4":
+                # As c-blosc has it.
+                return "lz4", _BLOSC_MOST_LEVEL + 1 - level
             if name == "zlib":
                 return "deflate", level
             if name == "zstd":
-                # As c-blosc has it.
                 return "zstd", 22 if level == _BLOSC_MOST_LEVEL else 2 * level - 1
         return None
 

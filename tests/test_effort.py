@@ -34,6 +34,8 @@ DEFAULT = [z.codec("zstd", level=0, checksum=True)]
 BLOSC = [z.blosc3("zstd", "bitshuffle", 2)]
 GZIP = [z.codec("gzip", level=5)]
 BLOSC_ZLIB = [z.blosc3("zlib", "shuffle", 2)]
+BLOSC_LZ4 = [z.blosc3("lz4", "shuffle", 2)]
+LZ4 = [z.codec("numcodecs.lz4", acceleration=1)]
 
 
 def noise() -> np.ndarray[Any, Any]:
@@ -78,7 +80,9 @@ def stored(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "codecs", [ZSTD, DEFAULT, BLOSC, GZIP, BLOSC_ZLIB], ids=["zstd", "default", "blosc", "gzip", "blosc zlib"]
+    "codecs",
+    [ZSTD, DEFAULT, BLOSC, GZIP, BLOSC_ZLIB, BLOSC_LZ4],
+    ids=["zstd", "default", "blosc", "gzip", "blosc zlib", "blosc lz4"],
 )
 def test_noise_is_searched_fast_and_its_files_are_as_small(
     codecs: list[z.Json], tmp_path: Path, ways: list[list[int]]
@@ -137,6 +141,7 @@ def test_structure_is_searched_lazily_at_high_levels(
     [
         *((codec, way) for codec in (ZSTD[0], THOROUGH[0], BLOSC[0]) for way in range(len(searches.ZSTD_WAYS) + 1)),
         *((codec, way) for codec in (GZIP[0], BLOSC_ZLIB[0]) for way in range(len(searches.DEFLATE_WAYS) + 1)),
+        *((codec, way) for codec in (LZ4[0], BLOSC_LZ4[0]) for way in range(searches.LZ4_LONG + 1)),
     ],
     ids=lambda value: value["name"] if isinstance(value, dict) else str(value),
 )
@@ -166,7 +171,9 @@ def test_whatever_the_way_peers_read_it(
         *((z.blosc3("zstd", "bitshuffle", 2, level), level in (2, 5)) for level in (0, 1, 2, 5, 6, 9)),
         *((z.codec("gzip", level=level), level in (1, 5, 6)) for level in (0, 1, 5, 6, 7, 9)),
         *((z.blosc3("zlib", "bitshuffle", 2, level), level in (1, 6)) for level in (0, 1, 6, 7)),
-        (z.blosc3("lz4", "shuffle", 2, 5), False),
+        *((z.blosc3("lz4", "shuffle", 2, level), level > 0) for level in (0, 1, 5, 9)),
+        *((z.codec("numcodecs.lz4", acceleration=n), n < 10) for n in (1, 9, 10)),
+        (z.blosc3("lz4hc", "shuffle", 2, 5), False),
     ],
     ids=lambda value: value["name"] if isinstance(value, dict) else str(value),
 )

@@ -7,6 +7,8 @@ and takes the first, beginning with the fast ones, by which they become at most 
 depends on the values and on the write alone, not on threads or clocks: the same call makes the same bytes.
 ``benchmarks/write.py`` shows what it gains, next to the sizes.
 
+LZ4 has one other way, which makes byte planes of numbers smaller, too (``gzarr_kernels.lz4_encode``).
+
 Larger than what: for zlib's levels, than what libdeflate makes at the level that stands for them; for zstd's, than what
 the level makes without the splitting of blocks that zstd has since 1.5.7. Levels of zstd below 3 search fast already;
 who asks for more than 9, or for more of zlib than 6, wants small files at any price.
@@ -44,6 +46,8 @@ _HOPELESS: Final = 0.25
 _ZSTD_LEVELS: Final = range(3, 10)
 _ZSTD_LAZY_LEVELS: Final = range(8, 10)
 _DEFLATE_LEVELS: Final = range(1, 7)
+#: LZ4 that is to be faster than at Blosc's lowest level is left alone.
+_MOST_ACCELERATION: Final = 9
 #: Of Blosc's parameters, the block size.
 _BLOCKSIZE: Final = 4
 #: A megabyte of noise may become so much more.
@@ -105,6 +109,8 @@ def _ladder(step: EncodingStep) -> _Ladder | None:
     from gzarr_kernels import searches
 
     library, level = step.compressor or ("", 0)
+    if library == "lz4" and level <= _MOST_ACCELERATION:
+        return _Ladder(((searches.LZ4_LONG,),), 0)
     if library == "deflate" and level in _DEFLATE_LEVELS:
         usual = searches.DEFLATE_LEVELS[level]
         return _Ladder((tuple(w for w, theirs in enumerate(searches.DEFLATE_WAYS, 1) if theirs < usual),), 0)

@@ -17,7 +17,6 @@ from .jit import part, unit
 from .memory import copy, i32, u8, u32
 from .symbols import (
     blosclz_compress,
-    lz4_compress,
     lz4hc_compress,
     lz4hc_state_nbytes,
     zlib_compress,
@@ -89,7 +88,7 @@ def _stream(
 ) -> int:
     """Compress one stream; return its size, 0 where it does not fit ``capacity``, below 0 where memory is out."""
     if compressor == LZ4:
-        return max(lz4_compress(source, target, nbytes, capacity, 10 - level), 0)
+        return C.lz4_block(context, source, nbytes, target, capacity, 10 - level)
     if compressor == ZSTD:
         zstd = C.zstd_encoder_context(context, 22 if level == 9 else 2 * level - 1, 0)
         if zstd == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from .jit import entry, part
+from .lz4_encode import lz4_encode, workspace_nbytes
 from .memory import i64
 from .searches import DEFLATE_LEVELS, DEFLATE_WAYS, set_zstd
 from .symbols import (
@@ -18,6 +19,7 @@ from .symbols import (
     deflate_encoder,
     deflate_encoder_free,
     deflate_free,
+    lz4_compress,
     zstd_create,
     zstd_encoder,
     zstd_encoder_free,
@@ -146,6 +148,19 @@ def deflate_encoder_context(context: int, level: int) -> int:
         c[DEFLATE_ENCODER] = deflate_encoder(DEFLATE_WAYS[c[WAY] - 1] if c[WAY] > 0 else DEFLATE_LEVELS[level])
         c[DEFLATE_SETTING] = setting
     return c[DEFLATE_ENCODER]
+
+
+@part
+def lz4_block(context: int, source: int, nbytes: int, target: int, capacity: int, acceleration: int) -> int:
+    """Write one LZ4 block as ``WAY`` says; return its size, 0 where it does not fit, below 0 where memory is out.
+
+    Behind the target, 16 bytes may be written too.
+    """
+    c = i64(context)
+    if c[WAY] == 0:
+        return max(lz4_compress(source, target, nbytes, capacity, acceleration), 0)
+    workspace = ensure(context, NEEDED, workspace_nbytes(nbytes))
+    return lz4_encode(workspace, source, nbytes, target, capacity) if workspace != 0 else -1
 
 
 @entry(2)

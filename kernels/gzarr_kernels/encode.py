@@ -17,7 +17,7 @@ from .decode import BLOSC, CRC32C, DEFLATE, GZIP, LZ4, SHUFFLE, ZLIB, ZSTD
 from .deinterleave import shuffle_block
 from .jit import part, unit
 from .memory import i64, u32
-from .symbols import crc32c, deflate_compress, gzip_compress, lz4_compress, zlib_compress, zstd_compress
+from .symbols import crc32c, deflate_compress, gzip_compress, zlib_compress, zstd_compress
 
 #: Words an operation takes; parameters, in their order:
 #: zstd level, checksum (0 or 1) · lz4 acceleration · gzip, zlib, deflate level · shuffle element size ·
@@ -59,10 +59,10 @@ def _deflate(context: int, what: int, source: int, nbytes: int, target: int, cap
 
 
 @part
-def _lz4(source: int, nbytes: int, target: int, capacity: int, acceleration: int) -> int:
+def _lz4(context: int, source: int, nbytes: int, target: int, capacity: int, acceleration: int) -> int:
     """Write numcodecs' LZ4: 4 bytes little-endian size, one block."""
     u32(target)[0] = nbytes
-    size = lz4_compress(source, target + 4, nbytes, capacity - 4, acceleration)
+    size = C.lz4_block(context, source, nbytes, target + 4, capacity - 4, acceleration)
     return size + 4 if size > 0 else 0
 
 
@@ -112,7 +112,7 @@ def encode_chunk(context: int, program: int, operations: int, source: int, nbyte
         elif what == BLOSC:
             size = blosc_encode(context, source, nbytes, target, a, b, p[word + 4], p[word + 5], p[word + 6])
         elif what == LZ4:
-            size = _lz4(source, nbytes, target, capacity, a)
+            size = _lz4(context, source, nbytes, target, capacity, a)
         elif what == GZIP or what == ZLIB or what == DEFLATE:
             size = _deflate(context, what, source, nbytes, target, capacity, a)
         elif what == SHUFFLE:

@@ -64,6 +64,8 @@ def _compile(function: Callable[..., Any], result: Any, arguments: int) -> Any:
 
 #: A function that becomes part of every unit that calls it.
 part = njit(nogil=True, **_OPTIONS)
+#: One that is put in line wherever it is called.
+in_line = njit(nogil=True, forceinline=True, **_OPTIONS)
 
 
 def unit(result: Any, arguments: int) -> Callable[[Callable[..., Any]], Any]:

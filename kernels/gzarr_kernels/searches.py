@@ -64,6 +64,8 @@ SMALL_FRAME_BYTES: Final = 1 << 20
 DEFLATE_LEVELS: Final = (0, 3, 5, 5, 5, 5, 7, 8, 9, 9)
 #: Ways for libdeflate: its levels, the fastest first.
 DEFLATE_WAYS: Final = (1, 3)
+#: The way for LZ4: ``lz4_encode.py``.
+LZ4_LONG: Final = 1
 
 
 @part
