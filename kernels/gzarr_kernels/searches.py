@@ -42,6 +42,7 @@ ZSTD_WAYS: Final = (
     (_FAST, 18, 16, 0, 0, 6, 0, 0, 1),
     (_FAST, 18, 16, 0, 0, 5, 0, 0, 1),
     (_FAST, 18, 17, 0, 0, 5, 0, 0, 1),
+    (_FAST, 0, 16, 0, 0, 5, 2, 0, 0),
     (_FAST, 0, 16, 0, 0, 6, 0, 0, 1),
     (_FAST, 0, 16, 0, 0, 5, 0, 0, 1),
     (_FAST, 0, 17, 0, 0, 5, 0, 0, 1),
@@ -56,8 +57,8 @@ ZSTD_UNSPLIT: Final = 1
 #: The fastest first, as far as that can be said: it depends on the data too. Fast ways find nearly all that there is in
 #: measured numbers, whose bytes are mostly noise; lazy ones what there is in labels. For frames of up to a megabyte,
 #: and for larger ones: zstd 1.5.7 searches faster where it looks back less than 512 KiB.
-ZSTD_FAST: Final = ((2, 3, 4, 5, 7, 9, 10), (2, 6, 7, 8, 9, 10))
-ZSTD_LAZY: Final = ((11, 12), (13,))
+ZSTD_FAST: Final = ((2, 3, 4, 5, 8, 10, 11), (6, 7, 8, 9, 10, 11))
+ZSTD_LAZY: Final = ((12, 13), (14,))
 SMALL_FRAME_BYTES: Final = 1 << 20
 
 #: For each of zlib's levels the fastest of libdeflate's that compresses as well, or nearly so.
