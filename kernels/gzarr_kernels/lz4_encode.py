@@ -203,7 +203,7 @@ def lz4_encode(workspace: int, source: int, nbytes: int, target: int, capacity: 
         begin, at, tries, out = _step(workspace, source, begin, at, tries, out, last, stop)
     while at2 < last2:
         begin2, at2, tries2, out2 = _step(second, source, begin2, at2, tries2, out2, last2, stop2)
-    if out == 0:
+    if out == 0 or out2 == 0:
         return 0
     if joint_length > 0:
         written = out2 - first2
