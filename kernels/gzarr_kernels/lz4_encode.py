@@ -160,7 +160,8 @@ def _step(table: int, source: int, begin: int, at: int, tries: int, out: int, la
 @part
 def workspace_nbytes(nbytes: int) -> int:
     """Return the bytes that ``lz4_encode`` works in: two tables, and what becomes of the second half."""
-    return 2 * _TABLE_BYTES + nbytes + nbytes // 255 + 64
+    half = nbytes - nbytes // 2
+    return 2 * _TABLE_BYTES + half + half // 255 + 64
 
 
 @unit(types.int64, 5)
