@@ -50,8 +50,6 @@ _DEFLATE_LEVELS: Final = range(1, 7)
 _MOST_ACCELERATION: Final = 9
 #: Of Blosc's parameters, the block size.
 _BLOCKSIZE: Final = 4
-#: A megabyte of noise may become so much more.
-_BOUND_BYTES: Final = 16 << 10
 #: A trial encodes this share of a write, at most …
 _SHARE: Final = 1 / 128
 #: … in this many pieces, of chunks far from each other …
@@ -60,7 +58,8 @@ _MOST_PIECES: Final = 8
 #: … of about so many bytes. Shorter ones do not show what a table that is full would miss.
 _LEAST_BYTES: Final = 64 << 10
 _MOST_BYTES: Final = 512 << 10
-#: c-blosc's own blocks at the levels that have trials: no more has to be seen of them at once.
+#: Of c-blosc's own blocks no more has to be seen at once: zstd's are not larger at the levels that have trials, and LZ4
+#: and zlib look back 64 KiB at most.
 _BLOCK_BYTES: Final = 256 << 10
 _GOLDEN: Final = (5**0.5 - 1) / 2
 
@@ -78,7 +77,7 @@ def settle(
         What native writing has here.
     """
     compressing = [step for step in program.steps if step.compressor is not None]
-    if len(compressing) != 1 or (ladder := _ladder(compressing[0])) is None:
+    if len(compressing) != 1 or (ladder := _ladder(compressing[0], request.chunk.nbytes)) is None:
         return program
     nbytes = request.chunk.nbytes
     # A chunk that is written in several pieces is not what a trial can be cut from.
@@ -105,7 +104,8 @@ class _Ladder:
     measure: int
 
 
-def _ladder(step: EncodingStep) -> _Ladder | None:
+def _ladder(step: EncodingStep, nbytes: int) -> _Ladder | None:
+    """Return the ways to try for chunks of so many bytes, or None where the level is taken at its word."""
     from gzarr_kernels import searches
 
     library, level = step.compressor or ("", 0)
@@ -115,7 +115,7 @@ def _ladder(step: EncodingStep) -> _Ladder | None:
         usual = searches.DEFLATE_LEVELS[level]
         return _Ladder((tuple(w for w, theirs in enumerate(searches.DEFLATE_WAYS, 1) if theirs < usual),), 0)
     if library == "zstd" and level in _ZSTD_LEVELS:
-        large = step.most_nbytes > searches.SMALL_FRAME_BYTES + _BOUND_BYTES and not _has_blocks(step)
+        large = nbytes > searches.SMALL_FRAME_BYTES and not _has_blocks(step)
         fast, lazy = searches.ZSTD_FAST[large], searches.ZSTD_LAZY[large]
         return _Ladder((fast, lazy) if level in _ZSTD_LAZY_LEVELS else (fast,), searches.ZSTD_UNSPLIT)
     return None

@@ -2,8 +2,8 @@
 
 LZ4's own encoder takes the first match of four bytes or more. Where a plane has few different bytes, nearly every
 position has one, and a long one that begins a little later is cut by it. This encoder looks only for matches of eight
-bytes. It writes fewer sequences: that makes it faster, its blocks smaller, and their decoding faster. In text it finds
-less; whether it does as well, a trial tells (``gzarr.engines.effort``).
+bytes. It writes fewer sequences: that makes it faster, and its blocks smaller. In text it finds less; whether it does
+as well, a trial tells (``gzarr.engines.effort``).
 
 Two things keep a processor busy that would else wait for the one match after the other: lengths are found by a
 comparison of 64 bytes and not by a loop, which it cannot foresee; and both halves of a block are searched at once, step
@@ -214,6 +214,7 @@ def lz4_encode(workspace: int, source: int, nbytes: int, target: int, capacity: 
         copy(out, first2, written)
         out += written
         begin = begin2
+    # As in a sequence, without reading too far; one function for the two token writers makes the loop slower.
     literals = end - begin
     if stop - out < 1 + literals + literals // 255 + 1:
         return 0
