@@ -11,6 +11,7 @@ import resource
 import secrets
 import signal
 import stat
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -452,7 +453,18 @@ def test_a_file_where_the_directory_was(store):
     assert store.get("a/c") == b"in the way"
 
 
-def test_directories_that_come_and_go(store):
+@pytest.fixture
+def _many_switches():
+    """Threads take turns after every few lines."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_many_switches")
+@pytest.mark.parametrize("below", [False, True], ids=["keys", "prefixes"])
+def test_directories_that_come_and_go(store, below):
     """Writers and erasers of one directory, each of which can find it gone at any moment."""
     failures: list[BaseException] = []
 
@@ -460,18 +472,52 @@ def test_directories_that_come_and_go(store):
         try:
             for j in range(100):
                 store.set(f"a/b/c/{i}", b"%d" % j)
-                store.erase(f"a/b/c/{i}")
-            store.set(f"a/b/c/{i}", b"last")
+                if below and i % 2:
+                    store.erase_prefix("a/b/")
+                else:
+                    store.erase(f"a/b/c/{i}")
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert list(store.list()) == [f"a/b/c/{i}" for i in range(6)]
+    for _ in range(3):
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert list(store.list()) == []
+        assert temporaries(store.root) == []
+    store.set("a/b/c/0", b"last")
+    assert list(store.list()) == ["a/b/c/0"]
+
+
+def test_a_directory_that_goes_while_it_is_made(store, monkeypatch):
+    """The system says that it is there; before anybody can look, it is gone."""
+    real_mkdir, gone = os.mkdir, 0
+
+    def mkdir(path: str, *args: Any, **options: Any) -> None:
+        nonlocal gone
+        if os.path.basename(path) == "b" and gone < 5:
+            gone += 1
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        real_mkdir(path, *args, **options)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    store.set("a/b/c", b"new")
+    assert gone == 5
+    assert store.get("a/b/c") == b"new"
+
+
+def test_a_link_to_nothing_where_the_directory_should_be(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "nowhere")
+    store = LocalStore(tmp_path)
+    with pytest.raises(StoreError, match="cannot write 'a/b'.*exists"):
+        store.set("a/b", b"new")
+    array = gzarr.create_array(tmp_path / "x", shape=4, chunks=4, dtype="u1")
+    (tmp_path / "x/c").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ChunkWriteError, match="c/0"):
+        array[...] = 1
 
 
 # -- flushing

@@ -44,6 +44,8 @@ _scanned: set[str] = set()
 
 # Names that another file has already, in a row: 64 random bits do not collide by chance.
 _MOST_COLLISIONS = 8
+# Each writer that had opened a directory before it was renamed can disturb its removal, about twice.
+_MOST_REMOVALS = 100
 # What one call may gather: IOV_MAX of every system is at least this (POSIX says 16, Linux and macOS 1024).
 _MOST_GATHERED = 1024
 
@@ -215,6 +217,31 @@ def _write(fd: int, parts: list[memoryview]) -> None:
             parts[at] = parts[at][written:]
 
 
+# -- erasing
+
+
+def remove_tree(directory: int | None, path: str) -> None:
+    """Remove a directory and all below it, also while others write into it or remove parts of it.
+
+    Parameters
+    ----------
+    directory, path
+        The directory: a descriptor and its name in it, or None and its path.
+    """
+    for attempt in range(_MOST_REMOVALS):
+        try:
+            os.stat(path, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        try:
+            shutil.rmtree(path, dir_fd=directory)
+            return
+        except OSError as exc:
+            # Something in it went before it was its turn, or came after.
+            if exc.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST) or attempt == _MOST_REMOVALS - 1:
+                raise
+
+
 # -- flushing
 
 
@@ -246,14 +273,17 @@ def sync_directory(directory: int | None, base: str) -> None:
 
 
 def make_directories(path: str, *, durable: bool) -> None:
-    """Make a directory and those above it that are missing, flushing the name of each that was made if ``durable``."""
+    """Make a directory and those above it that are missing, flushing the name of each that was made if ``durable``.
+
+    ``FileNotFoundError`` says that somebody else erased one of them just then: try again.
+    """
     above = os.path.dirname(path)  # noqa: PTH120
     try:
         os.mkdir(path)  # noqa: PTH102
     except FileExistsError:
-        if os.path.isdir(path):  # noqa: PTH112
-            return
-        raise
+        if not _is_there(path):
+            raise
+        return
     except FileNotFoundError:
         if above == path:
             raise
@@ -262,6 +292,16 @@ def make_directories(path: str, *, durable: bool) -> None:
             os.mkdir(path)  # noqa: PTH102
     if durable:
         sync_directory(None, above)
+
+
+def _is_there(path: str) -> bool:
+    """Return whether a name that was taken just now is a directory's; raise ``FileNotFoundError`` if it is gone."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
+    except FileNotFoundError:
+        if os.path.islink(path):  # noqa: PTH114  (a link to nothing stays in the way)
+            return False
+        raise
 
 
 def make_directory_in(directory: int, name: str, *, durable: bool) -> None:

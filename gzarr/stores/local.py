@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
-from .atomic_files import LOCKS, TEMPORARY, is_reserved, replace_file, sync_directory, temporary_name
+from .atomic_files import LOCKS, TEMPORARY, is_reserved, remove_tree, replace_file, sync_directory, temporary_name
 from .byte_ranges import check_range, resolve_range, splice
 from .file_locks import STRIPES, FileLock, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, identity, is_directory, is_link
@@ -424,9 +423,11 @@ class LocalStore:
                     aside = base + temporary_name()
                     try:
                         os.rename(base + name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+                    except FileNotFoundError:  # somebody else erases it
+                        raise
                     except OSError:  # a mount point, or a directory that is in use on Windows
                         aside = base + name
-                    shutil.rmtree(aside, dir_fd=directory)
+                    remove_tree(directory, aside)
                 if self.durable:
                     sync_directory(directory, base)
         except OSError as exc:

@@ -90,7 +90,7 @@ _EEXIST: Final = 17
 _ENOSPC: Final = 28
 _ENAMETOOLONG: Final = 36
 #: Another process may erase an emptied directory between its making and the making of the file in it.
-_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 20
 #: Of what a worker brings, the first half is for two paths, a value's and its temporary file's.
 _PATH_BYTES: Final = 4096
 _SCRATCH: Final = R.WORKER_BYTES - SCRATCH_BYTES
@@ -173,7 +173,7 @@ def _create(job: int, context: int, path: int) -> int:
         attempts -= 1
         if code == _ENOENT and attempts > 0:
             code = _make_directories(path)
-            if code == 0:
+            if code == 0 or code == _ENOENT:
                 continue
         c[C.DETAIL] = code
         return -1
