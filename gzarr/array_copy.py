@@ -249,15 +249,8 @@ class ArrayCopy:
 
 def _in_threads(work: Callable[[Coords], str], some: Sequence[Coords]) -> list[str]:
     """Return what ``work`` gives for each of some chunks, in no order."""
-    # next() on a list iterator is one step for any number of threads, and so is append().
-    turn = iter(some)
     outcomes: list[str] = []
-
-    def worker(_: int) -> None:
-        while (coords := next(turn, None)) is not None:
-            outcomes.append(work(coords))
-
-    pool.run(worker, min(pool.thread_count(), len(some)))
+    pool.each(lambda i: outcomes.append(work(some[i])), len(some), pool.thread_count())
     return outcomes
 
 

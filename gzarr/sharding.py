@@ -304,7 +304,8 @@ def locate(
             offset[rows] = np.where(absent, 0, entries[:, 0].astype(np.int64) + base)
             nbytes[rows] = np.where(absent, ABSENT, entries[:, 1].astype(np.int64))
 
-        _for_each(groups, resolve)
+        # In threads where there are many, since reading an index waits for the store.
+        pool.each(lambda i, groups=groups: resolve(groups[i]), len(groups), min(pool.thread_count(), len(groups) // 4))
     return Sources(keys, key_index, offset, nbytes)
 
 
@@ -375,28 +376,6 @@ def _locate_in_files(
             raise ChunkDecodeError(reason, node=node, chunk=chunk, key=key)
         offset[rows] = np.where(absent, 0, found[:, 0].astype(np.int64))
         nbytes[rows] = np.where(absent, ABSENT, found[:, 1].astype(np.int64))
-
-
-def _for_each(groups: list[IntArray], resolve: Any) -> None:
-    """Resolve every group; in threads where there are many, since reading an index waits for the store."""
-    workers = min(pool.thread_count(), len(groups) // 4)
-    if workers <= 1:
-        for rows in groups:
-            resolve(rows)
-        return
-    turn = iter(groups)
-    failed: list[bool] = []
-
-    def worker(_: int) -> None:
-        # next() on a list iterator is one step for any number of threads.
-        while not failed and (rows := next(turn, None)) is not None:
-            try:
-                resolve(rows)
-            except BaseException:
-                failed.append(True)
-                raise
-
-    pool.run(worker, workers)
 
 
 def _index(

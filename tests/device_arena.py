@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numba.cuda.simulator import kernelapi
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
 BLOCKS, THREADS = 3, 4
+
+
+class _OneEach(dict[Any, Any]):
+    """A dictionary in which what is not there is looked for and then added by one thread at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._adding = threading.Lock()
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self._adding.acquire()
+        found = super().get(key, default)
+        if found is not None:
+            self._adding.release()
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        self._adding.release()
+
+
+class _Shared(kernelapi.FakeCUDAShared):  # type: ignore[misc]
+    """Shared memory that is the same for all threads of a block, also if two of them are the first to ask."""
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(nbytes)
+        self._allocations = _OneEach()
+
+
+kernelapi.FakeCUDAShared = _Shared
 
 
 def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int = THREADS) -> None:

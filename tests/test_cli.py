@@ -216,8 +216,10 @@ class TestFailures:
 
     def test_interrupt(self, tmp_path):
         code = (
-            "import time, sys\n"
+            "import signal, time, sys\n"
             "from gzarr import cli\n"
+            # Who runs the tests in the background of a shell has interrupts ignored.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "cli._info = lambda args: (print('ready', flush=True), time.sleep(30))\n"
             f"sys.exit(cli.main(['info', {str(tmp_path)!r}]))"
         )

@@ -14,6 +14,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,6 +205,54 @@ def test_a_read_inside_a_pool_thread(root: Path, monkeypatch: pytest.MonkeyPatch
             read_exactly(array)
 
     run_threads([lambda: pool.run(read, 3)] * 4)
+
+
+def test_of_several_failures_the_first_in_order_is_raised() -> None:
+    class Held:
+        """What the caller lets go of after the failure."""
+
+    for workers in (1, 2, 4):
+        for _ in range(10):
+            begun: list[int] = []
+            held = Held()
+
+            def work(i: int, begun: list[int] = begun, held: Held = held) -> None:
+                begun.append(i)
+                if i == 5:
+                    time.sleep(0.002)
+                if i >= 5:
+                    raise ValueError(i)
+
+            with pytest.raises(ValueError) as caught:
+                pool.each(work, 40, workers)
+            assert caught.value.args == (5,)
+            # Each thread may have begun one more.
+            assert sorted(begun) == list(range(len(begun)))
+            assert len(begun) <= 5 + workers
+            gone = weakref.ref(held)
+            gc.disable()
+            try:
+                del held, work, caught
+                # Threads of the pool keep for a moment what they have run.
+                end = time.monotonic() + SECONDS
+                while gone() is not None and time.monotonic() < end:
+                    time.sleep(0.001)
+                assert gone() is None
+            finally:
+                gc.enable()
+
+
+def test_work_that_stops() -> None:
+    begun: list[int] = []
+
+    def work(i: int) -> object:
+        begun.append(i)
+        return pool.STOP if i == 5 else None
+
+    pool.each(work, 40, 1)
+    assert begun == [0, 1, 2, 3, 4, 5]
+    pool.each(work, 0, 3)
+    assert len(begun) == 6
 
 
 def test_a_read_inside_other_pools(root: Path) -> None:

@@ -21,6 +21,8 @@ os.environ["GZARR_THREADS"] = "2"
 """
 # Two helpers, of which one is long: the caller is interrupted while it waits for the other.
 WAITING = """
+# Who runs the tests in the background of a shell has interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 state = []
 def worker(i):
     if i:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,30 +162,22 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(program.chunk_nbytes, 1), -(-n // workers)))
     # Ranges of one key next to each other in a batch are one request.
     rows = np.lexsort((request.sources.offset, request.sources.key_index))
-    turn = count()
-    failed: list[bool] = []
 
-    def run(_: int) -> None:
-        while not failed and (begin := next(turn) * most) < n:
-            batch = rows[begin : begin + most]
-            try:
-                values = fetch(request, batch)
-                buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
-                job.where[batch] = [0 if b is None else address(b) for b in buffers]
-                job.nbytes[batch] = [-1 if b is None else b.size for b in buffers]
-                part = job.part(batch)
-                worker = kernels.take_worker()
-                try:
-                    work(part.address, worker.context_address, worker.scratch_address)
-                finally:
-                    kernels.give_worker_back(worker)
-                if part.failed:
-                    failed.append(True)
-            except BaseException:
-                failed.append(True)
-                raise
+    def read_batch(i: int) -> object:
+        batch = rows[i * most : (i + 1) * most]
+        values = fetch(request, batch)
+        buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
+        job.where[batch] = [0 if b is None else address(b) for b in buffers]
+        job.nbytes[batch] = [-1 if b is None else b.size for b in buffers]
+        part = job.part(batch)
+        worker = kernels.take_worker()
+        try:
+            work(part.address, worker.context_address, worker.scratch_address)
+        finally:
+            kernels.give_worker_back(worker)
+        return pool.STOP if part.failed else None
 
-    pool.run(run, workers)
+    pool.each(read_batch, -(-n // most), workers)
 
 
 def fetch(request: ReadRequest, rows: IntArray) -> list[Any]:

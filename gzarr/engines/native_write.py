@@ -189,30 +189,25 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // program.most_nbytes))
     # A shard is stored as a whole; of other values, several are encoded together.
     step = 1 if request.levels else max(1, min(most, -(-values // pool.thread_count())))
-    turn, done = count(), count()
-    failed: list[bool] = []
+    batches = -(-values // step)
+    done = count()
 
-    def run(_: int) -> None:
-        while not failed and (begin := next(turn) * step) < values:
-            try:
-                end = min(begin + step, values)
-                rows = np.arange(job.first[begin], job.first[end])
-                encoded: list[bytes | None] = []
-                for at in range(0, len(rows), most):
-                    encoded += _encode(request, program, job, rows[at : at + most])
-                if request.levels:
-                    values_parts = [_assemble(request.levels[0], job.slot[rows], encoded)]
-                else:
-                    values_parts = [[] if part is None else [part] for part in encoded]
-                for value, parts in zip(range(begin, end), values_parts, strict=True):
-                    _store(request, job, value, parts)
-                    next(done)
-            except BaseException:
-                failed.append(True)
-                raise
+    def write_batch(i: int) -> None:
+        begin, end = i * step, min((i + 1) * step, values)
+        rows = np.arange(job.first[begin], job.first[end])
+        encoded: list[bytes | None] = []
+        for at in range(0, len(rows), most):
+            encoded += _encode(request, program, job, rows[at : at + most])
+        if request.levels:
+            values_parts = [_assemble(request.levels[0], job.slot[rows], encoded)]
+        else:
+            values_parts = [[] if part is None else [part] for part in encoded]
+        for value, parts in zip(range(begin, end), values_parts, strict=True):
+            _store(request, job, value, parts)
+            next(done)
 
     try:
-        pool.run(run, _workers(job, request, -(-values // step)))
+        pool.each(write_batch, batches, _workers(job, request, batches))
     except ChunkWriteError as error:
         raise failures.with_count(error, next(done), values) from error.__cause__
 

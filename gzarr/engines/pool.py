@@ -11,13 +11,18 @@ import os
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from itertools import count
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 from ..errors import ArgumentError
 from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+#: What work returns that wants no more to begin.
+STOP: Final = object()
 
 _lock = ForkSafeLock()
 _pool: ThreadPoolExecutor | None = None
@@ -93,6 +98,49 @@ def run(worker: Callable[[int], None], workers: int) -> None:
         raise
     if errors:
         raise errors[0]
+
+
+def each(work: Callable[[int], object], items: int, workers: int) -> None:
+    """Do ``work(0)`` … ``work(items - 1)``, in turns in some threads; begin no more once one has failed.
+
+    Parameters
+    ----------
+    work
+        May return :data:`STOP`: begin no more, and raise nothing.
+    items, workers
+        How many there are, and in how many threads at most; one is the caller's.
+
+    Raises
+    ------
+    Exception
+        Of those raised the one of the lowest number, when all that had begun have ended. All before it had begun, so
+        which one that is does not depend on the threads.
+    """
+    # next() on a count, and append(), are one step for any number of threads, so they need no lock.
+    turn = count()
+    stopped: list[tuple[int, Exception | None]] = []
+
+    def worker(_: int) -> None:
+        i = items
+        try:
+            while not stopped and (i := next(turn)) < items:
+                if work(i) is STOP:
+                    stopped.append((i, None))
+        except Exception as error:
+            stopped.append((i, error))
+        except BaseException:
+            stopped.append((i, None))
+            raise
+
+    run(worker, min(workers, items))
+    errors = [(i, error) for i, error in stopped if error is not None]
+    # What an exception refers to by way of this function would live on with it: the memory of a whole read.
+    stopped.clear()
+    if errors:
+        try:
+            raise min(errors, key=itemgetter(0))[1]
+        finally:
+            errors.clear()
 
 
 def _wait(running: deque[int], closed: list[bool]) -> None:

@@ -6,7 +6,6 @@ plan means, so tests hold the other engines to it. Threads help because stores a
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -66,19 +65,7 @@ def read(request: ReadRequest) -> None:
     workers = pool.thread_count()
     batches = _batches(request.sources, workers)
     fill = fill_chunk(request.fill_value, request.chunk)
-    # next() on a count is one step for any number of threads, so it needs no lock.
-    turn = count()
-    failed: list[bool] = []
-
-    def worker(_: int) -> None:
-        while not failed and (i := next(turn)) < len(batches):
-            try:
-                _read_batch(request, steps, fill, batches[i])
-            except BaseException:
-                failed.append(True)
-                raise
-
-    pool.run(worker, min(workers, len(batches)))
+    pool.each(lambda i: _read_batch(request, steps, fill, batches[i]), len(batches), workers)
 
 
 def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int], most_encoded: int) -> list[Encoded | None]:

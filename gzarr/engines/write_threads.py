@@ -54,20 +54,14 @@ def write(request: WriteRequest, rows: IntArray | None = None, *, already: int =
     first = np.flatnonzero(np.diff(request.value_of[rows], prepend=np.int64(-1)))
     groups = np.split(rows, first[1:])
     fill = fill_chunk(request.fill_value, request.chunk)
-    turn, done = count(), count()
-    failed: list[bool] = []
+    done = count()
 
-    def worker(_: int) -> None:
-        while not failed and (i := next(turn)) < len(groups):
-            try:
-                _write_value(request, groups[i], fill)
-            except BaseException:
-                failed.append(True)
-                raise
-            next(done)
+    def write_value(i: int) -> None:
+        _write_value(request, groups[i], fill)
+        next(done)
 
     try:
-        pool.run(worker, min(pool.thread_count(), len(groups)))
+        pool.each(write_value, len(groups), pool.thread_count())
     except ChunkError as error:
         # Only now have the other threads ended what they had begun.
         raise failures.with_count(error, already + next(done), already + len(groups)) from error.__cause__

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -34,8 +36,12 @@ if TYPE_CHECKING:
 # Only these say that there is no such key. Everything else is a failure.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
-# How often a write starts again because another process erased, just then, the directory it was to go into.
-_MOST_ATTEMPTS = 20
+# How often a write starts again because others erased, just then, the directory it was to go into.
+_MOST_ATTEMPTS = 50
+# Who makes several directories is slower than who erases one: after some attempts it waits a random time, which grows
+# by this with each.
+_ATTEMPTS_AT_ONCE = 3
+_PAUSE_S = 0.0005
 
 
 class LocalStore:
@@ -343,6 +349,7 @@ class LocalStore:
             except OSError as exc:
                 if exc.errno != errno.ENOENT or attempt == _MOST_ATTEMPTS - 1:
                     self._fail("write", key, exc)
+                _pause(attempt)
 
     def _replace(self, segments: Sequence[str], views: Sequence[memoryview], *, create: bool) -> None:
         name = segments[-1]
@@ -483,6 +490,7 @@ class LocalStore:
                     # Absent: its node was erased just then.
                     if exc.errno != errno.ENOENT or attempt == _MOST_ATTEMPTS - 1:
                         self._fail("lock", keys[0] if keys else below, exc)
+                    _pause(attempt)
             yield
 
     @contextlib.contextmanager
@@ -492,6 +500,11 @@ class LocalStore:
             for name in names:
                 held.enter_context(FileLock(base + name, directory))
             yield
+
+
+def _pause(attempt: int) -> None:
+    if attempt >= _ATTEMPTS_AT_ONCE:
+        time.sleep(random.uniform(0, _PAUSE_S * attempt))
 
 
 def _is_hidden(segments: Sequence[str]) -> bool:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,8 +158,6 @@ class DirectStaging:
             number: _SharedFile(self._files, f"{self._folder}/{keys[number]}", pieces * many)
             for number, many in zip(numbers.tolist(), chunks.tolist(), strict=True)
         }
-        turn = count()
-        failed: list[bool] = []
         memory = [staging]
 
         def piece(i: int, begin: int) -> int:
@@ -179,20 +176,15 @@ class DirectStaging:
             finally:
                 shared.done()
 
-        def work(_: int) -> None:
+        def work(k: int) -> None:
+            i, part = divmod(k, pieces)
             with self._device:
-                while not failed and (k := next(turn)) < n * pieces:
-                    i, part = divmod(k, pieces)
-                    try:
-                        became = piece(i, part * PIECE_BYTES)
-                    except BaseException:
-                        failed.append(True)
-                        raise
-                    if became != READY:
-                        state[i] = became
+                became = piece(i, part * PIECE_BYTES)
+            if became != READY:
+                state[i] = became
 
         try:
-            pool.run(work, min(pool.thread_count(), n * pieces))
+            pool.each(work, n * pieces, pool.thread_count())
         finally:
             for shared in opened.values():
                 shared.close()

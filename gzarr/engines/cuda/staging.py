@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -265,31 +264,25 @@ class Staging:
         workers = max(1, min(pool.thread_count(), len(rows)))
         capacity, most_frames = int(job[s.CAPACITY]), int(job[s.MOST_FRAMES])
         most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(int(job[s.EXPECTED]), 1), -(-len(rows) // workers)))
-        turn = count()
-        failed: list[bool] = []
 
-        def run(_: int) -> None:
-            while not failed and (begin := next(turn) * most) < len(rows):
-                batch = rows[begin : begin + most]
-                if 0 < capacity <= shared[0] or 0 < most_frames <= shared[1]:
-                    # Not fetched only to find no room.
-                    state[begin : begin + most] = DEFERRED
-                    continue
-                try:
-                    values = fetch(request, batch)
-                    buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
-                    self._where[batch] = [0 if b is None else address(b) for b in buffers]
-                    self._nbytes[batch] = [-1 if b is None else b.size for b in buffers]
-                    part = job.copy()
-                    turns = np.zeros(1, np.int64)
-                    part[r.CHUNK_ROWS], part[r.SPANS] = address(batch), len(batch)
-                    part[s.NEXT], part[s.FIRST] = address(turns), begin
-                    _run(part)
-                except BaseException:
-                    failed.append(True)
-                    raise
+        def stage_batch(i: int) -> None:
+            begin = i * most
+            batch = rows[begin : begin + most]
+            if 0 < capacity <= shared[0] or 0 < most_frames <= shared[1]:
+                # Not fetched only to find no room.
+                state[begin : begin + most] = DEFERRED
+                return
+            values = fetch(request, batch)
+            buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
+            self._where[batch] = [0 if b is None else address(b) for b in buffers]
+            self._nbytes[batch] = [-1 if b is None else b.size for b in buffers]
+            part = job.copy()
+            turns = np.zeros(1, np.int64)
+            part[r.CHUNK_ROWS], part[r.SPANS] = address(batch), len(batch)
+            part[s.NEXT], part[s.FIRST] = address(turns), begin
+            _run(part)
 
-        pool.run(run, workers)
+        pool.each(stage_batch, -(-len(rows) // most), workers)
 
 
 def _run(job: IntArray) -> None:

@@ -370,29 +370,23 @@ class _Writing:
     def _store(self, ready: Sequence[tuple[int, list[Any]]]) -> None:
         """Store values in host threads."""
         request = self._request
-        turn, done = count(), count(self._done)
-        failed: list[bool] = []
+        done = count(self._done)
 
-        def worker(_: int) -> None:
-            while not failed and (i := next(turn)) < len(ready):
-                row, parts = ready[i]
-                key = request.keys[int(request.value_of[row])]
-                try:
-                    with locks.hold(request.store, [key]):
-                        _set(request.store, key, parts)
-                # Stores of others raise what they like.
-                except Exception as cause:
-                    failed.append(True)
-                    chunk = tuple(request.plan.chunks[row].tolist())
-                    reason = f"the store failed: {cause}"
-                    raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=key) from cause
-                except BaseException:
-                    failed.append(True)
-                    raise
-                next(done)
+        def store_value(i: int) -> None:
+            row, parts = ready[i]
+            key = request.keys[int(request.value_of[row])]
+            try:
+                with locks.hold(request.store, [key]):
+                    _set(request.store, key, parts)
+            # Stores of others raise what they like.
+            except Exception as cause:
+                chunk = tuple(request.plan.chunks[row].tolist())
+                reason = f"the store failed: {cause}"
+                raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=key) from cause
+            next(done)
 
         try:
-            pool.run(worker, min(pool.thread_count(), len(ready)))
+            pool.each(store_value, len(ready), pool.thread_count())
         except ChunkWriteError as error:
             # Only now have the other threads ended what they had begun.
             total = int(np.count_nonzero(self._size))
