@@ -197,14 +197,15 @@ def _replaced(store: ReadableStore, versions: dict[str, Hashable]) -> set[str]:
     if not isinstance(store, VersionedStore):
         return set()
     try:
-        now = _versions(store, versions)
+        now = versions_of(store, versions)
         return {key for (key, version), found in zip(versions.items(), now, strict=True) if found != version}
     # Stores of others raise what they like; reading again gives it a name.
     except Exception:
         return set(versions)
 
 
-def _versions(store: VersionedStore, keys: Collection[str]) -> list[Hashable | None]:
+def versions_of(store: VersionedStore, keys: Collection[str]) -> list[Hashable | None]:
+    """Return the versions of some values, in order."""
     if knows_of(store, "versions", "version"):
         return store.versions(keys)  # type: ignore[attr-defined, no-any-return]
     return [store.version(key) for key in keys]
@@ -262,7 +263,7 @@ def locate(
         if depth == 0 and len(shards) > FEW_SHARDS and _plain_index(level, store):
             if isinstance(store, VersionedStore):
                 names = keys.all()
-                found = zip(names, _versions(store, names), strict=True)
+                found = zip(names, versions_of(store, names), strict=True)
                 versions.update((key, version) for key, version in found if version is not None)
             _locate_in_files(level, keys, shard_of, linear, chunks, store, node, offset, nbytes)
             continue
@@ -280,7 +281,10 @@ def locate(
             if group_of[order[a]] >= 0
         ]
 
-        def resolve(rows: IntArray, depth: int = depth, level: ShardLevel = level, linear: IntArray = linear) -> None:
+        def resolve(
+            i: int, groups: list[IntArray] = groups, level: ShardLevel = level, linear: IntArray = linear
+        ) -> None:
+            rows = groups[i]
             first = int(rows[0])
             key = keys[int(key_index[first])]
             base = int(offset[first])
@@ -305,7 +309,7 @@ def locate(
             nbytes[rows] = np.where(absent, ABSENT, entries[:, 1].astype(np.int64))
 
         # In threads where there are many, since reading an index waits for the store.
-        pool.each(lambda i, groups=groups: resolve(groups[i]), len(groups), min(pool.thread_count(), len(groups) // 4))
+        pool.each(resolve, len(groups), min(pool.thread_count(), len(groups) // 4))
     return Sources(keys, key_index, offset, nbytes)
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .changes import reader_of
 from .codecs.codec import ArrayRepresentation
 from .encoding import analyse_encoding
 from .engines import kernels, locks, native_write, write_threads
 from .engines.write_request import WriteRequest
-from .errors import ArgumentError
+from .errors import ArgumentError, GzarrError
 from .plan import by_shape, plan
 from .program import Decoding, analyse
 from .sharding import ChunkKeys, distinct_rows
@@ -45,11 +46,12 @@ class Writer:
         Whether chunks of nothing but the fill value are stored.
     """
 
-    __slots__ = ("_metadata", "_name", "_prefix", "_store", "_write_empty")
+    __slots__ = ("_metadata", "_name", "_path", "_prefix", "_store", "_write_empty")
 
     def __init__(self, metadata: ArrayMetadata, store: Store, path: str, *, write_empty: bool = False) -> None:
         self._metadata = metadata
         self._store = store
+        self._path = path
         self._name = f"/{path}"
         self._prefix = metadata.key_prefix(path)
         self._write_empty = write_empty
@@ -95,7 +97,7 @@ class Writer:
                 # Axes of an index array that cannot be joined as they lie can be in a copy.
                 view = selection.view(_contiguous(value, memory))
             views.append(view)
-        requests = list(self._requests(selections, tuple(views), field))
+        requests = list(self._requests(selections, tuple(views), field, lock=lock))
         if aligned:
             for request in requests:
                 self._check_aligned(request)
@@ -103,7 +105,7 @@ class Writer:
             self._run(request, memory, lock=lock)
 
     def _requests(
-        self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None
+        self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None, *, lock: bool
     ) -> Iterator[WriteRequest]:
         metadata = self._metadata
         edges = metadata.chunk_edges
@@ -133,6 +135,8 @@ class Writer:
                 field=field,
                 fill_value=metadata.absent_value,
                 whole=np.zeros(len(part), np.bool_) if field is not None else self._whole(part),
+                beyond=self._beyond(values, decoding),
+                is_current=_never if lock else self._is_current,
                 write_empty=self._write_empty,
             )
 
@@ -153,6 +157,31 @@ class Writer:
         whole = np.zeros(n, np.bool_)
         whole[chunk_of[covers]] = True
         return whole
+
+    def _beyond(self, values: npt.NDArray[np.int64], decoding: Decoding) -> BoolArray:
+        """Return which stored values, by their coordinates, reach beyond the array."""
+        metadata = self._metadata
+        shape = np.array(metadata.shape, np.int64)
+        if metadata.chunk_edges is None:
+            block = np.array(decoding.levels[0].shard_shape if decoding.levels else decoding.chunk.shape, np.int64)
+            return np.asarray((shape - values * block < block).any(axis=1))
+        beyond = np.zeros(len(values), np.bool_)
+        for coords, size, length, edge in zip(
+            values.T, metadata.shape, decoding.chunk.shape, metadata.chunk_edges, strict=True
+        ):
+            beyond |= size - coords * length < length if edge is None else edge.starts[coords + 1] > size
+        return beyond
+
+    def _is_current(self) -> bool:
+        """Return whether the array still has the shape that is remembered here, and nobody is changing it just now."""
+        # In this order: who appends changes the metadata last, and then lets go of the node.
+        if locks.node_is_held(self._store, self._path):
+            return False
+        try:
+            entry = reader_of(self._store).node(self._path, self._metadata.zarr_format)
+        except GzarrError:
+            return False
+        return entry is not None and getattr(entry.metadata, "shape", None) == self._metadata.shape
 
     def _check_aligned(self, request: WriteRequest) -> None:
         partial = ~write_threads.complete_values(request)
@@ -176,6 +205,11 @@ class Writer:
             rows = write_engine.write(memory.device, request, memory.stream)
             for part in write_engine.on_host(memory.device, request, rows, memory.stream):
                 _write(part)
+
+
+def _never() -> bool:
+    """Whether other processes append just now cannot be asked."""
+    return False
 
 
 def _contiguous(value: Any, memory: DeviceResults | None) -> Any:
@@ -217,15 +251,18 @@ def _write(request: WriteRequest) -> None:
     if program is None:
         write_threads.write(request)
         return
-    complete = write_threads.complete_values(request)[request.value_of]
-    rows, rest = np.flatnonzero(complete), np.flatnonzero(~complete)
-    values = np.unique(request.value_of[rows]).tolist()
-    if values:
+    complete = write_threads.complete_values(request)
+    values = np.flatnonzero(complete)
+    if len(values):
         # Host threads take the locks of their values themselves.
-        with locks.hold(request.store, (request.keys[value] for value in values)):
-            native_write.write(request, program, rows)
+        with locks.hold(request.store, (request.keys[value] for value in values.tolist())):
+            complete[values] = ~write_threads.kept_in_part(request, values)
+            rows = np.flatnonzero(complete[request.value_of])
+            if len(rows):
+                native_write.write(request, program, rows)
+    rest = np.flatnonzero(~complete[request.value_of])
     if len(rest):
-        write_threads.write(request, rest, already=len(values))
+        write_threads.write(request, rest, already=int(np.count_nonzero(complete)))
 
 
 def _decoding(metadata: ArrayMetadata) -> Decoding:

@@ -196,5 +196,6 @@ def _middles(request: WriteRequest, program: EncodingProgram, rows: IntArray, mo
         keys=ChunkKeys(request.keys.encoding, request.keys.prefix, middle.chunks),
         value_of=np.arange(len(rows)),
         whole=np.ones(len(rows), np.bool_),
+        beyond=np.zeros(len(rows), np.bool_),
         write_empty=True,
     )

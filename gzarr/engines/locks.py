@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 _COUNT: Final = 256
 _locks: list[Any] = []
 _node_locks: list[Any] = []
+# Threads that hold each of them, as often as they do.
+_node_holders: list[list[int]] = []
 
 
 def _renew() -> None:
     # Threads that held some of them are not in a forked child, and what they were doing is not done there.
     _locks[:] = [threading.RLock() for _ in range(_COUNT)]
     _node_locks[:] = [threading.RLock() for _ in range(_COUNT)]
+    _node_holders[:] = [[] for _ in range(_COUNT)]
 
 
 _renew()
@@ -90,8 +93,22 @@ def hold_node(store: Any, path: str) -> Iterator[None]:
     store, path
         Where the node is. The thread must hold no lock of a stored value, and of no other node.
     """
-    with _node_locks[_number(_root(store), f"{path}/")]:
-        yield
+    number = _number(_root(store), f"{path}/")
+    thread = threading.get_ident()
+    with _node_locks[number]:
+        holders = _node_holders[number]
+        try:
+            holders.append(thread)
+            yield
+        finally:
+            with contextlib.suppress(ValueError):
+                holders.remove(thread)
+
+
+def node_is_held(store: Any, path: str) -> bool:
+    """Return whether another thread holds a node, or one that shares its lock, just now."""
+    thread = threading.get_ident()
+    return any(holder != thread for holder in list(_node_holders[_number(_root(store), f"{path}/")]))
 
 
 def _root(store: Any) -> bytes | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import numpy.typing as npt
 
@@ -52,7 +54,12 @@ class WriteRequest:
         Of elements that nothing was written to; None for zeros.
     whole
         bool ``(n,)``: whether everything of the chunk that lies within the array is written, so that what is stored
-        does not matter. What lies beyond the array becomes the fill value.
+        there does not matter.
+    beyond
+        bool ``(s,)``: whether a stored value reaches beyond the array. What is there may be what others have appended
+        since the array was opened: it is kept, or becomes the fill value where nothing is stored.
+    is_current
+        Tells, asked with the locks of stored values held, whether nobody can have appended anything.
     write_empty
         Whether chunks of nothing but the fill value are stored; else their keys are erased, or left out of a shard.
     """
@@ -70,4 +77,6 @@ class WriteRequest:
     field: str | None
     fill_value: Any
     whole: npt.NDArray[np.bool_]
+    beyond: npt.NDArray[np.bool_]
+    is_current: Callable[[], bool]
     write_empty: bool

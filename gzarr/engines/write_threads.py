@@ -16,6 +16,9 @@ from ..codecs.buffers import flat
 from ..codecs.chain import decode_chain, encode_chain
 from ..codecs.sharding import EMPTY
 from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError
+from ..sharding import versions_of
+from ..stores.local import LocalStore
+from ..stores.memory import MemoryStore
 from . import failures, locks, pool
 from .threads import fill_chunk, pieces
 
@@ -96,7 +99,8 @@ def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
 
 def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) -> bytes | None:
     """Return what a stored value that is one chunk is to hold, or None for nothing."""
-    stored = None if request.whole[row] else _get(request, row, key)
+    replaced = request.whole[row] and not request.beyond[request.value_of[row]]
+    stored = None if replaced else _get(request, row, key)
     encoded = _changed(request, row, key, fill, stored)
     return None if encoded is None else encoded.tobytes()
 
@@ -108,7 +112,7 @@ def _changed(
 
     ``stored`` is what it held, encoded; None if that is nothing, or does not matter.
     """
-    chunk = np.array(fill) if stored is None else _decoded(request, row, key, stored)
+    chunk = _before(request, row, key, fill, stored)
     target = chunk if request.field is None else chunk[request.field]
     for which, inside, outside in pieces(request.plan, row):
         source = request.inputs[which]
@@ -128,10 +132,16 @@ def _changed(
         raise _failure(request, ChunkWriteError, row, key, reason) from cause
 
 
-def _decoded(request: WriteRequest, row: int, key: str, stored: Any) -> npt.NDArray[Any]:
+def _before(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], stored: Any | None) -> npt.NDArray[Any]:
+    """Return what a chunk held."""
+    if stored is None:
+        return np.array(fill)
     try:
         return np.array(decode_chain(request.codecs, stored, request.chunk))
     except Exception as cause:
+        if request.whole[row]:
+            # Nothing of the array is lost with it, and the next reader finds it in order.
+            return np.array(fill)
         reason = f"it is to be changed in part, and what it holds cannot be decoded: {cause}"
         raise _failure(request, ChunkDecodeError, row, key, reason) from cause
 
@@ -162,22 +172,44 @@ def _shard(request: WriteRequest, rows: IntArray, key: str, fill: npt.NDArray[An
     total = int(np.prod(shards, dtype=np.int64))
     stored: npt.NDArray[np.uint8] | None = None
     index = np.full((total, 2), EMPTY, np.uint64)
-    if not _is_complete(request, rows):
+    complete, beyond = _is_complete(request, rows), bool(request.beyond[request.value_of[first]])
+    if beyond or not complete:
         data = _get(request, first, key)
         if data is not None:
             stored = np.frombuffer(data, np.uint8)
-            index = _index(request, first, key, level, stored, index_nbytes)
+            try:
+                index = _index(request, first, key, level, stored, index_nbytes)
+            except ChunkDecodeError:
+                if not complete:
+                    raise
     parts: Parts = {
         i: _stored_part(stored, index[i]) for i in np.flatnonzero(index[:, 0] != EMPTY).tolist() if stored is not None
     }
-    for row, i in zip(rows.tolist(), linear.tolist(), strict=True):
-        before = None if request.whole[row] else parts.get(i)
+    inner = np.array(level.inner_shape, np.int64)
+    ragged = (np.array(request.shape, np.int64) - request.plan.chunks[rows] * inner < inner).any(axis=1)
+    replaced = request.whole[rows] & ~ragged
+    for row, i, new in zip(rows.tolist(), linear.tolist(), replaced.tolist(), strict=True):
+        before = None if new else parts.get(i)
         parts[i] = _changed(request, row, key, fill, before)
     return _assemble(level, {i: part for i, part in parts.items() if part is not None}, total, index_nbytes)
 
 
+def kept_in_part(request: WriteRequest, values: IntArray) -> npt.NDArray[np.bool_]:
+    """Return which of some stored values hold something beyond the array, or may: that has to be kept.
+
+    Ask with their locks held.
+    """
+    kept = request.beyond[values]
+    some = np.flatnonzero(kept)
+    # Other stores say None also where they do not know.
+    if len(some) and isinstance(request.store, (LocalStore, MemoryStore)):
+        versions = versions_of(request.store, [request.keys[value] for value in values[some].tolist()])
+        kept[some] = [version is not None for version in versions]
+    return np.zeros_like(kept) if kept.any() and request.is_current() else kept
+
+
 def complete_values(request: WriteRequest) -> npt.NDArray[np.bool_]:
-    """Return which stored values are written as wholes, so that what they hold does not matter, ``(s,)``."""
+    """Return which stored values are written as wholes, what they hold in the array does not matter, ``(s,)``."""
     whole = np.bincount(request.value_of[request.whole], minlength=len(request.keys))
     if not request.levels:
         return np.asarray(whole == 1)

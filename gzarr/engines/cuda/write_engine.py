@@ -22,7 +22,7 @@ from ...codecs.sharding import EMPTY
 from ...errors import ArgumentError, ChunkWriteError
 from ...stores.values import store_parts
 from .. import failures, locks, pool
-from ..write_threads import complete_values, inner_index
+from ..write_threads import complete_values, inner_index, kept_in_part
 from . import slots
 from .columns import output_memory, pieces_of
 from .write_program import write_program
@@ -374,9 +374,13 @@ class _Writing:
 
         def store_value(i: int) -> None:
             row, parts = ready[i]
-            key = request.keys[int(request.value_of[row])]
+            value = int(request.value_of[row])
+            key = request.keys[value]
             try:
                 with locks.hold(request.store, [key]):
+                    if kept_in_part(request, np.array([value])).any():
+                        self._left.append(np.flatnonzero(request.value_of == value))
+                        return
                     _set(request.store, key, parts)
             # Stores of others raise what they like.
             except Exception as cause:
@@ -391,7 +395,7 @@ class _Writing:
             # Only now have the other threads ended what they had begun.
             total = int(np.count_nonzero(self._size))
             raise failures.with_count(error, next(done), total) from error.__cause__
-        self._done += len(ready)
+        self._done = next(done)
 
 
 def _set(store: Any, key: str, parts: list[Any]) -> None:
