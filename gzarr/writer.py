@@ -105,7 +105,7 @@ class Writer:
             self._run(request, memory, lock=lock)
 
     def _requests(
-        self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None, *, lock: bool
+        self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None, *, lock: bool = False
     ) -> Iterator[WriteRequest]:
         metadata = self._metadata
         edges = metadata.chunk_edges

@@ -1,4 +1,7 @@
-"""Ctrl-C at any moment of a read or a write: nothing runs on with memory that is gone, and no lock stays taken."""
+"""Ctrl-C at any moment of a read or a write: nothing runs on with memory that is gone, and no lock stays taken.
+
+And other things that can happen to threads: none can be started, or the program's main one has ended.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,80 @@ WAITING = """
 # Who runs the tests in the background of a shell has interrupts ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 state = []
+begun = threading.Event()
 def worker(i):
     if i:
+        begun.set()
         time.sleep(1)
         state.append("ended")
+    else:
+        begun.wait()
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     pool.run(worker, 2)
 except KeyboardInterrupt:
     assert state == ["ended"], state
+    print("fine")
+"""
+# Who has been interrupted, and threads that come later, still have all of the pool.
+POOL = """
+a = gzarr.create_array({}, shape=(64, 64), chunks=(4, 4), dtype="i4", device="cpu")
+a[...] = 1
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+end = time.monotonic() + 4
+interrupted = 0
+while time.monotonic() < end:
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.00001 + 0.002 * np.random.random())
+            for _ in range(4):
+                a[...]
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+assert interrupted > 20, interrupted
+other = threading.Thread(target=lambda: a[...], daemon=True)
+other.start()
+other.join(20)
+assert not other.is_alive(), "a read hangs"
+here = set()
+def worker(i):
+    here.add(threading.get_ident())
+    time.sleep(0.2)
+pool.run(worker, 2)
+assert len(here) == 2
+print("fine")
+"""
+# The main thread has ended; the interpreter waits for this one.
+LATE = """
+a = gzarr.create_array({}, shape=(64, 64), chunks=(4, 4), dtype="i4", device="cpu")
+def late():
+    threading.main_thread().join()
+    time.sleep(0.1)
+    a[...] = 5
+    assert (a[...] == 5).all()
+    print("fine", flush=True)
+threading.Thread(target=late).start()
+"""
+# No thread can be started: the caller does it all.
+ALONE = """
+import resource
+os.environ["GZARR_THREADS"] = "1"
+a = gzarr.create_array({}, shape=(64, 64), chunks=(4, 4), dtype="i4", device="cpu")
+# What is loaded at first use.
+a[...] = 1
+a[1:, 1:] = a[1:, 1:]
+os.environ["GZARR_THREADS"] = "4"
+if os.getuid() == 0:
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+try:
+    threading.Thread(target=print).start()
+except RuntimeError:
+    a[...] = 5
+    a[3:7, 2:9] = 6
+    assert (a[3:7, 2:9] == 6).all() and (a[8:] == 5).all()
     print("fine")
 """
 STORM = """
@@ -65,8 +133,11 @@ os._exit(0)
 """
 
 
+SCRIPTS = {"waiting": WAITING, "storm": STORM, "pool": POOL, "late": LATE, "alone": ALONE}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-@pytest.mark.parametrize("script", [WAITING, STORM], ids=["waiting", "storm"])
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_interrupts(script: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", HEAD + script, str(tmp_path / "a.zarr")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -72,7 +72,9 @@ def _notice() -> Iterator[None]:
     """Say what takes so long, if it does."""
     notice = threading.Timer(_PATIENCE_SECONDS, _say_so)
     notice.daemon = True
-    notice.start()
+    # Without a thread it takes as long, and nothing is said.
+    with contextlib.suppress(RuntimeError):
+        notice.start()
     try:
         yield
     finally:

@@ -1,22 +1,24 @@
 """The threads of the CPU engine: one pool a process, made at first use, forgotten at fork.
 
 The caller's own thread always works too, and never waits for a helper that has not started: many Python threads may
-read at once, and a read may happen inside a pool thread, without deadlock. After ``fork`` the child makes a pool of its
-own; a fork waits until no thread is inside the pool's lock, so the child never inherits a held one.
+read at once, and a read may happen inside a pool thread, without deadlock; where no thread can be started, the caller
+does it all. After ``fork`` the child makes a pool of its own.
+
+There is no lock here that Python code takes: an interrupt (Ctrl-C) at any moment leaves nothing taken, which cannot be
+said of the standard library's executors. Nor does the interpreter stop these threads before it has ended: those of the
+program that it waits for at exit still read and write.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
-import time
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from operator import itemgetter
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ArgumentError
-from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +26,12 @@ if TYPE_CHECKING:
 #: What work returns that wants no more to begin.
 STOP: Final = object()
 
-_lock = ForkSafeLock()
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
+#: Where so much waits for threads that are busy, more helpers would come too late.
+_MOST_WAITING: Final = 1000
+
+_waiting: SimpleQueue[tuple[_Run, int]] = SimpleQueue()
+# One for each thread that was started.
+_started: list[None] = []
 
 
 def thread_count() -> int:
@@ -47,17 +52,6 @@ def thread_count() -> int:
     return os.cpu_count() or 1
 
 
-def _executor(helpers: int) -> ThreadPoolExecutor:
-    global _pool, _pool_size
-    if _pool is None or _pool_size < helpers:
-        # A pool that is too small is left to end by itself once its queue is empty.
-        if _pool is not None:
-            _pool.shutdown(wait=False)
-        _pool = ThreadPoolExecutor(max_workers=helpers, thread_name_prefix="gzarr")
-        _pool_size = helpers
-    return _pool
-
-
 def run(worker: Callable[[int], None], workers: int) -> None:
     """Run ``worker(0)`` … ``worker(workers - 1)``, the first in the calling thread; wait for those that started.
 
@@ -71,33 +65,29 @@ def run(worker: Callable[[int], None], workers: int) -> None:
     if workers <= 1:
         worker(0)
         return
-    running: deque[int] = deque()
-    closed: list[bool] = []
-
-    def helper(i: int) -> None:
-        # In this order, and the caller's the other way round: either it waits for this one, or this one does nothing.
-        running.append(i)
-        try:
-            if not closed:
-                worker(i)
-        finally:
-            running.pop()
-
-    futures: list[Future[None]] = []
+    this = _Run(worker)
     try:
-        with _lock.lock:
-            executor = _executor(workers - 1)
-            futures += [executor.submit(helper, i) for i in range(1, workers)]
-        try:
-            worker(0)
-        finally:
-            started = [f for f in futures if not f.cancel()]
-            errors = [e for f in started if (e := f.exception()) is not None]
+        _start(workers - 1)
+        if _waiting.qsize() < _MOST_WAITING:
+            for i in range(1, workers):
+                _waiting.put((this, i))
+        worker(0)
+        this.close()
     except BaseException:
-        _wait(running, closed)
+        # They use memory of the caller; and there is an exception to be raised already.
+        while True:
+            try:
+                this.close()
+                break
+            except BaseException:
+                continue
         raise
-    if errors:
-        raise errors[0]
+    if this.errors:
+        try:
+            raise this.errors[0]
+        finally:
+            # What an exception refers to by way of this function would live on with it: the memory of a whole read.
+            this.errors.clear()
 
 
 def each(work: Callable[[int], object], items: int, workers: int) -> None:
@@ -143,23 +133,79 @@ def each(work: Callable[[int], object], items: int, workers: int) -> None:
             errors.clear()
 
 
-def _wait(running: deque[int], closed: list[bool]) -> None:
-    """Wait for the helpers that run, however often that is interrupted (Ctrl-C): they use memory of the caller."""
-    while True:
+class _Run:
+    """What the threads of one run share.
+
+    Parameters
+    ----------
+    worker
+        As for :func:`run`.
+
+    Attributes
+    ----------
+    errors
+        What helpers raised, in the order of time.
+    """
+
+    __slots__ = ("_closed", "_ended", "_running", "_worker", "errors")
+
+    def __init__(self, worker: Callable[[int], None]) -> None:
+        self._worker: Callable[[int], None] | None = worker
+        self._running: list[int] = []
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._closed = False
+        self.errors: list[BaseException] = []
+
+    def help(self, i: int) -> None:
+        """Be a helper, unless the run has ended already."""
+        # In this order, and the caller's the other way round: either it waits for this one, or this one does nothing.
+        self._running.append(i)
         try:
-            closed.append(True)
-            while running:
-                time.sleep(0.001)
-            return
-        except BaseException:
-            # There is an exception to be raised already.
-            continue
+            if not self._closed:
+                self._worker(i)  # type: ignore[misc]
+        except BaseException as error:
+            self.errors.append(error)
+        finally:
+            self._running.pop()
+            self._ended.put(None)
+
+    def close(self) -> None:
+        """Let no more helpers begin, and wait for those that run. To be called again if it is interrupted."""
+        self._closed = True
+        while self._running:
+            # Whoever is still there says so when it has ended.
+            self._ended.get()
+        # Helpers whose turn has not come wait in a queue, for long if all threads are busy.
+        self._worker = None
+
+
+def _start(threads: int) -> None:
+    """Start threads until there are so many, or the system has no more of them."""
+    while len(_started) < threads:
+        try:
+            _started.append(None)
+            _thread.start_new_thread(_serve, (_waiting,))
+        except BaseException as error:
+            # After an interrupt there may be one more than are counted. Fewer would make all reads slower.
+            _started.pop()
+            if isinstance(error, (RuntimeError, MemoryError)):
+                return
+            raise
+
+
+def _serve(waiting: SimpleQueue[tuple[_Run, int]]) -> None:
+    """Help, one run after the other, as long as the process lives."""
+    while True:
+        one, i = waiting.get()
+        one.help(i)
+        # The caller's memory is not to be kept until the next one comes.
+        del one
 
 
 def _forget() -> None:
-    global _pool, _pool_size
-    _pool = None
-    _pool_size = 0
+    global _waiting
+    _waiting = SimpleQueue()
+    _started.clear()
 
 
 if hasattr(os, "register_at_fork"):
