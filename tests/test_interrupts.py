@@ -72,6 +72,25 @@ pool.run(worker, 2)
 assert len(here) == 2
 print("fine")
 """
+# Each directory on the way is a descriptor: none is closed twice.
+DESCRIPTORS = """
+from gzarr.stores import LocalStore
+store = LocalStore(sys.argv[1], follow_symlinks=False)
+store.set("a/b/c/d/e", b"1")
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+interrupted = 0
+while interrupted < 300:
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.00001 + 0.0003 * np.random.random())
+            for _ in range(20):
+                store.get("a/b/c/d/e")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+print("fine")
+"""
 # The main thread has ended; the interpreter waits for this one.
 LATE = """
 a = gzarr.create_array({}, shape=(64, 64), chunks=(4, 4), dtype="i4", device="cpu")
@@ -133,7 +152,7 @@ os._exit(0)
 """
 
 
-SCRIPTS = {"waiting": WAITING, "storm": STORM, "pool": POOL, "late": LATE, "alone": ALONE}
+SCRIPTS = {"waiting": WAITING, "storm": STORM, "pool": POOL, "descriptors": DESCRIPTORS, "late": LATE, "alone": ALONE}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

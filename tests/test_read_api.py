@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import struct
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,22 +233,32 @@ def test_indexers_take_outputs(device: TestedDevice, volume: tuple[gzarr.Array, 
 
 def calls_of(read: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
     """Count the calls that a read makes in Python, in all threads: of functions and of builtins."""
-    # Threads made from now on are profiled.
-    monkeypatch.setattr(pool, "_pool", None)
-    monkeypatch.setattr(pool, "_pool_size", 0)
     events: list[str] = []
+    run = pool.run
 
     def profile(frame: Any, event: str, arg: Any) -> None:
         if event in ("call", "c_call"):
             events.append(event)
 
-    threading.setprofile(profile)
-    sys.setprofile(profile)
-    try:
-        read()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
+    def profiled(worker: Callable[[int], None], workers: int) -> None:
+        def work(i: int) -> None:
+            sys.setprofile(profile)
+            try:
+                worker(i)
+            finally:
+                # The first is the caller's own thread.
+                if i:
+                    sys.setprofile(None)
+
+        run(work, workers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "run", profiled)
+        sys.setprofile(profile)
+        try:
+            read()
+        finally:
+            sys.setprofile(None)
     return len(events)
 
 

@@ -7,6 +7,7 @@ bytes, a batch at a time.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from itertools import count
@@ -42,6 +43,8 @@ FEW_BYTES = 64 << 10
 #: What is encoded at a time, in each thread, for a store that is not local files.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 4 << 20
+#: Others may erase an emptied directory before there is a file in it.
+_MOST_ATTEMPTS = 20
 
 
 def available() -> frozenset[str]:
@@ -121,7 +124,7 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> Non
     durable = bool(getattr(request.store, "durable", False))
     files.job[loop.DURABLE] = durable
     if durable:
-        _each_folder(request, job, folders, lambda folder: atomic_files.make_directories(folder, durable=True))
+        _each_folder(request, job, folders, _make_durably)
     try:
         run_loop(files.job, _workers(job, request, len(job.rows)))
     finally:
@@ -131,7 +134,7 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> Non
     codes = files.state[:, loop.CODE]
     done = np.flatnonzero(codes == 0)
     if durable and len(done):
-        _each_folder(request, job, folders, lambda folder: atomic_files.sync_directory(None, folder))
+        _each_folder(request, job, folders, _flush)
     _clean(old, f"{os.fsdecode(root)}/{job.keys[int(done[0])]}" if len(done) else None)
     bad = np.flatnonzero(codes > 0)
     if len(bad):
@@ -156,6 +159,23 @@ def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Ca
             error = _failure(request, job, int(job.rows[0]), 0, reason)
             error.errno = cause.errno
             raise error from cause
+
+
+def _make_durably(folder: str) -> None:
+    for attempt in range(_MOST_ATTEMPTS):
+        try:
+            atomic_files.make_directories(folder, durable=True)
+            return
+        except FileNotFoundError:
+            # Somebody else has emptied one of them just then.
+            if attempt == _MOST_ATTEMPTS - 1:
+                raise
+
+
+def _flush(folder: str) -> None:
+    # Where it is not there any more, somebody else has erased what was written.
+    with contextlib.suppress(FileNotFoundError):
+        atomic_files.sync_directory(None, folder)
 
 
 def _folders(keys: ChunkKeys, root: str) -> list[str]:

@@ -168,36 +168,37 @@ def replace_file(
     path
         Of the directory, by which it is remembered.
     """
-    fd, temporary = _create(directory, base)
-    try:
+    for _ in range(_MOST_COLLISIONS):
+        # Known before the file is there: an interrupt may come as soon as it is.
+        temporary = base + temporary_name()
         try:
-            clean_once(directory, base, path, os.fstat(fd).st_mtime_ns)
-            _write(fd, list(parts))
+            try:
+                fd = os.open(temporary, _CREATE, 0o666, dir_fd=directory)
+            except FileExistsError:
+                temporary = ""
+                continue
+            try:
+                clean_once(directory, base, path, os.fstat(fd).st_mtime_ns)
+                _write(fd, list(parts))
+                if durable:
+                    _flush(fd)
+            finally:
+                os.close(fd)
+            os.replace(temporary, base + name, src_dir_fd=directory, dst_dir_fd=directory)
             if durable:
-                _flush(fd)
-        finally:
-            os.close(fd)
-        os.replace(temporary, base + name, src_dir_fd=directory, dst_dir_fd=directory)
-        if durable:
-            sync_directory(directory, base)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory)
-        raise
+                sync_directory(directory, base)
+            return
+        except BaseException:
+            if temporary:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=directory)
+            raise
+    raise FileExistsError(errno.EEXIST, f"files named {TEMPORARY}... keep appearing under the names chosen at random")
 
 
 def temporary_name() -> str:
     """Return a name that no file has."""
     return temporary_prefix() + secrets.token_hex(8)
-
-
-def _create(directory: int | None, base: str) -> tuple[int, str]:
-    """Make a file that nobody else has; return its descriptor and its name."""
-    for _ in range(_MOST_COLLISIONS):
-        temporary = base + temporary_name()
-        with contextlib.suppress(FileExistsError):
-            return os.open(temporary, _CREATE, 0o666, dir_fd=directory), temporary
-    raise FileExistsError(errno.EEXIST, f"files named {TEMPORARY}... keep appearing under the names chosen at random")
 
 
 def _write(fd: int, parts: list[memoryview]) -> None:

@@ -65,9 +65,9 @@ class FileTree:
             for segment in segments[:-1]:
                 if create:
                     make_directory_in(fd, segment, durable=self.durable)
-                below = _open_below(fd, segment, DIRECTORY)
-                os.close(fd)
-                fd = below
+                # Never a descriptor that is closed already: an interrupt may come at any moment.
+                above, fd = fd, _open_below(fd, segment, DIRECTORY)
+                os.close(above)
             yield fd, ""
         finally:
             os.close(fd)
