@@ -72,6 +72,27 @@ pool.run(worker, 2)
 assert len(here) == 2
 print("fine")
 """
+# Of half a minute's work, which is one call of compiled code a thread.
+LONG = """
+codecs = [{"name": "bytes", "configuration": {"endian": "little"}}]
+zstd = {"name": "zstd", "configuration": {"level": 19, "checksum": False}}
+data = np.random.default_rng(0).integers(0, 1000, (64, 1 << 18), "u4")
+options = {"chunks": (1, 1 << 17), "dtype": "u4", "codecs": [*codecs, zstd], "device": "cpu"}
+a = gzarr.create_array(sys.argv[1], shape=data.shape, **options)
+a[0] = data[0]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+begun = time.monotonic()
+try:
+    a[1:] = data[1:]
+except KeyboardInterrupt:
+    assert time.monotonic() - begun < 10
+    assert not [name for _, _, names in os.walk(sys.argv[1]) for name in names if name.startswith(".gzarr")]
+    found = a[...].reshape(128, -1)
+    whole = (found == data.reshape(128, -1)).all(axis=1)
+    assert (whole | ~found.any(axis=1)).all() and not whole.all()
+    print("fine")
+"""
 # Each directory on the way is a descriptor: none is closed twice.
 DESCRIPTORS = """
 from gzarr.stores import LocalStore
@@ -152,7 +173,15 @@ os._exit(0)
 """
 
 
-SCRIPTS = {"waiting": WAITING, "storm": STORM, "pool": POOL, "descriptors": DESCRIPTORS, "late": LATE, "alone": ALONE}
+SCRIPTS = {
+    "waiting": WAITING,
+    "storm": STORM,
+    "pool": POOL,
+    "long": LONG,
+    "descriptors": DESCRIPTORS,
+    "late": LATE,
+    "alone": ALONE,
+}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

@@ -23,6 +23,8 @@ KEEP_BYTES = 64 << 20
 #: Idle workers kept, at most.
 KEEP_WORKERS = 64
 _PATIENCE_SECONDS = 1.0
+# Long enough to cost nothing, also where another thread of Python has to be waited for each time.
+_SLICE_NS = 100_000_000
 
 # A fork waits for a load under way: the child would inherit half of it.
 _lock = ForkSafeLock()
@@ -132,6 +134,42 @@ def give_worker_back(worker: Worker, *, small: bool = False) -> None:
         _release(worker.context_address, KEEP_BYTES // pool.thread_count())
     if len(_idle) < KEEP_WORKERS:
         _idle.append(worker)
+
+
+def run(work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers: int) -> None:
+    """Run a compiled loop over a job in some threads.
+
+    It is over soon after an interrupt (Ctrl-C): the caller's thread comes back from the loop now and then, which is
+    when Python notices, and the others stop after the chunk in hand.
+
+    Parameters
+    ----------
+    work
+        ``work(job, context, scratch)``.
+    job
+        Address of the job.
+    shared
+        int64 ``(2,)`` of the job: turns taken, and whether the rest is left.
+    turns, workers
+        How many turns there are, and in how many threads at most.
+    """
+    from gzarr_kernels.context import SLICE_NS
+
+    def loop(i: int) -> None:
+        worker = take_worker()
+        try:
+            worker.context[SLICE_NS] = 0 if i else _SLICE_NS
+            work(job, worker.context_address, worker.scratch_address)
+            while not i and shared[0] < turns and not shared[1]:
+                work(job, worker.context_address, worker.scratch_address)
+        except BaseException:
+            shared[1] = 1
+            raise
+        finally:
+            worker.context[SLICE_NS] = 0
+            give_worker_back(worker)
+
+    pool.run(loop, workers)
 
 
 def idle_workers() -> list[Worker]:

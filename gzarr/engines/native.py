@@ -141,19 +141,8 @@ def read(request: ReadRequest, program: NativeProgram) -> None:
     if job.in_memory:
         _run_batches(request, program, job, work, workers)
     else:
-        _run_workers(work, job.address, workers)
+        kernels.run(work, job.address, job.shared, job.turns, workers)
     job.check(request)
-
-
-def _run_workers(work: Any, job: int, workers: int) -> None:
-    def run(_: int) -> None:
-        worker = kernels.take_worker()
-        try:
-            work(job, worker.context_address, worker.scratch_address)
-        finally:
-            kernels.give_worker_back(worker)
-
-    pool.run(run, workers)
 
 
 def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: Any, workers: int) -> None:
@@ -260,6 +249,7 @@ class _Job:
         else:
             self._ranges(request, root)
         self.address = address(job)
+        self.turns = int(job[r.SPANS])
 
     def _address(self, array: npt.NDArray[Any]) -> int:
         """Return the address of an array that compiled code reads whole; keep it alive."""

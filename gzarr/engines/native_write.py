@@ -25,7 +25,7 @@ from ..stores.local import LocalStore
 from ..stores.values import store_parts
 from . import effort, failures, kernels, pool
 from .kernels import address
-from .write_job import Job, encode_in_memory, run_loop
+from .write_job import Job, encode_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,8 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> Non
     if durable:
         _each_folder(request, job, folders, _make_durably)
     try:
-        run_loop(files.job, _workers(job, request, len(job.rows)))
+        n = len(job.rows)
+        kernels.run(loop.work, address(files.job), files.shared, n, _workers(job, request, n))
     finally:
         worker = kernels.take_worker()
         loop.drop(address(files.job), len(files.state), worker.scratch_address)

@@ -44,10 +44,13 @@ class FileJob:
         int64, the slots of ``gzarr_kernels.write``.
     state
         int64 ``(values, STATE_SIZE)``, what has become of each.
+    shared
+        int64 ``(2,)``: rows taken, and whether one has failed.
     """
 
     job: IntArray
     state: IntArray
+    shared: IntArray
 
 
 class Job:
@@ -195,7 +198,7 @@ class Job:
             job[w.AT_START] = level.codec.index_location == "start"
             if job[w.AT_START]:
                 state[:, w.OFFSET] = level.codec.index_nbytes(stored)
-        return FileJob(job, state)
+        return FileJob(job, state, shared)
 
 
 def _words(program: EncodingProgram) -> IntArray:
@@ -208,20 +211,6 @@ def _words(program: EncodingProgram) -> IntArray:
         row[2 : 2 + len(step.parameters)] = step.parameters
         row[-1] = step.way
     return words
-
-
-def run_loop(job: IntArray, workers: int) -> None:
-    """Run the compiled loop over a job in some threads."""
-    from gzarr_kernels.write import work
-
-    def run(_: int) -> None:
-        worker = kernels.take_worker()
-        try:
-            work(address(job), worker.context_address, worker.scratch_address)
-        finally:
-            kernels.give_worker_back(worker)
-
-    pool.run(run, workers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,5 +252,5 @@ def encode_in_memory(job: Job, program: EncodingProgram, rows: IntArray, workers
     part[r.NBYTES] = address(nbytes)
     part[w.VALUE] = address(value)
     part[w.STATE] = address(state)
-    run_loop(part, workers)
+    kernels.run(w.work, address(part), shared, n, workers)
     return Encoded(arena, nbytes, state[[w.CODE, w.DETAIL, w.CHUNK]] if shared[1] else None)

@@ -62,6 +62,8 @@ DEFLATE_ENCODER: Final = 28
 DEFLATE_SETTING: Final = 29
 #: How encoders are to search, a number of ``searches.py``.
 WAY: Final = 30
+#: After so many nanoseconds a loop over chunks comes back to its caller, whatever is left; 0: when nothing is.
+SLICE_NS: Final = 31
 SIZE: Final = 32
 
 #: More ways than there are.

@@ -74,9 +74,17 @@ _CLOCK_MONOTONIC: Final = 1
 
 
 @part
-def _now(context: int) -> int:
+def now(context: int) -> int:
+    """Return nanoseconds of a clock that only goes forward."""
     c_clock(_CLOCK_MONOTONIC, context + 8 * C.OUT0)
     return i64(context)[C.OUT0] * 1_000_000_000 + i64(context)[C.OUT1]
+
+
+@part
+def slice_end(context: int) -> int:
+    """Return when a loop that begins now comes back to its caller, or 0 where it goes on to the end."""
+    nanoseconds = i64(context)[C.SLICE_NS]
+    return now(context) + nanoseconds if nanoseconds > 0 else 0
 
 
 @part
@@ -179,7 +187,7 @@ def _finish(
     first = offsets[chunk]
     # A point selection, or a chunk wanted whole, decodes everything.
     last = 0 if direct != 0 or g[G.POINT_SOURCE] != 0 else offsets[chunk + 1]
-    begun = _now(context)
+    begun = now(context)
     code = decode_chunk(
         context,
         j[PROGRAM],
@@ -194,7 +202,7 @@ def _finish(
         last,
         scratch,
     )
-    decoded = _now(context)
+    decoded = now(context)
     c[C.DECODE_NS] += decoded - begun
     c[C.ENCODED_BYTES] += nbytes
     c[C.CHUNKS] += 1
@@ -202,7 +210,7 @@ def _finish(
         return code
     if c[C.RESULT] != direct or direct == 0:
         _place(job, context, chunk, c[C.RESULT], 0, scratch)
-    c[C.PLACE_NS] += _now(context) - decoded
+    c[C.PLACE_NS] += now(context) - decoded
     return S.OK
 
 
@@ -216,7 +224,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
     offsets = i64(j[PIECE_OFFSETS])
     first = offsets[chunk]
     last = offsets[chunk + 1]
-    begun = _now(context)
+    begun = now(context)
     if write_path(job, chunk, worker) == 0:
         c[C.DETAIL] = 36  # ENAMETOOLONG
         return S.IO_ERROR
@@ -267,14 +275,14 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
         c_close(descriptor)
         if code != S.OK:
             return code
-        done = _now(context)
+        done = now(context)
         c[C.READ_NS] += done - begun
         c[C.ENCODED_BYTES] += high - low
         c[C.CHUNKS] += 1
         if direct == 0:
             c[C.TYPESIZE] = 1
             _place(job, context, chunk, target - low, 0, scratch)
-        c[C.PLACE_NS] += _now(context) - done
+        c[C.PLACE_NS] += now(context) - done
         return S.OK
     buffer = C.ensure(context, C.ENCODED, size + 64)
     if buffer == 0:
@@ -284,7 +292,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
     c_close(descriptor)
     if code != S.OK:
         return code
-    c[C.READ_NS] += _now(context) - begun
+    c[C.READ_NS] += now(context) - begun
     return _finish(job, context, chunk, buffer, size, direct, planes, scratch)
 
 
@@ -344,7 +352,7 @@ def _note(job: int, context: int, chunk: int, code: int) -> int:
 
 @entry(3)
 def work(job: int, context: int, worker: int) -> None:
-    """Take spans of ``job`` until there are none, or until any worker has failed.
+    """Take spans of ``job`` until there are none, or until any worker has failed, or as long as the context says.
 
     Parameters
     ----------
@@ -361,7 +369,10 @@ def work(job: int, context: int, worker: int) -> None:
     mode = j[MODE]
     c[C.DESCRIPTOR] = -1
     stop = 0
+    end = slice_end(context)
     while stop == 0 and atomic_load(j[SHARED] + 8) == 0:
+        if end > 0 and now(context) > end:
+            break
         span = atomic_add(j[SHARED], 1)
         if span >= j[SPANS]:
             break
@@ -383,7 +394,7 @@ def work(job: int, context: int, worker: int) -> None:
             nbytes = i64(j[SPAN_NBYTES])[span]
             offset = i64(j[SPAN_OFFSET])[span]
             if nbytes > 0:
-                begun = _now(context)
+                begun = now(context)
                 code = open_span(job, context, i64(j[SPAN_FILE])[span], j[OPEN_FLAGS])
                 if code == S.OK:
                     buffer = C.ensure(context, C.ENCODED, nbytes + 64)
@@ -398,7 +409,7 @@ def work(job: int, context: int, worker: int) -> None:
                 if code == S.SHORT_READ:
                     # Chunks before the file's end are fine; it is the ones behind it that fail.
                     nbytes = c[C.DETAIL]
-                c[C.READ_NS] += _now(context) - begun
+                c[C.READ_NS] += now(context) - begun
         for row in range(first_row, last_row):
             chunk = row
             if j[CHUNK_ROWS] != 0:

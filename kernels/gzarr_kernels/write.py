@@ -390,7 +390,7 @@ def _file_row(job: int, context: int, row: int, chunk: int, worker: int) -> int:
 
 @entry(3)
 def work(job: int, context: int, worker: int) -> None:
-    """Take rows of ``job`` until there are none, or until any worker has failed.
+    """Take rows of ``job`` until there are none, or until any worker has failed, or as long as the context says.
 
     Parameters
     ----------
@@ -403,7 +403,10 @@ def work(job: int, context: int, worker: int) -> None:
     """
     j = i64(job)
     c = i64(context)
+    end = R.slice_end(context)
     while atomic_load(j[R.SHARED] + 8) == 0:
+        if end > 0 and R.now(context) > end:
+            break
         row = atomic_add(j[R.SHARED], 1)
         if row >= j[R.SPANS]:
             break
