@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import resizing
 from .array_properties import ArrayProperties
 from .attributes import Attributes
+from .changes import hold_documents
 from .device import is_on_device, resolve_device
 from .engines.cuda.devices import get_device
 from .errors import ArgumentError, DeviceError, OutputError, ReadOnlyError, SelectionError
 from .indexer import Indexer
+from .items import items_of
 from .reader import NO_OPTIONS, DeviceOptions, Reader
 from .results import HOST, DeviceResults, How, output
 from .selection import parse_basic, parse_blocks, parse_orthogonal, parse_points
@@ -22,7 +24,8 @@ from .values import all_elements
 from .writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
 
     import numpy as np
     import numpy.typing as npt
@@ -97,8 +100,13 @@ class Array(ArrayProperties):
         """User attributes, a mapping; each change of it is written, if the array is not read-only."""
         return Attributes(self, self._take_attributes)
 
+    def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
+        """Change some user attributes in one write, as ``attrs.update`` does; return this array."""
+        self.attrs.update(attributes)
+        return self
+
     def _take_attributes(self, found: ArrayMetadata) -> None:
-        """Take over what the store has now, of all that does not bear on reading."""
+        """Take over what the store has now, of all that does not bear on reading; its documents are held meanwhile."""
         self._metadata = dataclasses.replace(
             self._metadata,
             attributes=found.attributes,
@@ -375,7 +383,7 @@ class Array(ArrayProperties):
             with device:
                 memory = DeviceResults(device, device.as_stream(stream))
         shapes = [selection.result_shape for selection in selections]
-        arrays, memory = all_elements(values, dtype, shapes, self.name, memory)
+        arrays, memory = all_elements(values, dtype, shapes, self.name, memory, items_of(metadata))
         store: Store = self._store  # type: ignore[assignment]
         writer = Writer(metadata, store, self._path, write_empty=self._write_empty)
         writer.write(selections, arrays, field, aligned=aligned, lock=lock, memory=memory)
@@ -445,8 +453,11 @@ class Array(ArrayProperties):
         return resizing.append(self, value, axis, lock=lock)
 
     def _become(self, metadata: ArrayMetadata) -> None:
-        self._metadata = metadata
-        self._reader = Reader(metadata, self._store, self._path, self._device)
+        reader = Reader(metadata, self._store, self._path, self._device)
+        # Not between the steps in which another thread takes over attributes: they would bring the old shape back.
+        with hold_documents(self._store, self._path):
+            self._metadata = metadata
+            self._reader = reader
 
     @property
     def oindex(self) -> Indexer:

@@ -11,18 +11,18 @@ from . import chunk_shapes
 from .codecs.bytes import BytesCodec
 from .codecs.choice import AUTO, choose
 from .codecs.crc32c import Crc32cCodec
-from .codecs.numcodecs_adapter import NumcodecsArrayToBytes
 from .codecs.sharding import ShardingIndexed
 from .codecs.transpose import TransposeCodec
 from .documents import NodeReader
-from .dtypes import is_variable_bytes, native, parse_v2, parse_v3
+from .dtypes import is_variable_bytes, kind_of, native, packed, parse_v2, parse_v3
 from .errors import ArgumentError, MetadataError, UnsupportedError
+from .items import TEXTS, Items, object_codec
 from .metadata import fill_value as fill_values
 from .metadata import to_v2, to_v3, v3_draft
 from .metadata.json import quote
 from .metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat
 from .metadata.parts import dimension_names_of, parse_chunk_shapes
-from .metadata.to_documents import array_documents, check_shape, plain
+from .metadata.to_documents import array_documents, check_shape, plain, plain_value
 from .metadata.to_v3_draft import NEW_ENTRY_POINT
 from .stores.memory import MemoryStore
 from .values import as_elements
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: What an item of any length counts as where sizes are chosen.
 _TEXT_NBYTES: Final = 16
-_TEXT_CODECS: Final = ("vlen-utf8", "vlen-bytes")
+_TEXT_CODECS: Final = tuple(TEXTS)
 
 
 class LayoutArguments(TypedDict, total=False):
@@ -66,6 +66,14 @@ class NewArrayArguments(ArrayArguments, total=False):
     shape: Any
     data: Any
     write_empty: bool
+
+
+def check_names(arguments: Mapping[str, Any]) -> None:
+    """Raise if something is no argument of :func:`gzarr.create_array`, for the functions that hand theirs on."""
+    for name in arguments:
+        if name not in ArrayArguments.__optional_keys__:
+            known = ", ".join(sorted(NewArrayArguments.__optional_keys__))
+            raise ArgumentError(f"there is no argument {name!r}; an array is described by {known}")
 
 
 def new_metadata(
@@ -104,7 +112,7 @@ def new_metadata(
         If an argument is wrong, or the format has no words for it.
     """
     size = check_shape(shape)
-    stored, text, named = _data_type(dtype, zarr_format)
+    stored, text, named = data_type(dtype, zarr_format)
     if text is None and stored.hasobject and _is_auto(codecs) and _is_auto(filters):
         raise ArgumentError(
             "dtype=object: say what the objects are; dtype=str and dtype=bytes are texts of any length, other objects "
@@ -148,7 +156,7 @@ def new_metadata(
         data_type=_data_type_text(stored, text, named, zarr_format),
         chunk_shape=chunk_shape,
         chunk_key_encoding=_encoding(chunk_key_encoding, zarr_format, layout),
-        fill_value=_fill_value(fill_value, element, text),
+        fill_value=_fill_value(fill_value, element, text, object_codec(chain)),
         codecs=chain,
         attributes=plain_attributes,
         dimension_names=names if zarr_format == 3 else dimension_names_of(plain_attributes, len(size)),
@@ -168,14 +176,25 @@ def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:
     except MetadataError as error:
         raise ArgumentError(f"no array of this kind can be made: {error.message}") from None
     assert entry is not None
-    assert isinstance(entry.metadata, ArrayMetadata)
-    return entry.metadata
+    read = entry.metadata
+    assert isinstance(read, ArrayMetadata)
+    if not metadata.dtype.hasobject and _bits(metadata) != _bits(read):
+        raise ArgumentError(
+            f"fill_value: a document of zarr_format={metadata.zarr_format!r} cannot hold the bits of "
+            f"{metadata.fill_value!r}, {_bits(metadata)[:32].hex()}: they would be read as {_bits(read)[:32].hex()}; "
+            "take the ordinary NaN, or zarr_format=3"
+        )
+    return read
+
+
+def _bits(metadata: ArrayMetadata) -> bytes:
+    return np.asarray(metadata.fill_value, metadata.dtype).tobytes()
 
 
 # -- data types --------------------------------------------------------------------------------------------------------
 
 
-def _data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str | None, str | None]:
+def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str | None, str | None]:
     """Return what a caller says of the elements.
 
     Returns
@@ -186,6 +205,11 @@ def _data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str 
         The codec of texts of any length, if they are.
     name
         The data type as a model of version 3 has it, if it was named so.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none.
     """
     if dtype is None:
         raise ArgumentError("a new array needs a dtype (or data)")
@@ -217,7 +241,7 @@ def _data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str 
         raise ArgumentError(
             f"dtype={quote(dtype)}: elements are Python objects; take dtype=str or dtype=bytes for texts of any length"
         )
-    return result, None, None
+    return packed(result), None, None
 
 
 def _data_type_text(stored: np.dtype[Any], text: str | None, name: str | None, zarr_format: ZarrFormat) -> str:
@@ -231,30 +255,32 @@ def _data_type_text(stored: np.dtype[Any], text: str | None, name: str | None, z
 _V3_TEXT: Final = {"vlen-utf8": "string", "vlen-bytes": "variable_length_bytes"}
 
 
-def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None) -> Any:
+def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str | None) -> Any:
     """Return the fill value as an element; where it is left open, zeros: NaT, no characters."""
-    if text is not None:
-        kind: type[str] | type[bytes] = str if text == "vlen-utf8" else bytes
-        if value is None or (isinstance(value, int) and value == 0):
-            return kind()
-        if not isinstance(value, kind):
-            raise ArgumentError(f"fill_value must be {kind.__name__}, not {quote(value)}")
-        return kind(value)  # type: ignore[arg-type]
     if dtype.hasobject:
-        return value
+        return _object_fill_value(value, text, codec)
     if value is None:
         return dtype.type("NaT") if dtype.kind in "mM" else np.zeros((), dtype)[()]
-    if isinstance(value, int | float) and value == 0 and dtype.kind in "SUV" and dtype.type is np.void:
+    kind = kind_of(dtype)
+    if kind in "SUV" and isinstance(value, int | float) and value == 0:
         return np.zeros((), dtype)[()]
-    if isinstance(value, str) and dtype.kind in "fc":
+    if (kind in "fc" and isinstance(value, str)) or (kind == "c" and isinstance(value, list | tuple)):
         try:
             return fill_values.from_v3(value, dtype, dtype.name)
         except MetadataError as error:
             raise ArgumentError(f"fill_value: {error.message}") from None
-    try:
-        return as_elements(value, dtype, (), "fill_value")[()]
-    except ArgumentError as error:
-        raise ArgumentError(str(error)) from None
+    return as_elements(value, dtype, (), "fill_value")[()]
+
+
+def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:
+    """Return the fill value of objects; where it is left open, and their dtype is no text's, it stays open."""
+    if text is not None and (value is None or (isinstance(value, int) and value == 0)):
+        return TEXTS[text]()
+    if value is None:
+        return None
+    if codec in TEXTS:
+        return as_elements(value, np.dtype(object), (), "fill_value", Items(codec, unset=False))[()]
+    return plain_value(value, "fill_value")
 
 
 # -- grid --------------------------------------------------------------------------------------------------------------
@@ -292,10 +318,14 @@ def _grid(
 def _listed(chunks: Any, shape: tuple[int, ...]) -> list[Any]:
     if len(chunks) != len(shape):
         raise ArgumentError(f"chunks {quote(chunks)} have {len(chunks)} dimensions, but the array has {len(shape)}")
-    return [
-        [int(length) for length in item] if isinstance(item, list | tuple) else size if item == -1 else item
-        for item, size in zip(chunks, shape, strict=True)
-    ]
+    return [size if item == -1 else _lengths(item) for item, size in zip(chunks, shape, strict=True)]
+
+
+def _lengths(value: Any) -> Any:
+    """Return lengths with Python's integers, also in lists; what is none is left for the parser to refuse."""
+    if isinstance(value, list | tuple):
+        return [_lengths(item) for item in value]
+    return value.__index__() if hasattr(value, "__index__") and not isinstance(value, bool) else value
 
 
 def _index_codecs(zarr_format: ZarrFormat) -> tuple[Codec, ...]:
@@ -318,7 +348,10 @@ def _encoding(value: Any, zarr_format: ZarrFormat, layout: Layout | None) -> Chu
         value = value.to_dict()
     if not isinstance(value, dict):
         raise ArgumentError(f"chunk_key_encoding is a name, a separator, or an object, not {quote(value)}")
-    given = {**value, **(value.get("configuration") or {})}
+    configuration = value.get("configuration") or {}
+    if not isinstance(configuration, dict):
+        raise ArgumentError(f"chunk_key_encoding: configuration is an object, not {quote(configuration)}")
+    given = {**value, **configuration}
     asked = given.get("name", name)
     if asked not in (("default", "v2") if zarr_format == 3 else (name,)):
         raise ArgumentError(f"chunk_key_encoding: zarr_format={zarr_format!r} has no encoding {quote(asked)}")
@@ -331,7 +364,7 @@ def _encoding(value: Any, zarr_format: ZarrFormat, layout: Layout | None) -> Chu
 def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
     if value is None:
         return None
-    names = (value,) if isinstance(value, str) else tuple(value)
+    names = (value,) if isinstance(value, str) or not hasattr(value, "__iter__") else tuple(value)
     if len(names) != ndim or not all(name is None or isinstance(name, str) for name in names):
         raise ArgumentError(f"dimension_names are {ndim} strings or Nones, one a dimension, not {quote(value)}")
     return names
@@ -346,10 +379,10 @@ def arguments_of(metadata: ArrayMetadata) -> dict[str, Any]:
 
     Attributes are left out, and so is ``zarr_format``.
     """
-    text = next((c.id for c in metadata.codecs if isinstance(c, NumcodecsArrayToBytes)), None)
+    text = object_codec(metadata.codecs)
     dtype: Any = to_v2.data_type_json(metadata.data_type)
-    if metadata.dtype.hasobject and text in _TEXT_CODECS:
-        dtype = str if text == "vlen-utf8" else bytes
+    if metadata.dtype.hasobject and text in TEXTS:
+        dtype = TEXTS[text]
     elif isinstance(dtype, list) or (metadata.zarr_format != 3 and dtype[:1] in "<>|"):
         dtype = parse_v2(dtype)
     codecs, shards = metadata.codecs, None

@@ -1,10 +1,15 @@
-"""Copying the chunks of one array, region by region, or value by value where they stay as they are."""
+"""Copying the chunks of one array, region by region, or value by value where they stay as they are.
+
+It costs what is stored, not what the shape says: an array of 2**62 elements may have a single chunk. Where the source
+can be listed, chunks that it has not are neither read nor written, for they are the fill value on either side; and
+where regions begin is computed, not listed.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,7 +20,7 @@ from .device import is_on_device
 from .engines import pool
 from .errors import ChunkDecodeError, ChunkError, ChunkWriteError
 from .metadata.to_documents import array_documents
-from .stored_chunks import stored_chunks
+from .stored_chunks import grid_points, stored_chunks
 from .stores.base import ListableStore
 
 if TYPE_CHECKING:
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 
     Coords = tuple[int, ...]
     Box = tuple[slice, ...]
+    # Where something begins and ends along one dimension.
+    Extent = tuple[int, int]
     IntArray = npt.NDArray[np.int64]
 
 #: Of the budget, what the elements of a region may have. The rest is for what they are compared with and encoded to.
@@ -96,7 +103,8 @@ class ArrayCopy:
         self._verify = verify
         self._as_is = _same_values(source_metadata, metadata)
         lengths = region_shape(self.source, self.target, budget_bytes // _REGION_SHARE)
-        self._bounds = _bounds(metadata, lengths)
+        self._chunks = _chunk_parts(metadata)
+        self._regions = list(map(_regions, self._chunks, lengths))
 
     @property
     def copies_values(self) -> bool:
@@ -108,7 +116,7 @@ class ArrayCopy:
         """How many steps there are at most."""
         if self._as_is:
             return math.prod(self.source.metadata.grid_shape)
-        return math.prod(len(bounds) - 1 for bounds in self._bounds)
+        return math.prod(regions.count for regions in self._regions)
 
     def is_described_by(self, present: ArrayMetadata) -> bool:
         """Return whether metadata are those of this copy."""
@@ -135,38 +143,37 @@ class ArrayCopy:
     # -- by region
 
     def _copy_regions(self) -> Iterator[int]:
-        for region in self._regions():
-            box = tuple(
-                slice(int(bounds[i]), int(bounds[i + 1])) for i, bounds in zip(region, self._bounds, strict=True)
-            )
+        for box in self._boxes():
             self._copy_region(box)
             yield 1
 
-    def _regions(self) -> Iterator[Coords]:
-        """Yield the regions in which the source, or the unfinished copy, has chunks."""
-        counts = tuple(len(bounds) - 1 for bounds in self._bounds)
-        store = self.source.store
-        if not isinstance(store, ListableStore):
-            yield from itertools.product(*map(range, counts))
+    def _boxes(self) -> Iterator[Box]:
+        """Yield the regions in which the source, or the unfinished copy, has chunks, cut to what they touch."""
+        if not isinstance(self.source.store, ListableStore):
+            for region in grid_points([regions.count for regions in self._regions]):
+                yield tuple(slice(*regions.extent(i)) for i, regions in zip(region, self._regions, strict=True))
             return
-        touched = set(self._touched(self.source, counts))
-        if self._resume:
-            touched |= set(self._touched(self.target, counts))
-        for number in sorted(touched):
-            yield tuple(int(i) for i in np.unravel_index(number, counts)) if counts else ()
+        touched: dict[Coords, list[Extent]] = {}
+        for array in (self.source, self.target) if self._resume else (self.source,):
+            self._touch(array, touched)
+        for region in sorted(touched):
+            yield tuple(map(self._whole_chunks, range(len(region)), region, touched[region]))
 
-    def _touched(self, array: Array, counts: Coords) -> Iterator[int]:
-        """Yield the numbers of the regions that the stored chunks of an array have elements in."""
+    def _touch(self, array: Array, touched: dict[Coords, list[Extent]]) -> None:
+        """Note the regions that stored chunks of an array have elements in, and from where to where these reach."""
+        parts = _chunk_parts(array.metadata)
         for _, coords in stored_chunks(array.store, array.metadata, array.path):
-            ranges = [
-                range(*_between(bounds, *_extent(array.metadata, d, i)))
-                for d, (i, bounds) in enumerate(zip(coords, self._bounds, strict=True))
-            ]
+            extents = [chunks.extent(i) for i, chunks in zip(coords, parts, strict=True)]
+            ranges = [regions.touching(*extent) for extent, regions in zip(extents, self._regions, strict=True)]
             for region in itertools.product(*ranges):
-                number = 0
-                for i, count in zip(region, counts, strict=True):
-                    number = number * count + i
-                yield number
+                before = touched.get(region, extents)
+                touched[region] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(before, extents, strict=True)]
+
+    def _whole_chunks(self, d: int, i: int, extent: Extent) -> slice:
+        """Return the chunks of the target, along a dimension, that an extent has elements of in a region."""
+        begin, end = self._regions[d].extent(i)
+        chunks = self._chunks[d].touching(max(extent[0], begin), min(extent[1], end))
+        return slice(self._chunks[d].extent(chunks[0])[0], self._chunks[d].extent(chunks[-1])[1])
 
     def _copy_region(self, box: Box) -> None:
         data = self._read(box)
@@ -176,7 +183,7 @@ class ArrayCopy:
         self.target.write(box, data)
         self.written += 1
         if self._verify and not identical(self.target.read(box), data):
-            first = tuple(int(np.searchsorted(self._starts(d), s.start, "right")) - 1 for d, s in enumerate(box))
+            first = tuple(chunks.at(s.start) for chunks, s in zip(self._chunks, box, strict=True))
             raise self._differs(first, f"the elements of {_text(box)} are others")
 
     def _read(self, box: Box) -> Any:
@@ -191,12 +198,6 @@ class ArrayCopy:
             return identical(self.target.read(box), data)
         except ChunkDecodeError:
             return False
-
-    def _starts(self, d: int) -> IntArray:
-        edges = self.metadata.chunk_edges
-        edge = None if edges is None else edges[d]
-        n = self.metadata.chunk_shape[d]
-        return np.arange(self.metadata.grid_shape[d] + 1) * n if edge is None else edge.starts
 
     def _differs(self, chunk: Coords, what: str) -> ChunkWriteError:
         lossless = "the target's codecs may be lossy, or the store or its medium is at fault"
@@ -215,7 +216,7 @@ class ArrayCopy:
 
     def _copy_values(self) -> Iterator[int]:
         source = self.source
-        found: Iterator[Coords] = itertools.product(*map(range, source.metadata.grid_shape))
+        found: Iterator[Coords] = grid_points(source.metadata.grid_shape)
         if isinstance(source.store, ListableStore):
             found = (coords for _, coords in stored_chunks(source.store, source.metadata, source.path))
         while some := list(itertools.islice(found, _VALUES)):
@@ -282,40 +283,63 @@ def region_shape(source: Array, target: Array, budget_bytes: int) -> tuple[int, 
     return tuple(region)
 
 
-def _bounds(metadata: ArrayMetadata, lengths: Sequence[int]) -> list[IntArray]:
-    """Return where regions begin along each dimension, and where the last one ends."""
-    result = []
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What one dimension is cut into.
+
+    Attributes
+    ----------
+    size
+        Of the dimension, in elements.
+    length
+        Of each part, but for the last, which ends with the dimension.
+    starts
+        int64 ``(count,)``, where parts of different lengths begin; None where all have one.
+    """
+
+    size: int
+    length: int
+    starts: IntArray | None = None
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return -(-self.size // self.length) if self.starts is None else len(self.starts)
+
+    def extent(self, i: int) -> Extent:
+        """Return where a part begins and ends; nothing is in one behind the last."""
+        if self.starts is None:
+            return min(i * self.length, self.size), min((i + 1) * self.length, self.size)
+        begin, end = ([*map(int, self.starts[i : i + 2]), self.size, self.size])[:2]
+        return begin, end
+
+    def at(self, index: int) -> int:
+        """Return the part that an element is in."""
+        return index // self.length if self.starts is None else int(np.searchsorted(self.starts, index, "right")) - 1
+
+    def touching(self, begin: int, end: int) -> range:
+        """Return the parts that have elements from ``begin`` to ``end``."""
+        return range(self.at(begin), self.at(end - 1) + 1) if begin < end else range(0)
+
+
+def _chunk_parts(metadata: ArrayMetadata) -> list[_Parts]:
+    """Return the chunks (shards) of an array along each dimension, as far as they have elements in it."""
     edges = metadata.chunk_edges or (None,) * metadata.ndim
-    for size, length, edge in zip(metadata.shape, lengths, edges, strict=True):
-        if edge is None:
-            starts = np.arange(0, size, length, dtype=np.int64)
-        else:
-            starts = np.array(list(_grouped(edge.starts[edge.starts < size].tolist(), size, length)), np.int64)
-        result.append(np.append(starts, size) if size else np.zeros(1, np.int64))
-    return result
+    return [
+        _Parts(size, length, None if edge is None else edge.starts[:-1][edge.starts[:-1] < size])
+        for size, length, edge in zip(metadata.shape, metadata.chunk_shape, edges, strict=True)
+    ]
 
 
-def _grouped(starts: Sequence[int], size: int, length: int) -> Iterator[int]:
-    """Yield those of the starts of chunks that regions begin at: as many chunks as are no longer than ``length``."""
-    begin = None
-    for start, end in itertools.pairwise([*starts, size]):
-        if begin is None or end - begin > length:
-            begin = start
-            yield start
-
-
-def _extent(metadata: ArrayMetadata, d: int, i: int) -> tuple[int, int]:
-    """Return where a chunk begins and ends along a dimension, cut at the array's end."""
-    edge = None if metadata.chunk_edges is None else metadata.chunk_edges[d]
-    n = metadata.chunk_shape[d]
-    begin, end = (i * n, (i + 1) * n) if edge is None else map(int, edge.starts[i : i + 2])
-    return begin, min(end, metadata.shape[d])
-
-
-def _between(bounds: IntArray, begin: int, end: int) -> tuple[int, int]:
-    """Return the first region with elements from ``begin`` to ``end``, and the one behind the last."""
-    first = int(np.searchsorted(bounds, begin, "right")) - 1
-    return first, int(np.searchsorted(bounds, end, "left"))
+def _regions(chunks: _Parts, length: int) -> _Parts:
+    """Return regions of whole chunks along a dimension, as many as are no longer than ``length``."""
+    if chunks.starts is None:
+        return _Parts(chunks.size, length)
+    starts: list[int] = []
+    for start, end in itertools.pairwise([*chunks.starts.tolist(), chunks.size]):
+        if not starts or end - starts[-1] > length:
+            starts.append(start)
+    return _Parts(chunks.size, length, np.array(starts, np.int64))
 
 
 def _same_values(source: ArrayMetadata, target: ArrayMetadata) -> bool:

@@ -44,7 +44,7 @@ class Attributes(MutableMapping[str, Any]):
     node
         The array or group.
     changed
-        Called with the node's new metadata once they are written.
+        Called with the node's new metadata once they are written, before anybody else changes them.
 
     Raises
     ------
@@ -130,4 +130,4 @@ class Attributes(MutableMapping[str, Any]):
             return group_with_attributes(metadata, attributes)
 
         store = writable(node.store, name)
-        self._changed(change_node(store, node.path, node.metadata.zarr_format, of_node))
+        change_node(store, node.path, node.metadata.zarr_format, of_node, self._changed)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .changes import drop_indexes, reader_of, writable
+from .changes import drop_indexes, hold_documents, reader_of, writable
 from .documents import NodeReader
-from .engines.locks import hold
 from .errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from .group import Group
 from .metadata import to_v2, to_v3
@@ -29,10 +28,10 @@ _V3_MEMBER = "consolidated_metadata"
 def consolidate(
     store: StoreLike, *, path: str = "", zarr_format: ZarrFormat | None = None, device: str = "auto"
 ) -> Group:
-    """Write the consolidated metadata of a group, and return the group opened with them.
+    """Write the consolidated metadata of a group.
 
     Groups without documents become explicit in it. Whatever gzarr changes below the group later removes it again, since
-    it would be wrong then.
+    it would be wrong then. No other process may change something below it meanwhile; other threads wait.
 
     Parameters
     ----------
@@ -43,7 +42,8 @@ def consolidate(
 
     Returns
     -------
-    The group, to read and write.
+    The group, to read and write. (It shows nodes as they are in the store; groups opened with mode ``"r"`` show them by
+    their consolidated metadata.)
 
     Raises
     ------
@@ -60,20 +60,14 @@ def consolidate(
     where = join_path(base, normalize_path(path))
     target = writable(opened, f"'/{where}'")
     reader = reader_of(target)
-    entry = reader.node(where, zarr_format)
-    if entry is None:
-        raise NodeNotFoundError(f"no group at '/{where}' in {target!r}")
-    metadata = entry.metadata
-    if not isinstance(metadata, GroupMetadata):
-        raise NodeTypeError(f"'/{where}' in {target!r} is an array; only groups have consolidated metadata")
-    if metadata.zarr_format not in (2, 3):
-        raise ArgumentError(f"'/{where}': Zarr format {metadata.zarr_format!r} has no consolidated metadata")
-    nodes: dict[str, NodeMetadata] = {}
-    for name, below in Group(metadata, reader, where).walk():
-        if isinstance(below.metadata, MetadataError):
-            raise below.metadata
-        nodes[name] = below.metadata
-    with hold(target, [join_path(where, "zarr.json")]):
+    # Held, with those above: nothing below is changed or made between the time it is read and the time it is written.
+    with hold_documents(target, where):
+        metadata = _group(reader, where, zarr_format)
+        nodes: dict[str, NodeMetadata] = {}
+        for name, below in Group(metadata, reader, where).walk():
+            if isinstance(below.metadata, MetadataError):
+                raise below.metadata
+            nodes[name] = below.metadata
         # Those above say less than this one, or something else.
         drop_indexes(target, where)
         if metadata.zarr_format == 2:
@@ -86,11 +80,22 @@ def consolidate(
             below_documents = {name: _document(found) for name, found in nodes.items()}
             inline = {"kind": "inline", "must_understand": False, "metadata": below_documents}
             target.set(join_path(where, "zarr.json"), dump({**_document(metadata), _V3_MEMBER: inline}))
-    opened_reader = NodeReader(target)
-    found_entry = opened_reader.node(where, metadata.zarr_format)
-    assert found_entry is not None
-    assert isinstance(found_entry.metadata, GroupMetadata)
-    return Group(found_entry.metadata, opened_reader, where, device=device, children=found_entry.children, mode="r+")
+        metadata = _group(reader, where, metadata.zarr_format)
+    return Group(metadata, NodeReader(target), where, device=device, mode="r+")
+
+
+def _group(reader: NodeReader, path: str, zarr_format: ZarrFormat | None) -> GroupMetadata:
+    """Return the metadata of a group that can have consolidated metadata."""
+    entry = reader.node(path, zarr_format)
+    if entry is None:
+        raise NodeNotFoundError(f"no group at '/{path}' in {reader.store!r}")
+    if isinstance(entry.metadata, MetadataError):
+        raise entry.metadata
+    if not isinstance(entry.metadata, GroupMetadata):
+        raise NodeTypeError(f"'/{path}' in {reader.store!r} is an array; only groups have consolidated metadata")
+    if entry.metadata.zarr_format not in (2, 3):
+        raise ArgumentError(f"'/{path}': Zarr format {entry.metadata.zarr_format!r} has no consolidated metadata")
+    return entry.metadata
 
 
 def _documents(path: str, metadata: NodeMetadata) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,7 @@
   target as the budget allows, and along each dimension as many as whole chunks of the source take, where these fit.
 - Regions in which the source has no chunks are passed over.
 - ``resume`` trusts nothing that is there: it is read, compared with the source, and written again where it differs.
+  Nodes that the source has not are not erased, and not left without a word: they are an error.
 - Where codecs, chunks and elements stay as they are, stored values are copied as they are, without decoding them.
 """
 
@@ -21,17 +22,18 @@ from typing import TYPE_CHECKING, Any, Final
 from .array import Array
 from .array_arguments import arguments_of, new_metadata
 from .array_copy import ArrayCopy
-from .changes import delete_node, look, place_group, reader_of, stray_chunks, writable
+from .changes import delete_node, hold_documents, reader_of, writable
 from .codecs.choice import AUTO
-from .creation import make_group
 from .device import resolve_device
 from .documents import NodeReader
+from .engines.locks import hold_node
 from .errors import ArgumentError, MetadataError, NodeNotFoundError
 from .group import Group, make_node
 from .metadata import v3_draft
 from .metadata.model import ArrayMetadata, GroupMetadata
 from .metadata.parts import dimension_names_of
 from .metadata.to_documents import dump
+from .places import check_name, look, place_group, stray_chunks
 from .stores.base import ListableStore, LocalFiles
 from .stores.keys import join_path, normalize_path
 from .stores.resolve import as_store
@@ -39,10 +41,10 @@ from .stores.resolve import as_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .changes import Room
     from .documents import Entry
     from .metadata.model import NodeMetadata, ZarrFormat
     from .metadata.v3_draft import Layout
+    from .places import Room
     from .stores.base import ReadableStore, Store
     from .stores.resolve import StoreLike
 
@@ -70,6 +72,7 @@ class Copy:
         self._path = path
         self._room = room
         self._erase = False
+        self._resume = False
         self.groups = groups
         self.arrays = arrays
 
@@ -97,8 +100,10 @@ class Copy:
             Naming what is there.
         """
         where = f"'/{self._path}' in {self._store!r}"
+        self._resume = resume
         if resume:
             self._check_same()
+            self._check_no_others()
             return
         taken = "a node" if self._room.occupied else ""
         if not taken and self.arrays and not self.groups:
@@ -123,12 +128,33 @@ class Copy:
             if present is not None:
                 raise _other(path, self._store)
         for array in self.arrays:
-            present = self._present(array.path)
-            if present is None or (isinstance(present, GroupMetadata) and present.implicit):
-                continue
-            if not isinstance(present, ArrayMetadata) or not array.is_described_by(present):
-                raise _other(array.path, self._store)
-            array.has_documents = True
+            self._check_array(array)
+
+    def _check_array(self, array: ArrayCopy) -> None:
+        """Refuse the place of an array in which there is something else than what is to be resumed."""
+        present = self._present(array.path)
+        # Chunks of an array without documents may look like a group.
+        if present is None or (self._resume and isinstance(present, GroupMetadata) and present.implicit):
+            return
+        if not self._resume or not isinstance(present, ArrayMetadata) or not array.is_described_by(present):
+            raise _other(array.path, self._store)
+        array.has_documents = True
+
+    def _check_no_others(self) -> None:
+        """Refuse to go on with the copy of a group where there are nodes that the source has not (any more)."""
+        if not isinstance(self._store, ListableStore):
+            return
+        planned = {*self.groups, *(array.path for array in self.arrays)}
+        reader = reader_of(self._store)
+        for path, metadata in self.groups.items():
+            others = [join_path(path, name) for name in reader.children(path, metadata.zarr_format)]
+            others = [other for other in others if other not in planned]
+            if others:
+                raise ArgumentError(
+                    f"'/{others[0]}' in {self._store!r} is not in the source, or not any more (one of {len(others)} in "
+                    f"'/{path}'): resume=True (--resume) erases no node; erase what is not wanted, or pass "
+                    "overwrite=True (--overwrite) to begin anew"
+                )
 
     def _present(self, path: str) -> NodeMetadata | None:
         try:
@@ -141,16 +167,19 @@ class Copy:
         return entry.metadata
 
     def steps(self) -> Iterator[int]:
-        """Copy; yield after each part how many steps of :attr:`total` it was."""
+        """Copy; yield after each part how many steps of :attr:`total` it was. All in one thread, which holds locks."""
         if self._erase:
             delete_node(self._store, self._path)
             self._room = look(self._store, self._path, self._format)
         for parent in self._room.parents:
-            self._make_group(parent, None)
+            self._make_group(parent, GroupMetadata(zarr_format=self._format), may_exist=True)
         for path, metadata in self.groups.items():
-            self._make_group(path, metadata)
+            self._make_group(path, metadata, may_exist=self._resume)
         for array in self.arrays:
-            yield from array.steps()
+            # Its documents come last: until then, only this keeps others from making something in its place.
+            with hold_node(self._store, array.path):
+                self._check_array(array)
+                yield from array.steps()
 
     def run(self) -> None:
         """Copy all of it."""
@@ -161,18 +190,17 @@ class Copy:
     def _format(self) -> ZarrFormat:
         return next(iter(self.groups.values())).zarr_format if self.groups else self.arrays[0].metadata.zarr_format
 
-    def _make_group(self, path: str, metadata: GroupMetadata | None) -> None:
-        present = self._present(path)
-        if isinstance(present, GroupMetadata) and not present.implicit:
-            return
-        if metadata is None:
-            make_group(self._store, path, self._format, attributes=None, overwrite=False, device="cpu", missing="fill")
-            return
-        room = look(self._store, path, metadata.zarr_format)
-        if room.layout is not None:
-            metadata = replace(metadata, document={v3_draft.ENTRY_POINT: room.layout.document})
-        # What is there without a document is the beginning of this copy.
-        place_group(self._store, path, metadata, replace(room, occupied=False), overwrite=False)
+    def _make_group(self, path: str, metadata: GroupMetadata, *, may_exist: bool) -> None:
+        with hold_node(self._store, path), hold_documents(self._store, path):
+            room = look(self._store, path, metadata.zarr_format)
+            if room.occupied and not (isinstance(room.found, GroupMetadata) and room.found.implicit):
+                if may_exist and isinstance(room.found, GroupMetadata):
+                    return
+                raise _other(path, self._store)
+            if room.layout is not None:
+                metadata = replace(metadata, document={v3_draft.ENTRY_POINT: room.layout.document})
+            # What is there without a document is the beginning of this copy.
+            place_group(self._store, path, metadata, replace(room, occupied=False), overwrite=False)
 
 
 def _other(path: str, store: ReadableStore) -> ArgumentError:
@@ -222,7 +250,8 @@ def copy(
     overwrite
         Erase the node that is there, with all that is below it.
     resume
-        Go on with a copy that was interrupted. What is there is compared with the source.
+        Go on with a copy that was interrupted. What is there is compared with the source. It is an error if there are
+        nodes that the source has not, or not any more: nothing says whether they are wanted.
     verify
         Read back all that is written, and compare it bit by bit.
     budget_bytes
@@ -317,6 +346,7 @@ def plan_copy(
     store = writable(opened, f"'/{target}'")
     _check_apart(root, store, target)
     room = look(store, target, target_format)
+    check_name(target, room, target_format)
     groups: dict[str, GroupMetadata] = {}
     arrays: list[ArrayCopy] = []
     for below, metadata in _nodes(root):

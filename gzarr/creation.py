@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from .array import Array
-from .array_arguments import ArrayArguments, new_metadata
-from .changes import look, place_array, place_group, writable
+from .array_arguments import ArrayArguments, check_names, data_type, new_metadata
+from .changes import hold_documents, writable
 from .codecs.choice import AUTO
 from .device import resolve_device
 from .documents import NodeReader
+from .dtypes import native
 from .engines.locks import hold_node
 from .errors import ArgumentError, NodeTypeError
 from .group import Group
+from .items import TEXTS, object_codec
 from .metadata import v3_draft
 from .metadata.json import quote
 from .metadata.model import GroupMetadata
 from .metadata.to_documents import check_shape, plain
+from .places import check_name, look, place_array, place_group
 from .stores.keys import join_path, normalize_path
 from .stores.resolve import as_store
-from .values import as_elements
+from .values import all_of, as_data, type_on_device
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,13 +74,14 @@ def create_array(
     path, name
         Path of the array in the store (``name`` is zarr-python's word for it).
     data
-        Array to be stored: of NumPy, CuPy, with ``__array__`` or ``__dlpack__``. Gives ``shape`` and ``dtype`` where
-        these are left out.
+        Array to be stored: of NumPy, CuPy, with ``__array__`` or ``__dlpack__``, or lists of elements of ``dtype``
+        (records are tuples). Gives ``shape`` and ``dtype`` where these are left out.
     chunks
         Shape of what can be read by itself, of an inner chunk where there are shards: one length a dimension (-1: all),
-        or one for all. A list of lengths in place of one makes a rectilinear grid (version 3). ``"auto"``: the whole
-        array if it has 1 MiB at most; else its longest side is halved, rounded up, until a chunk has 1 MiB at most, so
-        that it has between 512 KiB and 1 MiB; along dimensions of length 0, as long as 512 KiB allow.
+        or one for all. A list of lengths, and of ``[length, count]`` for runs of them, in place of one makes a
+        rectilinear grid (version 3). ``"auto"``: the whole array if it has 1 MiB at most; else its longest side is
+        halved, rounded up, until a chunk has 1 MiB at most, so that it has between 512 KiB and 1 MiB; along dimensions
+        of length 0, as long as 512 KiB allow.
     shards
         Shape of a shard, a multiple of ``chunks``. None: no shards. ``"auto"``: none for arrays of 128 MiB at most;
         else shards of 64 to 128 MiB.
@@ -102,7 +106,8 @@ def create_array(
     zarr_format
         3, 2, 1 or ``"3-draft-2022"``.
     overwrite
-        Erase the node that is there, with all that is below it. Else it is an error.
+        Erase the node that is there, with all that is below it. Else it is an error: of several threads that make a
+        node at one place, one succeeds, and on local disks also of several processes.
     device, missing
         As for :func:`gzarr.open_array`.
     write_empty
@@ -176,40 +181,48 @@ def make_array(
 ) -> Array:
     """Make an array in a store that can be changed."""
     _check_format(zarr_format)
+    check_names(arguments)
     if data is not None:
-        data, shape, arguments = of_data(data, shape, arguments)
+        data, shape, arguments = of_data(data, shape, arguments, zarr_format)
     elif shape is None:
         raise ArgumentError("a new array needs a shape (or data)")
     # Arguments first: they may be wrong without the store.
     metadata = new_metadata(path, shape, zarr_format, **arguments)
-    if data is not None and not (hasattr(data, "__cuda_array_interface__") and data.dtype == metadata.dtype):
-        data = as_elements(data, metadata.dtype, metadata.shape, f"/{path}")
-    # Of several that make a node at one place, one succeeds.
+    if data is not None:
+        data = all_of(data, metadata, f"/{path}")
+    # The node is held until its data are in it, so that who replaces it does not mix them with others.
     with hold_node(store, path):
-        room = look(store, path, zarr_format)
-        if room.layout is not None:
-            metadata = new_metadata(path, shape, zarr_format, layout=room.layout, **arguments)
-        array = Array(metadata, store, path, device=device, missing=missing, mode="r+", write_empty=write_empty)
-        place_array(store, path, metadata, room, overwrite=overwrite)
-    if data is not None and metadata.size:
-        array[...] = data
+        with hold_documents(store, path):
+            room = look(store, path, zarr_format)
+            check_name(path, room, zarr_format)
+            if room.layout is not None:
+                metadata = new_metadata(path, shape, zarr_format, layout=room.layout, **arguments)
+            array = Array(metadata, store, path, device=device, missing=missing, mode="r+", write_empty=write_empty)
+            place_array(store, path, metadata, room, overwrite=overwrite)
+        if data is not None and metadata.size:
+            array[...] = data
     return array
 
 
-def of_data(data: Any, shape: Any, arguments: ArrayArguments) -> tuple[Any, Any, ArrayArguments]:
-    """Return data as an array, and the shape and dtype of the array that it fills."""
-    if not hasattr(data, "dtype") or not hasattr(data, "shape"):
-        data = np.asarray(data)
+def of_data(
+    data: Any, shape: Any, arguments: ArrayArguments, zarr_format: ZarrFormat
+) -> tuple[Any, tuple[int, ...], ArrayArguments]:
+    """Return data as an array, with the shape and the arguments (dtype among them) of the array that it fills."""
+    dtype = arguments.get("dtype")
+    if dtype is None and isinstance(data, Array) and data.dtype.hasobject:
+        dtype = TEXTS.get(object_codec(data.metadata.codecs) or "", object)
+    wanted = None if dtype is None else data_type(dtype, zarr_format)[0]
+    data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)))
     if shape is not None and check_shape(shape) != tuple(data.shape):
         raise ArgumentError(f"shape {quote(shape)} is not that of the data, {tuple(data.shape)}")
-    if arguments.get("dtype") is None:
-        dtype: Any = data.dtype
-        if isinstance(data, np.ndarray) and data.dtype.hasobject and data.dtype.fields is None:
+    if dtype is None:
+        on_device = type_on_device(data)
+        dtype = data.dtype if on_device is None else on_device
+        if dtype.hasobject and dtype.fields is None:
             kinds = {type(item) for item in data.flat}
             if kinds <= {str} or kinds <= {bytes}:
                 dtype = bytes if bytes in kinds else str
-        arguments = cast("ArrayArguments", {**arguments, "dtype": dtype})
-    return data, tuple(data.shape), arguments
+    return data, tuple(data.shape), cast("ArrayArguments", {**arguments, "dtype": dtype})
 
 
 def create_group(
@@ -269,8 +282,9 @@ def make_group(
     if zarr_format == 1:
         raise ArgumentError("version 1 has arrays only; a group needs zarr_format=2 or 3")
     said = plain({} if attributes is None else attributes)
-    with hold_node(store, path):
+    with hold_node(store, path), hold_documents(store, path):
         room = look(store, path, zarr_format)
+        check_name(path, room, zarr_format)
         document = {} if room.layout is None else {v3_draft.ENTRY_POINT: room.layout.document}
         metadata = GroupMetadata(attributes=said, zarr_format=zarr_format, document=document)
         place_group(store, path, metadata, room, overwrite=overwrite)
@@ -306,10 +320,18 @@ def check_like(array: Array, shape: Any, dtype: Any, *, exact: bool) -> Array:
         raise NodeTypeError(f"{array.name} in {array.store!r} has shape {array.shape}, not {check_shape(shape)}")
     if dtype is None:
         return array
-    wanted = new_metadata("", (), 2 if array.zarr_format == 2 else 3, dtype=dtype).dtype
-    same = wanted == array.dtype if exact or wanted.hasobject else np.can_cast(wanted, array.dtype)
+    stored, text, _ = data_type(dtype, array.zarr_format)
+    wanted, found = native(stored), object_codec(array.metadata.codecs)
+    if wanted.hasobject or array.dtype.hasobject:
+        # Objects of any kind are asked for by object.
+        same = wanted == array.dtype and text in (None, found)
+    else:
+        same = wanted == array.dtype if exact else np.can_cast(wanted, array.dtype)
     if not same:
-        raise NodeTypeError(f"{array.name} in {array.store!r} has elements of {array.dtype}, not {wanted}")
+        names = [
+            TEXTS[codec].__name__ if codec in TEXTS else str(t) for t, codec in ((array.dtype, found), (wanted, text))
+        ]
+        raise NodeTypeError(f"{array.name} in {array.store!r} has elements of {names[0]}, not {names[1]}")
     return array
 
 

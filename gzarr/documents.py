@@ -42,6 +42,8 @@ DOCUMENTS = NODE_DOCUMENTS | {".zattrs", ".zmetadata", v1.META, v1.ATTRS}
 
 # In every entry point of a draft, and in few other documents: the others above a node need not be parsed.
 _ENTRY_POINT_MARK = b"purl.org"
+# In every document of a node of version 3.
+_NODE_MARK = b'"node_type"'
 # Any program may call a file "meta"; one without this is not ours.
 _V1_MARK = b'"zarr_format"'
 
@@ -162,15 +164,16 @@ class NodeReader:
         prefix = f"{path}/" if path else ""
         _, prefixes = self.store.list_dir(prefix)
         names = sorted(name for p in prefixes if _is_node_name(name := p[len(prefix) : -1]))
-        if zarr_format == 3:
-            # Reserved by the specification: extensions keep what they like there.
-            names = [name for name in names if not name.startswith("__")]
         documents = _document_names(zarr_format)
         entries: dict[str, Entry] = {}
         for first in range(0, len(names), _NODES_PER_REQUEST):
             some = names[first : first + _NODES_PER_REQUEST]
             paths = [prefix + name for name in some]
             for name, child, found in zip(some, paths, self.fetch(paths, documents), strict=True):
+                # Version 3 reserves such names: extensions keep what they like there. What is a node all the same is
+                # shown, so that no copy lacks it.
+                if zarr_format == 3 and name.startswith("__") and _NODE_MARK not in found.get("zarr.json", b""):
+                    continue
                 try:
                     entry = self._parse(child, found, zarr_format) or self._implicit(child, zarr_format)
                 except MetadataError as exc:

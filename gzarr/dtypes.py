@@ -74,6 +74,16 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
+def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return ``dtype`` with the fields of structured types one behind the other, as documents have them."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((packed(base), shape))
+    if dtype.fields is None:
+        return dtype
+    return np.dtype([(name, packed(dtype.fields[name][0])) for name in dtype.names or ()])
+
+
 def swap_unit(dtype: np.dtype[Any]) -> int | None:
     """Return the width in bytes of the units that a change of byte order reverses.
 
@@ -153,7 +163,8 @@ def clear_spare_bits(elements: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
     if dtype.subdtype is not None:
         clear_spare_bits(elements, dtype.subdtype[0])
     elif (mask := low_bits(dtype)) is not None:
-        elements &= mask
+        # One element also where there are no dimensions.
+        elements &= mask[0]
     elif has_spare_bits(dtype):
         for name in dtype.names or ():
             clear_spare_bits(elements[name], dtype[name])

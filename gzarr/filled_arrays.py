@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .array import Array
 from .array_arguments import arguments_of
-from .creation import create_array
+from .creation import create_array, of_data
 from .metadata.to_documents import check_shape
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def empty_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> 
     ----------
     array
         An array of gzarr: shape, data type, chunks, shards, codecs, fill value, dimension names and format are taken
-        over. Of any other array with ``shape`` and ``dtype``, these are.
+        over. Of any other array, and of lists, shape and data type are.
     store
         As for :func:`create_array`; None: in memory.
     **arguments
@@ -86,7 +86,8 @@ def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arg
 
 def _like(array: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(array, Array):
-        return {"shape": array.shape, "dtype": array.dtype}
+        _, shape, found = of_data(array, None, {}, arguments.get("zarr_format", 3))
+        return {"shape": shape, "dtype": found["dtype"]}
     result = {**arguments_of(array.metadata), "zarr_format": array.zarr_format}
     if "shape" in arguments and check_shape(arguments["shape"]) != array.shape:
         for name in ("chunks", "shards", "dimension_names"):

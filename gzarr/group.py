@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .array import Array
-from .attributes import Attributes
-from .changes import delete_node, move_node, writable
+from .changes import delete_node, writable
 from .documents import suggest
 from .errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError
+from .group_properties import GroupProperties
 from .metadata.model import ArrayMetadata, GroupMetadata
+from .places import move_node
+from .stores.base import ListableStore
 from .stores.keys import join_path, normalize_path
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from .array_arguments import LayoutArguments
-    from .display import Info, Tree
+    from .display import Tree
     from .documents import Entry, NodeReader
     from .engines.request import Missing
     from .metadata.model import ZarrFormat
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 Node: TypeAlias = "Array | Group"
 
 
-class Group(Mapping[str, "Array | Group"]):
+class Group(GroupProperties, Mapping[str, "Array | Group"]):
     """A group: a mapping from names (and paths, ``g["a/b"]``) to arrays and groups.
 
     Made by :func:`open`, :func:`open_group`, :func:`create_group` and by groups; not meant to be called.
@@ -42,7 +45,8 @@ class Group(Mapping[str, "Array | Group"]):
     device, missing
         Passed on to arrays below.
     children
-        Nodes below by name, where consolidated metadata gives them: they then cost no store request.
+        Nodes below by name, where consolidated metadata gives them: they then cost no store request. Not used where
+        ``mode`` allows to change them.
     mode
         ``"r"`` or ``"r+"`` (read and write), for the nodes below, too.
     """
@@ -58,6 +62,12 @@ class Group(Mapping[str, "Array | Group"]):
         children: dict[str, Entry] | None = None,
         mode: Literal["r", "r+"] = "r",
     ) -> None:
+        if mode != "r" and isinstance(reader.store, ListableStore):
+            # What may be written is read as it is: an index shows it as it was. (Where nodes cannot be listed, it is
+            # all there is.)
+            children = None
+            if reader.use_consolidated is not False:
+                reader = replace(reader, use_consolidated=False)
         self._metadata = metadata
         self._reader = reader
         self._path = path
@@ -65,78 +75,6 @@ class Group(Mapping[str, "Array | Group"]):
         self._missing: Missing = missing
         self._consolidated = children
         self._mode: Literal["r", "r+"] = mode
-
-    # -- what it is
-
-    @property
-    def metadata(self) -> GroupMetadata:
-        """Metadata of this group."""
-        return self._metadata
-
-    @property
-    def store(self) -> ReadableStore:
-        """Store that the group is in."""
-        return self._reader.store
-
-    @property
-    def path(self) -> str:
-        """Path in the store, without a leading slash; ``""`` for the root."""
-        return self._path
-
-    @property
-    def name(self) -> str:
-        """Path in the store with a leading slash; ``"/"`` for the root."""
-        return "/" + self._path
-
-    @property
-    def basename(self) -> str:
-        """Last part of the path; ``""`` for the root."""
-        return self._path.rpartition("/")[2]
-
-    @property
-    def attrs(self) -> Attributes:
-        """User attributes; each change is written at once."""
-        return Attributes(self, self._become)
-
-    def _become(self, metadata: GroupMetadata) -> None:
-        self._metadata = metadata
-
-    @property
-    def zarr_format(self) -> ZarrFormat:
-        """1, 2, ``"3-draft-2022"`` or 3."""
-        return self._metadata.zarr_format
-
-    @property
-    def implicit(self) -> bool:
-        """True for a group without a metadata document of its own."""
-        return self._metadata.implicit
-
-    @property
-    def consolidated(self) -> bool:
-        """Whether consolidated metadata names all nodes below, so that none costs a store request."""
-        return self._consolidated is not None
-
-    @property
-    def read_only(self) -> bool:
-        """Whether changes are refused: the group was opened for reading, or its store is read-only."""
-        return self._mode == "r" or getattr(self._reader.store, "read_only", True)
-
-    @property
-    def info(self) -> Info:
-        """Table of what the group is and how many members it has."""
-        from .display import group_info
-
-        return group_info(self)
-
-    def __repr__(self) -> str:
-        from .display import group_repr
-
-        return group_repr(self)
-
-    def _repr_html_(self) -> str:
-        from .display import group_html
-
-        return group_html(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Group):
@@ -325,6 +263,14 @@ class Group(Mapping[str, "Array | Group"]):
         """Yield the names of the groups directly below, sorted."""
         return (name for name, entry in self._entries().items() if isinstance(entry.metadata, GroupMetadata))
 
+    def array_values(self) -> Iterator[Array]:
+        """Yield the arrays directly below, sorted by name."""
+        return (array for _, array in self.arrays())
+
+    def group_values(self) -> Iterator[Group]:
+        """Yield the groups directly below, sorted by name."""
+        return (group for _, group in self.groups())
+
     # -- changes
 
     def _writable(self) -> Store:
@@ -395,7 +341,12 @@ class Group(Mapping[str, "Array | Group"]):
 
         self._writable()
         if name not in self:
-            return self.create_array(name, shape=shape, dtype=dtype, **arguments)
+            try:
+                return self.create_array(name, shape=shape, dtype=dtype, **arguments)
+            except ArgumentError:
+                # Another thread or process may have been faster.
+                if name not in self:
+                    raise
         node = self[name]
         if not isinstance(node, Array):
             raise NodeTypeError(f"{node.name} in {self.store!r} is a group, not an array")
@@ -405,11 +356,31 @@ class Group(Mapping[str, "Array | Group"]):
         """Return the group below, or make it; one that is only implied by the nodes in it becomes explicit."""
         self._writable()
         node = self.get(name)
-        if isinstance(node, Array):
-            raise NodeTypeError(f"{node.name} in {self.store!r} is an array, not a group")
-        if node is None or node.implicit:
-            return self.create_group(name, attributes=attributes)
+        if not _is_explicit(node):
+            try:
+                return self.create_group(name, attributes=attributes)
+            except ArgumentError:
+                # Another thread or process may have been faster.
+                node = self.get(name)
+                if not _is_explicit(node):
+                    raise
+        if not isinstance(node, Group):
+            raise NodeTypeError(f"'/{self._place(name)}' in {self.store!r} is an array, not a group")
         return node
+
+    def require_groups(self, *names: str) -> tuple[Group, ...]:
+        """Return several groups below, made where they are not there; see :meth:`require_group`."""
+        return tuple(self.require_group(name) for name in names)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Make an array below of data: ``create_array(name, data=value)``.
+
+        Raises
+        ------
+        ArgumentError
+            If there is a node already (``g[name][...] = value`` writes to an array), or the value is none of an array.
+        """
+        self.create_array(name, data=value)
 
     def __delitem__(self, name: str) -> None:
         """Erase the array or group at ``name``, with all that is below it.
@@ -454,6 +425,10 @@ class Group(Mapping[str, "Array | Group"]):
         from .display import tree
 
         return tree(self, level)
+
+
+def _is_explicit(node: Node | None) -> bool:
+    return node is not None and not (isinstance(node, Group) and node.implicit)
 
 
 def make_node(

@@ -80,7 +80,8 @@ def open(
         Allow codecs that run pickled code. Only for data that you trust.
     use_consolidated
         None: use consolidated metadata where a group has some. False: never. True: raise :class:`ArgumentError` if the
-        group opened has none.
+        group opened has none. Other modes than ``"r"`` show nodes as they are in the store, and only look whether there
+        is some.
     allow_fallback
         Read elements of an unknown data type as the fallback that its document names, if it does.
     **creation
@@ -229,61 +230,90 @@ class _Said:
 def _array(said: _Said, creation: NewArrayArguments) -> Array:
     """Open or make an array, as the mode says."""
     if said.mode not in ("w", "w-"):
-        # A group would not be found as long as only arrays are looked for: one is in the way of a new array only.
-        entry = said.reader.node(said.path, said.zarr_format, groups=False)
-        if entry is not None:
-            if isinstance(entry.metadata, GroupMetadata):
-                raise NodeTypeError(
-                    f"'/{said.path}' in {said.reader.store!r} is a group, not an array; open it with open_group"
-                )
-            array = said.node(entry)
-            assert isinstance(array, Array)
-            return array
+        found = _present_array(said)
+        if found is not None:
+            return found
         if said.mode != "a":
             raise _not_found("array", said)
     from .creation import make_array
 
     arguments = dict(creation)
-    return make_array(
-        writable(said.reader.store, f"'/{said.path}'"),
-        said.path,
-        said.zarr_format or 3,
-        overwrite=said.mode == "w",
-        device=said.device,
-        missing=said.missing,
-        write_empty=bool(arguments.pop("write_empty", False)),
-        shape=arguments.pop("shape", None),
-        data=arguments.pop("data", None),
-        arguments=cast("ArrayArguments", arguments),
-    )
+    try:
+        return make_array(
+            writable(said.reader.store, f"'/{said.path}'"),
+            said.path,
+            said.zarr_format or 3,
+            overwrite=said.mode == "w",
+            device=said.device,
+            missing=said.missing,
+            write_empty=bool(arguments.pop("write_empty", False)),
+            shape=arguments.pop("shape", None),
+            data=arguments.pop("data", None),
+            arguments=cast("ArrayArguments", arguments),
+        )
+    except ArgumentError:
+        # Another thread or process may have been faster; what it made is what was asked for.
+        found = _present_array(said) if said.mode == "a" else None
+        if found is None:
+            raise
+        return found
+
+
+def _present_array(said: _Said) -> Array | None:
+    """Return the array that is there, or None."""
+    # A group would not be found as long as only arrays are looked for: one is in the way of a new array only.
+    entry = said.reader.node(said.path, said.zarr_format, groups=False)
+    if entry is None:
+        return None
+    if isinstance(entry.metadata, GroupMetadata):
+        raise NodeTypeError(
+            f"'/{said.path}' in {said.reader.store!r} is a group, not an array; open it with open_group"
+        )
+    array = said.node(entry)
+    assert isinstance(array, Array)
+    return array
 
 
 def _group(said: _Said, attributes: Mapping[str, Any] | None) -> Group:
     """Open or make a group, as the mode says."""
     if said.mode not in ("w", "w-"):
-        entry = said.reader.node(said.path, said.zarr_format)
-        if entry is not None:
-            if isinstance(entry.metadata, ArrayMetadata):
-                raise NodeTypeError(
-                    f"'/{said.path}' in {said.reader.store!r} is an array, not a group; open it with open_array"
-                )
-            group = said.node(entry)
-            assert isinstance(group, Group)
-            return group
+        found = _present_group(said)
+        if found is not None:
+            return found
         if said.mode != "a":
             raise _not_found("group", said)
     from .creation import make_group
 
-    return make_group(
-        writable(said.reader.store, f"'/{said.path}'"),
-        said.path,
-        said.zarr_format or 3,
-        attributes=attributes,
-        overwrite=said.mode == "w",
-        device=said.device,
-        missing=said.missing,
-        reader=said.reader,
-    )
+    try:
+        return make_group(
+            writable(said.reader.store, f"'/{said.path}'"),
+            said.path,
+            said.zarr_format or 3,
+            attributes=attributes,
+            overwrite=said.mode == "w",
+            device=said.device,
+            missing=said.missing,
+            reader=said.reader,
+        )
+    except ArgumentError:
+        found = _present_group(said) if said.mode == "a" else None
+        if found is None:
+            raise
+        return found
+
+
+def _present_group(said: _Said) -> Group | None:
+    """Return the group that is there, or None."""
+    entry = said.reader.node(said.path, said.zarr_format)
+    if entry is None:
+        return None
+    if isinstance(entry.metadata, ArrayMetadata):
+        raise NodeTypeError(
+            f"'/{said.path}' in {said.reader.store!r} is an array, not a group; open it with open_array"
+        )
+    group = said.node(entry)
+    assert isinstance(group, Group)
+    return group
 
 
 def _check_creation(creation: Mapping[str, Any], mode: Mode, *, group: bool = False) -> None:
@@ -319,6 +349,8 @@ def _prepare(
     where = join_path(base, where)
     if mode != "r":
         writable(opened, f"mode={mode!r} for '/{where}'")
+    if use_consolidated is None and mode != "r" and isinstance(opened, ListableStore):
+        use_consolidated = False  # it would be read for nothing: see Group
     reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
     return _Said(reader, where, mode, device, zarr_format, missing)
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from .changes import change_array, reader_of
+from .changes import change_array, hold_documents, reader_of
 from .codecs.codec import ArrayRepresentation
 from .engines import locks
 from .engines.threads import fill_chunk
-from .errors import ArgumentError
+from .errors import ArgumentError, GzarrError
 from .metadata.model import ArrayMetadata
 from .metadata.to_documents import resized
 from .selection import parse_basic
 from .stored_chunks import stored_chunks
 from .stores.base import ListableStore
+from .values import as_data
 from .writer import Writer, between_processes
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def resize(array: Array, shape: int | Sequence[int], *, erase: bool, lock: bool)
         return resized(found, shape)  # type: ignore[arg-type]
 
     with _turn(array, lock=lock):
-        after = change_array(store, array.path, array.zarr_format, change)
-        array._become(after)
+        after = change_array(store, array.path, array.zarr_format, change, array._become)
         if erase:
             clear_outside(store, array.path, before[0], after, lock=lock)
 
@@ -54,22 +54,31 @@ def resize(array: Array, shape: int | Sequence[int], *, erase: bool, lock: bool)
 def append(array: Array, value: Any, axis: int, *, lock: bool) -> tuple[int, ...]:
     """Write elements behind the end of an array, then make them part of it; see :meth:`gzarr.Array.append`."""
     store: Store = array.store  # type: ignore[assignment]
-    if not hasattr(value, "shape"):
-        value = np.asarray(value, array.dtype if array.dtype.hasobject else None)
+    value = as_data(value, array.dtype, array.name, array.ndim)
     with _turn(array, lock=lock):
         # Others may have appended since this array was opened.
-        entry = reader_of(store).node(array.path, array.zarr_format)
-        if entry is not None and isinstance(entry.metadata, ArrayMetadata):
-            array._become(_checked(array, entry.metadata))
+        with hold_documents(store, array.path):
+            entry = reader_of(store).node(array.path, array.zarr_format)
+            if entry is not None and isinstance(entry.metadata, ArrayMetadata):
+                array._become(_checked(array, entry.metadata))
         number, shape = _appended(array, value.shape, axis)
         region = [slice(None)] * array.ndim
         region[number] = slice(array.shape[number], None)
         grown = resized(array.metadata, shape)
         if 0 not in value.shape:
-            array._write([parse_basic(tuple(region), shape)], [value], None, lock=lock, aligned=False, metadata=grown)
-        array._become(
-            change_array(store, array.path, array.zarr_format, lambda found: resized(_checked(array, found), shape))
-        )
+            selection = parse_basic(tuple(region), shape)
+            try:
+                array._write([selection], [value], None, lock=lock, aligned=False, metadata=grown)
+            except BaseException:
+                # Nobody reads what was written beyond the end, until the array grows some day.
+                with contextlib.suppress(GzarrError):
+                    clear_outside(store, array.path, grown, array.metadata, lock=lock)
+                raise
+
+        def grow(found: ArrayMetadata) -> ArrayMetadata:
+            return resized(_checked(array, found), shape)
+
+        change_array(store, array.path, array.zarr_format, grow, array._become)
         return shape
 
 

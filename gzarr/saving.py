@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .array import Array
 from .array_arguments import new_metadata
 from .creation import create_array, create_group, of_data
 from .errors import ArgumentError
 from .hierarchy import open as open_node
 from .stores.keys import normalize_path
+from .values import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +39,8 @@ def save(
     *arrays
         One array becomes the node itself; of several, or beside named ones, each is named ``arr_0``, ``arr_1``, ….
     path, zarr_format, overwrite
-        As for :func:`create_array`.
+        As for :func:`create_array`. With ``overwrite``, arrays that are not in memory (of gzarr, dask, …) are read into
+        it before anything is erased: they may be in what is erased.
     named
         Arrays by name, for names that are arguments of this function.
     **more
@@ -57,6 +61,8 @@ def save(
     >>> sorted(gzarr.load(store))
     ['a', 'b']
     """
+    if not hasattr({} if named is None else named, "items"):
+        raise ArgumentError(f"named= is a mapping from names to arrays, not {type(named).__name__}")
     together = {**(named or {}), **more}
     if len(arrays) == 1 and not together:
         create_array(store, path=path, data=arrays[0], zarr_format=zarr_format, overwrite=overwrite)
@@ -68,13 +74,16 @@ def save(
     if not together:
         raise ArgumentError("save needs at least one array")
     # One that cannot be stored stops it before anything is written.
+    dtypes = {}
     for name, array in together.items():
-        data, shape, arguments = of_data(array, None, {})
-        new_metadata(normalize_path(name), shape, zarr_format, **arguments)
-        together[name] = data
+        data, shape, arguments = of_data(array, None, {}, zarr_format)
+        metadata = new_metadata(normalize_path(name), shape, zarr_format, **arguments)
+        # What is not in memory is read when its turn comes; but it may be in the very group that is to be erased.
+        together[name] = all_of(data, metadata, name) if overwrite or isinstance(data, np.ndarray) else data
+        dtypes[name] = arguments["dtype"]
     group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
     for name, array in together.items():
-        group.create_array(name, data=array)
+        group.create_array(name, data=array, dtype=dtypes[name])
 
 
 def load(store: StoreLike, *, path: str = "", device: str = "auto", zarr_format: ZarrFormat | None = None) -> Any:

@@ -8,7 +8,7 @@ from .errors import StoreError
 from .stores.base import ListableStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from .metadata.model import ArrayMetadata
     from .stores.base import ReadableStore
@@ -58,3 +58,15 @@ def stored_chunks(
         coords = tuple(map(int, parts))
         if outside or all(i < size for i, size in zip(coords, grid, strict=True)):
             yield key, coords
+
+
+def grid_points(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the coordinates of a grid of any size in C order; ``itertools.product`` lists all along each dimension."""
+    if 0 in shape:
+        return
+    if not shape:
+        yield ()
+        return
+    for i in range(shape[0]):
+        for rest in grid_points(shape[1:]):
+            yield (i, *rest)

@@ -11,18 +11,16 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
-
 from .array import Array
 from .codecs.codec import ArrayRepresentation
 from .documents import NodeReader
 from .engines import kernels
-from .errors import ArgumentError, ChunkError, MetadataError, MissingChunkError, StoreError
+from .errors import ArgumentError, ChunkError, MetadataError, MissingChunkError, SelectionError, StoreError
 from .hierarchy import open as open_node
 from .metadata import v3_draft
 from .metadata.model import ArrayMetadata
 from .program import analyse
-from .stored_chunks import stored_chunks
+from .stored_chunks import grid_points, stored_chunks
 from .stores.base import ByteRange, ListableStore
 from .stores.keys import join_path
 
@@ -40,6 +38,10 @@ if TYPE_CHECKING:
 #: Decoded bytes that are held at a time; more where one chunk has more.
 BATCH_BYTES: Final = 64 << 20
 _BATCH_CHUNKS: Final = 1024
+#: Most absent chunks of an array that are listed one by one; a shape alone may say that there are 2**90.
+MAX_ABSENT: Final = 100_000
+_MASK_BITS: Final = 9
+_MAX_LENGTH: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ class Problem:
     ----------
     kind
         ``"chunk"``: a stored chunk that cannot be read, or the index of a shard. ``"missing"``: a chunk that is not
-        stored. ``"metadata"``: a node whose documents cannot be used. ``"store"``: a group or an array whose keys
-        cannot be listed.
+        stored; without a key, how many more there are that are not listed. ``"metadata"``: a node whose documents
+        cannot be used. ``"store"``: a group or an array whose keys cannot be listed.
     node
         Path of the node, with a leading slash.
     key
@@ -164,7 +166,7 @@ class _Chunks:
         self._levels = decoding.levels
         self._unit = decoding.chunk.shape
         self._missing = missing
-        self._seen = np.zeros(metadata.grid_shape, np.bool_) if missing and self._listed else None
+        self._seen = _Seen(metadata.grid_shape) if missing and self._listed else None
         nbytes = max(math.prod(metadata.chunk_shape) * metadata.dtype.itemsize, 1)
         self.batch = max(min(BATCH_BYTES // nbytes, _BATCH_CHUNKS), 1)
 
@@ -173,18 +175,21 @@ class _Chunks:
         if self._listed:
             yield from stored_chunks(self._store, self._metadata, self._path)
             return
-        for coords in itertools.product(*map(range, self._metadata.grid_shape)):
+        for coords in grid_points(self._metadata.grid_shape):
             yield self._key(coords), coords
 
     def absent(self) -> Iterator[Problem]:
         """Yield the chunks (shards) that were not among the stored ones."""
         if self._seen is None:
             return
-        for coords in np.ndindex(self._seen.shape):
-            if not self._seen[coords]:
-                what = "shard" if self._levels else "chunk"
-                chunk = None if self._levels else coords
-                yield Problem("missing", self.name, self._key(coords), chunk, f"the store has no such {what}")
+        what = "shard" if self._levels else "chunk"
+        absent = (coords for coords in grid_points(self._metadata.grid_shape) if coords not in self._seen)
+        for coords in itertools.islice(absent, MAX_ABSENT):
+            chunk = None if self._levels else coords
+            yield Problem("missing", self.name, self._key(coords), chunk, f"the store has no such {what}")
+        more = math.prod(self._metadata.grid_shape) - self._seen.count - MAX_ABSENT
+        if more > 0:
+            yield Problem("missing", self.name, None, None, f"the store has no {what} at {more:,} more places")
 
     def _key(self, coords: Coords) -> str:
         return self._metadata.key_prefix(self._path) + self._metadata.chunk_key_encoding.encode(coords)
@@ -193,7 +198,7 @@ class _Chunks:
         """Decode some chunks (shards); return what is wrong with them."""
         if self._seen is not None:
             for _, coords in stored:
-                self._seen[coords] = True
+                self._seen.add(coords)
         problems: list[Problem] = []
         boxes = [(key, coords, box) for key, coords in stored for box in self._boxes(coords)]
         if self._reads([box for _, _, box in boxes]) is None:
@@ -223,6 +228,9 @@ class _Chunks:
             return Problem("missing", self.name, error.key, error.chunk, "the store has no such chunk")
         except ChunkError as error:
             return Problem("chunk", self.name, error.key, error.chunk, error.reason)
+        except SelectionError as error:
+            # Of an array that ends within a chunk of 2**63, boxes can be read one by one only.
+            return Problem("chunk", self.name, None, None, str(error))
         except MemoryError:
             return Problem("chunk", self.name, None, None, "there is not enough memory to decode it")
         return None
@@ -274,11 +282,38 @@ class _Chunks:
         return None
 
 
+class _Seen:
+    """A set of coordinates in a grid of any size: a bit each where they lie close together, a mask each where not."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._masks: dict[int, int] = {}
+
+    @property
+    def count(self) -> int:
+        """How many are in it."""
+        return sum(mask.bit_count() for mask in self._masks.values())
+
+    def add(self, coords: Coords) -> None:
+        mask, bit = self._place(coords)
+        self._masks[mask] = self._masks.get(mask, 0) | bit
+
+    def __contains__(self, coords: Coords) -> bool:
+        mask, bit = self._place(coords)
+        return bool(self._masks.get(mask, 0) & bit)
+
+    def _place(self, coords: Coords) -> tuple[int, int]:
+        number = 0
+        for i, n in zip(coords, self._shape, strict=True):
+            number = number * n + i
+        return number >> _MASK_BITS, 1 << (number & ((1 << _MASK_BITS) - 1))
+
+
 def _grid_extent(metadata: ArrayMetadata) -> tuple[int, ...]:
-    """Return the shape that the chunks of the grid fill, in elements."""
+    """Return the shape that the chunks of the grid fill, in elements, as far as a shape can say it."""
     edges = metadata.chunk_edges or (None,) * metadata.ndim
     return tuple(
-        count * n if edge is None else int(edge.starts[-1])
+        min(count * n, _MAX_LENGTH) if edge is None else int(edge.starts[-1])
         for count, n, edge in zip(metadata.grid_shape, metadata.chunk_shape, edges, strict=True)
     )
 
@@ -302,7 +337,8 @@ def verify(store: StoreLike, *, path: str = "", missing: bool = False, allow_pic
     path
         Path of the node in the store.
     missing
-        List absent chunks, too. To leave out chunks is no error: they are the fill value.
+        List absent chunks, too: the first 100,000 of each array, then how many more there are. To leave out chunks is
+        no error: they are the fill value.
     allow_pickle
         Allow codecs that run pickled code. Only for data that you trust.
 

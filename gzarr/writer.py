@@ -183,8 +183,33 @@ class Writer:
             return False
         return entry is not None and getattr(entry.metadata, "shape", None) == self._metadata.shape
 
+    def _joined(self, request: WriteRequest) -> BoolArray:
+        """Return which chunks several pieces cover together, as far as they lie within the array."""
+        the_plan = request.plan
+        joined = np.zeros(len(the_plan), np.bool_)
+        if the_plan.points is not None or any(table is not None for table in the_plan.tables):
+            return joined
+        edges = self._metadata.chunk_edges or (None,) * len(self._metadata.shape)
+        for i in np.flatnonzero(np.diff(the_plan.piece_offsets) > 1).tolist():
+            begins = [
+                n * c if e is None else e.starts[n]
+                for n, c, e in zip(the_plan.chunks[i], the_plan.chunk_shape, edges, strict=True)
+            ]
+            inside = [
+                min(c, size - begin)
+                for begin, c, size in zip(begins, the_plan.chunk_shape, self._metadata.shape, strict=True)
+            ]
+            covered = np.zeros(inside, np.bool_)
+            for piece in range(*the_plan.piece_offsets[i : i + 2].tolist()):
+                first, count = the_plan.start[piece], the_plan.count[piece]
+                covered[tuple(map(slice, first, first + (count - 1) * the_plan.step + 1, the_plan.step))] = True
+            joined[i] = covered.all()
+        return joined
+
     def _check_aligned(self, request: WriteRequest) -> None:
         partial = ~write_threads.complete_values(request)
+        if partial.any() and request.field is None:
+            partial = ~write_threads.complete_values(replace(request, whole=request.whole | self._joined(request)))
         if partial.any():
             value = int(np.argmax(partial))
             raise ArgumentError(

@@ -471,3 +471,89 @@ def test_killed_at_any_moment_and_resumed(tmp_path: Path) -> None:
     whole: dict[str, bytes] = {}
     copy(source, whole, chunks=(8, 16))
     assert sorted(LocalStore(target).list()) == sorted(whole)
+
+
+@st.composite
+def sparse_copies(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any], dict[str, Any], list[Any]]:
+    """An array, boxes of it that are written, arguments of a copy, and boxes that were written to one before."""
+    shape = tuple(draw(st.lists(st.integers(1, 30), min_size=1, max_size=3)))
+    chunks = [tuple(draw(st.integers(1, n)) for n in shape) for _ in range(2)]
+    starts = st.tuples(*(st.integers(0, n - 1) for n in shape))
+    boxes = st.lists(starts.map(lambda box: tuple(slice(i, i + 4) for i in box)), max_size=4)
+    source = {"shape": shape, "chunks": chunks[0], "zarr_format": draw(st.sampled_from([2, 3]))}
+    if source["zarr_format"] == 3 and draw(st.booleans()):
+        source["chunks"] = tuple([c] * -(-n // c) for n, c in zip(shape, chunks[0], strict=True))
+    options = {
+        "chunks": chunks[1],
+        "zarr_format": draw(st.sampled_from([2, 3])),
+        "codecs": draw(st.sampled_from(["keep", "gzip"])),
+        "budget_bytes": draw(st.sampled_from([1, 500, 4000, 1 << 20])),
+    }
+    if options["zarr_format"] == 3 and draw(st.booleans()):
+        options["shards"] = tuple(2 * c for c in chunks[1])
+    return source, draw(boxes), options, draw(boxes)
+
+
+@given(sparse_copies(), st.sampled_from([0, 7, -1]), st.sampled_from([0, 7, -1]))
+@settings(max_examples=40, deadline=None)
+def test_sparse_arrays_between_any_grids(case: Any, fill_value: int, stray: int) -> None:
+    """Elements are the same, written or not, also where an unfinished copy has others; zarr-python reads them."""
+    arguments, written, options, strays = case
+    source: dict[str, bytes] = {}
+    array = create_array(source, dtype="i4", fill_value=fill_value, codecs="zstd", **arguments)
+    expected = np.full(array.shape, fill_value, "i4")
+    for number, box in enumerate(written):
+        array[box] = expected[box] = 7 * number
+
+    def check(target: dict[str, bytes]) -> None:
+        held = zarr.storage.MemoryStore({key: zarr.core.buffer.cpu.Buffer.from_bytes(v) for key, v in target.items()})
+        peer = zarr.open_array(held, mode="r")
+        assert peer.fill_value == fill_value
+        z.same(np.asarray(peer[...]), expected)
+
+    target: dict[str, bytes] = {}
+    made = copy(source, target, verify=True, **options)
+    assert isinstance(made, gzarr.Array)
+    z.same(made[...], expected)
+    check(target)
+    # Chunks of an unfinished copy, some of them others, some absent.
+    stored = dict(target)
+    for box in strays:
+        made[box] = stray
+    for key in list(stored)[::3]:
+        target.pop(key, None)
+    copy(source, target, resume=True, **options)
+    check(target)
+    assert target.keys() == stored.keys()
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": 1}, {"chunks": 1, "shards": 2}, {"codecs": "auto"}])
+@pytest.mark.parametrize("fields", [[("a", ">i2"), ("b", ">f8")], [("a", ">f4"), ("b", ">f4")]], ids=["two", "one"])
+def test_big_endian_records_become_little_endian_in_version_3(
+    fields: Any, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """zarr-python ignores the byte order of records there."""
+    records = np.array([(1, 0.5), (2, 0.25)], fields)
+    array = create_array(tmp_path / "old", data=records, chunks=2, zarr_format=2, fill_value=(7, 1.5))
+    array.resize(3)
+    made = copy(tmp_path / "old", tmp_path / "new", zarr_format=3, verify=True, **options)
+    assert isinstance(made, gzarr.Array)
+    expected = [*records.tolist(), (7, 1.5)]
+    assert made[...].tolist() == expected
+    assert b"big" not in (tmp_path / "new/zarr.json").read_bytes()
+    if "shards" not in options:
+        # Which zarr-python cannot read of records.
+        assert np.asarray(zarr.open_array(tmp_path / "new", mode="r")[...]).tolist() == expected
+    # As they are, they are copied as they are.
+    same = plan_copy(tmp_path / "old", {})
+    assert [one.copies_values for one in same.arrays] == [True]
+
+
+def test_big_endian_records_that_are_asked_for_stay_so() -> None:
+    source: dict[str, bytes] = {}
+    records = np.array([(1, 0.5), (2, 0.25)], "i2,f8")
+    create_array(source, data=records, serializer={"name": "bytes", "configuration": {"endian": "big"}})
+    for options in ({}, {"chunks": 1}):
+        target: dict[str, bytes] = {}
+        assert copy(source, target, **options)[...].tolist() == records.tolist()
+        assert b'"endian": "big"' in target["zarr.json"]

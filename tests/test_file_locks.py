@@ -6,10 +6,12 @@ import errno
 import fcntl
 import os
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +26,7 @@ from gzarr.stores.file_locks import FileLock, stripe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from types import FrameType
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -321,3 +323,130 @@ def test_threads_of_one_process_take_turns(tmp_path):
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
+
+
+# -- what is erased while it is waited for, and interrupts
+
+
+@pytest.mark.parametrize("relative", [False, True], ids=["path", "descriptor"])
+def test_a_lock_file_that_is_replaced_is_not_settled_for(tmp_path, relative):
+    """Renamed, it still has a name, but not the one that others look for."""
+    file, aside = tmp_path / "lock", tmp_path / "aside"
+    directory = os.open(tmp_path, os.O_RDONLY) if relative else None
+    name = file.name if relative else str(file)
+    held = FileLock(name, directory)
+    held.acquire()
+
+    def enter() -> None:
+        with FileLock(name, directory):
+            assert not is_free(file)
+            assert is_free(aside)
+
+    with waiting_for(enter) as entered:
+        assert not entered.wait(0.05)
+        file.rename(aside)
+        held.release()
+        assert entered.wait(20)
+    assert is_free(file)
+    if directory is not None:
+        os.close(directory)
+
+
+def test_a_lock_in_a_directory_that_was_moved_aside_is_not_settled_for(tmp_path):
+    node, aside = tmp_path / "node", tmp_path / "aside"
+    node.mkdir()
+    held = FileLock(str(node / "lock"))
+    held.acquire()
+
+    def enter() -> None:
+        with FileLock(str(node / "lock")):
+            assert not is_free(node / "lock")
+
+    with waiting_for(enter) as entered:
+        assert not entered.wait(0.05)
+        node.rename(aside)
+        node.mkdir()
+        held.release()
+        assert entered.wait(20)
+
+
+def test_locks_of_a_node_that_was_erased_are_not_settled_for(store):
+    """Neither those that were waited for, nor those that were had before."""
+    first, second = sorted((f"a/{i}" for i in range(2)), key=lambda key: stripe(key[2:]))
+    files = [store.root / "a" / ".gzarr-locks" / str(stripe(key[2:])) for key in (first, second)]
+    held = store.lock(second, below="a/")
+    held.__enter__()
+
+    def enter() -> None:
+        with store.lock(first, second, below="a/"):
+            assert not any(map(is_free, files))
+
+    with waiting_for(enter) as entered:
+        while not files[0].exists() or is_free(files[0]):
+            time.sleep(0.01)
+        (store.root / "a").rename(store.root / "aside")
+        files[0].parent.mkdir(parents=True)
+        held.__exit__(None, None, None)
+        assert entered.wait(20)
+
+
+def descriptors() -> set[str]:
+    return {path.name for path in Path("/dev/fd").iterdir()}
+
+
+def test_an_interrupt_at_any_moment_of_taking_it_leaves_nothing_open(tmp_path):
+    path = tmp_path / "lock"
+    path.touch()
+    before = descriptors()
+
+    def interrupted_at(number: int) -> bool:
+        """Take it, with an interrupt before an instruction; return whether there was such an instruction."""
+        left = number
+
+        def trace(frame: FrameType, event: str, argument: object) -> object:
+            nonlocal left
+            if frame.f_code is not FileLock.acquire.__code__:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                left -= 1
+                if not left:
+                    raise KeyboardInterrupt
+            return trace
+
+        lock = FileLock(str(path))
+        previous = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            lock.acquire()
+        except KeyboardInterrupt:
+            # Where all that is left is to return, Python does not look for interrupts.
+            if lock._thread is None:
+                return True
+        finally:
+            sys.settrace(previous)
+        lock.release()
+        return False
+
+    number = 1
+    while interrupted_at(number):
+        assert descriptors() == before, number
+        assert is_free(path)
+        number += 1
+    assert number > 50
+
+
+def test_an_interrupt_while_it_is_given_up_leaves_nothing_open(tmp_path, monkeypatch):
+    before = descriptors()
+    lock = FileLock(str(tmp_path / "lock"))
+    lock.acquire()
+
+    def flock(fd: int, how: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock)
+        with pytest.raises(KeyboardInterrupt):
+            lock.release()
+    assert descriptors() == before
+    assert is_free(tmp_path / "lock")

@@ -355,7 +355,7 @@ class TestConsolidated:
     def test_as_zarr_python_writes_it(self, zarr_format: Any, tmp_path: Path) -> None:
         before = content(hierarchy(tmp_path, zarr_format))
         group = gzarr.consolidate(tmp_path, device="cpu")
-        assert group.consolidated
+        assert gzarr.open_group(tmp_path, device="cpu").consolidated
         assert content(group) == before
         key = tmp_path / ("zarr.json" if zarr_format == 3 else ".zmetadata")
         ours = json.loads(key.read_bytes())
@@ -407,7 +407,8 @@ class TestConsolidated:
         assert ".zmetadata" not in store
         if change != "resize" and change != "attrs" and change != "below":
             assert content(group) == content(fresh)
-        assert gzarr.consolidate(store, device="cpu").consolidated
+        gzarr.consolidate(store, device="cpu")
+        assert gzarr.open_group(store, device="cpu").consolidated
 
     def test_a_group_keeps_its_own_in_version_3(self) -> None:
         store: dict[str, Any] = {}
@@ -452,3 +453,32 @@ class TestConsolidated:
         hierarchy(draft, DRAFT)
         with pytest.raises(errors.ArgumentError, match="consolidated"):
             gzarr.consolidate(draft)
+
+
+class TestNamesOfZarrPython:
+    def test_an_array_by_assignment(self) -> None:
+        group = gzarr.create_group({}, device="cpu")
+        group["a/x"] = [[1, 2], [3, 4]]
+        assert group["a/x"][...].tolist() == [[1, 2], [3, 4]]  # type: ignore[index]
+        for taken in ("a", "a/x"):
+            with pytest.raises(errors.ArgumentError, match=f"at '/{taken}' .* already"):
+                group[taken] = [5]
+        assert group["a/x"][...].tolist() == [[1, 2], [3, 4]]  # type: ignore[index]
+        with pytest.raises(errors.ReadOnlyError):
+            gzarr.open_group(group.store, device="cpu")["b"] = [1]
+        assert list(group) == ["a"]
+
+    def test_groups(self) -> None:
+        group = hierarchy({}, 3)
+        assert [node.path for node in group.array_values()] == ["c"]
+        assert [node.path for node in group.group_values()] == ["empty", "g"]
+        assert [node.path for node in group.require_groups("g", "new/h")] == ["g", "new/h"]
+        assert list(group) == ["c", "empty", "g", "new"]
+        with pytest.raises(errors.NodeTypeError, match=r"'/c' .* is an array"):
+            group.require_groups("c")
+
+    def test_attributes(self) -> None:
+        store: dict[str, Any] = {}
+        group = hierarchy(store, 3)
+        assert group.update_attributes({"k": 1}) is group
+        assert gzarr.open_group(store, device="cpu").attrs == {"title": "t", "k": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import threading
 from collections import Counter
@@ -152,6 +153,34 @@ def test_what_cannot_be_appended(value: Any, axis: Any, message: str, tmp_path: 
         array.append(value, axis)
     assert {key: array.store.get(key) for key in array.store.list()} == before  # type: ignore[attr-defined]
     assert array.shape == (10, 9)
+
+
+class Full(MemoryStore):
+    """A store with room for some more chunks."""
+
+    room = 1000
+
+    def set_parts(self, key: str, parts: Any) -> None:
+        if key.startswith("c/"):
+            if not self.room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.room -= 1
+        super().set_parts(key, parts)
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"shards": 4}], ids=["chunks", "shards"])
+def test_an_append_that_fails_leaves_nothing_behind_the_end(room: int, options: dict[str, Any]) -> None:
+    store = Full()
+    array = gzarr.create_array(store, shape=5, chunks=2, dtype="i4", device="cpu", **options)
+    array[...] = 1
+    store.room = room
+    with pytest.raises(gzarr.ChunkWriteError):
+        array.append(np.full(20, 9, "i4"))
+    assert array.shape == (5,)
+    store.room = 1000
+    array.resize(25)
+    assert array[...].tolist() == [1] * 5 + [0] * 20
 
 
 @pytest.mark.parametrize("shape", [(10,), (10, 9, 1), (-1, 9), (2**63, 9), "ab", (1.5, 2), None])

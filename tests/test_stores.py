@@ -466,6 +466,26 @@ class TestLocal:
         assert store.get(key) == b"v"
 
 
+def test_of_several_that_create_one_key_one_succeeds(tmp_path, monkeypatch):
+    for follow in (True, False):
+        store = LocalStore(tmp_path / str(follow), follow_symlinks=follow)
+        assert store.create("a/b", b"first")
+        assert not store.create("a/b", b"second")
+        assert store.get("a/b") == b"first"
+        with pytest.raises(StoreError, match="cannot write 'a/b/c'"):
+            store.create("a/b/c", b"below a value")
+        with pytest.raises(StoreError, match="cannot write 'a'"):
+            store.create("a", b"in place of a directory")
+        assert [path.name for path in store.root.rglob("*")] == ["a", "b"]
+
+    def only_one_name(*args, **options):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", only_one_name)
+    assert store.create("a/c", b"third")
+    assert store.get("a/c") == b"third"
+
+
 class TestLinks:
     @pytest.fixture
     def root(self, tmp_path):

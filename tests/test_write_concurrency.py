@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -222,6 +223,21 @@ def test_processes_that_empty_and_fill_one_directory(durable: bool, tmp_path: Pa
     np.testing.assert_array_equal(array[...], 1)
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_of_processes_that_make_a_node_one_succeeds(zarr_format: Any, tmp_path: Path) -> None:
+    def work(i: int) -> None:
+        for k in range(150):
+            with contextlib.suppress(gzarr.ArgumentError):
+                path = tmp_path / f"{k}/a"
+                gzarr.create_array(path, shape=i + 1, chunks=1, dtype="u1", zarr_format=zarr_format)
+                (tmp_path / f"{k}-made-by-{i}").touch()
+
+    w.in_processes([lambda i=i: work(i) for i in range(3)])
+    for k in range(150):
+        (winner,) = tmp_path.glob(f"{k}-made-by-*")
+        assert gzarr.open_array(tmp_path / f"{k}/a").shape == (int(winner.name[-1]) + 1,)
+
+
 def state(path: Path) -> dict[str, tuple[int, int]]:
     return {str(p): (p.stat().st_mtime_ns, p.stat().st_ino) for p in path.rglob("*") if p.is_file()}
 
@@ -237,6 +253,20 @@ def test_regions_that_are_not_aligned_are_refused_before_anything_is_written(lay
                 array.write(selection, 2, aligned=True, lock=lock)
     with pytest.raises(gzarr.ArgumentError, match="aligned"):
         array.write_many([np.s_[0:4], np.s_[4:7]], [2, 2], aligned=True)
+    assert state(tmp_path) == before
+
+
+@pytest.mark.parametrize("layout", ["chunks", "shards"])
+def test_boxes_that_cover_a_chunk_together_are_aligned(layout: str, tmp_path: Path) -> None:
+    array = w.make(tmp_path, layout)
+    upper, lower = np.s_[:3], np.s_[3 : array.shape[0]]
+    array.write_many([upper, lower], [1, 2], aligned=True)
+    assert (array[upper] == 1).all()
+    assert (array[lower] == 2).all()
+    before = state(tmp_path)
+    for other in (np.s_[4:], np.s_[3:, 1:]):
+        with pytest.raises(gzarr.ArgumentError, match="aligned"):
+            array.write_many([upper, other], [3, 3], aligned=True)
     assert state(tmp_path) == before
 
 

@@ -42,8 +42,8 @@ class BytesCodec(Codec):
     endian
         Byte order of the stored elements; None where they have none.
     stored_dtype
-        For v2 structured types whose fields are of different byte orders: the type of the stored elements. It then
-        stands for ``endian``.
+        For v2 structured types that are not little-endian: the type of the stored elements, whose fields may be of
+        different byte orders. It then stands for ``endian``.
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
@@ -63,9 +63,13 @@ class BytesCodec(Codec):
     @property
     def label(self) -> str:
         """``bytes`` or ``bytes(big)``."""
-        if self.stored_dtype is not None:
+        if self._is_mixed:
             return "bytes(mixed)"
-        return "bytes(big)" if self.endian == "big" else "bytes"
+        return "bytes(big)" if self.endian == "big" or self.stored_dtype is not None else "bytes"
+
+    @property
+    def _is_mixed(self) -> bool:
+        return self.stored_dtype is not None and self.stored_dtype != self.stored_dtype.newbyteorder(">")
 
     def to_json(self) -> dict[str, Any]:
         """Return the v3 object (mixed byte orders have none; their ``endian`` is left out)."""
@@ -129,6 +133,6 @@ class BytesCodec(Codec):
         if self._stored(dtype) == storage(dtype):
             return (Operation("bytes", (0,)),)
         unit = swap_unit(dtype)
-        if unit is None or self.stored_dtype is not None:
+        if unit is None or self._is_mixed:
             return None
         return (Operation("bytes", (unit,)),)

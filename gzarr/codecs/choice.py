@@ -147,7 +147,7 @@ def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
             raise ArgumentError(f"{what} is a codec's name or JSON object, or a codec of a library, not {quote(value)}")
         try:
             if "id" in document:
-                objects = document["id"] in OBJECT_CODECS
+                objects = isinstance(document["id"], str) and document["id"] in OBJECT_CODECS
                 codec = codec_from_v2(document, "$", first=objects, objects=objects)
             else:
                 codec = codec_from_v3(_configured(document, dtype), "$")

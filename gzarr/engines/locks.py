@@ -85,24 +85,31 @@ def _release(asked: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def hold_node(store: Any, path: str) -> Iterator[None]:
-    """Keep all others of this process from changing the metadata of a node, or the shape of an array.
+def hold_node(store: Any, *paths: str) -> Iterator[None]:
+    """Keep all others of this process from changing the metadata of some nodes, or the shapes of arrays.
 
     Parameters
     ----------
-    store, path
-        Where the node is. The thread must hold no lock of a stored value, and of no other node.
+    store, paths
+        Where the nodes are. The thread must hold no lock of a stored value, and of no other node.
     """
-    number = _number(_root(store), f"{path}/")
+    root = _root(store)
+    numbers = sorted({_number(root, f"{path}/") for path in paths})
+    locks, holders = list(_node_locks), list(_node_holders)
     thread = threading.get_ident()
-    with _node_locks[number]:
-        holders = _node_holders[number]
-        try:
-            holders.append(thread)
-            yield
-        finally:
+    asked: list[Any] = []
+    try:
+        for i in numbers:
+            # As above.
+            asked.append(locks[i])
+            locks[i].acquire()
+            holders[i].append(thread)
+        yield
+    finally:
+        for i in numbers:
             with contextlib.suppress(ValueError):
-                holders.remove(thread)
+                holders[i].remove(thread)
+        _release(asked)
 
 
 def node_is_held(store: Any, path: str) -> bool:

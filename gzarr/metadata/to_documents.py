@@ -19,7 +19,7 @@ from ..errors import ArgumentError
 from ..stores.keys import join_path
 from . import to_v1, to_v2, to_v3, to_v3_draft
 from .json import MAX_DEPTH, quote
-from .parts import MAX_NDIM, dimension_names_of
+from .parts import MAX_NDIM, MAX_UNEVEN_CHUNKS, dimension_names_of
 from .v3_draft import FORMAT as DRAFT
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .model import ArrayMetadata, GroupMetadata
 
 _MAX_LENGTH = 2**63 - 1
+# Integers of at most so many bits have 4300 digits at most: more are not read by Python's json.
+_MAX_BITS = 14284
 
 
 def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, bytes]:
@@ -116,7 +118,7 @@ def resized(metadata: ArrayMetadata, shape: Sequence[int]) -> ArrayMetadata:
     Raises
     ------
     ArgumentError
-        If ``shape`` is not a shape of as many dimensions.
+        If ``shape`` is not a shape of as many dimensions, or a rectilinear grid would get too many chunks.
     """
     new = check_shape(shape)
     if len(new) != metadata.ndim:
@@ -168,7 +170,13 @@ def _reaching(edge: Edges, size: int, longest: int) -> Edges:
     if missing <= 0:
         return edge
     length = int(edge.lengths[-1]) if len(edge) else longest
-    return Edges(np.append(edge.lengths, np.full(-(-missing // length), length, np.int64)))
+    count = -(-missing // length)
+    if len(edge) + count > MAX_UNEVEN_CHUNKS:
+        raise ArgumentError(
+            f"a length of {size} would take {count} more chunks of {length}, as long as the last one; more than "
+            f"{MAX_UNEVEN_CHUNKS} chunks along one dimension of a rectilinear grid are refused"
+        )
+    return Edges(np.append(edge.lengths, np.full(count, length, np.int64)))
 
 
 def check_shape(shape: Any) -> tuple[int, ...]:
@@ -205,6 +213,11 @@ def plain(attributes: Any) -> dict[str, Any]:
     return result
 
 
+def plain_value(value: Any, where: str) -> Any:
+    """Return any JSON value as reading it back gives it, as :func:`plain`; ``where`` it is, for the message."""
+    return _plain(value, where, 0)
+
+
 def _plain(value: Any, where: str, depth: int) -> Any:
     if depth >= MAX_DEPTH - 1:
         raise ArgumentError(f"{where[:200]}: nested more than {MAX_DEPTH - 1} deep")
@@ -214,7 +227,7 @@ def _plain(value: Any, where: str, depth: int) -> Any:
     if value is None or isinstance(value, bool | str):
         return value if type(value) is not np.str_ else str(value)
     if isinstance(value, int | float):
-        return _number(value)
+        return _number(value, where)
     if isinstance(value, list | tuple):
         return [_plain(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
     if hasattr(value, "items"):
@@ -229,8 +242,10 @@ def _plain(value: Any, where: str, depth: int) -> Any:
     )
 
 
-def _number(value: int | float) -> int | float:
+def _number(value: int | float, where: str) -> int | float:
     # Subclasses (enumerations) would be read back as the number.
     if isinstance(value, int):
+        if value.bit_length() > _MAX_BITS:
+            raise ArgumentError(f"{where[:200]}: {quote(value)} is too large; Python reads at most 4300 digits")
         return int(value)
     return math.nan if math.isnan(value) else float(value)

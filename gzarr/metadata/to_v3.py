@@ -144,8 +144,8 @@ def _innermost(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
 def chain(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
     """Return a chain of any version as version 3 has it.
 
-    Filters of numbers stand before ``bytes``, as codecs of arrays; of fields in several byte orders all become
-    little-endian. Decoded, the elements are the same.
+    Filters of numbers stand before ``bytes``, as codecs of arrays; records of version 2 become little-endian, because
+    zarr-python ignores the ``endian`` of records. Decoded, the elements are the same.
     """
     at = next(i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
     front, maker, back = list(codecs[:at]), codecs[at], list(codecs[at + 1 :])

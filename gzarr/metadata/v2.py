@@ -172,7 +172,8 @@ def _parse_parts(parts: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
 def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:
     if stored == stored.newbyteorder("<") or swap_unit(stored) == 1:
         return BytesCodec(None if swap_unit(stored) == 1 else "little")
-    if stored == stored.newbyteorder(">"):
+    # Readers of version 3 do not agree on what "endian" is for records, so theirs stays a part of the type.
+    if stored.fields is None and stored == stored.newbyteorder(">"):
         return BytesCodec("big")
     return BytesCodec(None, stored)
 

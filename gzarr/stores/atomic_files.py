@@ -149,7 +149,14 @@ def _is_running(pid: int, start: str) -> bool:
 
 
 def replace_file(
-    directory: int | None, base: str, name: str, parts: Sequence[memoryview], *, durable: bool, path: str
+    directory: int | None,
+    base: str,
+    name: str,
+    parts: Sequence[memoryview],
+    *,
+    durable: bool,
+    path: str,
+    exclusive: bool = False,
 ) -> None:
     """Make ``parts`` the content of a file in one step; on failure the file is as before, and nothing is left behind.
 
@@ -167,6 +174,8 @@ def replace_file(
         Flush the content to the disk before it takes the name, and then the name.
     path
         Of the directory, by which it is remembered.
+    exclusive
+        Raise ``FileExistsError`` if there is such a file; of several that make it, one succeeds.
     """
     for _ in range(_MOST_COLLISIONS):
         # Known before the file is there: an interrupt may come as soon as it is.
@@ -184,7 +193,8 @@ def replace_file(
                     _flush(fd)
             finally:
                 os.close(fd)
-            os.replace(temporary, base + name, src_dir_fd=directory, dst_dir_fd=directory)
+            if not exclusive or not _link(directory, temporary, base + name):
+                os.replace(temporary, base + name, src_dir_fd=directory, dst_dir_fd=directory)
             if durable:
                 sync_directory(directory, base)
             return
@@ -194,6 +204,18 @@ def replace_file(
                     os.unlink(temporary, dir_fd=directory)
             raise
     raise FileExistsError(errno.EEXIST, f"files named {TEMPORARY}... keep appearing under the names chosen at random")
+
+
+def _link(directory: int | None, temporary: str, target: str) -> bool:
+    """Give a file another name, which no file has; return False where the file system gives only one."""
+    try:
+        os.link(temporary, target, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError as exc:
+        if exc.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        return False
+    os.unlink(temporary, dir_fd=directory)
+    return True
 
 
 def temporary_name() -> str:

@@ -106,6 +106,14 @@ class GatheringStore(Protocol):
 
 
 @runtime_checkable
+class ExclusiveStore(Protocol):
+    """A store in which of several processes that make one key, one succeeds."""
+
+    def create(self, key: str, value: bytes) -> bool:
+        """Store ``value`` under ``key`` if there is no such key; return whether it was stored."""
+
+
+@runtime_checkable
 class LockingStore(Protocol):
     """A store whose writers can take turns, in threads and in processes."""
 

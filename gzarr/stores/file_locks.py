@@ -3,6 +3,10 @@
 The system gives up a lock when its holder ends, however it ends; nothing has to be cleaned after a kill. A child of a
 fork holds none of its parent's locks.
 
+The locks of a node lie in its directory and are erased with it, held ones too: erasing does not wait for holders. Who
+waits then, or asks later, takes the lock of what has that name now. So one holder of what was erased may still be
+inside beside one of what was made in its place, until it leaves; nobody enters by a lock that is erased.
+
 On a network file system a lock holds between machines only if the mount passes it to the server: NFS does unless it is
 mounted with ``nolock`` or ``local_lock``, Lustre with ``flock``. gzarr cannot see from here which is the case; without
 such a mount, let each machine write chunks (or shards) of its own. Where the file system says that it has no locks,
@@ -12,6 +16,7 @@ that is an error.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -53,7 +58,10 @@ class FileLock:
     def __init__(self, path: str, directory: int | None = None) -> None:
         self.path = path
         self._directory = directory
-        self._fd: int | None = None
+        flags = _OPEN if directory is None else _OPEN_BELOW
+        self._open = functools.partial(os.open, flags=flags, mode=0o666, dir_fd=directory)
+        # One while it is open.
+        self._fds: list[int] = []
         self._file: tuple[int, int] | None = None
         self._thread: int | None = None
 
@@ -76,21 +84,21 @@ class FileLock:
         OSError
             If the file cannot be opened, or its file system has no locks.
         """
-        if self._fd is not None:
+        if self._fds:
             raise RuntimeError(f"the lock {self.path!r} is already held through this object")
         while True:
             # Known before it is open, so that a fork at any moment finds the descriptor.
             _open_locks.add(self)
             try:
-                self._fd = os.open(
-                    self.path, _OPEN if self._directory is None else _OPEN_BELOW, 0o666, dir_fd=self._directory
-                )
-                status = os.fstat(self._fd)
+                # In one call: an interrupt while the file is opened comes when its descriptor is in the list.
+                self._fds.extend(map(self._open, (self.path,)))
+                (fd,) = self._fds
+                status = os.fstat(fd)
                 self._file = status.st_dev, status.st_ino
                 if not self._is_ours():
-                    _wait(self._fd)
-                # The file may have been erased meanwhile, and then nobody else will ever look at it.
-                if os.fstat(self._fd).st_nlink:
+                    _wait(fd)
+                # It may have been erased meanwhile, itself or with its directory, and then nobody else looks at it.
+                if self.is_in_place(self._directory):
                     self._thread = threading.get_ident()
                     return
             except BaseException:
@@ -103,20 +111,30 @@ class FileLock:
         thread = threading.get_ident()
         return any(lock._thread == thread and lock._file == self._file for lock in list(_open_locks))
 
+    def is_in_place(self, directory: int | None) -> bool:
+        """Return whether the file that is locked is the one that others find: of this path, in the directory."""
+        try:
+            status = os.stat(self.path, dir_fd=directory, follow_symlinks=directory is None)
+        except FileNotFoundError:
+            return False
+        return (status.st_dev, status.st_ino) == self._file
+
     def release(self) -> None:
         """Let the next one have the lock. Does nothing where it is not held."""
-        fd, self._fd, self._file, self._thread = self._fd, None, None, None
+        fds, self._fds, self._file, self._thread = self._fds, [], None, None
         _open_locks.discard(self)
-        if fd is not None:
-            with contextlib.suppress(OSError):  # closing gives it up as well, unless a child has a copy
-                _unlock(fd)
-            os.close(fd)
+        for fd in fds:
+            try:
+                with contextlib.suppress(OSError):  # closing gives it up as well, unless a child has a copy
+                    _unlock(fd)
+            finally:
+                os.close(fd)
 
     def _forget(self) -> None:
         # Closing alone: the lock is the parent's, and unlocking here would take it from the parent.
-        if self._fd is not None:
-            os.close(self._fd)
-        self._fd = self._file = self._thread = None
+        for fd in self._fds:
+            os.close(fd)
+        self._fds, self._file, self._thread = [], None, None
 
 
 def _forget_all() -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     _Levels = list[tuple[str, tuple[int, int], list[str]]]
 
 # Only these say that there is no such key. Everything else is a failure.
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 
 # How often a write starts again because others erased, just then, the directory it was to go into.
 _MOST_ATTEMPTS = 50
@@ -336,27 +336,42 @@ class LocalStore:
 
     def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
         """Store some buffers, one after the other, as the value of ``key``: as :meth:`set`, without joining them."""
+        self._write(key, parts, exclusive=False)
+
+    def create(self, key: str, value: Buffer) -> bool:
+        """Store ``value`` as :meth:`set` does if there is no such key; return whether it was stored.
+
+        Of several threads and processes that ask at the same time, one succeeds; where the file system has no links,
+        that is not certain.
+        """
+        return self._write(key, [value], exclusive=True)
+
+    def _write(self, key: str, parts: Sequence[Buffer], *, exclusive: bool) -> bool:
         self._check_writable()
         segments = split_key(key)
         self._check_name(segments, key)
         views = [as_view(part, key) for part in parts]
         # The first attempt expects the directory to be there. Later ones make it; before there is a file in it, another
         # process that empties it may erase it.
-        for attempt in range(_MOST_ATTEMPTS):
+        attempt = 0
+        while True:
             try:
-                self._replace(segments, views, create=attempt > 0)
-                return
+                self._replace(segments, views, create=attempt > 0, exclusive=exclusive)
+                return True
             except OSError as exc:
+                if exclusive and exc.errno == errno.EEXIST and self.version(key) is not None:
+                    return False
                 if exc.errno != errno.ENOENT or attempt == _MOST_ATTEMPTS - 1:
                     self._fail("write", key, exc)
                 _pause(attempt)
+            attempt += 1
 
-    def _replace(self, segments: Sequence[str], views: Sequence[memoryview], *, create: bool) -> None:
+    def _replace(self, segments: Sequence[str], views: Sequence[memoryview], *, create: bool, exclusive: bool) -> None:
         name = segments[-1]
         with self._tree.at(segments, create=create) as (directory, base):
             self._tree.check_link(directory, base, name)
             path = self._tree.path(segments[:-1])
-            replace_file(directory, base, name, views, durable=self.durable, path=path)
+            replace_file(directory, base, name, views, durable=self.durable, path=path, exclusive=exclusive)
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
         """Write parts of values: (key, offset in bytes, bytes). A gap behind the old end is filled with zero bytes.
@@ -465,8 +480,8 @@ class LocalStore:
 
         Notes
         -----
-        It binds only those who ask. Reading needs no lock. What holds on network file systems is in
-        :mod:`gzarr.stores.file_locks`.
+        It binds only those who ask. Reading needs no lock, and erasing the node does not wait for it: what that means
+        for holders, and what holds on network file systems, is in :mod:`gzarr.stores.file_locks`.
 
         So that nobody waits in a circle: a thread takes the node's lock before those of keys, and all keys at once.
         """
@@ -497,8 +512,11 @@ class LocalStore:
     def _locks(self, segments: Sequence[str], names: Sequence[str]) -> Iterator[None]:
         with contextlib.ExitStack() as held:
             directory, base = held.enter_context(self._tree.at(segments, create=True))
-            for name in names:
-                held.enter_context(FileLock(base + name, directory))
+            locks = [held.enter_context(FileLock(base + name, directory)) for name in names]
+            # While it waited for the last one, all may have been erased, with the directory that they are in.
+            with self._tree.at(segments) as (now, _):
+                if not all(lock.is_in_place(now) for lock in locks):
+                    raise FileNotFoundError(errno.ENOENT, "it was erased while it was waited for")
             yield
 
 
