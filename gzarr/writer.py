@@ -13,7 +13,7 @@ from .codecs.codec import ArrayRepresentation
 from .encoding import analyse_encoding
 from .engines import kernels, locks, native_write, write_threads
 from .engines.write_request import WriteRequest
-from .errors import ArgumentError, GzarrError
+from .errors import ArgumentError, ChunkWriteError, GzarrError
 from .plan import by_shape, plan
 from .program import Decoding, analyse
 from .sharding import ChunkKeys, distinct_rows
@@ -272,6 +272,16 @@ def between_processes(store: ReadableStore, keys: Iterable[str], below: str = ""
 
 def _write(request: WriteRequest) -> None:
     """Write what is covered by the native loop, if that can encode it, and the rest by host threads."""
+    try:
+        _write_on_host(request)
+    except MemoryError as cause:
+        # Of what a few bytes of metadata ask for: a shard may have an index of terabytes.
+        chunk = tuple(request.plan.chunks[0].tolist())
+        reason = f"there is not enough memory to write such chunks, or shards ({str(cause) or 'out of memory'})"
+        raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=request.keys[0]) from cause
+
+
+def _write_on_host(request: WriteRequest) -> None:
     program = analyse_encoding(request.codecs, request.chunk, native_write.available())
     if program is None:
         write_threads.write(request)

@@ -15,7 +15,7 @@ from gzarr.array import Array
 from gzarr.cli import main
 from gzarr.copying import copy, plan_copy
 from gzarr.creation import create_array
-from gzarr.errors import ArgumentError
+from gzarr.errors import ArgumentError, ChunkWriteError
 from gzarr.stored_chunks import grid_points
 from gzarr.stores.memory import MemoryStore
 from gzarr.verification import verify
@@ -198,3 +198,11 @@ def test_rectilinear_grids_do_not_grow_without_bounds() -> None:
     with pytest.raises(ArgumentError, match="chunks along one dimension of a rectilinear grid are refused"):
         array.resize(2**50)
     assert array.shape == (4,)
+
+
+def test_an_index_that_no_memory_can_hold() -> None:
+    array = create_array({}, shape=10, dtype="i4", chunks=1, shards=2**38)
+    for selection in (np.s_[...], np.s_[3]):
+        with pytest.raises(ChunkWriteError, match="not enough memory"):
+            array[selection] = 1
+    assert array[...].tolist() == [0] * 10
