@@ -29,7 +29,7 @@ from .metadata import v3_draft
 from .metadata.model import ArrayMetadata, GroupMetadata
 from .metadata.to_documents import array_documents, group_documents
 from .metadata.to_v3_draft import NEW_ENTRY_POINT
-from .stores.base import ExclusiveStore, ListableStore
+from .stores.base import ExclusiveStore, ListableStore, knows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -243,7 +243,7 @@ def _create(store: Store, documents: dict[str, bytes]) -> bool:
     """Write the documents of a new node; return False if another process has made one meanwhile."""
     *others, (key, value) = documents.items()
     set_documents(store, dict(others))
-    if isinstance(store, ExclusiveStore):
+    if isinstance(store, ExclusiveStore) and knows_of(store, "create", "set"):
         return store.create(key, value)
     store.set(key, value)
     return True

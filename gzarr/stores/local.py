@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     _Levels = list[tuple[str, tuple[int, int], list[str]]]
 
 # Only these say that there is no such key. Everything else is a failure.
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
 # How often a write starts again because others erased, just then, the directory it was to go into.
 _MOST_ATTEMPTS = 50
