@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from .array import Array
 from .changes import writable
@@ -18,7 +18,7 @@ from .stores.keys import join_path, normalize_path
 from .stores.resolve import as_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Unpack
 
     from .array_arguments import ArrayArguments, NewArrayArguments
@@ -30,6 +30,7 @@ __all__ = ["Array", "Group", "open", "open_array", "open_group"]
 
 #: Read; read and write; the same, made if absent; made anew; made, if absent.
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
+_Node = TypeVar("_Node", Array, Group)
 
 # What makes a node, by format, for messages.
 _LOOKED_FOR: Final[dict[ZarrFormat | None, str]] = {
@@ -227,18 +228,30 @@ class _Said:
         )
 
 
-def _array(said: _Said, creation: NewArrayArguments) -> Array:
-    """Open or make an array, as the mode says."""
+def _open_or_make(said: _Said, present: Callable[[_Said], _Node | None], make: Callable[[], _Node], kind: str) -> _Node:
     if said.mode not in ("w", "w-"):
-        found = _present_array(said)
+        found = present(said)
         if found is not None:
             return found
         if said.mode != "a":
-            raise _not_found("array", said)
-    from .creation import make_array
-
-    arguments = dict(creation)
+            raise _not_found(kind, said)
     try:
+        return make()
+    except ArgumentError:
+        # Another thread or process may have been faster; what it made is what was asked for.
+        found = present(said) if said.mode == "a" else None
+        if found is None:
+            raise
+        return found
+
+
+def _array(said: _Said, creation: NewArrayArguments) -> Array:
+    """Open or make an array, as the mode says."""
+
+    def make() -> Array:
+        from .creation import make_array
+
+        arguments = dict(creation)
         return make_array(
             writable(said.reader.store, f"'/{said.path}'"),
             said.path,
@@ -251,12 +264,8 @@ def _array(said: _Said, creation: NewArrayArguments) -> Array:
             data=arguments.pop("data", None),
             arguments=cast("ArrayArguments", arguments),
         )
-    except ArgumentError:
-        # Another thread or process may have been faster; what it made is what was asked for.
-        found = _present_array(said) if said.mode == "a" else None
-        if found is None:
-            raise
-        return found
+
+    return _open_or_make(said, _present_array, make, "array")
 
 
 def _present_array(said: _Said) -> Array | None:
@@ -276,15 +285,10 @@ def _present_array(said: _Said) -> Array | None:
 
 def _group(said: _Said, attributes: Mapping[str, Any] | None) -> Group:
     """Open or make a group, as the mode says."""
-    if said.mode not in ("w", "w-"):
-        found = _present_group(said)
-        if found is not None:
-            return found
-        if said.mode != "a":
-            raise _not_found("group", said)
-    from .creation import make_group
 
-    try:
+    def make() -> Group:
+        from .creation import make_group
+
         return make_group(
             writable(said.reader.store, f"'/{said.path}'"),
             said.path,
@@ -295,11 +299,8 @@ def _group(said: _Said, attributes: Mapping[str, Any] | None) -> Group:
             missing=said.missing,
             reader=said.reader,
         )
-    except ArgumentError:
-        found = _present_group(said) if said.mode == "a" else None
-        if found is None:
-            raise
-        return found
+
+    return _open_or_make(said, _present_group, make, "group")
 
 
 def _present_group(said: _Said) -> Group | None:

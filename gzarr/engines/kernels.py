@@ -23,7 +23,7 @@ KEEP_BYTES = 64 << 20
 #: Idle workers kept, at most.
 KEEP_WORKERS = 64
 _PATIENCE_SECONDS = 1.0
-# Long enough to cost nothing, also where another thread of Python has to be waited for each time.
+# Far longer than Python lets a thread wait for another, which is what coming back may take.
 _SLICE_NS = 100_000_000
 
 # A fork waits for a load under way: the child would inherit half of it.
