@@ -22,27 +22,21 @@ from gzarr_kernels.device import (
 )
 
 kernels = {
-    "bit_planes_to_byte_planes": (planes.bit_planes_to_byte_planes, "Bl"),
-    "byte_planes_to_plain": (planes.byte_planes_to_plain, "Bl"),
-    "plain_to_byte_planes": (shuffle.plain_to_byte_planes, "Bl"),
-    "plain_to_bit_planes": (shuffle.plain_to_bit_planes, "Bl"),
-    "copy_frames": (copies.copy_frames, "Bl"),
-    "put_numbers": (containers.put_numbers, "Bl"),
-    "put_checksums": (containers.put_checksums, "Bl"),
-    "accumulate": (filters.accumulate, "Bl"),
-    "convert": (filters.convert, "Bl"),
-    "unpack_bits": (packed_bits.unpack_bits, "Bl"),
-    "checksums": (checksums.checksums, "Bli"),
+    kernel.py_func.__name__: (kernel, 8)
+    for kernel in (
+        planes.bit_planes_to_byte_planes, planes.byte_planes_to_plain, shuffle.plain_to_byte_planes,
+        shuffle.plain_to_bit_planes, copies.copy_frames, containers.put_numbers, containers.put_checksums,
+        filters.accumulate, filters.convert, packed_bits.unpack_bits, checksums.checksums,
+    )
 }
-for bits, word in ((8, "B"), (16, "H"), (32, "I"), (64, "L")):
-    kernels[f"assemble uint{bits}"] = (assemble.assemble, f"B{word}ll{word}")
-    kernels[f"gather uint{bits}"] = (gather.gather, f"{word}{word}l")
+for word in (1, 2, 4, 8):
+    kernels[f"assemble uint{8 * word}"] = (assemble.assemble, word)
+    kernels[f"gather uint{8 * word}"] = (gather.gather, word)
 found = {}
-for name, (kernel, memory) in kernels.items():
+for name, (kernel, word) in kernels.items():
     for capability in sys.argv[1:]:
         major, minor = map(int, capability.split("."))
-        text = program.ptx(kernel, [*memory, program.INTEGER], (major, minor))
-        found.setdefault(name, {})[capability] = text
+        found.setdefault(name, {})[capability] = program.ptx(kernel, word, (major, minor))
 json.dump(found, sys.stdout)
 """
 

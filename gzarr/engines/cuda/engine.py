@@ -212,11 +212,10 @@ class _Read:
             slot = self._tables_slot = self._slot(tables.nbytes)
             staging = slot.staging(tables.nbytes)
             staging[:] = tables.view(np.uint8)
-            memory = device.allocate(tables.nbytes, slot.stream)
+            memory = self._tables = device.allocate(tables.nbytes, slot.stream)
             device.copy_in(memory, staging, slot.stream)
             slot.stream.record(slot.decoded)
             self._stream.wait_event(slot.decoded)
-            self._tables = device.view(memory, "int64")
         return self
 
     def __exit__(self, *exc: object) -> None:
