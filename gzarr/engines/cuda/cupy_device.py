@@ -145,6 +145,13 @@ class CupyDevice:
         """Return uint8 memory of CuPy's current allocator."""
         return self.empty((nbytes,), np.dtype(np.uint8), stream)
 
+    def free_cached(self, stream: Any) -> None:
+        """Free the blocks that CuPy's default pool keeps for a stream."""
+        import cupy
+
+        with _our_errors():
+            cupy.get_default_memory_pool().free_all_blocks(stream)
+
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Return page-locked memory."""
         import cupy

@@ -244,8 +244,11 @@ class Device(Protocol):
         It goes back when it is let go of, in order with ``stream``.
         """
 
+    def free_cached(self, stream: Any) -> None:
+        """Give the driver back what the allocator keeps of a stream's memory; the stream must have run."""
+
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Return page-locked host memory, aligned to 64 bytes at least."""
+        """Return page-locked host memory, aligned to 64 bytes at least; it goes back when it is let go of."""
 
     def address(self, array: Any) -> int:
         """Return the device address of an array's first element."""
