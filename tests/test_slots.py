@@ -1,4 +1,4 @@
-"""What reads keep for the next one: a caller's stream is not waited for, page-locked memory is counted and given back."""
+"""What reads keep for the next one. A caller's stream is not waited for; page-locked memory is given back."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ class CupyDevice:
         # CUDA takes the address of each argument, and copies the 8 bytes there.
         passed = (ctypes.c_int64 * (2 * n))(*arguments)
         first = ctypes.addressof(passed)
-        passed[n:] = range(first, first + 8 * n, 8)
+        passed[n:] = list(range(first, first + 8 * n, 8))
         with _our_errors():
             self._launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, first + 8 * n, 0)
 

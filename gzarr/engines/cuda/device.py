@@ -14,16 +14,11 @@ if TYPE_CHECKING:
 
 
 class Event(Protocol):
-    """A point in a stream.
-
-    Attributes
-    ----------
-    done
-        Whether the stream has passed it; asks without waiting. True where it was never recorded.
-    """
+    """A point in a stream."""
 
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the stream has passed it; asks without waiting. True where it was never recorded."""
 
     def synchronize(self) -> None:
         """Wait on the host until the stream has passed it."""

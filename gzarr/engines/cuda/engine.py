@@ -6,12 +6,13 @@
     wave 1          read    ▶ copy in ▶ decode ▶ assemble
     wave 2                    read    ▶ …
 
-The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its own,
-which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's stream. The
-host does not wait for it, unless a read has more waves than are in flight: a later wave takes the memory of an earlier
-one, when the results of that are written. Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data,
-or the error that it gives on the CPU. Uncompressed chunks may go past host memory, with rules of their own
-(:mod:`gzarr.engines.cuda.direct`).
+The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its
+own, which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's
+stream. The host does not wait for that one, unless a read has more waves than are in flight: a later wave takes the
+memory of an earlier one when the results of that are written.
+
+Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data, or the error that it gives
+on the CPU. Uncompressed chunks may go past host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
 """
 
 from __future__ import annotations

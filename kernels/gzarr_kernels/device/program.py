@@ -91,7 +91,7 @@ def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
     if not hasattr(np, "row_stack"):
         vars(np)["row_stack"] = np.vstack
         try:
-            import numba.cuda.np.arrayobj  # noqa: F401
+            import numba.cuda.np.arrayobj
         finally:
             del vars(np)["row_stack"]
     asking = (numba.cuda.compiler, numba.cuda.dispatcher)
