@@ -21,12 +21,16 @@ from gzarr.engines.cuda.cupy_device import CupyDevice
 LAUNCHES, ROUNDS = 5000, 9
 
 
+def _nothing(*arguments: int) -> None:
+    """Stand for ``cuLaunchKernel``."""
+
+
 def main() -> None:
     """Print the median of some rounds."""
     stream = SimpleNamespace(ptr=0)
     with (
         mock.patch.object(cupy.cuda.runtime, "getDeviceCount", return_value=1),
-        mock.patch.object(cupy.cuda.driver, "launchKernel", lambda *arguments: None),
+        mock.patch.object(cupy.cuda.driver, "launchKernel", _nothing),
     ):
         device = CupyDevice(0)
         for kernel, arguments, word in ((copies.copy_frames, 3, 0), (assemble.assemble, 6, 2)):
@@ -38,7 +42,8 @@ def main() -> None:
                 for _ in range(LAUNCHES):
                     device.launch(kernel, 64, 256, stream, *range(arguments), word=word)
                 rounds.append((time.perf_counter() - begin) / LAUNCHES)
-            print(f"{kernel.py_func.__name__}, {arguments} arguments: {1e6 * statistics.median(rounds):.1f} µs a launch")
+            us = 1e6 * statistics.median(rounds)
+            print(f"{kernel.py_func.__name__}, {arguments} arguments: {us:.1f} µs a launch")
 
 
 if __name__ == "__main__":
