@@ -13,7 +13,7 @@ from .array_properties import ArrayProperties
 from .attributes import Attributes
 from .changes import hold_documents
 from .device import is_on_device, resolve_device
-from .engines.cuda.devices import get_device
+from .engines.cuda.devices import available, get_device, warn_of_loss
 from .errors import ArgumentError, DeviceError, OutputError, ReadOnlyError, SelectionError
 from .indexer import Indexer
 from .items import items_of
@@ -89,6 +89,7 @@ class Array(ArrayProperties):
         self._metadata = metadata
         self._store = store
         self._path = path
+        self._auto = device == "auto"
         self._device = _device_for(device, metadata.dtype)
         self._missing = _check_missing(missing)
         self._mode = mode
@@ -117,13 +118,18 @@ class Array(ArrayProperties):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Array):
             return NotImplemented
-        return (self._store, self._path, self._device) == (other._store, other._path, other._device)
+        return (self._store, self._path, self.device) == (other._store, other._path, other.device)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
         make = functools.partial(
-            Array, device=self._device, missing=self._missing, mode=self._mode, write_empty=self._write_empty
+            _unpickled,
+            device=self._device,
+            auto=self._auto,
+            missing=self._missing,
+            mode=self._mode,
+            write_empty=self._write_empty,
         )
         return make, (self._metadata, self._store, self._path)
 
@@ -378,8 +384,8 @@ class Array(ArrayProperties):
             if dtype.subdtype is not None:
                 raise SelectionError(f"the field {field!r} is an array itself; write whole elements instead")
         memory = None
-        if self._device != "cpu" and field is None:
-            device = get_device(self._device)
+        if self.device != "cpu" and field is None:
+            device = get_device(self.device)
             with device:
                 memory = DeviceResults(device, device.as_stream(stream))
         shapes = [selection.result_shape for selection in selections]
@@ -478,9 +484,9 @@ class Array(ArrayProperties):
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Read everything, for ``np.asarray``."""
-        if self._device != "cpu":
+        if self.device != "cpu":
             raise DeviceError(
-                f"the array reads to {self._device}; NumPy needs host memory: open it with device='cpu', or take "
+                f"the array reads to {self.device}; NumPy needs host memory: open it with device='cpu', or take "
                 "a[...].get()"
             )
         if copy is False:
@@ -494,7 +500,7 @@ class Array(ArrayProperties):
 
     def __dlpack_device__(self) -> tuple[Any, Any]:
         """Where :meth:`__dlpack__` exports: ``(1, 0)`` for the CPU, ``(2, N)`` for ``cuda:N``."""
-        return (1, 0) if self._device == "cpu" else (2, int(self._device.removeprefix("cuda:")))
+        return (1, 0) if self.device == "cpu" else (2, int(self.device.removeprefix("cuda:")))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -536,9 +542,11 @@ class Array(ArrayProperties):
         if decode not in ("auto", "cpu", "gpu"):
             raise ArgumentError(f"decode must be 'auto', 'cpu' or 'gpu', not {decode!r}")
         meaning = self._missing if missing is None else _check_missing(missing)
-        if self._device == "cpu":
+        if self.device == "cpu":
+            if self._device != "cpu":
+                warn_of_loss()
             return How(meaning, HOST, NO_OPTIONS)
-        device = get_device(self._device)
+        device = get_device(self.device)
         with device:
             memory = DeviceResults(device, device.as_stream(stream))
         return How(meaning, memory, DeviceOptions(budget_bytes, decode))
@@ -570,6 +578,15 @@ def _device_for(device: str, dtype: np.dtype[Any]) -> str:
     if device != "auto" or resolved == "cpu" or is_on_device(dtype):
         return resolved
     return "cpu"
+
+
+def _unpickled(
+    metadata: ArrayMetadata, store: ReadableStore, path: str, *, device: str, auto: bool, **options: Any
+) -> Array:
+    """Return an array that was pickled: on the device that it was on, but for one that ``"auto"`` had put there."""
+    array = Array(metadata, store, path, device="cpu" if auto and not available() else device, **options)
+    array._auto = auto
+    return array
 
 
 def _check_missing(missing: Missing) -> Missing:

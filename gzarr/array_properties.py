@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import display
+from .engines.cuda import devices, driver
 from .stored_chunks import stored_chunks
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 class ArrayProperties:
     """The half of :class:`gzarr.Array` that neither reads nor writes chunks."""
 
-    __slots__ = ("__weakref__", "_device", "_metadata", "_mode", "_path", "_reader", "_store")
+    __slots__ = ("__weakref__", "_auto", "_device", "_metadata", "_mode", "_path", "_reader", "_store")
 
+    #: Whether ``device="auto"`` has chosen ``_device``.
+    _auto: bool
     _device: str
     _metadata: ArrayMetadata
     _mode: Literal["r", "r+"]
@@ -135,8 +138,11 @@ class ArrayProperties:
     def device(self) -> str:
         """Where results are: ``"cpu"`` (NumPy) or ``"cuda:N"`` (CuPy).
 
-        ``device="auto"`` is the CPU for types that CuPy has not, such as strings and records.
+        ``device="auto"`` is the CPU for types that CuPy has not, such as strings and records. An array that it has put
+        on a GPU is on the CPU in processes that are forked after CUDA was used: CUDA cannot be used there.
         """
+        if self._auto and self._device != "cpu" and devices.is_lost():
+            return "cpu"
         return self._device
 
     @property
@@ -146,9 +152,12 @@ class ArrayProperties:
         ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs
         of host libraries in threads. ``cuda: zstd`` is decoded on the device; ``cuda, decoded on the host (…)``
         says why a read of the whole array is not. A smaller read may go the other way. Behind ``cuda: …``, ``by
-        GPUDirect Storage`` says that files are read past host memory.
+        GPUDirect Storage`` says that files are read past host memory: where kvikio is installed, asking that
+        initialises CUDA, which nothing else does before the first read.
         """
-        return self._reader.path()
+        if self.device != "cpu" and devices.is_lost():
+            return f"{self.device}: {driver.LOST}"
+        return self._reader.path(self.device)
 
     @property
     def nchunks(self) -> int:

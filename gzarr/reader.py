@@ -66,7 +66,7 @@ class Reader:
     path
         Of the node, without leading slash.
     device
-        ``"cpu"`` or ``"cuda:N"``.
+        ``"cpu"`` or ``"cuda:N"``; it reads to host memory as well.
     """
 
     __slots__ = (
@@ -203,9 +203,9 @@ class Reader:
                 self._shapes.popitem(last=False)
         return reader
 
-    def path(self) -> str:
-        """Return what will happen to chunks, for people."""
-        if self._device == "cpu":
+    def path(self, device: str) -> str:
+        """Return what will happen to chunks that are read to a device, this reader's or ``"cpu"``, for people."""
+        if device == "cpu":
             return self.decoding.path
         metadata = self._metadata
         chunks = math.prod(metadata.grid_shape)

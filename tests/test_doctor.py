@@ -26,7 +26,7 @@ from gzarr_kernels import libraries
 
 import gzarr
 from gzarr import cli, doctor, selftest
-from gzarr.engines.cuda import devices, nvcomp
+from gzarr.engines.cuda import devices, driver, nvcomp
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +111,7 @@ class TestCommand:
         assert result.stdout.endswith("No codec was tested: the device cannot be used.\n")
 
     def test_document_of_a_gpu_that_is_not_there(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with mock.patch.object(devices, "_device_count", return_value=0):
+        with mock.patch.object(driver, "visible", return_value=driver.Visible(0)):
             code, document = main(capsys, "--device", "cuda")
         assert code == 1
         assert (document["device_asked"], document["device"], document["ok"]) == ("cuda", None, False)

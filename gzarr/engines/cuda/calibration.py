@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...errors import DeviceError
+from . import driver
 from .router import Rates, default_rates
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _COPY_BYTES: Final = 32 << 20
 _RUNS: Final = 3
 _PATIENCE_SECONDS: Final = 0.02
 #: Of the file; a new number where its content or what is measured changes.
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 #: Bytes a frame takes in a batch's columns, and in its results: bytes produced, status.
 _COLUMN_BYTES: Final = 4 * 8
 _RESULT_BYTES: Final = 8 + 4
@@ -389,7 +390,7 @@ def _facts(device: Device) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "kind": type(device).__qualname__,
         "ordinal": device.ordinal,
-        **_driver_facts(device.ordinal),
+        **driver.facts(),
         "gzarr": _version("gzarr"),
         "nvcomp": _version("nvidia-libnvcomp-cu13") or _version("nvidia-libnvcomp-cu12"),
         "decoders": [_version(name) for name in ("blosc2", "deflate", "numcodecs")],
@@ -401,23 +402,6 @@ def _version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-def _driver_facts(ordinal: int) -> dict[str, Any]:
-    """Return name and identity of a GPU and the driver's version; all empty where there is no driver."""
-    name, identity, version = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16), ctypes.c_int()
-    try:
-        driver: Any = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        driver = None
-    handle = ctypes.c_int()
-    if driver is not None and driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(handle), ordinal) == 0:
-        driver.cuDeviceGetName(name, len(name), handle)
-        driver.cuDriverGetVersion(ctypes.byref(version))
-        # The second version tells the slices of a partitioned GPU apart; drivers before CUDA 11.4 have the first only.
-        get_identity = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
-        get_identity(identity, handle)
-    return {"gpu": name.value.decode(errors="replace"), "uuid": identity.raw.hex(), "driver": version.value}
 
 
 def _path(facts: dict[str, Any]) -> Path | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DeviceError
 from . import kvikio_files, machine_code, nvcomp, nvcomp_compress
+from .driver import LOST, is_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,27 +50,19 @@ class _StreamAt:
 class CupyDevice:
     """One CUDA device; see :class:`gzarr.engines.cuda.device.Device` for its methods.
 
+    CUDA is initialised when it first becomes a thread's device: until then, the process may be forked.
+
     Parameters
     ----------
     ordinal
         Which.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device.
     """
 
     def __init__(self, ordinal: int) -> None:
-        import cupy
-
-        with _our_errors():
-            have = cupy.cuda.runtime.getDeviceCount()
-            if ordinal >= have:
-                raise DeviceError(f"there is no device 'cuda:{ordinal}': CUDA sees {have}, counted from 0")
         self.ordinal = ordinal
         self.name = f"cuda:{ordinal}"
-        self._pid = os.getpid()
+        # Of the process that has used it; 0 before that.
+        self._pid = 0
         # By kernel and bytes of a word.
         self._functions: dict[tuple[Any, int], int] = {}
         self._loading = threading.Lock()
@@ -80,9 +73,7 @@ class CupyDevice:
         import cupy
 
         if os.getpid() != self._pid:
-            raise DeviceError(
-                'CUDA cannot be used in a process that was forked after its first use; start processes by "spawn"'
-            )
+            self._start()
         with _our_errors():
             cupy.cuda.Device(self.ordinal).__enter__()
             # CuPy leaves a new thread as it is if it wants the first device: without a context. CUDA's runtime makes
@@ -94,6 +85,18 @@ class CupyDevice:
         import cupy
 
         cupy.cuda.Device(self.ordinal).__exit__(*exc)
+
+    def _start(self) -> None:
+        """Initialise CUDA, in the process that is to use the device."""
+        import cupy
+
+        if self._pid or is_lost():
+            raise DeviceError(f"{self.name} cannot be used: {LOST}")
+        with _our_errors():
+            have = cupy.cuda.runtime.getDeviceCount()
+        if self.ordinal >= have:
+            raise DeviceError(f"there is no device '{self.name}': CUDA sees {have}, counted from 0")
+        self._pid = os.getpid()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new array of CuPy's current allocator."""
@@ -294,8 +297,11 @@ class CupyDevice:
         return self._compressors[algorithm]
 
     def direct_files(self) -> DirectFiles | None:
-        """Return kvikio where GPUDirect Storage is."""
-        return kvikio_files.if_available()
+        """Return kvikio where GPUDirect Storage is. Without kvikio, CUDA is not asked."""
+        if not kvikio_files.is_installed():
+            return None
+        with self:
+            return kvikio_files.if_available()
 
     def free_bytes(self) -> int:
         """Return the memory that CUDA and CuPy's pool have free."""

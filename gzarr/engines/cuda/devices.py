@@ -1,13 +1,15 @@
-"""The CUDA devices of this machine."""
+"""The CUDA devices of this machine: which there are, and whether they can be used, without initialising CUDA."""
 
 from __future__ import annotations
 
 import importlib.util
-import threading
+import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import DeviceError
+from ..forks import ForkSafeLock
+from . import driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,14 +19,17 @@ if TYPE_CHECKING:
 #: Module and name of what has to be installed.
 _PARTS = (("cupy", "CuPy"), ("numba_cuda", "numba-cuda"), ("nvidia.libnvcomp", "nvCOMP"))
 
-_lock = threading.Lock()
+# A fork waits for a device being made: the child would inherit half of it.
+_lock = ForkSafeLock()
 _devices: dict[int, Device] = {}
-_count: int | None = None
+_complete: bool | None = None
+_visible: driver.Visible | None = None
 _make: Callable[[int], Device] | None = None
+_warned = False
 
 
 def get_device(name: str) -> Device:
-    """Return a device.
+    """Return a device. CUDA is initialised when it is first used, not before.
 
     Parameters
     ----------
@@ -34,14 +39,16 @@ def get_device(name: str) -> Device:
     Raises
     ------
     DeviceError
-        If there is no such device, or a part that it needs is missing.
+        If there is no such device, a part that it needs is missing, or CUDA was in use before this process was forked.
     """
     ordinal = int(name.removeprefix("cuda:"))
-    with _lock:
+    _refuse_lost()
+    with _lock.lock:
         if ordinal not in _devices:
             if _make is None:
                 from .cupy_device import CupyDevice
 
+                _refuse_absent(ordinal)
                 _devices[ordinal] = CupyDevice(ordinal)
             else:
                 _devices[ordinal] = _make(ordinal)
@@ -49,26 +56,53 @@ def get_device(name: str) -> Device:
 
 
 def available() -> bool:
-    """Return whether there is a device, and all that it needs; looks once a process."""
-    global _count
-    if _count is None:
-        _count = 0 if missing_parts() else _device_count()
-    return _count > 0
+    """Return whether there is a device, and all that it needs; looks once a process.
+
+    Says so, once, if only a fork stands against it.
+    """
+    global _complete
+    if _make is not None:
+        return True
+    if _complete is None:
+        _complete = not missing_parts()
+    if not _complete:
+        return False
+    if is_lost():
+        warn_of_loss()
+        return False
+    return True
+
+
+def is_lost() -> bool:
+    """Return whether there are devices, but none that can be used, since this process was forked after CUDA was."""
+    return _make is None and driver.is_lost()
+
+
+def warn_of_loss() -> None:
+    """Warn, once a process, that what ``device="auto"`` has put on a device, or would, is read on the CPU."""
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(f'device="auto" is the CPU here: {driver.LOST}', RuntimeWarning, stacklevel=3)
 
 
 def current() -> str:
-    """Return the device that CuPy works on, ``"cuda:N"``.
+    """Return the device that CuPy works on, ``"cuda:N"``; does not initialise CUDA.
 
     Raises
     ------
     DeviceError
-        Saying which part is missing, and how to get it.
+        Saying which part is missing, and how to get it; or that CUDA was in use before this process was forked.
     """
     if _make is not None:
         return "cuda:0"
     missing = missing_parts()
     if missing:
         raise DeviceError(f'no CUDA device can be used: {"; ".join(missing)}; or use device="cpu"')
+    _refuse_lost()
+    if not driver.is_initialised():
+        # Whoever chooses another device initialises CUDA.
+        return "cuda:0"
     try:
         import cupy
 
@@ -78,7 +112,7 @@ def current() -> str:
 
 
 def missing_parts() -> list[str]:
-    """Return what this machine lacks to read to a GPU, each with how to get it."""
+    """Return what this machine lacks to read to a GPU, each with how to get it; does not initialise CUDA."""
     if _make is not None:
         return []
     found = [
@@ -86,7 +120,7 @@ def missing_parts() -> list[str]:
         for module, title in _PARTS
         if not _has(module)
     ]
-    if not found and not _device_count():
+    if not found and not _visible_devices().count:
         found.append("no NVIDIA driver, or no GPU that it sees (nvidia-smi tells)")
     return found
 
@@ -98,31 +132,36 @@ def _has(module: str) -> bool:
         return False
 
 
-def _device_count() -> int:
-    import ctypes
+def _visible_devices() -> driver.Visible:
+    """Return how many devices there are; looks once a process."""
+    global _visible
+    if _visible is None:
+        _visible = driver.visible()
+    return _visible
 
-    # Importing CuPy takes most of a second; where there is no driver, that is for nothing.
-    try:
-        driver: Any = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int()
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0
-    return count.value
+
+def _refuse_lost() -> None:
+    if is_lost():
+        raise DeviceError(f"no CUDA device can be used: {driver.LOST}")
+
+
+def _refuse_absent(ordinal: int) -> None:
+    have = _visible_devices()
+    if have.exact and ordinal >= have.count:
+        raise DeviceError(f"there is no device 'cuda:{ordinal}': CUDA sees {have.count}, counted from 0")
 
 
 @contextmanager
 def use(factory: Callable[[int], Device]) -> Iterator[None]:
     """Have devices made by another function for a while: tests do that, nothing else."""
-    global _make, _count
-    before = _make, _count
-    with _lock:
+    global _make
+    before = _make
+    with _lock.lock:
         _devices.clear()
-        _make, _count = factory, 1
+        _make = factory
     try:
         yield
     finally:
-        with _lock:
+        with _lock.lock:
             _devices.clear()
-            _make, _count = before
+            _make = before

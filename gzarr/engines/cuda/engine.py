@@ -113,9 +113,11 @@ class CudaEngine:
         return router.route(self._decoding, algorithm, chunks, needed_nbytes, pool.thread_count(), decode, rates)
 
     def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None) -> str:
-        """Return what will happen to a read of that size, from that store if it is known, for people."""
-        with self._device:
-            route = self.route(chunks, needed_nbytes, may_measure=False)
+        """Return what will happen to a read of that size, from that store if it is known, for people.
+
+        Initialises CUDA only where kvikio has to be asked: an array can be shown, and its process forked after that.
+        """
+        route = self.route(chunks, needed_nbytes, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
         if route.decode == "gpu":
             direct = store is not None and self._files(store) is not None

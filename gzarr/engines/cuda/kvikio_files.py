@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import os
 from typing import Any
 
@@ -38,6 +39,12 @@ def obstacle() -> str:
     if not cufile_driver.get("is_gds_available"):
         return "cuFile has no access to it"
     return "kvikio is in compatibility mode (KVIKIO_COMPAT_MODE)" if defaults.is_compat_mode_preferred() else ""
+
+
+@functools.cache
+def is_installed() -> bool:
+    """Return whether there is a kvikio to ask; needs no GPU. Looks once a process."""
+    return importlib.util.find_spec("kvikio") is not None
 
 
 @functools.cache
