@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import devices
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from numcodecs import blosc
 from zarr_arrays import LITTLE, blosc3, codec
 
+import gzarr
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.codec import ArrayRepresentation, Codec
@@ -21,6 +23,9 @@ from gzarr.codecs.zstd import ZstdCodec
 from gzarr.engines.cuda import engine, router
 from gzarr.engines.cuda.router import Rates, Work
 from gzarr.program import Decoding, analyse
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1 << 20
 ALGORITHMS = ("lz4", "snappy", "zstd", "deflate")
@@ -81,6 +86,33 @@ def test_the_waves_are_the_engines() -> None:
     assert (router.WAVE_BYTES, router.WAVES_IN_FLIGHT) == (engine.WAVE_BYTES, engine.MOST_SLOTS)
 
 
+@pytest.mark.parametrize(
+    ("chunks", "chunk_nbytes", "waves"),
+    [(1, 1, 1), (64, MIB, 1), (65, MIB, 2), (1000, MIB, 16), (5, 24 * MIB, 3), (7, 64 * MIB, 7), (7, 200 * MIB, 7)],
+)
+def test_the_fixed_cost_is_that_of_each_wave(chunks: int, chunk_nbytes: int, waves: int) -> None:
+    for algorithm in ("zstd", None):
+        asked = work(algorithm, chunks=chunks, chunk_nbytes=chunk_nbytes)
+        less = seconds(asked, dataclasses.replace(DEFAULT, launch_seconds=0.0))[0]
+        assert seconds(asked, DEFAULT)[0] - less == pytest.approx(waves * DEFAULT.launch_seconds)
+
+
+@pytest.mark.parametrize("chunks_of_a_wave", [1, 3, 4, 100])
+def test_waves_are_counted_as_the_engine_cuts_them(
+    chunks_of_a_wave: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codecs = [LITTLE, codec("zstd", level=1, checksum=False)]
+    values = np.arange(22_000, dtype="<i4").reshape(22, 1000)
+    gzarr.create_array(tmp_path / "a", data=values, chunks=(2, 1000), codecs=codecs, device="cpu")
+    monkeypatch.setattr(engine, "WAVE_BYTES", 8000 * chunks_of_a_wave + 100)
+    with devices.use("simulated") as tested:
+        assert tested.simulated is not None
+        tested.open(tmp_path / "a").read(decode="gpu")
+        made = tested.simulated.counts["batches zstd"]
+    asked = work(chunks=11, chunk_nbytes=8000, wave_nbytes=engine.WAVE_BYTES)
+    assert made == router._waves(asked) == -(-11 // chunks_of_a_wave)
+
+
 @pytest.mark.parametrize("decode", ["cpu", "gpu"])
 @pytest.mark.parametrize("algorithm", ["zstd", None])
 def test_the_caller_has_the_last_word(decode: router.Decode, algorithm: str | None) -> None:
@@ -97,8 +129,9 @@ def test_what_is_not_compressed_goes_to_the_device() -> None:
     ):
         route = router.choose(asked, DEFAULT)
         assert (route.decode, route.reason) == ("gpu", "nothing to decode")
-        # The bytes as they are, and the fixed cost.
-        expected = DEFAULT.launch_seconds + asked.decoded_nbytes / DEFAULT.host_to_device
+        # The bytes as they are, and the fixed cost: of one wave, and of two.
+        waves = asked.decoded_nbytes >> 26
+        expected = waves * DEFAULT.launch_seconds + asked.decoded_nbytes / DEFAULT.host_to_device
         assert route.gpu_seconds == pytest.approx(expected)
 
 

@@ -5,10 +5,11 @@ slower one for few large ones. 8 zstd frames of 16 MiB ran at 0.43 GB/s on an H2
 
 The model, in seconds:
 
-- **Device**: the fixed cost of a wave, one copy of the encoded bytes, and decoding. Decoding takes as long as the
-  slowest of three: all bytes at the rate of the whole device; all bytes at a frame's rate times the frames that the
-  waves in flight hold; and one frame, the largest, at a frame's rate. Frames are not rounded up to full rounds: a
-  device starts the next frame as soon as one ends. Copies overlap decoding from the second wave on.
+- **Device**: the fixed cost of each wave, one copy of the encoded bytes, and decoding. The fixed cost is the host's,
+  which could be reading the next wave meanwhile, so it counts in full. Decoding takes as long as the slowest of three:
+  all bytes at the rate of the whole device; all bytes at a frame's rate times the frames that the waves in flight hold;
+  and one frame, the largest, at a frame's rate. Frames are not rounded up to full rounds: a device starts the next
+  frame as soon as one ends. Copies overlap decoding from the second wave on.
 - **CPU**: all bytes at a thread's rate times the threads, of which a chunk keeps one busy, through the decompressor and
   then through each filter; then one copy of the results. What filters cost the device is left out: they are a kernel
   each, which is as fast as its memory.
@@ -80,7 +81,7 @@ class Rates:
     frame
         Algorithm → decoded bytes a second of one frame alone on the device.
     launch_seconds
-        Fixed cost of a wave.
+        Of the host, fixed, for each wave: what Python does, launches, and waiting for the statuses.
     """
 
     host_to_device: float
@@ -166,20 +167,25 @@ class ChunkFrames:
 
 
 def default_rates() -> Rates:
-    """Return rates that are assumed, not measured here.
+    """Return rates that are assumed, not measured here: what :mod:`gzarr.engines.cuda.calibration` has not measured.
 
     A frame's zstd rate is that of the published measurement (8 frames of 16 MiB at 0.43 GB/s on an H200). All others
     are orders of magnitude, chosen so that a wrong choice costs little: a data-centre device of the last years, a copy
-    over PCIe 4, the decoders of a current CPU.
+    over PCIe 4, the decoders of a current CPU. ``benchmarks/gpu_questions.py`` measures each; they are set here.
     """
     return _DEFAULT_RATES
 
 
 _DEFAULT_RATES: Final = Rates(
+    # Bytes a second: assumed, PCIe 4 x16 less what protocols take. Question "pinned copies", 16 MiB to the device.
     host_to_device=20e9,
+    # Decoded bytes a second of one thread: assumed. Question "router rates".
     cpu=MappingProxyType({"lz4": 2.0e9, "snappy": 1.0e9, "zstd": 0.8e9, "deflate": 0.5e9}),
+    # Decoded bytes a second of many frames: assumed. Questions "router rates"; "decode rates", 1,024 of 64 KiB.
     gpu=MappingProxyType({"lz4": 100e9, "snappy": 100e9, "zstd": 50e9, "deflate": 40e9}),
+    # Decoded bytes a second of one frame: zstd published, others assumed. As above, one of 1 MiB.
     frame=MappingProxyType({"lz4": 100e6, "snappy": 100e6, "zstd": 54e6, "deflate": 50e6}),
+    # Seconds: assumed. The part of it that waits is measured (question "router rates"), what Python does is not.
     launch_seconds=3e-4,
 )
 
@@ -350,16 +356,24 @@ def _gpu_seconds(work: Work, rates: Rates) -> float:
     if encoded is None:
         encoded = work.decoded_nbytes // ASSUMED_RATIO if compressed else work.decoded_nbytes
     copy = encoded / rates.host_to_device
+    waves = _waves(work)
     decode = 0.0
     if work.algorithm is not None and compressed:
         frame_rate = rates.frame.get(work.algorithm, 0.0)
-        at_once = work.waves * max(1.0, work.wave_nbytes / max(work.frame_nbytes, 1))
+        at_once = work.frames * min(waves, work.waves) / waves
         decode = max(
             _seconds(work.decoded_nbytes, min(rates.gpu.get(work.algorithm, 0.0), at_once * frame_rate)),
             _seconds(work.frame_nbytes, frame_rate),
         )
-    waves = max(1.0, work.decoded_nbytes / work.wave_nbytes)
-    return rates.launch_seconds + max(copy, decode) + min(copy, decode) / waves
+    return waves * rates.launch_seconds + max(copy, decode) + min(copy, decode) / waves
+
+
+def _waves(work: Work) -> int:
+    """Return how many waves the chunks are, as the engine cuts them: a chunk is never cut."""
+    if not work.chunks:
+        return 1
+    chunk_nbytes = max(1, work.decoded_nbytes // work.chunks)
+    return -(-work.chunks // max(1, work.wave_nbytes // chunk_nbytes))
 
 
 def _cpu_seconds(work: Work, rates: Rates) -> float:
