@@ -186,7 +186,8 @@ class Array(ArrayProperties):
             what is enqueued when the call returns. Means nothing on the CPU.
         budget_bytes
             Device and page-locked host memory that the read holds besides its result, at most. None is the smaller of
-            1 GiB and a quarter of the device's free memory. Means nothing on the CPU.
+            1 GiB and a quarter of the device's free memory; what is free is not asked before 64 MiB are wanted. Means
+            nothing on the CPU.
         decode
             ``"gpu"`` or ``"cpu"``: where chunks of this read are decoded, for a result on a device. ``"auto"`` takes
             what should be faster; see ``decode_path``.

@@ -123,8 +123,8 @@ class SimulatedDevice:
     Attributes
     ----------
     counts
-        Of what was done: ``"copy_in"``, ``"copy_out"``, ``"copy_array"``, ``"synchronize"``; ``"launch NAME"`` a
-        kernel; ``"batches ALGORITHM"`` and ``"frames ALGORITHM"``.
+        Of what was done: ``"copy_in"``, ``"copy_out"``, ``"copy_array"``, ``"synchronize"``,
+        ``"free_bytes"``; ``"launch NAME"`` a kernel; ``"batches ALGORITHM"`` and ``"frames ALGORITHM"``.
     held, peak
         Bytes of device memory (without arrays of :meth:`empty`) and of page-locked memory that are alive, and the most
         that there were at once.
@@ -187,7 +187,7 @@ class SimulatedDevice:
                 self._failing -= 1
                 if not self._failing:
                     raise MemoryError(f"{self.name} was told to have no room")
-            if kind != "pinned" and nbytes > self.free_bytes():
+            if kind != "pinned" and nbytes > self.capacity - self._on_device:
                 raise MemoryError(f"{self.name} has no room for {nbytes} bytes")
             memory = _Memory(nbytes, alignment)
             self._memories[memory.address] = memory
@@ -329,6 +329,7 @@ class SimulatedDevice:
         return memory, self.address(array) - low
 
     def free_bytes(self) -> int:
+        self.counts["free_bytes"] += 1
         self.sweep()
         return self.capacity - self._on_device
 

@@ -26,6 +26,7 @@ import numpy as np
 from ...errors import ArgumentError
 from .. import failures, pool
 from . import calibration, router, slots
+from .budget import Budget
 from .columns import output_memory, placement
 from .direct import DirectStaging, files_for
 from .host import HostStaging, read_on_host
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Memory that a read holds besides its results, unless the caller says otherwise or a quarter of what is free is less.
-DEFAULT_BUDGET_BYTES: Final = 1 << 30
 #: Waves in flight, at most.
 MOST_SLOTS: Final = 3
 #: Decoded bytes of a wave, about: more in one wave would only make the next one wait.
@@ -154,17 +153,14 @@ class CudaEngine:
         if not len(request.plan):
             return
         needed = sum(output.nbytes for output in request.outputs)
-        budget = self._budget(budget_bytes)
+        budget = Budget(self._device, budget_bytes)
         with self._device:
             # Measuring takes memory that a caller's budget does not know of.
             route = self.route(len(request.plan), needed, decode, may_measure=budget_bytes is None)
-            strict = budget_bytes is not None
-            if route.decode == "cpu" and read_on_host(
-                self._device, self._cpu, request, stream, budget, needed, strict=strict
-            ):
+            if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
                 return
             rows: IntArray = np.arange(len(request.plan))
-            with _Read(self._device, request, whole, stream, budget, strict=strict) as read:
+            with _Read(self._device, request, whole, stream, budget) as read:
                 if route.decode == "gpu":
                     assert self._program is not None
                     frames = router.frames_in_chunk(self._decoding)
@@ -183,25 +179,15 @@ class CudaEngine:
         files = self._files(request.store)
         return Staging(request, form) if files is None else DirectStaging(self._device, files, request, form.nbytes)
 
-    def _budget(self, budget_bytes: int | None) -> int:
-        if budget_bytes is None:
-            return min(DEFAULT_BUDGET_BYTES, self._device.free_bytes() // 4)
-        if type(budget_bytes) is not int or budget_bytes < 1:
-            raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-        return budget_bytes
-
 
 class _Read:
     """What all waves of a read share."""
 
-    def __init__(
-        self, device: Device, request: ReadRequest, whole: Any, stream: Any, budget: int, *, strict: bool
-    ) -> None:
+    def __init__(self, device: Device, request: ReadRequest, whole: Any, stream: Any, budget: Budget) -> None:
         self._device = device
         self._request = request
         self._stream = stream
         self._budget = budget
-        self._strict = strict
         self._place: Placement = placement(request)
         self._output: Output = output_memory(device, whole, request.outputs, self._place.k)
         self._tables: Any = None
@@ -232,7 +218,7 @@ class _Read:
 
     def _slot(self, nbytes: int) -> Slot:
         """Return a slot whose page-locked memory counts in a caller's budget."""
-        return slots.take(self._device, nbytes, nbytes if self._strict else None)
+        return slots.take(self._device, nbytes, nbytes if self._budget.strict else None)
 
     def _shape(
         self,
@@ -259,14 +245,15 @@ class _Read:
         while True:
             found = shape(chunks)
             flight = min(MOST_SLOTS, -(-n // chunks))
-            if found.nbytes * flight <= self._budget or chunks == 1:
+            budget = self._budget.limit(found.nbytes * flight)
+            if found.nbytes * flight <= budget or chunks == 1:
                 break
-            chunks = max(1, min(chunks - 1, int(chunks * self._budget / (found.nbytes * flight))))
-        while found.nbytes * flight > self._budget and flight > 1:
+            chunks = max(1, min(chunks - 1, int(chunks * budget / (found.nbytes * flight))))
+        while found.nbytes * flight > budget and flight > 1:
             flight -= 1
-        if self._strict and found.nbytes > self._budget:
+        if self._budget.strict and found.nbytes > budget:
             raise ArgumentError(
-                f"budget_bytes={self._budget} is too small: one chunk of {self._request.chunk.shape}, "
+                f"budget_bytes={budget} is too small: one chunk of {self._request.chunk.shape}, "
                 f"{self._request.chunk.dtype} takes {found.nbytes} bytes while it is read and decoded"
             )
         return found, flight
@@ -286,6 +273,23 @@ class _Read:
         -------
         int64, rows that the CPU has to decode, in order.
         """
+        try:
+            return self._run(program, decoder, source, rows, most_encoded, expected_frames)
+        except MemoryError:
+            # The device has less room than is taken without asking: all over again, in smaller waves.
+            if not self._budget.tighten():
+                raise
+        return self._run(program, decoder, source, rows, most_encoded, expected_frames)
+
+    def _run(
+        self,
+        program: DeviceProgram,
+        decoder: Decompressor | None,
+        source: _Source,
+        rows: IntArray,
+        most_encoded: int,
+        expected_frames: int,
+    ) -> IntArray:
         direct = isinstance(source, DirectStaging)
         shape, flight = self._shape(program, decoder, rows, most_encoded, expected_frames, direct=direct)
         pending = rows

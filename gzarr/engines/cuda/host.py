@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
     from ..cpu import CpuEngine
     from ..request import ReadRequest
+    from .budget import Budget
     from .device import Device
 
     IntArray = npt.NDArray[np.int64]
 
 
 def read_on_host(
-    device: Device, cpu: CpuEngine, request: ReadRequest, stream: Any, budget: int, needed: int, *, strict: bool
+    device: Device, cpu: CpuEngine, request: ReadRequest, stream: Any, budget: Budget, needed: int
 ) -> bool:
     """Read with the CPU engine just what is wanted, and send it over.
 
@@ -37,17 +38,15 @@ def read_on_host(
     stream
         The caller's.
     budget, needed
-        Bytes that may be held; bytes of all outputs.
-    strict
-        Whether page-locked memory that is kept from other reads counts.
+        What may be held; bytes of all outputs.
 
     Returns
     -------
-    False if that takes more memory than ``budget``; nothing was done then.
+    False if that takes more memory than ``budget``; nothing was written then.
     """
-    if 2 * needed > budget:
+    if 2 * needed > budget.limit(2 * needed):
         return False
-    slot = slots.take(device, needed, needed if strict else None)
+    slot = slots.take(device, needed, needed if budget.strict else None)
     try:
         staging = slot.staging(needed)
         hosts, spans = [], []
@@ -59,7 +58,12 @@ def read_on_host(
         cpu.read(dataclasses.replace(request, outputs=tuple(hosts)))
         # To memory of its own on a stream of its own: a copy straight to the outputs would have to wait for what the
         # caller has enqueued before, and the host for the copy.
-        arrived = device.allocate(max(needed, 1), slot.stream)
+        try:
+            arrived = device.allocate(max(needed, 1), slot.stream)
+        except MemoryError:
+            if not budget.tighten():
+                raise
+            return False
         device.copy_in(arrived[:needed], staging, slot.stream)
         slot.stream.record(slot.decoded)
         stream.wait_event(slot.decoded)

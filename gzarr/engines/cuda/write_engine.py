@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...codecs.sharding import EMPTY
-from ...errors import ArgumentError, ChunkWriteError
+from ...errors import ChunkWriteError
 from ...stores.values import store_parts
 from .. import failures, locks, pool
 from ..write_threads import complete_values, inner_index, kept_in_part
 from . import slots
+from .budget import Budget
 from .columns import output_memory, pieces_of
 from .write_program import write_program
 from .write_shape import shape_for
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
     BoolArray = npt.NDArray[np.bool_]
 
-#: Memory that a write holds besides its inputs, unless the caller says otherwise or a quarter of what is free is less.
-DEFAULT_BUDGET_BYTES: Final = 1 << 30
 #: Waves in flight, at most: one is compressed while another one is stored.
 MOST_SLOTS: Final = 2
 #: Bytes of the chunks of a wave, about.
@@ -99,9 +98,18 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
         taken = _taken(device, request, input_of)
         if not taken.any():
             return every
-        budget, strict = _budget(device, budget_bytes), budget_bytes is not None
-        writing = _Writing(device, request, program, compressor, stream, budget, input_of, strict=strict)
-        left = writing.run(every[taken])
+        budget = Budget(device, budget_bytes)
+
+        def run() -> list[IntArray]:
+            return _Writing(device, request, program, compressor, stream, budget, input_of).run(every[taken])
+
+        try:
+            left = run()
+        except MemoryError:
+            # The device has less room than is taken without asking: all over again, in smaller waves or by the CPU.
+            if not budget.tighten():
+                raise
+            left = run()
     return np.sort(np.concatenate([every[~taken], *left]))
 
 
@@ -172,14 +180,6 @@ def cut(rows: IntArray, value_of: IntArray, most: int) -> Iterator[IntArray]:
         begin = end
 
 
-def _budget(device: Device, budget_bytes: int | None) -> int:
-    if budget_bytes is None:
-        return min(DEFAULT_BUDGET_BYTES, device.free_bytes() // 4)
-    if type(budget_bytes) is not int or budget_bytes < 1:
-        raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-    return budget_bytes
-
-
 def _inputs_of(request: WriteRequest) -> IntArray:
     """Return the input that each planned chunk comes from; -1 for one that comes from several."""
     plan = request.plan
@@ -221,14 +221,10 @@ class _Writing:
         program: WriteProgram,
         compressor: Compressor | None,
         stream: Any,
-        budget: int,
+        budget: Budget,
         input_of: IntArray,
-        *,
-        strict: bool,
     ) -> None:
         self._device = device
-        # Whether page-locked memory that is kept from other calls counts.
-        self._strict = strict
         self._request = request
         self._program = program
         self._compressor = compressor
@@ -276,7 +272,7 @@ class _Writing:
             for part in parts:
                 shape = self._shape(part)
                 nbytes = shape.staging_bytes + shape.results_bytes
-                slot = slots.take(self._device, nbytes, nbytes if self._strict else None)
+                slot = slots.take(self._device, nbytes, nbytes if self._budget.strict else None)
                 wave = WriteWave(self._device, slot, self._program, self._compressor, shape, self._gathering, part)
                 waves.append(wave)
                 wave.enqueue(self._ready)
@@ -304,9 +300,10 @@ class _Writing:
         chunks = min(len(rows), max(1, WAVE_BYTES // self._program.nbytes))
         while chunks:
             needed = (1 if chunks == len(rows) else MOST_SLOTS) * self._shape(rows, chunks).nbytes
-            if needed <= self._budget:
+            budget = self._budget.limit(needed)
+            if needed <= budget:
                 break
-            chunks = min(chunks - 1, int(chunks * self._budget / needed))
+            chunks = min(chunks - 1, int(chunks * budget / needed))
         return chunks
 
     def _finish(self, waves: deque[WriteWave]) -> None:
