@@ -128,6 +128,8 @@ class SimulatedDevice:
     held, peak
         Bytes of device memory (without arrays of :meth:`empty`) and of page-locked memory that are alive, and the most
         that there were at once.
+    pooled
+        Bytes of device memory that were let go of and are kept, by the identity of the stream that may have them again.
     direct
         Reads files past host memory, if set.
     refuse
@@ -140,6 +142,7 @@ class SimulatedDevice:
         self.capacity = capacity
         self.counts: Counter[str] = Counter()
         self.held = self.peak = 0
+        self.pooled: Counter[int] = Counter()
         self.direct: SimulatedFiles | None = None
         self.refuse: Callable[[str, int], bool] = lambda algorithm, frame: False
         self.lock = threading.RLock()
@@ -216,6 +219,8 @@ class SimulatedDevice:
                     return
                 if kind != "result":
                     self.held -= memory.nbytes
+                if kind == "arena":
+                    self.pooled[id(stream)] += memory.nbytes
                 if kind == "pinned":
                     self._forget(memory)
                 else:
@@ -296,6 +301,7 @@ class SimulatedDevice:
 
     def allocate(self, nbytes: int, stream: SimulatedStream) -> DeviceArray:
         memory = self._allocate(nbytes, "arena", 256)
+        self.pooled[id(stream)] -= min(nbytes, self.pooled[id(stream)])
         array: DeviceArray = memory.array(DeviceArray, (nbytes,), np.dtype(np.uint8))
         array.simulated = self
         self._tie(memory, array, "arena", stream)
@@ -305,6 +311,7 @@ class SimulatedDevice:
         self._check_current()
         if stream.pending:
             raise SimulatedFault("memory is freed that operations of a stream may still use")
+        del self.pooled[id(stream)]
 
     def pinned(self, nbytes: int) -> Bytes:
         memory = self._allocate(nbytes, "pinned", 64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -60,6 +61,18 @@ def test_every_rate_is_measured(simulated: SimulatedDevice) -> None:
         assert simulated.counts[f"frames {algorithm}"] > runs
     simulated.sweep()
     assert simulated.held == 0
+    # More than the largest batch: decoded frames, and scratch of as many bytes.
+    assert simulated.peak > 2 * calibration.LONE_BYTES
+
+
+@pytest.mark.parametrize("fails", [0, 1, 2, 5, 8])
+def test_all_memory_goes_back_to_the_driver(simulated: SimulatedDevice, fails: int) -> None:
+    simulated.fail_allocation(fails)
+    with pytest.raises(MemoryError) if fails else contextlib.nullcontext():
+        calibration.measure(simulated, frames=4)
+    simulated.sweep()
+    assert simulated.held == 0
+    assert not simulated.pooled.total()
 
 
 def test_a_decoder_that_fails_is_not_measured(simulated: SimulatedDevice) -> None:

@@ -17,21 +17,23 @@ import json
 import math
 import os
 import platform
-import tempfile
 import threading
 import time
+import traceback
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...errors import DeviceError
+from .. import cache_folder
 from . import driver
 from .router import Rates, default_rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -144,8 +146,7 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
     parts = [_encode(data[i * frame_nbytes : (i + 1) * frame_nbytes]) for i in range(_PARTS)]
     gpu, frame = dict(assumed.gpu), dict(assumed.frame)
     cpu = {**assumed.cpu, **_cpu_rates(data, whole)}
-    with device:
-        bench = _Bench(device)
+    with device, _Bench(device) as bench:
         copy = bench.copy_rate(_COPY_BYTES)
         for algorithm in whole:
             decoder = device.decompressor(algorithm)
@@ -204,12 +205,22 @@ def _aligned(nbytes: int, to: int = 256) -> int:
 
 
 class _Bench:
-    """A device with a stream and page-locked memory of its own, between ``with device:`` and its end."""
+    """A device with a stream and memory of its own, which all goes back to the driver in the end."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._stream = device.stream()
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def __enter__(self) -> _Bench:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        # What failed holds memory by its variables.
+        traceback.clear_frames(trace)
+        self._stream.synchronize()
+        self._device.free_cached(self._stream)
+        self._pinned = np.empty(0, np.uint8)
 
     def _staging(self, nbytes: int) -> npt.NDArray[np.uint8]:
         if self._pinned.size < nbytes:
@@ -405,16 +416,13 @@ def _version(distribution: str) -> str:
 
 
 def _path(facts: dict[str, Any]) -> Path | None:
-    folder = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        # The specification has relative paths ignored.
-        root = Path(folder) if Path(folder).is_absolute() else Path.home() / ".cache"
-    except RuntimeError:
+    folder = cache_folder.cache_folder()
+    if folder is None:
         return None
     words = [str(facts[name]) for name in ("machine", "gpu", "ordinal") if facts[name] != ""]
     readable = "-".join("".join(c if c.isalnum() else "_" for c in word)[:40] for word in words)
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    return root / "gzarr" / f"rates-{readable}-{digest}.json"
+    return folder / f"rates-{readable}-{digest}.json"
 
 
 def _load(path: Path | None, facts: dict[str, Any]) -> Rates | None:
@@ -459,17 +467,7 @@ def _save(path: Path | None, facts: dict[str, Any], found: Rates) -> None:
         "launch_seconds": found.launch_seconds,
     }
     text = json.dumps({"facts": facts, "rates": values}, indent=2, sort_keys=True)
-    temporary = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".rates-")
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except OSError:
-        if temporary:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+    cache_folder.write_whole(path, text.encode())
 
 
 def _renew() -> None:
