@@ -19,7 +19,6 @@ import os
 import platform
 import threading
 import time
-import traceback
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +32,6 @@ from .router import Rates, default_rates
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -211,16 +209,22 @@ class _Bench:
         self._device = device
         self._stream = device.stream()
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        # Held nowhere else: an error keeps the variables of the functions that it came through.
+        self._arena: Any = None
 
     def __enter__(self) -> _Bench:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        # What failed holds memory by its variables.
-        traceback.clear_frames(trace)
+    def __exit__(self, *exc: object) -> None:
+        self._arena = None
         self._stream.synchronize()
         self._device.free_cached(self._stream)
         self._pinned = np.empty(0, np.uint8)
+
+    def _allocate(self, nbytes: int) -> None:
+        # The old goes first, so that both are never held.
+        self._arena = None
+        self._arena = self._device.allocate(nbytes, self._stream)
 
     def _staging(self, nbytes: int) -> npt.NDArray[np.uint8]:
         if self._pinned.size < nbytes:
@@ -232,10 +236,10 @@ class _Bench:
         device, stream = self._device, self._stream
         staging = self._staging(nbytes)
         staging[:] = 1
-        target = device.allocate(nbytes, stream)
+        self._allocate(nbytes)
 
         def run() -> None:
-            device.copy_in(target, staging, stream)
+            device.copy_in(self._arena, staging, stream)
             stream.synchronize()
 
         return nbytes / _fastest(run)
@@ -244,11 +248,11 @@ class _Bench:
         """Return what it takes to send a few bytes there and back and to wait for them."""
         device, stream = self._device, self._stream
         staging = self._staging(4096)
-        target = device.allocate(4096, stream)
+        self._allocate(4096)
 
         def run() -> None:
-            device.copy_in(target, staging[:4096], stream)
-            device.copy_out(staging[:256], target[:256], stream)
+            device.copy_in(self._arena, staging[:4096], stream)
+            device.copy_out(staging[:256], self._arena[:256], stream)
             stream.synchronize()
 
         return _fastest(run)
@@ -274,19 +278,20 @@ class _Bench:
                 break
             frames //= 2
         device, stream = self._device, self._stream
-        arena = device.allocate(batch.arena_bytes, stream)
+        self._allocate(batch.arena_bytes)
+        base = device.address(self._arena)
         staging = self._staging(batch.staging_bytes)
-        batch.write(staging, device.address(arena))
-        device.copy_in(arena[: batch.staging_bytes], staging, stream)
+        batch.write(staging, base)
+        device.copy_in(self._arena[: batch.staging_bytes], staging, stream)
         stream.synchronize()
 
         def run() -> None:
-            decoder.run(stream, **batch.arguments(device.address(arena)))
+            decoder.run(stream, **batch.arguments(base))
             stream.synchronize()
 
         elapsed = _fastest(run)
         back = self._staging(batch.results_bytes)
-        device.copy_out(back, arena[batch.results : batch.results + batch.results_bytes], stream)
+        device.copy_out(back, self._arena[batch.results : batch.results + batch.results_bytes], stream)
         stream.synchronize()
         return frames * nbytes / elapsed if batch.succeeded(back) else None
 
