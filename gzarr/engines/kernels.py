@@ -31,6 +31,7 @@ _lock = ForkSafeLock()
 _work: Any = None
 _writer: Any = None
 _release: Any = None
+_said = False
 
 
 def available() -> frozenset[str]:
@@ -43,8 +44,8 @@ def available() -> frozenset[str]:
 def load() -> Any:
     """Return the compiled loop ``work(job, context, scratch)``.
 
-    The first call of a process loads Numba and the kernels from Numba's cache; the first after an
-    installation compiles them, and says so on stderr.
+    The first call of a process loads Numba and the kernels from Numba's cache; the first after an installation compiles
+    them, and says so on stderr. All kernels are kept in that cache.
     """
     global _work, _release
     if _work is not None:
@@ -71,8 +72,14 @@ def load_writer() -> Any:
 
 @contextlib.contextmanager
 def compiling(what: str) -> Iterator[None]:
-    """Say what takes so long, if it does."""
-    notice = threading.Timer(_PATIENCE_SECONDS, _say_so)
+    """Say on stderr what takes so long, if it takes over a second: in one line, once a process.
+
+    Parameters
+    ----------
+    what
+        That is loaded, or compiled where it is not found: ``"kernels"``.
+    """
+    notice = threading.Timer(_PATIENCE_SECONDS, _say_so, (what,))
     notice.daemon = True
     # Without a thread it takes as long, and nothing is said.
     with contextlib.suppress(RuntimeError):
@@ -83,9 +90,13 @@ def compiling(what: str) -> Iterator[None]:
         notice.cancel()
 
 
-def _say_so() -> None:
-    text = "gzarr: loading its kernels; the first time after an installation they are compiled for this processor …"
-    print(text, file=sys.stderr, flush=True)
+def _say_so(what: str) -> None:
+    global _said
+    # A windowed program has no stderr.
+    if not _said and sys.stderr is not None:
+        _said = True
+        text = f"gzarr: loading its {what}; the first time after an installation they are compiled for this machine …"
+        print(text, file=sys.stderr, flush=True)
 
 
 class Worker:
