@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gpu_router
 import gpu_samples
 import gpu_transfers
 import numpy as np
@@ -170,6 +171,7 @@ def decode_rate(device: Device, algorithm: str, data: bytes, nbytes: int, count:
 QUESTIONS: dict[str, tuple[Question, float]] = {
     "zstd forms": (forms, 0.2),
     "damaged frames": (damaged, 0.35),
+    "router rates": (gpu_router.router_rates, 0.15),
     "decode rates": (decode_rates, 0.45),
     "pinned copies": (gpu_transfers.copies, 0.3),
     "files": (gpu_transfers.files, 0.5),

@@ -20,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numcodecs import lz4
 
+from gzarr.engines.cuda import calibration
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -183,10 +185,12 @@ def test_samples_decode_elsewhere(nbytes: int, b: SimpleNamespace) -> None:
 
 
 def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, monkeypatch: Any) -> None:
-    q, t = b.gpu_questions, b.gpu_transfers
+    q, t, gpu_router = b.gpu_questions, b.gpu_transfers, b.gpu_questions.gpu_router
     for module, small in (
         (q, {"FRAME_NBYTES": (1000, 70_000), "FRAME_COUNTS": (1, 3)}),
         (t, {"COPY_NBYTES": (1024,), "THREADS": (1, 2), "FILE_NBYTES": 150_000, "LAUNCHES": 2}),
+        (gpu_router, {"WAVES": 3}),
+        (calibration, {"FRAMES": 4}),
         (t, {"ASSEMBLED": ((2, 1), (4, 4)), "ASSEMBLED_NBYTES": 1 << 16, "CHUNK_NBYTES": 1 << 13}),
     ):
         for name, value in small.items():
@@ -197,6 +201,10 @@ def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, 
     assert "error" not in answers["zstd forms"]["answer"], answers
     for form, answer in answers["zstd forms"]["answer"].items():
         assert answer["equal"] == (answer["status"] == 0) == (form != "wrong checksum"), form
+    found = answers["router rates"]["answer"]
+    assert found["wave_seconds"] > 0
+    assert found["measured"].keys() == found["assumed"].keys()
+    assert all(found["measured"][name] != found["assumed"][name] for name in found["assumed"])
     rates = answers["decode rates"]["answer"]
     assert len(rates) == 4 * 4
     assert all(rate["decoded"] and rate["gb_per_s"] > 0 for rate in rates)
