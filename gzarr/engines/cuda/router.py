@@ -185,7 +185,7 @@ _DEFAULT_RATES: Final = Rates(
     gpu=MappingProxyType({"lz4": 100e9, "snappy": 100e9, "zstd": 50e9, "deflate": 40e9}),
     # Decoded bytes a second of one frame: zstd published, others assumed. As above, one of 1 MiB.
     frame=MappingProxyType({"lz4": 100e6, "snappy": 100e6, "zstd": 54e6, "deflate": 50e6}),
-    # Seconds of Python: assumed. Calibration adds what it takes to wait. Question "router rates": wave_seconds less that.
+    # Seconds of Python: assumed. Calibration adds what waiting takes. Question "router rates": wave_seconds less that.
     launch_seconds=3e-4,
 )
 
