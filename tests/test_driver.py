@@ -352,7 +352,11 @@ def test_without_packages_for_a_gpu_a_fork_is_not_spoken_of(machine: StandIn, pa
 from gzarr.engines.cuda import devices
 devices._PARTS = (("no_such_module", "Nothing"),)
 cu_init()
-warnings.simplefilter("error")
-in_a_child(lambda: print(gzarr.open({path!r})[0, 1]))
+
+def work():
+    warnings.simplefilter("error")
+    print(gzarr.open({path!r})[0, 1])
+
+in_a_child(work)
 """
     assert machine.run(START + code) == "1\n"
