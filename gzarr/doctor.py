@@ -142,9 +142,15 @@ def run(device: str, *, as_json: bool = False) -> int:
 def _resolve(device: str) -> tuple[str | None, str | None]:
     """Return what ``device`` means here, or None and why it cannot be used."""
     from .device import resolve_device
+    from .engines.cuda.devices import get_device
 
     try:
-        return resolve_device(device), None
+        found = resolve_device(device)
+        if found != "cpu":
+            # Whether CUDA starts is not known before.
+            with get_device(found):
+                pass
+        return found, None
     except ArgumentError:
         raise
     except Exception as error:  # packages for the GPU may be broken in any way

@@ -36,6 +36,7 @@ static int initialised_by = 0;
 
 int cuInit(unsigned flags) {
     note("cuInit");
+    if (getenv("STAND_IN_BROKEN")) return 803;
     if (initialised_by && initialised_by != getpid()) return 3;
     initialised_by = getpid();
     return 0;
@@ -112,7 +113,7 @@ def getDeviceCount():
     count = ctypes.c_int()
     code = _driver.cuInit(0) or _driver.cuDeviceGetCount(ctypes.byref(count))
     if code:
-        raise CUDARuntimeError("cudaErrorInitializationError: initialization error")
+        raise CUDARuntimeError(f"error {code} of CUDA")
     return count.value
 
 class Device:

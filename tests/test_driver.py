@@ -272,6 +272,22 @@ USERS = {
 }
 
 
+def test_a_driver_that_does_not_start_is_told_by_the_first_read(machine: StandIn, path: str) -> None:
+    code = f"""
+a = gzarr.open({path!r})
+for call in (lambda: a[...], lambda: a.read(slice(3)), lambda: a.read(decode="cpu")):
+    try:
+        call()
+    except gzarr.DeviceError as error:
+        print(error)
+"""
+    out = machine.run(START + code, STAND_IN_BROKEN="1")
+    text = 'cuda:0 cannot be used: error 803 of CUDA; "gzarr doctor" tells more; or open with device="cpu"\n'
+    assert out == 3 * text
+    code = "import sys; from gzarr.doctor import _resolve; print(*_resolve('auto'))"
+    assert machine.run(code, STAND_IN_BROKEN="1") == f"None {text}"
+
+
 @pytest.mark.parametrize("user", USERS)
 def test_a_child_of_a_user_of_cuda_reads_on_the_cpu(machine: StandIn, path: str, user: str) -> None:
     code = f"""

@@ -70,10 +70,10 @@ class CupyDevice:
         self._compressors: dict[str, Compressor] = {}
 
     def __enter__(self) -> CupyDevice:
-        import cupy
-
         if os.getpid() != self._pid:
             self._start()
+        import cupy
+
         with _our_errors():
             cupy.cuda.Device(self.ordinal).__enter__()
             # CuPy leaves a new thread as it is if it wants the first device: without a context. CUDA's runtime makes
@@ -88,12 +88,16 @@ class CupyDevice:
 
     def _start(self) -> None:
         """Initialise CUDA, in the process that is to use the device."""
-        import cupy
-
         if self._pid or is_lost():
             raise DeviceError(f"{self.name} cannot be used: {LOST}")
-        with _our_errors():
+        try:
+            import cupy
+
             have = cupy.cuda.runtime.getDeviceCount()
+        except Exception as error:  # of CuPy, and of what it loads
+            raise DeviceError(
+                f'{self.name} cannot be used: {error}; "gzarr doctor" tells more; or open with device="cpu"'
+            ) from error
         if self.ordinal >= have:
             raise DeviceError(f"there is no device '{self.name}': CUDA sees {have}, counted from 0")
         self._pid = os.getpid()

@@ -16,10 +16,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
-from multiprocessing import spawn
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -321,6 +319,9 @@ def _facts_of(text: str) -> dict[str, str]:
 
 def _counted_by_a_child() -> Visible:
     """Return what CUDA shows to a process that is started to ask it."""
+    import subprocess
+    from multiprocessing import spawn
+
     python = spawn.get_executable()
     if getattr(sys, "frozen", False) or not python:
         # No Python to start. The first read tells.
