@@ -131,6 +131,8 @@ class SimulatedDevice:
         Reads files past host memory, if set.
     refuse
         Given an algorithm and the position of a frame in its batch: whether its status is to be a failure.
+    given
+        Set to a list, it takes each frame that a decoder is given: algorithm, encoded bytes, size that it decodes to.
     """
 
     def __init__(self, ordinal: int = 0, *, eager: bool = True, capacity: int = 1 << 30) -> None:
@@ -141,6 +143,7 @@ class SimulatedDevice:
         self.held = self.peak = 0
         self.direct: SimulatedFiles | None = None
         self.refuse: Callable[[str, int], bool] = lambda algorithm, frame: False
+        self.given: list[tuple[str, bytes, int]] | None = None
         self.lock = threading.RLock()
         self._default = SimulatedStream(self, eager=eager)
         self._streams: weakref.WeakSet[SimulatedStream] = weakref.WeakSet([self._default])

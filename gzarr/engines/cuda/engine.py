@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...program import Decoding
     from ...stores.base import ReadableStore
     from ..cpu import CpuEngine
-    from ..request import ReadRequest
+    from ..request import ReadRequest, Verify
     from .columns import Output, Placement
     from .device import Decompressor, Device, DirectFiles
     from .program import DeviceProgram
@@ -88,7 +88,15 @@ class CudaEngine:
             if self._decoder is None or self._program.frames.nbytes > self._decoder.max_frame_bytes:
                 self._program = None
 
-    def route(self, chunks: int, needed_nbytes: int, decode: Decode = "auto", *, may_measure: bool = True) -> Route:
+    def route(
+        self,
+        chunks: int,
+        needed_nbytes: int,
+        decode: Decode = "auto",
+        verify: Verify = "none",
+        *,
+        may_measure: bool = True,
+    ) -> Route:
         """Return where the chunks of a read are decoded, and why.
 
         Parameters
@@ -99,21 +107,25 @@ class CudaEngine:
             Of its results.
         decode
             ``"auto"``, or where the caller wants it.
+        verify
+            ``"host"`` to have the host decode first what no crc32c vouches for.
         may_measure
             Whether the device and the CPU are measured if they have not been; else rates are assumed.
         """
         if self._program is None:
             return router.only_on_cpu("no decoder for this chain on the device")
         algorithm = self._program.algorithm
+        if decode == "auto" and self._verifies(verify):
+            return router.only_on_cpu('verify="host" decodes there in any case')
         rates = None
         if decode == "auto" and algorithm is not None:
             rates = calibration.rates(self._device, may_measure=may_measure)
         return router.route(self._decoding, algorithm, chunks, needed_nbytes, pool.thread_count(), decode, rates)
 
-    def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None) -> str:
+    def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None, verify: Verify = "none") -> str:
         """Return what will happen to a read of that size, from that store if it is known, for people."""
         with self._device:
-            route = self.route(chunks, needed_nbytes, may_measure=False)
+            route = self.route(chunks, needed_nbytes, verify=verify, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
         if route.decode == "gpu":
             direct = store is not None and self._files(store) is not None
@@ -121,7 +133,13 @@ class CudaEngine:
         return f"cuda, decoded on the host ({where}; {route.reason}): {what}"
 
     def read(
-        self, request: ReadRequest, whole: Any, stream: Any, budget_bytes: int | None = None, decode: Decode = "auto"
+        self,
+        request: ReadRequest,
+        whole: Any,
+        stream: Any,
+        budget_bytes: int | None = None,
+        decode: Decode = "auto",
+        verify: Verify = "none",
     ) -> None:
         """Read every chunk of ``request.plan`` into ``request.outputs``, on the device.
 
@@ -137,6 +155,8 @@ class CudaEngine:
             Device and page-locked memory to hold at most, besides the results; None for the default.
         decode
             Where chunks are decoded.
+        verify
+            As for :meth:`route`.
 
         Raises
         ------
@@ -153,7 +173,7 @@ class CudaEngine:
         budget = self._budget(budget_bytes)
         with self._device:
             # Measuring takes memory that a caller's budget does not know of.
-            route = self.route(len(request.plan), needed, decode, may_measure=budget_bytes is None)
+            route = self.route(len(request.plan), needed, decode, verify, may_measure=budget_bytes is None)
             if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
                 return
             rows: IntArray = np.arange(len(request.plan))
@@ -161,7 +181,7 @@ class CudaEngine:
                 if route.decode == "gpu":
                     assert self._program is not None
                     frames = router.frames_in_chunk(self._decoding)
-                    source = self._source(request, self._program.frames)
+                    source = self._source(request, self._program.frames, verify)
                     rows = read.run(self._program, self._decoder, source, rows, request.most_encoded, frames)
                 if len(rows):
                     chunk = request.chunk
@@ -171,10 +191,18 @@ class CudaEngine:
         """Return what reads chunks for the device past host memory, or None."""
         return files_for(self._device, store, self._program.frames) if self._program is not None else None
 
-    def _source(self, request: ReadRequest, form: FrameFormat) -> _Source:
+    def _source(self, request: ReadRequest, form: FrameFormat, verify: Verify) -> _Source:
         """Return where the device gets its chunks."""
         files = self._files(request.store)
-        return Staging(request, form) if files is None else DirectStaging(self._device, files, request, form.nbytes)
+        if files is not None:
+            return DirectStaging(self._device, files, request, form.nbytes)
+        return Staging(request, form, verify=self._verifies(verify))
+
+    def _verifies(self, verify: Verify) -> bool:
+        """Return whether the host has to decode chunks before the device does."""
+        assert self._program is not None
+        # A crc32c over the encoded bytes says as much, and uncompressed chunks have no decoder to harm.
+        return verify == "host" and self._program.algorithm is not None and not self._program.frames.checksums
 
     def _budget(self, budget_bytes: int | None) -> int:
         if budget_bytes is None:
