@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
 
 class Event(Protocol):
-    """A point in a stream."""
+    """A point in a stream.
+
+    Attributes
+    ----------
+    done
+        Whether the stream has passed it; asks without waiting. True where it was never recorded.
+    """
+
+    @property
+    def done(self) -> bool: ...
 
     def synchronize(self) -> None:
         """Wait on the host until the stream has passed it."""
@@ -241,9 +250,6 @@ class Device(Protocol):
     def address(self, array: Any) -> int:
         """Return the device address of an array's first element."""
 
-    def view(self, memory: Any, dtype: str) -> Any:
-        """Return 1-d device memory as elements of another type; a kernel argument. Cheap."""
-
     def shaped(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return contiguous uint8 device memory as an array."""
 
@@ -282,8 +288,23 @@ class Device(Protocol):
     def copy_array(self, target: Any, source: Any, stream: Any) -> None:
         """Enqueue ``target[...] = source`` for device arrays of one shape and type, any strides."""
 
-    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: Any) -> None:
-        """Enqueue a kernel of ``gzarr_kernels.device``; arguments are 1-d device memory and integers."""
+    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: int, word: int = 0) -> None:
+        """Enqueue a kernel of ``gzarr_kernels.device``.
+
+        Parameters
+        ----------
+        kernel, blocks, threads, stream
+            What, how many of it, and where.
+        arguments
+            Addresses of device memory, aligned to the elements that the kernel takes it for, and integers.
+        word
+            Bytes of the words of a kernel that takes memory in words.
+
+        Raises
+        ------
+        DeviceError
+            If it cannot be compiled or enqueued.
+        """
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
         """Return the decoder of an algorithm, or None if there is none.

@@ -10,7 +10,7 @@ from .layout import get
 from .target import THREADS, blocks, body, kernel, raw
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column
+    from .layout import Bytes, Column, Words
 
 __all__ = ["THREADS", "blocks", "copy_frames"]
 
@@ -65,7 +65,7 @@ def _copy_frames(arena: Bytes, columns: Column, job: int, block: int, grid: int,
 
 
 @kernel
-def copy_frames(arena: Any, columns: Any, job: int) -> None:
+def copy_frames(arena: Bytes, columns: Column, job: int) -> None:
     """Copy frames within the arena, a block a frame.
 
     Launched with ``blocks(frames)`` blocks of ``THREADS``.
