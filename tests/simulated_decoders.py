@@ -125,6 +125,8 @@ class SimulatedDecompressor:
             decoded = device.bytes_at(int(target[i]), int(target_nbytes[i]))
             if device.given is not None:
                 device.given.append((self._algorithm.name, encoded.tobytes(), decoded.size))
+            if device.kills(self._algorithm.name, encoded.tobytes()):
+                device.calls.die()
             refused = device.refuse(self._algorithm.name, i)
             nbytes = None if refused else self._algorithm.decode(encoded, decoded)
             if nbytes is None:

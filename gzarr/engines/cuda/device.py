@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from .loss import Loss
+
 
 class Event(Protocol):
     """A point in a stream.
@@ -30,7 +32,10 @@ class Event(Protocol):
 
 
 class Stream(Protocol):
-    """Work that runs in order; what is enqueued runs later (``cupy.cuda.Stream`` has this interface)."""
+    """Work that runs in order; what is enqueued runs later (``cupy.cuda.Stream`` has this interface).
+
+    What it and its events call of CUDA raises DeviceError if it fails.
+    """
 
     def record(self, event: Any) -> Any:
         """Put an event behind everything enqueued so far."""
@@ -205,10 +210,14 @@ class Device(Protocol):
         ``"cuda:0"``.
     ordinal
         ``0``.
+    lost
+        Set once CUDA has ended this process's use of the device. From then on every method that would call CUDA raises
+        a DeviceError, and so does entering it.
     """
 
     name: str
     ordinal: int
+    lost: Loss | None
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new C-contiguous array on the device for a caller (CuPy's allocator, in order with ``stream``).

@@ -24,7 +24,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from .. import failures, pool
-from . import calibration, router, slots
+from . import calibration, loss, router, slots
 from .columns import output_memory, placement
 from .direct import DirectStaging, files_for
 from .host import HostStaging, read_on_host
@@ -125,6 +125,8 @@ class CudaEngine:
 
     def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None, verify: Verify = "none") -> str:
         """Return what will happen to a read of that size, from that store if it is known, for people."""
+        if self._device.lost is not None:
+            return f"cuda: nothing can be read, {self._device.name} was lost to this process"
         with self._device:
             route = self.route(chunks, needed_nbytes, verify=verify, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
@@ -238,21 +240,33 @@ class _Read:
         if len(self._place.tables) > 1:
             device, tables = self._device, self._place.tables
             slot = self._tables_slot = self._slot(tables.nbytes)
-            staging = slot.staging(tables.nbytes)
-            staging[:] = tables.view(np.uint8)
-            memory = self._tables = device.allocate(tables.nbytes, slot.stream)
-            device.copy_in(memory, staging, slot.stream)
-            slot.stream.record(slot.decoded)
-            self._stream.wait_event(slot.decoded)
+            try:
+                staging = slot.staging(tables.nbytes)
+                staging[:] = tables.view(np.uint8)
+                memory = self._tables = device.allocate(tables.nbytes, slot.stream)
+                device.copy_in(memory, staging, slot.stream)
+                slot.stream.record(slot.decoded)
+                self._stream.wait_event(slot.decoded)
+            except BaseException:
+                slots.settle(device, slot)
+                raise
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
         slot = self._tables_slot
-        if slot is not None:
+        if slot is None:
+            return
+        try:
             # What takes the place of the tables comes after the last kernel that reads them.
             slot.gate(self._stream)
             self._tables = None
             slot.decoded.synchronize()
+        except BaseException:
+            slots.settle(self._device, slot)
+            # An error that is on its way already is the one that matters.
+            if kind is None:
+                raise
+        else:
             slots.give_back(self._device, slot)
 
     def _slot(self, nbytes: int) -> Slot:
@@ -338,11 +352,14 @@ class _Read:
                 failed, slot = self._finish(waves)
                 left.append(failed)
                 slots.give_back(self._device, slot)
-        finally:
-            # After an error: nothing may be copied from memory that somebody else has.
+        except BaseException as error:
+            # Nothing may be copied from memory that somebody else has.
             for wave in waves:
-                wave.slot.stream.synchronize()
-                slots.give_back(self._device, wave.slot)
+                slots.settle(self._device, wave.slot)
+            request = self._request
+            chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
+            loss.explain(self._device, error, f"reading array {request.node!r}", chunks)
+            raise
         return np.sort(np.concatenate(left)) if left else pending
 
     def _finish(self, waves: deque[Wave]) -> tuple[IntArray, Slot]:

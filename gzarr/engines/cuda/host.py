@@ -68,10 +68,9 @@ def read_on_host(
         slot.gate(stream)
         slot.decoded.synchronize()
     except BaseException:
-        slot.stream.synchronize()
+        slots.settle(device, slot)
         raise
-    finally:
-        slots.give_back(device, slot)
+    slots.give_back(device, slot)
     return True
 
 

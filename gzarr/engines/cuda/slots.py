@@ -8,11 +8,14 @@ for what the caller has enqueued before another one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from ...errors import DeviceError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -91,6 +94,7 @@ class Slot:
 #: By device, those that are in no read, the one that was given back last behind all others.
 _idle: dict[str, list[Slot]] = {}
 _lock = threading.Lock()
+_unusable: list[Slot] = []
 
 
 def take(device: Device, nbytes: int, most_nbytes: int | None = None) -> Slot:
@@ -142,6 +146,20 @@ def give_back(device: Device, slot: Slot) -> None:
         one.stream.synchronize()
 
 
+def settle(device: Device, slot: Slot) -> None:
+    """Give a slot back after an error, when its stream has run; raises nothing itself.
+
+    One whose stream fails is kept from everybody for ever: what was enqueued there may still use its memory.
+    """
+    try:
+        slot.stream.synchronize()
+    except BaseException:  # an error is on its way already
+        _unusable.append(slot)
+        return
+    with contextlib.suppress(DeviceError):
+        give_back(device, slot)
+
+
 def _nbytes(slot: Slot) -> int:
     return slot.nbytes
 
@@ -152,8 +170,11 @@ def release() -> None:
         idle = [slot for kept in _idle.values() for slot in kept]
         _idle.clear()
     for slot in idle:
-        with slot._device:
-            slot.stream.synchronize()
+        try:
+            with slot._device:
+                slot.stream.synchronize()
+        except DeviceError:
+            _unusable.append(slot)
 
 
 def _forget() -> None:

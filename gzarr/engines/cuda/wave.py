@@ -59,12 +59,18 @@ class Wave:
         Where it runs; the slot's stream must have nothing of another wave to wait for.
     program, decoder, shape
         What runs, and how large it may be.
+
+    Attributes
+    ----------
+    rows
+        int64, rows of the plan that it decodes; none before :meth:`enqueue`.
     """
 
     def __init__(
         self, device: Device, slot: Slot, program: DeviceProgram, decoder: Decompressor | None, shape: WaveShape
     ) -> None:
         self.slot = slot
+        self.rows: IntArray = np.zeros(0, np.int64)
         self._device = device
         self._program = program
         self._decoder = decoder
@@ -125,6 +131,7 @@ class Wave:
         columns = Columns(host[begin - copied :].view(np.int64), begin // 8)
         taken = (staged.state == READY) | (staged.state == ABSENT)
         self._rows = staged.rows
+        self.rows = staged.rows[staged.state == READY]
         decoded_at = aligned(shape.input_bytes)
         steps = _Steps(shape, columns, decoded_at, staged)
         results = decoded_at + shape.chunks * shape.slot * (int(shape.decoded) + int(shape.second))
