@@ -248,7 +248,7 @@ class _Read:
                 slot.stream.record(slot.decoded)
                 self._stream.wait_event(slot.decoded)
             except BaseException:
-                slots.settle(device, slot)
+                slots.settle(device, slot, memory=self._tables)
                 raise
         return self
 
@@ -262,7 +262,7 @@ class _Read:
             self._tables = None
             slot.decoded.synchronize()
         except BaseException:
-            slots.settle(self._device, slot)
+            slots.settle(self._device, slot, self._stream, self._tables)
             # An error that is on its way already is the one that matters.
             if kind is None:
                 raise
@@ -355,7 +355,7 @@ class _Read:
         except BaseException as error:
             # Nothing may be copied from memory that somebody else has.
             for wave in waves:
-                slots.settle(self._device, wave.slot)
+                slots.settle(self._device, wave.slot, self._stream, wave.memory)
             request = self._request
             chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
             loss.explain(self._device, error, f"reading array {request.node!r}", chunks)

@@ -94,7 +94,8 @@ class Slot:
 #: By device, those that are in no read, the one that was given back last behind all others.
 _idle: dict[str, list[Slot]] = {}
 _lock = threading.Lock()
-_unusable: list[Slot] = []
+#: Slots whose streams have failed, each with the device memory that may still be in use.
+_unusable: list[tuple[Slot, Any]] = []
 
 
 def take(device: Device, nbytes: int, most_nbytes: int | None = None) -> Slot:
@@ -146,15 +147,26 @@ def give_back(device: Device, slot: Slot) -> None:
         one.stream.synchronize()
 
 
-def settle(device: Device, slot: Slot) -> None:
+def settle(device: Device, slot: Slot, stream: Any = None, memory: Any = None) -> None:
     """Give a slot back after an error, when its stream has run; raises nothing itself.
 
     One whose stream fails is kept from everybody for ever: what was enqueued there may still use its memory.
+
+    Parameters
+    ----------
+    device, slot
+        Which, of which device.
+    stream
+        On which kernels may be enqueued that read ``memory``; None if there is none.
+    memory
+        Of the device, in order with the slot's stream.
     """
     try:
         slot.stream.synchronize()
+        if stream is not None:
+            slot.gate(stream)
     except BaseException:  # an error is on its way already
-        _unusable.append(slot)
+        _unusable.append((slot, memory))
         return
     with contextlib.suppress(DeviceError):
         give_back(device, slot)
@@ -174,7 +186,7 @@ def release() -> None:
             with slot._device:
                 slot.stream.synchronize()
         except DeviceError:
-            _unusable.append(slot)
+            _unusable.append((slot, None))
 
 
 def _forget() -> None:

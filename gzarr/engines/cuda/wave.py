@@ -64,6 +64,8 @@ class Wave:
     ----------
     rows
         int64, rows of the plan that it decodes; none before :meth:`enqueue`.
+    memory
+        The arena, as soon as there is one.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Wave:
         self._raw: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._checked: IntArray = np.zeros(0, np.int64)
         self._marked: IntArray = np.zeros(0, np.int64)
-        self._arena: Any = None
+        self.memory: Any = None
 
     def encoded_memory(self) -> Any:
         """Return the device memory for encoded chunks, ``shape.encoded`` bytes, to be written before :meth:`enqueue`.
@@ -90,7 +92,7 @@ class Wave:
         for: kernels that are enqueued may still read what was there before, and with some pools it is not even there
         yet. Reads of files are in no order with any stream.
         """
-        arena = self._arena = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
+        arena = self.memory = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
         self.slot.stream.synchronize()
         return arena[: self._shape.encoded]
 
@@ -118,9 +120,9 @@ class Wave:
             The caller's, on which results are written.
         """
         shape, device, own = self._shape, self._device, self.slot.stream
-        if self._arena is None:
-            self._arena = device.allocate(shape.arena_bytes, own)
-        arena = self._arena
+        if self.memory is None:
+            self.memory = device.allocate(shape.arena_bytes, own)
+        arena = self.memory
         base = device.address(arena)
         begin = aligned(staged.used, 16)
         # Of the arena, where the host's part of it begins.

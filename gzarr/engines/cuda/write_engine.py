@@ -278,7 +278,7 @@ class _Writing:
         except BaseException as error:
             # Nothing may be copied to memory that somebody else has.
             for wave in waves:
-                slots.settle(self._device, wave.slot)
+                slots.settle(self._device, wave.slot, memory=wave.memory)
             chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
             loss.explain(self._device, error, f"encoding array {request.node!r}", chunks)
             raise
