@@ -311,6 +311,7 @@ def assemble(
     # Before the page-locked memory is let go of.
     stream.synchronize()
     output = device.allocate(nbytes, stream)
+
     def run() -> None:
         base, into = device.address(arena), device.address(output)
         device.launch(

@@ -314,6 +314,11 @@ class SimulatedDevice:
         self._tie(memory, array, "arena", stream)
         return array
 
+    def free_cached(self, stream: SimulatedStream) -> None:
+        self._check_current()
+        if stream.pending:
+            raise SimulatedFault("memory is freed that operations of a stream may still use")
+
     def pinned(self, nbytes: int) -> Bytes:
         memory = self._allocate(nbytes, "pinned", 64)
         array: Bytes = memory.array(np.ndarray, (nbytes,), np.dtype(np.uint8))

@@ -13,6 +13,7 @@ import pytest
 from cuda.bindings import nvjitlink
 
 CAPABILITIES = {"8.0": "sm_80", "9.0": "sm_90", "10.0": "sm_100"}
+ELF = b"\x7fELF"
 KERNELS = Path(__file__).parent.parent / "kernels"
 
 COMPILE = """
@@ -38,6 +39,21 @@ for name, (kernel, word) in kernels.items():
         major, minor = map(int, capability.split("."))
         found.setdefault(name, {})[capability] = program.ptx(kernel, word, (major, minor))
 json.dump(found, sys.stdout)
+"""
+
+# Twice, and in another process: what is kept on disk is loaded, and nothing of numba-cuda then.
+MACHINE_CODE = """
+import sys
+from unittest import mock
+from gzarr.engines.cuda import machine_code
+from gzarr_kernels.device import assemble, copies, program
+
+kept = sys.argv[1:] == ["kept"]
+with mock.patch.object(program, "ptx", side_effect=AssertionError if kept else program.ptx):
+    for kernel, word, capability in ((copies.copy_frames, 0, (8, 0)), (assemble.assemble, 2, (10, 0))):
+        for _ in range(2):
+            found = machine_code.load(kernel, word, capability)
+            print(found.image[:4], found.entry.encode() in found.image, kernel.py_func.__name__ in found.entry)
 """
 
 
@@ -169,3 +185,11 @@ def test_sums_are_shared_by_a_block(ptx: dict[str, dict[str, str]]) -> None:
         assert "bar.sync" in text or "barrier.sync" in text
         assert re.search(r"\bld\.shared\.[usb]64\b", text)
         assert re.search(r"\bst\.shared\.[usb]64\b", text)
+
+
+@pytest.mark.timeout(600)
+def test_machine_code_is_made_without_a_gpu_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for arguments in ((), ("kept",)):
+        lines = run_without_simulator(MACHINE_CODE, *arguments).splitlines()
+        assert lines == [f"{ELF} True True"] * 4

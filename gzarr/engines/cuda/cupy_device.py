@@ -163,6 +163,13 @@ class CupyDevice:
         """Return uint8 memory of CuPy's current allocator."""
         return self.empty((nbytes,), np.dtype(np.uint8), stream)
 
+    def free_cached(self, stream: Any) -> None:
+        """Free the blocks that CuPy's default pool keeps for a stream."""
+        import cupy
+
+        with self._errors():
+            cupy.get_default_memory_pool().free_all_blocks(stream.cupy)
+
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Return page-locked memory."""
         import cupy
@@ -262,7 +269,7 @@ class CupyDevice:
         # CUDA takes the address of each argument, and copies the 8 bytes there.
         passed = (ctypes.c_int64 * (2 * n))(*arguments)
         first = ctypes.addressof(passed)
-        passed[n:] = range(first, first + 8 * n, 8)
+        passed[n:] = list(range(first, first + 8 * n, 8))
         with self._errors():
             self._launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, first + 8 * n, 0)
 

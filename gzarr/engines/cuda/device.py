@@ -16,16 +16,11 @@ if TYPE_CHECKING:
 
 
 class Event(Protocol):
-    """A point in a stream.
-
-    Attributes
-    ----------
-    done
-        Whether the stream has passed it; asks without waiting. True where it was never recorded.
-    """
+    """A point in a stream."""
 
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the stream has passed it; asks without waiting. True where it was never recorded."""
 
     def synchronize(self) -> None:
         """Wait on the host until the stream has passed it."""
@@ -253,8 +248,11 @@ class Device(Protocol):
         It goes back when it is let go of, in order with ``stream``.
         """
 
+    def free_cached(self, stream: Any) -> None:
+        """Give the driver back what the allocator keeps of a stream's memory; the stream must have run."""
+
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Return page-locked host memory, aligned to 64 bytes at least."""
+        """Return page-locked host memory, aligned to 64 bytes at least; it goes back when it is let go of."""
 
     def address(self, array: Any) -> int:
         """Return the device address of an array's first element."""

@@ -144,7 +144,18 @@ def give_back(device: Device, slot: Slot) -> None:
             kept.remove(oldest)
             dropped.append(oldest)
     for one in dropped:
-        one.stream.synchronize()
+        _drop(one)
+
+
+def _drop(slot: Slot) -> None:
+    """Wait for a slot, and free what the device's allocator keeps for its stream, which nothing else would use."""
+    try:
+        with slot._device as device:
+            slot.stream.synchronize()
+            device.free_cached(slot.stream)
+    except DeviceError:
+        _unusable.append((slot, None))
+        raise
 
 
 def settle(device: Device, slot: Slot, stream: Any = None, memory: Any = None) -> None:
@@ -181,12 +192,16 @@ def release() -> None:
     with _lock:
         idle = [slot for kept in _idle.values() for slot in kept]
         _idle.clear()
+    errors = []
     for slot in idle:
         try:
-            with slot._device:
-                slot.stream.synchronize()
-        except DeviceError:
-            _unusable.append((slot, None))
+            _drop(slot)
+        except DeviceError as error:
+            # Of a device that is lost, nothing can be given back.
+            if slot._device.lost is None:
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _forget() -> None:

@@ -88,9 +88,9 @@ class Wave:
     def encoded_memory(self) -> Any:
         """Return the device memory for encoded chunks, ``shape.encoded`` bytes, to be written before :meth:`enqueue`.
 
-        Waits for the slot's stream, and so, where the slot is gated, for the caller's. Memory of CuPy's pools is free in the order of the stream that it was allocated
-        for: kernels that are enqueued may still read what was there before, and with some pools it is not even there
-        yet. Reads of files are in no order with any stream.
+        Waits for the slot's stream, and so, where the slot is gated, for the caller's. Memory of CuPy's pools is free
+        in the order of the stream that it was allocated for: kernels that are enqueued may still read what was there
+        before, and with some pools it is not even there yet. Reads of files are in no order with any stream.
         """
         arena = self.memory = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
         self.slot.stream.synchronize()

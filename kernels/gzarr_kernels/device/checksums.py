@@ -17,7 +17,7 @@ from .layout import get, get_byte, quotient
 from .target import THREADS, blocks, body, kernel, raw
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column, Statuses, Words
+    from .layout import Bytes, Column, Statuses
 
 __all__ = ["ADLER32", "CRC32", "CRC32C", "THREADS", "blocks", "checksums"]
 

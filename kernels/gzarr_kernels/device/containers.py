@@ -15,7 +15,7 @@ from .target import THREADS, body, kernel, raw
 from .target import blocks as _blocks
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column, Words
+    from .layout import Bytes, Column
 
 __all__ = ["THREADS", "number_blocks", "put_checksums", "put_numbers"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from numba import cuda, int64, uint64
 
@@ -10,7 +10,7 @@ from .layout import get
 from .target import THREADS, blocks, body, kernel, raw
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column, Words
+    from .layout import Bytes, Column
 
 __all__ = ["THREADS", "blocks", "copy_frames"]
 

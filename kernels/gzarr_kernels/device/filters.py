@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .layout import Bytes, Column, Words
+    from .layout import Bytes, Column
 
 __all__ = ["THREADS", "accumulate", "blocks", "convert", "job"]
 

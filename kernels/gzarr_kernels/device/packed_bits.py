@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .layout import Bytes, Column, Words
+    from .layout import Bytes, Column
 
 __all__ = ["THREADS", "blocks", "job", "unpack_bits"]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .layout import Bytes, Column, Words
+    from .layout import Bytes, Column
 
 __all__ = ["THREADS", "bit_planes_to_byte_planes", "blocks", "byte_planes_to_plain", "job"]
 

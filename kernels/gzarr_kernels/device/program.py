@@ -91,7 +91,7 @@ def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
     if not hasattr(np, "row_stack"):
         vars(np)["row_stack"] = np.vstack
         try:
-            import numba.cuda.np.arrayobj  # noqa: F401
+            import numba.cuda.np.arrayobj
         finally:
             del vars(np)["row_stack"]
     asking = (numba.cuda.compiler, numba.cuda.dispatcher)
@@ -106,15 +106,13 @@ def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
 
 
 def _linked(text: str, capability: tuple[int, int]) -> bytes:
-    """Return machine code for PTX, or the PTX where nothing here links it."""
+    """Return machine code for PTX; the PTX where there is no linker, or one that is older than what made it."""
     source = text.encode()
     try:
         from cuda.bindings import nvjitlink
-    except ImportError:
-        return source
-    try:
+
         handle = nvjitlink.create(1, ["-arch=sm_{}{}".format(*capability)])
-    # Of the library that is not found, in whichever way the bindings' release says so.
+    # Of the bindings, and of their search for the library: each release raises something else.
     except Exception:
         return source
     try:
@@ -122,6 +120,8 @@ def _linked(text: str, capability: tuple[int, int]) -> bytes:
         nvjitlink.complete(handle)
         image = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, image)
+    except nvjitlink.nvJitLinkError:
+        return source
     finally:
         nvjitlink.destroy(handle)
     return bytes(image)
