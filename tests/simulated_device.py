@@ -316,7 +316,9 @@ class SimulatedDevice:
 
     def free_cached(self, stream: SimulatedStream) -> None:
         self._check_current()
-        if stream.pending:
+        with self.calls.call("free"):
+            pending = stream.pending
+        if pending:
             raise SimulatedFault("memory is freed that operations of a stream may still use")
 
     def pinned(self, nbytes: int) -> Bytes:
