@@ -216,7 +216,8 @@ class Array(ArrayProperties):
         ArgumentError
             If an argument is none of the above, or ``budget_bytes`` is too small for one chunk.
         DeviceError
-            If the device cannot hold elements of this type, or fails.
+            If the device cannot hold elements of this type, fails, or was lost to this process, as it may be where a
+            damaged chunk was decoded; the message then names the chunks, and says what to do.
         MemoryError
             If the device has no room.
         SelectionError, ChunkError

@@ -45,6 +45,8 @@ class Stream(Protocol):
 class Decompressor(Protocol):
     """Decodes a batch of independent frames on the device: one algorithm of nvCOMP.
 
+    Of a frame that does not decode, the status says so at best: all algorithms but LZ4 are undefined on corrupt bytes.
+
     Attributes
     ----------
     input_alignment, output_alignment, temp_alignment

@@ -11,8 +11,12 @@ own, which the host waits for once: when the statuses of its chunks are there. R
 stream. The host does not wait for that one, unless a read has more waves than are in flight: a later wave takes the
 memory of an earlier one when the results of that are written.
 
-Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data, or the error that it gives
-on the CPU. Uncompressed chunks may go past host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
+Chunks of which the device says that they did not decode are decoded by the CPU engine afterwards: it gives the right
+data, or the error that it gives on the CPU. The device need not get so far: nvCOMP's decoders are undefined on corrupt
+frames (:mod:`gzarr.engines.cuda.nvcomp`), which may end the use of the device (:mod:`gzarr.engines.cuda.loss`). With
+``verify="host"`` such frames do not reach them.
+
+Uncompressed chunks may go past host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
 """
 
 from __future__ import annotations

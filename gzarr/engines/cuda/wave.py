@@ -333,7 +333,10 @@ class Wave:
         return work, marks
 
     def failed_rows(self) -> IntArray:
-        """Return the rows of the plan that did not decode. The slot's ``decoded`` event must have passed."""
+        """Return the rows of the plan of which the device says that they did not decode.
+
+        The slot's ``decoded`` event must have passed.
+        """
         count = len(self._owner)
         back = self.slot.results(self._shape.results_bytes)
         failed = np.zeros(len(self._rows), np.bool_)
