@@ -189,16 +189,16 @@ def test_the_thread_s_device_is_restored_and_errors_stay(device: CupyDevice) -> 
 
 
 def test_no_room_is_no_loss(device: CupyDevice) -> None:
-    with pytest.raises(MemoryError, match="no room"), device._errors():
+    with pytest.raises(MemoryError, match="no room"), device._errors:
         raise cupy.cuda.memory.OutOfMemoryError(10, 5)
-    with pytest.raises(gzarr.DeviceError, match=r"^CUDA failed"), device._errors():
+    with pytest.raises(gzarr.DeviceError, match=r"^CUDA failed"), device._errors:
         raise RuntimeFailure(NO_ROOM)
     assert device.lost is None
 
 
 @pytest.mark.parametrize("code", sorted(LASTING))
 def test_errors_that_last(code: int, device: CupyDevice) -> None:
-    with pytest.raises(gzarr.DeviceError, match="was lost"), device._errors():
+    with pytest.raises(gzarr.DeviceError, match="was lost"), device._errors:
         raise RuntimeFailure(code)
 
 

@@ -176,6 +176,21 @@ def test_an_error_that_is_no_device_s_stays_what_it_is(device: SimulatedDevice) 
         array.blocks.read(0, decode="gpu")
 
 
+def test_a_context_that_dies_in_a_write(device: SimulatedDevice) -> None:
+    store = stored()
+    array = opened(store, mode="r+")
+    value = on(device, DATA[::-1].copy())
+    device.calls.fail = lambda call: "die" if call == "synchronize event" else ""
+    # Two waves are in flight when the host waits for the first one.
+    with pytest.raises(
+        gzarr.DeviceError, match=r"was lost while it was encoding array '/a', chunks \(0,\), \(1,\): cuda"
+    ):
+        array.write(..., value)
+    with pytest.raises(gzarr.DeviceError, match=r"encoding array '/a', chunks \(0,\), \(1,\): cuda"):
+        array.write(slice(0, 3), value[:3])
+    np.testing.assert_array_equal(opened(store, "cpu")[...], DATA)
+
+
 def test_messages_are_bounded() -> None:
     loss = Loss("cuda:3", "cudaErrorX: y")
     loss.note("reading array '/none'", np.zeros((0, 2), np.int64))

@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from typing import Protocol, Self
+    from typing import Self
 
-    class Errors(Protocol):
-        """Of :class:`gzarr.engines.cuda.cupy_device.CupyDevice`."""
-
-        def __call__(self) -> AbstractContextManager[None]:
-            """Return what turns CuPy's errors into ours."""
+    from .cupy_errors import CupyErrors
 
 
 class CupyEvent:
@@ -28,19 +23,19 @@ class CupyEvent:
 
     __slots__ = ("_errors", "cupy")
 
-    def __init__(self, event: Any, errors: Errors) -> None:
+    def __init__(self, event: Any, errors: CupyErrors) -> None:
         self.cupy = event
         self._errors = errors
 
     @property
     def done(self) -> bool:
         """Whether the stream has passed it."""
-        with self._errors():
+        with self._errors:
             return bool(self.cupy.done)
 
     def synchronize(self) -> None:
         """Wait on the host until the stream has passed it."""
-        with self._errors():
+        with self._errors:
             self.cupy.synchronize()
 
 
@@ -64,28 +59,28 @@ class CupyStream:
 
     __slots__ = ("_errors", "cupy", "ptr")
 
-    def __init__(self, stream: Any, errors: Errors) -> None:
+    def __init__(self, stream: Any, errors: CupyErrors) -> None:
         self.cupy = stream
         self.ptr = int(stream.ptr)
         self._errors = errors
 
     def record(self, event: CupyEvent) -> None:
         """Put an event behind everything enqueued so far."""
-        with self._errors():
+        with self._errors:
             self.cupy.record(event.cupy)
 
     def wait_event(self, event: CupyEvent) -> None:
         """Let everything enqueued from now on wait for an event."""
-        with self._errors():
+        with self._errors:
             self.cupy.wait_event(event.cupy)
 
     def synchronize(self) -> None:
         """Wait on the host until everything enqueued has run."""
-        with self._errors():
+        with self._errors:
             self.cupy.synchronize()
 
     def __enter__(self) -> Self:
-        with self._errors():
+        with self._errors:
             self.cupy.__enter__()
         return self
 

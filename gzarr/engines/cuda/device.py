@@ -207,14 +207,17 @@ class Device(Protocol):
         ``"cuda:0"``.
     ordinal
         ``0``.
-    lost
-        Set once CUDA has ended this process's use of the device. From then on every method that would call CUDA raises
-        a DeviceError, and so does entering it.
     """
 
     name: str
     ordinal: int
-    lost: Loss | None
+
+    @property
+    def lost(self) -> Loss | None:
+        """What ended this process's use of the device, or None.
+
+        Once it is set, every method that would call CUDA raises a DeviceError, and so does entering the device.
+        """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new C-contiguous array on the device for a caller (CuPy's allocator, in order with ``stream``).
