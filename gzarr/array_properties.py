@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from .codecs.codec import Codec
     from .display import Info
+    from .engines.request import Verify
     from .metadata.model import ArrayMetadata, ZarrFormat
     from .reader import Reader
     from .stores.base import ReadableStore
@@ -32,6 +33,7 @@ class ArrayProperties:
     _path: str
     _reader: Reader
     _store: ReadableStore
+    _verify: Verify
 
     @property
     def metadata(self) -> ArrayMetadata:
@@ -157,7 +159,7 @@ class ArrayProperties:
         """
         if self.device != "cpu" and devices.is_lost():
             return f"{self.device}: {driver.LOST}"
-        return self._reader.path(self.device)
+        return self._reader.path(self.device, self._verify)
 
     @property
     def nchunks(self) -> int:

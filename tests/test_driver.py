@@ -82,12 +82,13 @@ def refused(call):
 def test_opening_and_showing_an_array_does_not_initialise_cuda(machine: StandIn, path: str) -> None:
     code = f"""
 path = {path!r}
+gzarr.open(path), gzarr.open(path, device="cuda")
+assert "cupy" not in sys.modules
 for device in ("auto", "cuda", "cuda:1"):
     a = gzarr.open(path, device=device)
     print(a.device, a.decode_path)
     repr(a), a.info, a._repr_html_(), pickle.loads(pickle.dumps(a)) == a, a.__dlpack_device__()
 gzarr.open_array(path), gzarr.open_group(os.path.dirname(path), mode="r")
-assert "cupy" not in sys.modules
 try:
     gzarr.open(path, device="cuda:2")
 except gzarr.DeviceError as error:

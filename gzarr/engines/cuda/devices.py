@@ -46,13 +46,20 @@ def get_device(name: str) -> Device:
     with _lock.lock:
         if ordinal not in _devices:
             if _make is None:
-                from .cupy_device import CupyDevice
-
                 _refuse_absent(ordinal)
-                _devices[ordinal] = CupyDevice(ordinal)
+                _devices[ordinal] = _made(ordinal)
             else:
                 _devices[ordinal] = _make(ordinal)
         return _devices[ordinal]
+
+
+def _made(ordinal: int) -> Device:
+    from .cupy_device import CupyDevice
+
+    try:
+        return CupyDevice(ordinal)
+    except Exception as error:  # of CuPy, and of what it loads
+        raise DeviceError(f'CuPy cannot be used: {error}; "gzarr doctor" tells more; or use device="cpu"') from error
 
 
 def available() -> bool:

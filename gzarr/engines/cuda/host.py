@@ -47,6 +47,7 @@ def read_on_host(
     if 2 * needed > budget.limit(2 * needed):
         return False
     slot = slots.take(device, needed, needed if budget.strict else None)
+    arrived: Any = None
     try:
         staging = slot.staging(needed)
         hosts, spans = [], []
@@ -63,6 +64,7 @@ def read_on_host(
         except MemoryError:
             if not budget.tighten():
                 raise
+            slots.give_back(device, slot)
             return False
         device.copy_in(arrived[:needed], staging, slot.stream)
         slot.stream.record(slot.decoded)
@@ -72,10 +74,9 @@ def read_on_host(
         slot.gate(stream)
         slot.decoded.synchronize()
     except BaseException:
-        slot.stream.synchronize()
+        slots.settle(device, slot, stream, arrived)
         raise
-    finally:
-        slots.give_back(device, slot)
+    slots.give_back(device, slot)
     return True
 
 
