@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -231,10 +234,28 @@ def test_a_caller_s_stream_is_the_caller_s(device: CupyDevice) -> None:
     assert device.as_stream(found) is found
 
 
-def test_a_real_stream_of_cupy_fails_as_ours(device: CupyDevice) -> None:
-    """There is no driver, so CuPy's own calls fail."""
-    stream = device.as_stream(cupy.cuda.Stream.null)
-    calls = (stream.synchronize, stream.__enter__, device.event)
-    for call in calls:
-        with pytest.raises(gzarr.DeviceError, match=r"^CUDA failed: cudaErrorInsufficientDriver"):
-            call()
+WITHOUT_A_DEVICE = """
+from unittest import mock
+import cupy
+import gzarr
+from gzarr.engines.cuda.cupy_device import CupyDevice
+
+with mock.patch.object(cupy.cuda.runtime, "getDeviceCount", return_value=1):
+    device = CupyDevice(0)
+stream = device.as_stream(cupy.cuda.Stream.null)
+for call in (stream.synchronize, stream.__enter__, device.event, device.__enter__):
+    try:
+        call()
+    except gzarr.DeviceError as error:
+        print(error)
+"""
+
+
+def test_real_calls_of_cupy_fail_as_ours() -> None:
+    """In a process that sees no GPU, also where there is one."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+    command = [sys.executable, "-c", WITHOUT_A_DEVICE]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    lines = run.stdout.splitlines()
+    assert len(lines) == 4, run.stderr
+    assert all(line.startswith("CUDA failed: cudaError") for line in lines)
