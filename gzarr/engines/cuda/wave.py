@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...errors import DeviceError
-from .columns import Columns, Layout, assemble_job
+from .columns import Columns
+from .placing import Layout, placings
 from .staging import ABSENT, READY
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from .columns import Output, Placement
     from .device import Decompressor, Device
+    from .placing import Placing
     from .program import DeviceProgram
     from .slots import Slot
     from .staging import Frames, Staged
@@ -133,7 +135,7 @@ class Wave:
             steps.blocksize[taken],
             self._program.nbytes,
         )
-        header, tiles = assemble_job(columns, place, layout, output, self._program.strides, self._program.swap)
+        launches = placings(columns, place, layout, output, self._program.strides, self._program.swap)
         nbytes = begin - copied + 8 * columns.used
         device.copy_in(arena[copied : copied + nbytes], host[:nbytes], own)
         for enqueue in (*batches, *jobs):
@@ -146,29 +148,23 @@ class Wave:
             if size:
                 device.copy_out(back[at : at + size], arena[source : source + size], own)
         own.record(self.slot.decoded)
-        if tiles:
-            self._assemble(arena, header, tiles, tables, output, stream)
+        if launches:
+            self._place(arena, launches, tables, output, stream)
 
-    def _assemble(self, arena: Any, header: int, tiles: int, tables: Any, output: Output, stream: Any) -> None:
-        from gzarr_kernels.device import assemble as a
+    def _place(self, arena: Any, launches: list[Placing], tables: Any, output: Output, stream: Any) -> None:
+        from gzarr_kernels.device.target import THREADS
 
         device = self._device
-        unit = f"uint{8 * output.word}"
-        whole = arena.shape[0] // 8 * 8
-        columns = device.view(arena[:whole], "int64")
+        whole = arena[: arena.shape[0] // 8 * 8]
+        columns = device.view(whole, "int64")
+        more = columns if tables is None else tables
         stream.wait_event(self.slot.decoded)
-        device.launch(
-            a.assemble,
-            a.blocks(tiles),
-            a.THREADS,
-            stream,
-            arena,
-            device.view(arena[:whole], unit),
-            columns,
-            columns if tables is None else tables,
-            device.view(output.memory, unit),
-            header,
-        )
+        for one in launches:
+            memory = (arena, columns, more, output.memory)
+            if one.unit:
+                words, results = (device.view(m, f"uint{8 * one.unit}") for m in (whole, output.memory))
+                memory = (arena, words, columns, more, results)
+            device.launch(one.kernel, one.blocks, THREADS, stream, *memory, one.header)
         stream.record(self.slot.assembled)
         # The arena is let go of on the slot's stream: whatever takes its place comes after the results are written.
         self.slot.stream.wait_event(self.slot.assembled)

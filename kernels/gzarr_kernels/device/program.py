@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numba import cuda, types
 
+from .target import THREADS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -70,8 +72,9 @@ def compiled(kernel: Kernel, parameters: Sequence[str], capability: tuple[int, i
 def ptx(kernel: Kernel, parameters: Sequence[str], capability: tuple[int, int]) -> str:
     """Return the PTX of a kernel; parameters as for :func:`compiled`."""
     signature = tuple(types.CPointer(_ELEMENTS[code]) if code else types.int64 for code in parameters)
+    bounds = (THREADS, kernel.blocks) if kernel.blocks else THREADS
     with _one_at_a_time, _compiling_for(capability):
-        text, _ = cuda.compile_ptx(kernel.py_func, signature, cc=capability)
+        text, _ = cuda.compile_ptx(kernel.py_func, signature, cc=capability, launch_bounds=bounds)
     return str(text)
 
 

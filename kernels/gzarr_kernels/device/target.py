@@ -73,14 +73,20 @@ class Kernel:
     ----------
     py_func
         Takes 1-d memory and integers, and returns nothing.
+    blocks
+        Blocks of ``THREADS`` that a multiprocessor shall run at a time, at least: what bounds the registers of a
+        thread. 0 leaves it to the compiler.
     """
 
     py_func: Callable[..., None]
+    blocks: int = 0
 
 
-def kernel(function: Callable[..., None]) -> Any:
-    """Make a function a kernel."""
-    return cuda.jit(function) if SIMULATED else Kernel(function)
+def kernel(function: Callable[..., None] | None = None, *, blocks: int = 0) -> Any:
+    """Make a function a kernel; ``blocks`` as :class:`Kernel` has it."""
+    if function is None:
+        return partial(kernel, blocks=blocks)
+    return cuda.jit(function) if SIMULATED else Kernel(function, blocks)
 
 
 if SIMULATED:

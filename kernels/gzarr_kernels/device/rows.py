@@ -1,0 +1,425 @@
+"""From decoded chunks to results where neighbours in both are neighbours: 16 bytes a thread.
+
+What :mod:`assemble` does element by element, for pieces that are rows: runs of bytes which lie as they are, or in byte
+planes, in the chunk, and one after the other in the results. A row is cut at multiples of 16 bytes of the results into
+*units*; a thread writes one at a time, whole where it is all of the row, and the first and the last in parts. The units
+of a piece are cut into tiles of ``TILE``; a block takes a tile at a time. From unit to unit a thread finds the row by
+adding, up to two dimensions above it; it divides where these end, and where tables of indices say which rows come.
+
+Units of a piece and bytes of a chunk are numbers of 31 bits. What the kernels are told is trusted: whoever makes the
+columns has checked them against the memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numba import cuda, int32, int64, uint64
+
+from .layout import get, get_byte, search, swap_in_word
+from .target import THREADS, blocks, body, kernel, raw
+from .words import divide, load2, load4, load8, load16, store2, store4, store8, store16
+
+if TYPE_CHECKING:
+    from .layout import Bytes, Column
+
+__all__ = ["THREADS", "TILE", "blocks", "place_planes", "place_rows"]
+
+#: Units of a tile.
+TILE: Final = 1024
+#: Units of a piece, and bytes of a chunk, are below this.
+LIMIT: Final = 1 << 31
+#: Bytes of the elements of byte planes that there is a way for.
+TYPESIZES: Final = (2, 4, 8, 16)
+
+# The header: int64 at index ``job`` of the columns.
+#: Width of the units to swap less one: 0, 1, 3 or 7. They lie at multiples of their width in the results.
+FLIP: Final = 0
+#: Bytes by which the results' memory begins behind a multiple of 16.
+SKEW: Final = 1
+#: Bytes of an element of the results, and of a decoded chunk.
+ITEMSIZE: Final = 2
+NBYTES: Final = 3
+#: Number of pieces, and of the tiles of all.
+PIECES: Final = 4
+TILES: Final = 5
+#: Where the column (P + 1,) of the tiles before each piece begins.
+TILE_OFFSETS: Final = 6
+#: Number of dimensions above the row, at least 2; where the columns (P, FIELDS + DIM_FIELDS * DIMS) of pieces begin.
+DIMS: Final = 7
+RECORDS: Final = 8
+#: Words of the header.
+SIZE: Final = 9
+
+# What there is to know of a piece.
+#: Byte offset of the decoded chunk. Of an absent one, of the element that it holds everywhere, repeated for 15 bytes
+#: more.
+SOURCE: Final = 0
+#: In the chunk, byte of the first element; in the results, byte at which it goes.
+FROM: Final = 1
+TO: Final = 2
+#: 0 for plain bytes; above it, byte planes of ``1 << SHIFT`` bytes a block; -1 for an absent chunk.
+SHIFT: Final = 3
+#: Bytes of a block. The last one is what is left, and in planes of its own length.
+BLOCKSIZE: Final = 4
+#: Bytes of a row; units of a row, at most; units of all rows.
+ROW: Final = 5
+ROW_UNITS: Final = 6
+UNITS: Final = 7
+#: Up to which index rows of the second dimension above the row are reached by adding: 0 where that or the first one has
+#: tables, else its count.
+ADDED: Final = 8
+FIELDS: Final = 9
+
+# And behind that of each dimension above the row, the one next to it first.
+#: How many; bytes between neighbours in the chunk, in the output (of any sign).
+COUNT: Final = 0
+BY_SOURCE: Final = 1
+BY_TARGET: Final = 2
+#: Where in ``tables`` the indices begin; -1 for none.
+TABLE_SOURCE: Final = 3
+TABLE_TARGET: Final = 4
+DIM_FIELDS: Final = 5
+
+
+@body
+def _row_start(columns: Column, tables: Column, dims: int, record: int, row: int) -> tuple[int, int]:
+    """Return where a row of a piece begins, in bytes: in the chunk and in the results."""
+    source = get(columns, record + FROM)
+    target = get(columns, record + TO)
+    dim = record + FIELDS
+    end = dim + DIM_FIELDS * dims
+    left = row
+    while dim < end:
+        n = get(columns, dim + COUNT)
+        rest = divide(left, n)
+        j = left - rest * n
+        left = rest
+        to = j
+        table = get(columns, dim + TABLE_SOURCE)
+        if table >= 0:
+            to = get(tables, get(columns, dim + TABLE_TARGET) + j)
+            j = get(tables, table + j)
+        source += j * get(columns, dim + BY_SOURCE)
+        target += to * get(columns, dim + BY_TARGET)
+        dim += DIM_FIELDS
+    return source, target
+
+
+@body
+def _plain_unit(arena: Bytes, source: int, first: int, end: int) -> tuple[Any, Any]:
+    """Return bytes ``first`` to ``end`` of the 16 at ``source``, as two words; what else they hold means nothing.
+
+    Only words that hold one of these bytes are read.
+    """
+    lead = source & 7
+    at = source - lead
+    if source & 15 == 0 and end - first == 16:
+        return load16(arena, at)
+    shift = uint64(8 * lead)
+    rest = uint64(63) - shift
+    low = uint64(0)
+    middle = uint64(0)
+    high = uint64(0)
+    if first < 8 - lead:
+        low = load8(arena, at)
+    if first < 16 - lead and end > 8 - lead:
+        middle = load8(arena, at + 8)
+    if end > 16 - lead:
+        high = load8(arena, at + 16)
+    # In two steps: no word can be shifted by 64 bits.
+    return low >> shift | middle << uint64(1) << rest, middle >> shift | high << uint64(1) << rest
+
+
+@body
+def _spread_2(bytes_: Any) -> Any:
+    """Return the word with the low 4 bytes of a word as every second byte."""
+    value = bytes_ & uint64(0xFFFFFFFF)
+    value = (value | value << uint64(16)) & uint64(0x0000FFFF0000FFFF)
+    return (value | value << uint64(8)) & uint64(0x00FF00FF00FF00FF)
+
+
+@body
+def _load_8(arena: Bytes, at: int) -> Any:
+    """Return 8 bytes from anywhere."""
+    lead = at & 7
+    value = load8(arena, at - lead)
+    if lead:
+        value = value >> uint64(8 * lead) | load8(arena, at - lead + 8) << uint64(64 - 8 * lead)
+    return value
+
+
+@body
+def _load_4(arena: Bytes, at: int) -> Any:
+    """Return 4 bytes from anywhere, and more."""
+    lead = at & 3
+    value = load4(arena, at - lead)
+    if lead:
+        value = (value | load4(arena, at - lead + 4) << uint64(32)) >> uint64(8 * lead)
+    return value
+
+
+@body
+def _load_2(arena: Bytes, at: int) -> Any:
+    """Return 2 bytes from anywhere."""
+    if at & 1:
+        return get_byte(arena, at) | get_byte(arena, at + 1) << uint64(8)
+    return load2(arena, at)
+
+
+@body
+def _planes_unit(
+    arena: Bytes, chunk: int, i: int, first: int, end: int, shift: int, blocksize: int, nbytes: int
+) -> tuple[Any, Any]:
+    """Return bytes ``i + first`` to ``i + end`` of the plain chunk, as ``_plain_unit`` does."""
+    low = uint64(0)
+    high = uint64(0)
+    begin = divide(i + first, blocksize) * blocksize
+    plane = min(blocksize, nbytes - begin) >> shift
+    inside = i - begin
+    at = chunk + begin + (inside >> shift)
+    if inside < 0 or inside & ((1 << shift) - 1) != 0 or inside + 16 > plane << shift:
+        # In two blocks, or of bytes behind the last whole element of one.
+        inside += first
+        for b in range(first, end):
+            if inside >= blocksize:
+                inside -= blocksize
+                begin += blocksize
+                plane = min(blocksize, nbytes - begin) >> shift
+            at = inside
+            element = inside >> shift
+            if element < plane:
+                at = (inside & ((1 << shift) - 1)) * plane + element
+            value = get_byte(arena, chunk + begin + at) << uint64(8 * (b & 7))
+            if b < 8:
+                low |= value
+            else:
+                high |= value
+            inside += 1
+        return low, high
+    if shift == 1:
+        even = _load_8(arena, at)
+        odd = _load_8(arena, at + plane)
+        low = _spread_2(even) | _spread_2(odd) << uint64(8)
+        high = _spread_2(even >> uint64(32)) | _spread_2(odd >> uint64(32)) << uint64(8)
+    elif shift == 2:
+        for p in range(4):
+            value = _load_4(arena, at)
+            low |= (value & uint64(0xFF) | (value & uint64(0xFF00)) << uint64(24)) << uint64(8 * p)
+            value >>= uint64(16)
+            high |= (value & uint64(0xFF) | (value & uint64(0xFF00)) << uint64(24)) << uint64(8 * p)
+            at += plane
+    elif shift == 3:
+        for p in range(8):
+            value = _load_2(arena, at)
+            low |= (value & uint64(0xFF)) << uint64(8 * p)
+            high |= value >> uint64(8) << uint64(8 * p)
+            at += plane
+    else:
+        for p in range(8):
+            low |= get_byte(arena, at) << uint64(8 * p)
+            high |= get_byte(arena, at + 8 * plane) << uint64(8 * p)
+            at += plane
+    return low, high
+
+
+@body
+def _store_part(out: Bytes, at: int, low: Any, high: Any, first: int, end: int) -> None:
+    """Write bytes ``first`` to ``end`` of a unit at ``at``, in the widest words that fit."""
+    i = first
+    while i < end:
+        value = (low if i < 8 else high) >> uint64(8 * (i & 7))
+        if i & 7 == 0 and i + 8 <= end:
+            store8(out, at + i, value)
+            i += 8
+        elif i & 3 == 0 and i + 4 <= end:
+            store4(out, at + i, value)
+            i += 4
+        elif i & 1 == 0 and i + 2 <= end:
+            store2(out, at + i, value)
+            i += 2
+        else:
+            out[uint64(at + i)] = value & uint64(255)
+            i += 1
+
+
+@body
+def _place_tile(
+    arena: Bytes,
+    columns: Column,
+    tables: Column,
+    out: Bytes,
+    job: int,
+    record: int,
+    tile: int,
+    thread: int,
+    threads: int,
+    planes: bool,
+) -> None:
+    """Write a thread's part of tile ``tile`` of a piece.
+
+    What is kept from unit to unit is of 32 bits where it can be: registers are what bounds the number of threads that
+    run at a time.
+    """
+    near_dim = record + FIELDS
+    far_dim = near_dim + DIM_FIELDS
+    units = int32(get(columns, record + ROW_UNITS))
+    end = int32(min((tile + 1) * TILE, get(columns, record + UNITS)))
+    here = int32(tile * TILE + thread)
+
+    # From one unit of the thread to its next: so many units and rows, the latter along the dimension next above the
+    # row and, what is more, along the one above that.
+    near_count = int32(get(columns, near_dim + COUNT))
+    added = int32(get(columns, record + ADDED))
+    near_source = int32(get(columns, near_dim + BY_SOURCE))
+    near_target = get(columns, near_dim + BY_TARGET)
+    by_rows = int32(divide(threads, units))
+    by_unit = int32(threads - by_rows * units)
+    by_far = int32(divide(by_rows, near_count))
+    by_near = int32(by_rows - by_far * near_count)
+    step_source = int32(by_near * near_source + by_far * get(columns, far_dim + BY_SOURCE))
+    step_target = by_near * near_target + by_far * get(columns, far_dim + BY_TARGET)
+
+    unit = int32(here - divide(here, units) * units)
+    near = int32(0)
+    far = added
+    moved = True
+    source = int32(0)
+    target = 0
+    while here < end:
+        if moved and far >= added:
+            row = divide(here, units)
+            from_chunk, target = _row_start(columns, tables, get(columns, job + DIMS), record, row)
+            source = int32(from_chunk)
+            rest = divide(row, near_count)
+            near = int32(row - rest * near_count)
+            far = int32(rest - divide(rest, get(columns, far_dim + COUNT)) * get(columns, far_dim + COUNT))
+        at = int32(16 * unit - ((target + get(columns, job + SKEW)) & 15))
+        first = max(int32(0), int32(-at))
+        last = min(int32(16), int32(get(columns, record + ROW) - at))
+        if first < last:
+            chunk = get(columns, record + SOURCE)
+            shift = get(columns, record + SHIFT)
+            if planes:
+                low, high = _planes_unit(
+                    arena,
+                    chunk,
+                    source + at,
+                    first,
+                    last,
+                    shift,
+                    get(columns, record + BLOCKSIZE),
+                    get(columns, job + NBYTES),
+                )
+            else:
+                begin = int64(source + at)
+                if shift < 0:
+                    itemsize = get(columns, job + ITEMSIZE)
+                    begin = at + 16 * itemsize
+                    begin -= divide(begin, itemsize) * itemsize
+                low, high = _plain_unit(arena, chunk + begin, first, last)
+            if planes or shift >= 0:
+                flip = get(columns, job + FLIP)
+                low = swap_in_word(low, flip)
+                high = swap_in_word(high, flip)
+            if last - first == 16:
+                store16(out, target + at, low, high)
+            else:
+                _store_part(out, target + at, low, high, first, last)
+
+        here = int32(here + threads)
+        unit = int32(unit + by_unit)
+        near = int32(near + by_near)
+        far = int32(far + by_far)
+        source = int32(source + step_source)
+        target += step_target
+        moved = by_rows > 0
+        if unit >= units:
+            unit = int32(unit - units)
+            near = int32(near + 1)
+            source = int32(source + near_source)
+            target += near_target
+            moved = True
+        if near >= near_count:
+            near = int32(near - near_count)
+            far = int32(far + 1)
+            source = int32(source + get(columns, far_dim + BY_SOURCE) - near_count * near_source)
+            target += get(columns, far_dim + BY_TARGET) - near_count * near_target
+
+
+@body
+def _place(
+    arena: Bytes,
+    columns: Column,
+    tables: Column,
+    out: Bytes,
+    job: int,
+    block: int,
+    grid: int,
+    thread: int,
+    threads: int,
+    planes: bool,
+) -> None:
+    """Write a thread's part of every ``grid``-th tile."""
+    piece = 0
+    tile = block
+    while tile < get(columns, job + TILES):
+        offsets = get(columns, job + TILE_OFFSETS)
+        piece = search(columns, offsets, piece, get(columns, job + PIECES), tile)
+        nth = tile - get(columns, offsets + piece)
+        record = get(columns, job + RECORDS) + piece * (FIELDS + DIM_FIELDS * get(columns, job + DIMS))
+        _place_tile(arena, columns, tables, out, job, record, nth, thread, threads, planes)
+        tile += grid
+
+
+@kernel(blocks=4)
+def place_rows(arena: Any, columns: Any, tables: Any, out: Any, job: int) -> None:
+    """Write the results of plain and of absent chunks.
+
+    Launched with ``blocks(tiles)`` blocks of ``THREADS``.
+
+    Parameters
+    ----------
+    arena
+        uint8, the memory of a wave, at a multiple of 16 bytes.
+    columns
+        The same memory as int64.
+    tables
+        int64, index tables.
+    out
+        uint8, the results' memory.
+    job
+        Where in ``columns`` the header is.
+    """
+    _place(
+        raw(arena),
+        raw(columns),
+        raw(tables),
+        raw(out),
+        job,
+        cuda.blockIdx.x,
+        cuda.gridDim.x,
+        cuda.threadIdx.x,
+        cuda.blockDim.x,
+        False,
+    )
+
+
+@kernel(blocks=4)
+def place_planes(arena: Any, columns: Any, tables: Any, out: Any, job: int) -> None:
+    """Write the results of chunks in byte planes, of elements of 2, 4, 8 or 16 bytes.
+
+    Parameters and launch: see :func:`place_rows`.
+    """
+    _place(
+        raw(arena),
+        raw(columns),
+        raw(tables),
+        raw(out),
+        job,
+        cuda.blockIdx.x,
+        cuda.gridDim.x,
+        cuda.threadIdx.x,
+        cuda.blockDim.x,
+        True,
+    )
