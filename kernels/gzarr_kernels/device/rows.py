@@ -174,52 +174,52 @@ def _planes_unit(
     """Return bytes ``i + first`` to ``i + end`` of the plain chunk, as ``_plain_unit`` does."""
     low = uint64(0)
     high = uint64(0)
-    begin = divide(i + first, blocksize) * blocksize
-    plane = min(blocksize, nbytes - begin) >> shift
-    inside = i - begin
-    at = chunk + begin + (inside >> shift)
+    begin = int32(divide(i + first, blocksize) * blocksize)
+    plane = int32(min(blocksize, nbytes - begin) >> shift)
+    inside = int32(i - begin)
     if inside < 0 or inside & ((1 << shift) - 1) != 0 or inside + 16 > plane << shift:
         # In two blocks, or of bytes behind the last whole element of one.
-        inside += first
+        inside = int32(inside + first)
         for b in range(first, end):
             if inside >= blocksize:
-                inside -= blocksize
-                begin += blocksize
-                plane = min(blocksize, nbytes - begin) >> shift
-            at = inside
-            element = inside >> shift
+                inside = int32(inside - blocksize)
+                begin = int32(begin + blocksize)
+                plane = int32(min(blocksize, nbytes - begin) >> shift)
+            at = int32(inside)
+            element = int32(inside >> shift)
             if element < plane:
-                at = (inside & ((1 << shift) - 1)) * plane + element
+                at = int32((inside & ((1 << shift) - 1)) * plane + element)
             value = get_byte(arena, chunk + begin + at) << uint64(8 * (b & 7))
             if b < 8:
                 low |= value
             else:
                 high |= value
-            inside += 1
+            inside = int32(inside + 1)
         return low, high
+    source = chunk + begin + (inside >> shift)
     if shift == 1:
-        even = _load_8(arena, at)
-        odd = _load_8(arena, at + plane)
+        even = _load_8(arena, source)
+        odd = _load_8(arena, source + plane)
         low = _spread_2(even) | _spread_2(odd) << uint64(8)
         high = _spread_2(even >> uint64(32)) | _spread_2(odd >> uint64(32)) << uint64(8)
     elif shift == 2:
         for p in range(4):
-            value = _load_4(arena, at)
+            value = _load_4(arena, source)
             low |= (value & uint64(0xFF) | (value & uint64(0xFF00)) << uint64(24)) << uint64(8 * p)
             value >>= uint64(16)
             high |= (value & uint64(0xFF) | (value & uint64(0xFF00)) << uint64(24)) << uint64(8 * p)
-            at += plane
+            source += plane
     elif shift == 3:
         for p in range(8):
-            value = _load_2(arena, at)
+            value = _load_2(arena, source)
             low |= (value & uint64(0xFF)) << uint64(8 * p)
             high |= value >> uint64(8) << uint64(8 * p)
-            at += plane
+            source += plane
     else:
         for p in range(8):
-            low |= get_byte(arena, at) << uint64(8 * p)
-            high |= get_byte(arena, at + 8 * plane) << uint64(8 * p)
-            at += plane
+            low |= get_byte(arena, source) << uint64(8 * p)
+            high |= get_byte(arena, source + 8 * plane) << uint64(8 * p)
+            source += plane
     return low, high
 
 
@@ -271,14 +271,12 @@ def _place_tile(
     # row and, what is more, along the one above that.
     near_count = int32(get(columns, near_dim + COUNT))
     added = int32(get(columns, record + ADDED))
-    near_source = int32(get(columns, near_dim + BY_SOURCE))
-    near_target = get(columns, near_dim + BY_TARGET)
     by_rows = int32(divide(threads, units))
     by_unit = int32(threads - by_rows * units)
     by_far = int32(divide(by_rows, near_count))
     by_near = int32(by_rows - by_far * near_count)
-    step_source = int32(by_near * near_source + by_far * get(columns, far_dim + BY_SOURCE))
-    step_target = by_near * near_target + by_far * get(columns, far_dim + BY_TARGET)
+    step_source = int32(by_near * get(columns, near_dim + BY_SOURCE) + by_far * get(columns, far_dim + BY_SOURCE))
+    step_target = by_near * get(columns, near_dim + BY_TARGET) + by_far * get(columns, far_dim + BY_TARGET)
 
     unit = int32(here - divide(here, units) * units)
     near = int32(0)
@@ -337,14 +335,14 @@ def _place_tile(
         if unit >= units:
             unit = int32(unit - units)
             near = int32(near + 1)
-            source = int32(source + near_source)
-            target += near_target
+            source = int32(source + get(columns, near_dim + BY_SOURCE))
+            target += get(columns, near_dim + BY_TARGET)
             moved = True
         if near >= near_count:
             near = int32(near - near_count)
             far = int32(far + 1)
-            source = int32(source + get(columns, far_dim + BY_SOURCE) - near_count * near_source)
-            target += get(columns, far_dim + BY_TARGET) - near_count * near_target
+            source = int32(source + get(columns, far_dim + BY_SOURCE) - near_count * get(columns, near_dim + BY_SOURCE))
+            target += get(columns, far_dim + BY_TARGET) - near_count * get(columns, near_dim + BY_TARGET)
 
 
 @body
