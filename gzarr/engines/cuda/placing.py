@@ -147,7 +147,8 @@ def placings(
             if which.any():
                 chosen = owner[which]
                 header, tiles = _rows_job(
-                    columns, rows, which, source[chosen], shift[which], layout.blocksize[chosen],
+                    columns, rows, which, source[chosen], shift[which],
+                    np.minimum(layout.blocksize[chosen], layout.nbytes),
                     [swap - 1 if swap > 1 else 0, output.skew, place.itemsize, layout.nbytes],
                 )  # fmt: skip
                 found.append(Placing(kernel, r.blocks(tiles), header, 0))
@@ -256,8 +257,10 @@ def _rows_job(
     if all(one.table_source is None for one in rows.above[:2]):
         records[:, r.ADDED] = records[:, r.FIELDS + r.DIM_FIELDS + r.COUNT]
     tiles = np.zeros(len(units) + 1, np.int64)
-    np.cumsum(-(-units // r.TILE), out=tiles[1:])
+    tile = r.tile_of(int(units.sum()))
+    np.cumsum(-(-units // tile), out=tiles[1:])
     header = np.zeros(r.SIZE, np.int64)
+    header[r.TILE] = tile
     header[[r.FLIP, r.SKEW, r.ITEMSIZE, r.NBYTES]] = settings
     header[r.PIECES] = len(units)
     header[r.TILES] = tiles[-1]

@@ -3,7 +3,7 @@
 What :mod:`assemble` does element by element, for pieces that are rows: runs of bytes which lie as they are, or in byte
 planes, in the chunk, and one after the other in the results. A row is cut at multiples of 16 bytes of the results into
 *units*; a thread writes one at a time, whole where it is all of the row, and the first and the last in parts. The units
-of a piece are cut into tiles of ``TILE``; a block takes a tile at a time. From unit to unit a thread finds the row by
+of a piece are cut into tiles; a block takes a tile at a time. From unit to unit a thread finds the row by
 adding, up to two dimensions above it; it divides where these end, and where tables of indices say which rows come.
 
 Units of a piece and bytes of a chunk are numbers of 31 bits. What the kernels are told is trusted: whoever makes the
@@ -23,10 +23,14 @@ from .words import divide, load2, load4, load8, load16, store2, store4, store8, 
 if TYPE_CHECKING:
     from .layout import Bytes, Column
 
-__all__ = ["THREADS", "TILE", "blocks", "place_planes", "place_rows"]
+__all__ = ["THREADS", "blocks", "place_planes", "place_rows", "tile_of"]
 
-#: Units of a tile.
-TILE: Final = 1024
+#: Units of a tile, at least and at most. A thread is told once a tile what there is to know of a piece, so large ones
+#: cost less; of small ones, there are enough for all multiprocessors.
+LEAST_TILE: Final = 1024
+MOST_TILE: Final = 8192
+#: Tiles of a launch that are enough.
+ENOUGH_TILES: Final = 2048
 #: Units of a piece, and bytes of a chunk, are below this.
 LIMIT: Final = 1 << 31
 #: Bytes of the elements of byte planes that there is a way for.
@@ -43,13 +47,15 @@ NBYTES: Final = 3
 #: Number of pieces, and of the tiles of all.
 PIECES: Final = 4
 TILES: Final = 5
+#: Units of a tile; :func:`tile_of` says how many.
+TILE: Final = 6
 #: Where the column (P + 1,) of the tiles before each piece begins.
-TILE_OFFSETS: Final = 6
+TILE_OFFSETS: Final = 7
 #: Number of dimensions above the row, at least 2; where the columns (P, FIELDS + DIM_FIELDS * DIMS) of pieces begin.
-DIMS: Final = 7
-RECORDS: Final = 8
+DIMS: Final = 8
+RECORDS: Final = 9
 #: Words of the header.
-SIZE: Final = 9
+SIZE: Final = 10
 
 # What there is to know of a piece.
 #: Byte offset of the decoded chunk. Of an absent one, of the element that it holds everywhere, repeated for 15 bytes
@@ -82,6 +88,11 @@ TABLE_TARGET: Final = 4
 DIM_FIELDS: Final = 5
 
 
+def tile_of(units: int) -> int:
+    """Return how many units to make a tile where there are so many in all."""
+    return max(LEAST_TILE, min(units // ENOUGH_TILES // THREADS * THREADS, MOST_TILE))
+
+
 @body
 def _row_start(columns: Column, tables: Column, dims: int, record: int, row: int) -> tuple[int, int]:
     """Return where a row of a piece begins, in bytes: in the chunk and in the results."""
@@ -107,14 +118,14 @@ def _row_start(columns: Column, tables: Column, dims: int, record: int, row: int
 
 
 @body
-def _plain_unit(arena: Bytes, source: int, first: int, end: int) -> tuple[Any, Any]:
+def _plain_unit(arena: Bytes, source: int, first: int, end: int, whole: bool) -> tuple[Any, Any]:
     """Return bytes ``first`` to ``end`` of the 16 at ``source``, as two words; what else they hold means nothing.
 
-    Only words that hold one of these bytes are read.
+    Only words that hold one of these bytes are read. ``whole`` says that they are all.
     """
     lead = source & 7
     at = source - lead
-    if source & 15 == 0 and end - first == 16:
+    if whole and source & 15 == 0:
         return load16(arena, at)
     shift = uint64(8 * lead)
     rest = uint64(63) - shift
@@ -264,8 +275,9 @@ def _place_tile(
     near_dim = record + FIELDS
     far_dim = near_dim + DIM_FIELDS
     units = int32(get(columns, record + ROW_UNITS))
-    end = int32(min((tile + 1) * TILE, get(columns, record + UNITS)))
-    here = int32(tile * TILE + thread)
+    here = int32(tile * get(columns, job + TILE))
+    end = int32(min(here + get(columns, job + TILE), get(columns, record + UNITS)))
+    here = int32(here + thread)
 
     # From one unit of the thread to its next: so many units and rows, the latter along the dimension next above the
     # row and, what is more, along the one above that.
@@ -296,6 +308,7 @@ def _place_tile(
         first = max(int32(0), int32(-at))
         last = min(int32(16), int32(get(columns, record + ROW) - at))
         if first < last:
+            whole = int32(last - first) == 16
             chunk = get(columns, record + SOURCE)
             shift = get(columns, record + SHIFT)
             if planes:
@@ -315,12 +328,12 @@ def _place_tile(
                     itemsize = get(columns, job + ITEMSIZE)
                     begin = at + 16 * itemsize
                     begin -= divide(begin, itemsize) * itemsize
-                low, high = _plain_unit(arena, chunk + begin, first, last)
-            if planes or shift >= 0:
-                flip = get(columns, job + FLIP)
+                low, high = _plain_unit(arena, chunk + begin, first, last, whole)
+            flip = get(columns, job + FLIP)
+            if flip > 0 and (planes or shift >= 0):
                 low = swap_in_word(low, flip)
                 high = swap_in_word(high, flip)
-            if last - first == 16:
+            if whole:
                 store16(out, target + at, low, high)
             else:
                 _store_part(out, target + at, low, high, first, last)
