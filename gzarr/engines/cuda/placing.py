@@ -130,7 +130,7 @@ def placings(
     source = layout.source
     absent = layout.typesize == 0
     if absent.any():
-        fill = np.resize(place.fill, max(place.itemsize, 16 + place.itemsize if place.itemsize <= 16 else 0))
+        fill = np.resize(place.fill, 16 + place.itemsize)
         source = np.where(absent, columns.put_bytes(fill, FILL_WORDS), source)
     found: list[Placing] = []
     rows = _rows(place, layout, output, strides, swap, pieces)

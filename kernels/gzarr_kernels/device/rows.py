@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numba import cuda, int32, int64, uint64
+from numba import cuda, int32, int64, uint32, uint64
 
 from .layout import get, get_byte, search, swap_in_word
 from .target import THREADS, blocks, body, kernel, raw
@@ -143,11 +143,30 @@ def _plain_unit(arena: Bytes, source: int, first: int, end: int, whole: bool) ->
 
 
 @body
-def _spread_2(bytes_: Any) -> Any:
-    """Return the word with the low 4 bytes of a word as every second byte."""
-    value = bytes_ & uint64(0xFFFFFFFF)
-    value = (value | value << uint64(16)) & uint64(0x0000FFFF0000FFFF)
-    return (value | value << uint64(8)) & uint64(0x00FF00FF00FF00FF)
+def _exchange(a: Any, b: Any, shift: int, mask: Any) -> tuple[Any, Any]:
+    """Exchange the bits ``mask << shift`` of one uint32 with the bits ``mask`` of another."""
+    both = uint32((a >> uint32(shift) ^ b) & mask)
+    return uint32(a ^ both << uint32(shift)), uint32(b ^ both)
+
+
+@body
+def _middle(a: Any) -> Any:
+    """Exchange the two middle bytes of a uint32."""
+    both = uint32((a ^ a >> uint32(8)) & uint32(0xFF00))
+    return uint32(a ^ both ^ both << uint32(8))
+
+
+@body
+def _word(low: Any, high: Any) -> Any:
+    """Return two uint32 as one uint64."""
+    return uint64(low) | uint64(high) << uint64(32)
+
+
+@body
+def _pairs(even: Any, odd: Any) -> Any:
+    """Return the bytes of two uint32 in turn."""
+    even, odd = _exchange(even, odd, 16, uint32(0xFFFF))
+    return _word(_middle(even), _middle(odd))
 
 
 @body
@@ -162,20 +181,20 @@ def _load_8(arena: Bytes, at: int) -> Any:
 
 @body
 def _load_4(arena: Bytes, at: int) -> Any:
-    """Return 4 bytes from anywhere, and more."""
+    """Return 4 bytes from anywhere, as uint32."""
     lead = at & 3
     value = load4(arena, at - lead)
     if lead:
         value = (value | load4(arena, at - lead + 4) << uint64(32)) >> uint64(8 * lead)
-    return value
+    return uint32(value)
 
 
 @body
 def _load_2(arena: Bytes, at: int) -> Any:
-    """Return 2 bytes from anywhere."""
+    """Return 2 bytes from anywhere, as uint32."""
     if at & 1:
-        return get_byte(arena, at) | get_byte(arena, at + 1) << uint64(8)
-    return load2(arena, at)
+        return uint32(get_byte(arena, at) | get_byte(arena, at + 1) << uint64(8))
+    return uint32(load2(arena, at))
 
 
 @body
@@ -185,21 +204,22 @@ def _planes_unit(
     """Return bytes ``i + first`` to ``i + end`` of the plain chunk, as ``_plain_unit`` does."""
     low = uint64(0)
     high = uint64(0)
-    begin = int32(divide(i + first, blocksize) * blocksize)
-    plane = int32(min(blocksize, nbytes - begin) >> shift)
+    begin = int32(divide(int32(i + first), blocksize) * blocksize)
+    plane = int32(min(blocksize, int32(nbytes - begin)) >> shift)
     inside = int32(i - begin)
-    if inside < 0 or inside & ((1 << shift) - 1) != 0 or inside + 16 > plane << shift:
+    element = int32(inside >> shift)
+    if inside < 0 or int32(element << shift) != inside or int32(inside + 16) > int32(plane << shift):
         # In two blocks, or of bytes behind the last whole element of one.
         inside = int32(inside + first)
         for b in range(first, end):
             if inside >= blocksize:
                 inside = int32(inside - blocksize)
                 begin = int32(begin + blocksize)
-                plane = int32(min(blocksize, nbytes - begin) >> shift)
+                plane = int32(min(blocksize, int32(nbytes - begin)) >> shift)
             at = int32(inside)
             element = int32(inside >> shift)
             if element < plane:
-                at = int32((inside & ((1 << shift) - 1)) * plane + element)
+                at = int32((inside - (element << shift)) * plane + element)
             value = get_byte(arena, chunk + begin + at) << uint64(8 * (b & 7))
             if b < 8:
                 low |= value
@@ -207,25 +227,34 @@ def _planes_unit(
                 high |= value
             inside = int32(inside + 1)
         return low, high
-    source = chunk + begin + (inside >> shift)
+    source = chunk + begin + element
     if shift == 1:
         even = _load_8(arena, source)
         odd = _load_8(arena, source + plane)
-        low = _spread_2(even) | _spread_2(odd) << uint64(8)
-        high = _spread_2(even >> uint64(32)) | _spread_2(odd >> uint64(32)) << uint64(8)
+        low = _pairs(uint32(even), uint32(odd))
+        high = _pairs(uint32(even >> uint64(32)), uint32(odd >> uint64(32)))
     elif shift == 2:
-        for p in range(4):
-            value = _load_4(arena, source)
-            low |= (value & uint64(0xFF) | (value & uint64(0xFF00)) << uint64(24)) << uint64(8 * p)
-            value >>= uint64(16)
-            high |= (value & uint64(0xFF) | (value & uint64(0xFF00)) << uint64(24)) << uint64(8 * p)
-            source += plane
+        # Four rows of four bytes, transposed.
+        a = _load_4(arena, source)
+        b = _load_4(arena, source + plane)
+        c = _load_4(arena, source + 2 * plane)
+        d = _load_4(arena, source + 3 * plane)
+        a, b = _exchange(a, b, 8, uint32(0xFF00FF))
+        c, d = _exchange(c, d, 8, uint32(0xFF00FF))
+        a, c = _exchange(a, c, 16, uint32(0xFFFF))
+        b, d = _exchange(b, d, 16, uint32(0xFFFF))
+        low = _word(a, b)
+        high = _word(c, d)
     elif shift == 3:
-        for p in range(8):
-            value = _load_2(arena, source)
-            low |= (value & uint64(0xFF)) << uint64(8 * p)
-            high |= value >> uint64(8) << uint64(8 * p)
-            source += plane
+        # Of each four planes, two elements' halves.
+        for half in range(2):
+            a = _middle(_load_2(arena, source) | _load_2(arena, source + plane) << uint32(16))
+            source += 2 * plane
+            b = _middle(_load_2(arena, source) | _load_2(arena, source + plane) << uint32(16))
+            source += 2 * plane
+            a, b = _exchange(a, b, 16, uint32(0xFFFF))
+            low |= uint64(a) << uint64(32 * half)
+            high |= uint64(b) << uint64(32 * half)
     else:
         for p in range(8):
             low |= get_byte(arena, source) << uint64(8 * p)
@@ -315,12 +344,12 @@ def _place_tile(
                 low, high = _planes_unit(
                     arena,
                     chunk,
-                    source + at,
+                    int32(source + at),
                     first,
                     last,
-                    shift,
-                    get(columns, record + BLOCKSIZE),
-                    get(columns, job + NBYTES),
+                    int32(shift & 31),
+                    int32(get(columns, record + BLOCKSIZE)),
+                    int32(get(columns, job + NBYTES)),
                 )
             else:
                 begin = int64(source + at)
