@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from device_arena import launch, random_bytes
+from device_arena import launch, random_bytes, to_byte_planes
+from guarded_memory import Guarded
 from gzarr_kernels.device import assemble as a
 from gzarr_kernels.device import rows as r
 from gzarr_kernels.device.target import SIMULATED
-from guarded_memory import Guarded
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from placed_chunks import Case, cases, check, stored
@@ -53,50 +55,74 @@ class Host:
         return self.memory, 0
 
 
-def run_placings(
-    case: Case, planned: Plan, chunks: list[Any], fill: bytes, views: list[Any], memory: np.ndarray[Any, Any]
-) -> list[str]:
-    """Place chunks as a wave does; return the kernels that ran. Reading behind the last chunk, or before, crashes."""
+def place_chunks(
+    case: Case, planned: Plan, fill: bytes, source: list[int | None], arena: Any, views: list[Any], memory: Any
+) -> list[tuple[str, list[int], int]]:
+    """Place chunks that lie in an arena, at ``source``, behind room for columns.
+
+    Returns the name of each kernel that ran, the bytes of a row of each of its pieces, and how many dimensions there
+    were above the rows.
+    """
     k = max(planned.chunks.shape[1], 1)
-    words = -(-placing_words(k, len(views), len(chunks), len(planned.start)) // 2) * 2
-    encoded = [None if chunk is None else stored(case, chunk) for chunk in chunks]
-    source, at = [], 8 * words
-    for i, data in enumerate(encoded):
-        # An absent chunk is where anything may be.
-        source.append(at + case.misaligned if data is not None else -16 * i - 7)
-        at = -(-(at + case.misaligned + len(data or b"")) // 16) * 16
-    arena = Guarded(random_bytes(at, 3)).array
-    for data, begin in zip(encoded, source, strict=True):
-        if data is not None:
-            arena[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
-    present = [data is not None for data in encoded]
-    nbytes = int(np.prod(case.chunk_shape)) * case.dtype.itemsize
+    words = placing_words(k, len(views), len(planned), len(planned.start))
+    nbytes = math.prod(case.chunk_shape) * case.dtype.itemsize
     value = np.zeros(1, case.dtype)
     value["f"] = np.frombuffer(fill, f"V{case.itemsize}")
     request: Any = SimpleNamespace(
         plan=planned, chunk=SimpleNamespace(dtype=case.dtype), fill_value=value[0], field="f"
     )
     place = placement(request)
-    output = output_memory(Host(memory), memory, tuple(views), k)  # type: ignore[arg-type]
+    device: Any = Host(memory)
+    output = output_memory(device, memory, tuple(views), k)
     layout = Layout(
         np.arange(len(planned)),
-        np.array(source, np.int64).reshape(len(planned)),
-        np.where(present, case.typesize, 0),
-        np.full(len(planned), min(case.blocksize, max(nbytes, 1))),
+        # An absent chunk is where anything may be.
+        np.array([-7 if at is None else at for at in source], np.int64),
+        np.array([0 if at is None else case.typesize for at in source], np.int64),
+        np.full(len(planned), case.blocksize),
         nbytes,
     )
-    columns = arena[: 8 * words].view(np.int64)
-    launches = placings(Columns(columns, 0), place, layout, output, case.chunk_strides, case.swap)
-    before = arena.copy()
     everything = arena.view(np.int64)
-    for one in launches:
+    columns = Columns(everything[:words], 0)
+    found = []
+    for one in placings(columns, place, layout, output, case.chunk_strides, case.swap):
+        name = NAMES[id(one.kernel)]
         given = [arena, everything, place.tables, output.memory]
+        rows, dims = [], 0
         if one.unit:
             unit = f"u{one.unit}"
             given = [arena, arena.view(unit), everything, place.tables, output.memory.view(unit)]
+        else:
+            header = everything[one.header : one.header + r.SIZE].tolist()
+            size = r.FIELDS + r.DIM_FIELDS * header[r.DIMS]
+            records = everything[header[r.RECORDS] :][: size * header[r.PIECES]].reshape(-1, size)
+            rows = records[:, r.ROW].tolist()
+            dims = int((records[:, r.FIELDS + r.COUNT :: r.DIM_FIELDS] > 1).any(axis=0).sum())
         launch(one.kernel, *given, one.header)
-    assert np.array_equal(arena, before), "the arena is only read"
-    return [NAMES[id(one.kernel)] for one in launches]
+        found.append((name, rows, dims))
+    return found
+
+
+def run_placings(
+    case: Case, planned: Plan, chunks: list[Any], fill: bytes, views: list[Any], memory: np.ndarray[Any, Any]
+) -> list[tuple[str, list[int], int]]:
+    """Place chunks as a wave does. Reading before or behind them crashes."""
+    source: list[int | None] = []
+    encoded = [None if chunk is None else stored(case, chunk) for chunk in chunks]
+    at = -(-8 * placing_words(max(len(case.shape), 1), len(views), len(chunks), len(planned.start)) // 16) * 16
+    for data in encoded:
+        source.append(None if data is None else at + case.misaligned)
+        at = -(-(at + case.misaligned + len(data or b"")) // 16) * 16
+    arena = Guarded(random_bytes(at, 3)).array
+    for data, begin in zip(encoded, source, strict=True):
+        if data is not None and begin is not None:
+            arena[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
+    return place_chunks(case, planned, fill, source, arena, views, memory)
+
+
+def kernels_of(case: Case) -> list[str]:
+    """Check a case, and return the kernels that ran."""
+    return [name for name, _, _ in check(case, run_placings)]
 
 
 @st.composite
@@ -173,7 +199,94 @@ def test_every_kernel_is_drawn() -> None:
     @settings(max_examples=200, deadline=None, database=None, derandomize=True)
     def draw(case: Case) -> None:
         assume(case.itemsize <= 16)
-        found.update(check(case, run_placings))
+        found.update(kernels_of(case))
 
     draw()
     assert found == {"assemble", "place_rows", "place_planes"}
+
+
+def test_typical_reads_take_the_fast_kernels() -> None:
+    shape = (70, 66, 80)
+    volume = parse_basic((), shape)
+    crop = parse_basic((slice(3, 69), slice(None, None, -1), slice(5, 78)), shape)
+    for selection in (volume, crop):
+        case = Case(shape, (64, 64, 64), (selection,), 2, width=2, typesize=2, blocksize=1 << 16)
+        assert kernels_of(case) == ["place_planes"]
+        assert kernels_of(replace(case, typesize=1, swap=2)) == ["place_rows"]
+    small = (40, 30, 30)
+    for itemsize in (2, 4, 8, 16):
+        cube = Case(small, (16, 16, 16), (parse_basic((), small),), itemsize, min(itemsize, 8), typesize=itemsize)
+        assert kernels_of(cube) == ["place_planes"]
+        assert sorted(kernels_of(replace(cube, absent=True))) == ["place_planes", "place_rows"]
+        assert kernels_of(replace(cube, chunk_order="F", output_order="F")) == ["place_planes"]
+        assert kernels_of(replace(cube, chunk_order="F")) == ["assemble"]
+    shape = (200, 300, 3)
+    image = Case(shape, (128, 128, 3), (parse_basic((), shape),), 1)
+    assert kernels_of(image) == ["place_rows"]
+    chosen = parse_orthogonal((np.array([150, 3, 199, 3]), slice(7, 290), slice(None)), shape)
+    assert kernels_of(replace(image, selections=(chosen,))) == ["place_rows"]
+
+
+def test_what_is_not_rows_goes_element_by_element() -> None:
+    shape = (40, 50)
+    whole = parse_basic((), shape)
+    case = Case(shape, (20, 30), (whole,), 4, width=4)
+    assert kernels_of(case) == ["place_rows"]
+    for selection in (
+        parse_basic((slice(None), slice(None, None, 2)), shape),
+        parse_basic((slice(None), slice(None, None, -1)), shape),
+        parse_basic((slice(None), slice(7, 10)), shape),
+        parse_basic((slice(None), 3), shape),
+        parse_orthogonal((slice(None), np.arange(50)[::-3]), shape),
+        parse_points((np.arange(20), np.arange(20)), shape),
+    ):
+        assert kernels_of(replace(case, selections=(selection,))) == ["assemble"]
+    assert kernels_of(replace(case, offset=4)) == ["assemble"]
+    assert kernels_of(replace(case, typesize=7)) == ["assemble"]
+    assert kernels_of(replace(case, itemsize=6, width=2, swap=3)) == ["assemble"]
+    # Element by element where the bytes of a unit would have to come from another one.
+    assert kernels_of(replace(case, width=1, skew=1, swap=4)) == ["assemble"]
+    assert kernels_of(replace(case, width=1, skew=1)) == ["place_rows"]
+
+
+def test_a_chunk_as_it_is_in_memory_is_one_row() -> None:
+    shape = (24, 10, 12)
+    whole = Case(shape, (8, 10, 12), (parse_basic((), shape),), 4, width=4)
+    assert check(whole, run_placings) == [("place_rows", 3 * [8 * 10 * 12 * 4], 0)]
+    part = Case(shape, (8, 10, 12), (parse_basic((slice(2, 20), slice(3, 7)), shape),), 4, width=4)
+    assert check(part, run_placings) == [("place_rows", 3 * [4 * 12 * 4], 1)]
+    split = Case(shape, (8, 5, 12), (parse_basic((), shape),), 4, width=4, typesize=4)
+    assert check(split, run_placings) == [("place_planes", 6 * [5 * 12 * 4], 1)]
+    both = Case((20, 4, 6, 12), (8, 2, 3, 12), (parse_basic((), (20, 4, 6, 12)),), 4, width=4, typesize=4)
+    assert check(both, run_placings) == [("place_planes", 12 * [3 * 12 * 4], 2)]
+
+
+def test_a_launch_of_several_tiles_a_piece_and_a_piece_of_several_tiles() -> None:
+    assert r.tile_of(0) == r.tile_of(10_000) == r.LEAST_TILE
+    assert r.tile_of(1 << 40) == r.MOST_TILE
+    assert r.tile_of(5000 * r.ENOUGH_TILES) == 4864
+    shape = (3, 100_003)
+    selection = parse_basic((slice(None), slice(1, None)), shape)
+    for typesize in (1, 8):
+        case = Case(shape, (2, 70_001), (selection,), 8, width=8, typesize=typesize, blocksize=100_000)
+        assert kernels_of(case) == ["place_rows" if typesize == 1 else "place_planes"]
+
+
+@pytest.mark.parametrize("typesize", [1, 4])
+def test_far_memory(typesize: int) -> None:
+    """Chunks and results behind 2 GiB, and rows of the results that are further apart."""
+    far = (1 << 31) + 64
+    case = Case((3, 250), (3, 250), (parse_basic((), (3, 250)),), 4, 4, typesize=typesize)
+    data = random_bytes(3000)
+    arena = np.zeros(far + 4096, np.uint8)
+    arena[far : far + 3000] = np.frombuffer(to_byte_planes(data, typesize), np.uint8)
+    memory = np.zeros(3 * far + 4096, np.uint8)
+    view = np.ndarray((3, 250), "V4", memory.data, far - 48, (far, 4))
+    planned = plan(case.selections, case.shape, case.chunk_shape)
+    (found,) = place_chunks(case, planned, bytes(4), [far], arena, [view], memory)
+    assert found == ("place_rows" if typesize == 1 else "place_planes", [1000], 1)
+    assert view.tobytes() == data
+    for i in range(3):
+        begin = far - 48 + far * i
+        assert not memory[begin - 64 : begin].any()
+        assert not memory[begin + 1000 : begin + 1064].any()

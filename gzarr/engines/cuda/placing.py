@@ -170,7 +170,7 @@ def _rows(
     start, count, which = plan.start[pieces], plan.count[pieces], plan.output[pieces]
     by_target = (output.strides * output.word)[which]
     most = count.max(axis=0).tolist()
-    by_source = [s if table else s * step for s, step, table in zip(strides, plan.step.tolist(), plan.tables)]
+    by_source = [strides[d] if plan.tables[d] else strides[d] * int(plan.step[d]) for d in range(k)]
     inner = [
         d for d in range(k)
         if plan.tables[d] is None and by_source[d] == itemsize and (by_target[:, d] == itemsize).all()

@@ -89,7 +89,7 @@ def store16(typing_context: Any, memory: Any, offset: Any, low: Any, high: Any) 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def divide(typing_context: Any, a: Any, b: Any) -> Any:
-    """``divide(a, b)``: the quotient of what is not negative and below 2**32, in 32 bits; a GPU has no wider division."""
+    """``divide(a, b)``: the quotient of two numbers of 32 bits, at once; a GPU divides wider ones by a long program."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.zext(builder.udiv(*(builder.trunc(value, _I32) for value in args)), _I64)
