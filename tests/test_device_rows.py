@@ -89,8 +89,8 @@ def place_chunks(
         name = NAMES[id(one.kernel)]
         given = [arena, everything, place.tables, output.memory]
         rows, dims = [], 0
-        if one.unit:
-            unit = f"u{one.unit}"
+        if one.word:
+            unit = f"u{one.word}"
             given = [arena, arena.view(unit), everything, place.tables, output.memory.view(unit)]
         else:
             header = everything[one.header : one.header + r.SIZE].tolist()

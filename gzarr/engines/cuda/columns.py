@@ -66,10 +66,8 @@ class Output:
 
     Attributes
     ----------
-    memory
-        1-d uint8 device memory, from the lowest to the highest byte of the results.
-    skew
-        Bytes by which it begins behind a multiple of 16.
+    memory, address
+        1-d uint8 device memory, from the lowest to the highest byte of the results, and where it begins.
     word
         Bytes of the units that the assemble kernel moves elements in.
     base
@@ -79,7 +77,7 @@ class Output:
     """
 
     memory: Any
-    skew: int
+    address: int
     word: int
     base: IntArray
     strides: IntArray
@@ -107,7 +105,7 @@ def output_memory(device: Device, whole: Any, outputs: tuple[Any, ...], k: int) 
         if len(output.strides) == k:
             strides[i] = output.strides
     word = math.gcd(MAX_WORD_BYTES, outputs[0].dtype.itemsize, start, *np.abs(strides).ravel().tolist(), *offsets)
-    return Output(memory, start % 16, word, offsets // word, strides // word)
+    return Output(memory, start, word, offsets // word, strides // word)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,15 +1,17 @@
-"""A CUDA device, by CuPy (memory, streams, copies), numba-cuda (kernels) and nvCOMP (batches of frames)."""
+"""A CUDA device, by CuPy (memory, streams, copies, launches), numba-cuda (kernels) and nvCOMP (batches of frames)."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...errors import ArgumentError, DeviceError
-from . import kvikio_files, nvcomp, nvcomp_compress
+from . import kvikio_files, machine_code, nvcomp, nvcomp_compress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,16 @@ def _our_errors() -> Iterator[None]:
         raise MemoryError(f"the device has no room: {error}") from error
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
         raise DeviceError(f"CUDA failed: {error}") from error
+
+
+class _StreamAt:
+    """A stream by its address, for CuPy."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
 
 
 class CupyDevice:
@@ -58,6 +70,9 @@ class CupyDevice:
         self.ordinal = ordinal
         self.name = f"cuda:{ordinal}"
         self._pid = os.getpid()
+        # By kernel and bytes of a word.
+        self._functions: dict[tuple[Any, int], int] = {}
+        self._loading = threading.Lock()
         self._decompressors: dict[str, Decompressor] = {}
         self._compressors: dict[str, Compressor] = {}
 
@@ -130,21 +145,25 @@ class CupyDevice:
         """Return uint8 memory of CuPy's current allocator."""
         return self.empty((nbytes,), np.dtype(np.uint8), stream)
 
+    def free_cached(self, stream: Any) -> None:
+        """Free the blocks that CuPy's default pool keeps for a stream."""
+        import cupy
+
+        with _our_errors():
+            cupy.get_default_memory_pool().free_all_blocks(stream)
+
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Return page-locked memory."""
         import cupy
 
         with _our_errors():
-            memory = cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
+            # Not of CuPy's pool, which takes powers of two and keeps them until all of it is freed.
+            memory = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(max(nbytes, 1)), 0)
         return np.frombuffer(memory, np.uint8, nbytes)
 
     def address(self, array: Any) -> int:
         """Return the device address of the first element."""
         return int(array.data.ptr)
-
-    def view(self, memory: Any, dtype: str) -> Any:
-        """Return 1-d memory as elements of another type."""
-        return memory.view(dtype)
 
     def shaped(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return contiguous memory as an array."""
@@ -181,12 +200,15 @@ class CupyDevice:
             return self.current_stream()
         if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
             return stream
-        if hasattr(stream, "__cuda_stream__"):
-            return cupy.cuda.ExternalStream(int(stream.__cuda_stream__()[1]), self.ordinal)
-        # PyTorch's.
+        # PyTorch's of before the protocol, and addresses.
         address = getattr(stream, "cuda_stream", stream)
         if isinstance(address, int) and not isinstance(address, bool) and address >= 0:
-            return cupy.cuda.ExternalStream(address, self.ordinal)
+            stream = _StreamAt(address)
+        if hasattr(stream, "__cuda_stream__"):
+            try:
+                return cupy.cuda.Stream.from_external(stream)
+            except TypeError as error:
+                raise ArgumentError(f"stream {stream!r} cannot be used: {error}") from None
         raise ArgumentError(
             f"stream must be a stream of CuPy or PyTorch, have __cuda_stream__, or be an address, not {stream!r}"
         )
@@ -218,19 +240,42 @@ class CupyDevice:
         with _our_errors(), stream:
             target[...] = source
 
-    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: Any) -> None:
-        """Enqueue a kernel of numba-cuda."""
-        import cupy
-        from numba import cuda
+    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: int, word: int = 0) -> None:
+        """Enqueue a kernel, compiled before its first launch."""
+        function = self._functions.get((kernel, word)) or self._function(kernel, word)
+        n = len(arguments)
+        # CUDA takes the address of each argument, and copies the 8 bytes there.
+        passed = (ctypes.c_int64 * (2 * n))(*arguments)
+        first = ctypes.addressof(passed)
+        passed[n:] = list(range(first, first + 8 * n, 8))
+        with _our_errors():
+            self._launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, first + 8 * n, 0)
 
-        # Numba would wait for the stream that CuPy names as the memory's.
-        passed = [
-            cuda.as_cuda_array(value, sync=False) if isinstance(value, cupy.ndarray) else value for value in arguments
-        ]
-        try:
-            kernel[blocks, threads, cuda.external_stream(stream.ptr)](*passed)
-        except cuda.cudadrv.error.CudaSupportError as error:
-            raise DeviceError(f"numba-cuda cannot launch a kernel: {error}") from error
+    def _launch_kernel(self, *arguments: int) -> None:
+        """Call ``cuLaunchKernel``; found at the first call, since CuPy is imported then."""
+        from cupy.cuda import driver
+
+        self._launch_kernel = driver.launchKernel  # type: ignore[method-assign]
+        driver.launchKernel(*arguments)
+
+    def _function(self, kernel: Any, word: int) -> int:
+        """Return the driver's handle of a kernel."""
+        import cupy
+        from cupy.cuda import driver
+
+        with self._loading:
+            known = self._functions.get((kernel, word))
+            if known is not None:
+                return known
+            with _our_errors():
+                capability = cupy.cuda.Device(self.ordinal).compute_capability
+            program = machine_code.load(kernel, word, (int(capability[:-1]), int(capability[-1])))
+            with _our_errors():
+                # For as long as the process lives, as CuPy's own kernels.
+                module = driver.moduleLoadData(program.image)
+                function: int = driver.moduleGetFunction(module, program.entry)
+            self._functions[kernel, word] = function
+            return function
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
         """Return nvCOMP's decoder of an algorithm."""

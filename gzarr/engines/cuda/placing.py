@@ -60,14 +60,14 @@ class Placing:
         What is launched.
     header
         Index of the kernel's header in the columns.
-    unit
-        Bytes of the words in which it takes the results; for more than 1, the arena too. 0 for rows' kernels.
+    word
+        Bytes of the words in which it takes the arena and the results; 0 for rows' kernels.
     """
 
     kernel: Any
     blocks: int
     header: int
-    unit: int
+    word: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +149,7 @@ def placings(
                 header, tiles = _rows_job(
                     columns, rows, which, source[chosen], shift[which],
                     np.minimum(layout.blocksize[chosen], layout.nbytes),
-                    [swap - 1 if swap > 1 else 0, output.skew, place.itemsize, layout.nbytes],
+                    [swap - 1 if swap > 1 else 0, output.address % 16, place.itemsize, layout.nbytes],
                 )  # fmt: skip
                 found.append(Placing(kernel, r.blocks(tiles), header, 0))
     if left.any():
@@ -198,7 +198,7 @@ def _rows(
     flat = [d for d in range(k) if plan.tables[d] is None]
     source = place.field_offset + start[:, flat] @ np.array(strides, np.int64)[flat]
     target = (output.base * output.word)[which] + (plan.target[pieces][:, flat] * by_target[:, flat]).sum(axis=1)
-    every = int(np.bitwise_or.reduce(target + output.skew)) | 16
+    every = int(np.bitwise_or.reduce(target + output.address % 16)) | 16
     for one in above:
         every |= int(np.bitwise_or.reduce(one.by_target))
     alignment = every & -every

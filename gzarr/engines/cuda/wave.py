@@ -13,7 +13,7 @@ copied. A step reads a chunk where the last one left it and writes it to the slo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
@@ -43,7 +43,11 @@ RESULT_BYTES: Final = 16
 MARK_BYTES: Final = 8
 
 
-def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
+@overload
+def aligned(nbytes: int, to: int = ...) -> int: ...
+@overload
+def aligned(nbytes: IntArray, to: int = ...) -> IntArray: ...
+def aligned(nbytes: Any, to: int = ALIGNMENT) -> Any:
     """Return the least multiple of ``to`` that is not below ``nbytes``."""
     return -(-nbytes // to) * to
 
@@ -78,9 +82,9 @@ class Wave:
     def encoded_memory(self) -> Any:
         """Return the device memory for encoded chunks, ``shape.encoded`` bytes, to be written before :meth:`enqueue`.
 
-        Waits for the slot's stream. Memory of CuPy's pools is free in the order of the stream that it was allocated
-        for: kernels that are enqueued may still read what was there before, and with some pools it is not even there
-        yet. Reads of files are in no order with any stream.
+        Waits for the slot's stream, and so, where the slot is gated, for the caller's. Memory of CuPy's pools is free
+        in the order of the stream that it was allocated for: kernels that are enqueued may still read what was there
+        before, and with some pools it is not even there yet. Reads of files are in no order with any stream.
         """
         arena = self._arena = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
         self.slot.stream.synchronize()
@@ -139,7 +143,7 @@ class Wave:
         nbytes = begin - copied + 8 * columns.used
         device.copy_in(arena[copied : copied + nbytes], host[:nbytes], own)
         for enqueue in (*batches, *jobs):
-            enqueue(arena, own)
+            enqueue(base, own)
         back = self.slot.results(shape.results_bytes)
         for source, size, at in (
             (results, RESULT_BYTES * len(frames.chunk), 0),
@@ -154,20 +158,16 @@ class Wave:
     def _place(self, arena: Any, launches: list[Placing], tables: Any, output: Output, stream: Any) -> None:
         from gzarr_kernels.device.target import THREADS
 
-        device = self._device
-        whole = arena[: arena.shape[0] // 8 * 8]
-        columns = device.view(whole, "int64")
-        more = columns if tables is None else tables
+        base = self._device.address(arena)
+        more = base if tables is None else self._device.address(tables)
         stream.wait_event(self.slot.decoded)
         for one in launches:
-            memory = (arena, columns, more, output.memory)
-            if one.unit:
-                words, results = (device.view(m, f"uint{8 * one.unit}") for m in (whole, output.memory))
-                memory = (arena, words, columns, more, results)
-            device.launch(one.kernel, one.blocks, THREADS, stream, *memory, one.header)
-        stream.record(self.slot.assembled)
-        # The arena is let go of on the slot's stream: whatever takes its place comes after the results are written.
-        self.slot.stream.wait_event(self.slot.assembled)
+            memory = (base, base, more) if one.word == 0 else (base, base, base, more)
+            self._device.launch(
+                one.kernel, one.blocks, THREADS, stream, *memory, output.address, one.header, word=one.word
+            )
+        # The arena is let go of in the order of the slot's stream: what takes its place comes after the results.
+        self.slot.gate(stream)
 
     def _frame_columns(self, frames: Frames, columns: Columns, steps: _Steps, base: int, results: int) -> list[Any]:
         """Write the columns of all frames, raw ones first; return what to enqueue."""
@@ -192,8 +192,8 @@ class Wave:
             assert decoder is not None
             here = source[raw:]
             if (here % decoder.input_alignment).any():
-                # Frames inside of a Blosc container begin anywhere.
-                sizes = -(-source_nbytes[raw:] // 16) * 16
+                # Frames inside of a Blosc container, and behind some headers, begin anywhere.
+                sizes = aligned(source_nbytes[raw:], self._shape.frame_alignment)
                 moved = aligned_at + np.cumsum(sizes) - sizes
                 if moved[-1] + sizes[-1] > scratch_at:
                     raise DeviceError("a wave's frames do not fit where they are to be aligned")
@@ -370,7 +370,7 @@ class _Batch:
     decoder: Decompressor
     arguments: dict[str, int]
 
-    def __call__(self, arena: Any, stream: Any) -> None:
+    def __call__(self, base: int, stream: Any) -> None:
         self.decoder.run(stream, **self.arguments)
 
 
@@ -383,8 +383,6 @@ class _Launch:
     job: int
     statuses: bool = False
 
-    def __call__(self, arena: Any, stream: Any) -> None:
-        whole = arena[: arena.shape[0] // 8 * 8]
-        columns = self.device.view(whole, "int64")
-        more = (self.device.view(whole, "int32"),) if self.statuses else ()
-        self.device.launch(self.kernel, self.blocks, self.threads, stream, arena, columns, *more, self.job)
+    def __call__(self, base: int, stream: Any) -> None:
+        more = (base,) if self.statuses else ()
+        self.device.launch(self.kernel, self.blocks, self.threads, stream, base, base, *more, self.job)

@@ -413,7 +413,7 @@ def _place(
 
 
 @kernel(blocks=4)
-def place_rows(arena: Any, columns: Any, tables: Any, out: Any, job: int) -> None:
+def place_rows(arena: Bytes, columns: Column, tables: Column, out: Bytes, job: int) -> None:
     """Write the results of plain and of absent chunks.
 
     Launched with ``blocks(tiles)`` blocks of ``THREADS``.
@@ -446,7 +446,7 @@ def place_rows(arena: Any, columns: Any, tables: Any, out: Any, job: int) -> Non
 
 
 @kernel(blocks=4)
-def place_planes(arena: Any, columns: Any, tables: Any, out: Any, job: int) -> None:
+def place_planes(arena: Bytes, columns: Column, tables: Column, out: Bytes, job: int) -> None:
     """Write the results of chunks in byte planes, of elements of 2, 4, 8 or 16 bytes.
 
     Parameters and launch: see :func:`place_rows`.

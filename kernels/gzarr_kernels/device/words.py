@@ -20,8 +20,9 @@ _I64: Final = ir.IntType(64)
 _PAIR: Final = ir.VectorType(_I64, 2)
 
 
-def _at(context: Any, builder: Any, memory: Any, value: Any, offset: Any, word: Any) -> Any:
-    """Return a pointer to a word of the memory."""
+def _at(context: Any, builder: Any, memory: Any, args: Any, word: Any) -> Any:
+    """Return a pointer to a word: of a memory, the first argument, at an offset, the second."""
+    value, offset = args[0], args[1]
     data = value if isinstance(memory, types.CPointer) else context.make_array(memory)(context, builder, value).data
     return builder.bitcast(builder.gep(data, [offset]), word.as_pointer())
 
@@ -32,7 +33,7 @@ def _load(nbytes: int) -> Any:
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def load(typing_context: Any, memory: Any, offset: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            value = builder.load(_at(context, builder, memory, *args, word), align=nbytes)
+            value = builder.load(_at(context, builder, memory, args, word), align=nbytes)
             return value if nbytes == 8 else builder.zext(value, _I64)
 
         return types.uint64(memory, types.int64), codegen
@@ -47,7 +48,7 @@ def _store(nbytes: int) -> Any:
     def store(typing_context: Any, memory: Any, offset: Any, value: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             low = args[2] if nbytes == 8 else builder.trunc(args[2], word)
-            builder.store(low, _at(context, builder, memory, *args[:2], word), align=nbytes)
+            builder.store(low, _at(context, builder, memory, args, word), align=nbytes)
             return context.get_dummy_value()
 
         return types.void(memory, types.int64, types.uint64), codegen
@@ -67,7 +68,7 @@ def load16(typing_context: Any, memory: Any, offset: Any) -> Any:
     pair = types.UniTuple(types.uint64, 2)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value = builder.load(_at(context, builder, memory, *args, _PAIR), align=16)
+        value = builder.load(_at(context, builder, memory, args, _PAIR), align=16)
         return context.make_tuple(builder, pair, [builder.extract_element(value, _I32(i)) for i in range(2)])
 
     return pair(memory, types.int64), codegen
@@ -81,7 +82,7 @@ def store16(typing_context: Any, memory: Any, offset: Any, low: Any, high: Any) 
         value = ir.Constant(_PAIR, ir.Undefined)
         for i, word in enumerate(args[2:]):
             value = builder.insert_element(value, word, _I32(i))
-        builder.store(value, _at(context, builder, memory, *args[:2], _PAIR), align=16)
+        builder.store(value, _at(context, builder, memory, args, _PAIR), align=16)
         return context.get_dummy_value()
 
     return types.void(memory, types.int64, types.uint64, types.uint64), codegen
