@@ -187,7 +187,14 @@ def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, 
     for module, small in (
         (q, {"FRAME_NBYTES": (1000, 70_000), "FRAME_COUNTS": (1, 3)}),
         (t, {"COPY_NBYTES": (1024,), "THREADS": (1, 2), "FILE_NBYTES": 150_000, "LAUNCHES": 2}),
-        (t, {"ASSEMBLED": ((2, 1), (4, 4)), "ASSEMBLED_NBYTES": 1 << 16, "CHUNK_NBYTES": 1 << 13}),
+        (
+            t,
+            {
+                "ASSEMBLED": ((2, 1, "C"), (4, 4, "C"), (4, 4, "F")),
+                "ASSEMBLED_NBYTES": 1 << 16,
+                "CHUNK_NBYTES": 1 << 13,
+            },
+        ),
     ):
         for name, value in small.items():
             monkeypatch.setattr(module, name, value)
@@ -200,7 +207,11 @@ def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, 
     rates = answers["decode rates"]["answer"]
     assert len(rates) == 4 * 4
     assert all(rate["decoded"] and rate["gb_per_s"] > 0 for rate in rates)
-    assert [row["right"] for row in answers["assemble"]["answer"]] == [True, True]
+    assert [(row["kernel"], row["right"]) for row in answers["assemble"]["answer"]] == [
+        ("place_rows", True),
+        ("place_planes", True),
+        ("assemble", True),
+    ]
     assert {row["way"] for row in answers["files"]["answer"]} >= {"threads", "threads, then copied"}
     assert answers["launches"]["answer"]["as the engine launches"]["us"] > 0
     assert answers["pinned copies"]["answer"][0]["to device"]["gb_per_s"] > 0
