@@ -137,13 +137,15 @@ def placings(
     if rows is None:
         left = np.ones(len(pieces), np.bool_)
     else:
-        typesize = layout.typesize[owner]
-        shift = np.where(typesize < 2, typesize - 1, -2)
+        # By the bytes of the planes' elements; what has no kernel of its own is -2.
+        shifts = np.full(18, -2)
+        shifts[:2] = -1, 0
         for nbytes in r.TYPESIZES:
             if place.itemsize % nbytes == 0 == rows.alignment % nbytes:
-                shift[typesize == nbytes] = nbytes.bit_length() - 1
+                shifts[nbytes] = nbytes.bit_length() - 1
+        shift = shifts[np.minimum(layout.typesize, 17)][owner]
         left = shift == -2
-        for kernel, which in ((r.place_rows, (shift == -1) | (shift == 0)), (r.place_planes, shift > 0)):
+        for kernel, which in ((r.place_rows, (shift == 0) | (shift == -1)), (r.place_planes, shift > 0)):
             if which.any():
                 chosen = owner[which]
                 header, tiles = _rows_job(

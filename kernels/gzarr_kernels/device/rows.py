@@ -3,11 +3,10 @@
 What :mod:`assemble` does element by element, for pieces that are rows: runs of bytes which lie as they are, or in byte
 planes, in the chunk, and one after the other in the results. A row is cut at multiples of 16 bytes of the results into
 *units*; a thread writes one at a time, whole where it is all of the row, and the first and the last in parts. The units
-of a piece are cut into tiles; a block takes a tile at a time. From unit to unit a thread finds the row by
-adding, up to two dimensions above it; it divides where these end, and where tables of indices say which rows come.
+of a piece are cut into tiles; a block takes a tile at a time. From unit to unit a thread finds the row by adding, up to
+two dimensions above it; it divides where these end, and where tables of indices say which rows come.
 
-Units of a piece and bytes of a chunk are numbers of 31 bits. What the kernels are told is trusted: whoever makes the
-columns has checked them against the memory.
+What the kernels are told is trusted: whoever makes the columns has checked them against the memory.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ LEAST_TILE: Final = 1024
 MOST_TILE: Final = 8192
 #: Tiles of a launch that are enough.
 ENOUGH_TILES: Final = 2048
-#: Units of a piece, and bytes of a chunk, are below this.
-LIMIT: Final = 1 << 31
+#: Units of a piece, and bytes of a chunk, are below this, so that what a step adds to them is still of 31 bits.
+LIMIT: Final = 1 << 30
 #: Bytes of the elements of byte planes that there is a way for.
 TYPESIZES: Final = (2, 4, 8, 16)
 
