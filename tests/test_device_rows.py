@@ -225,6 +225,11 @@ def test_typical_reads_take_the_fast_kernels() -> None:
     assert kernels_of(image) == ["place_rows"]
     chosen = parse_orthogonal((np.array([150, 3, 199, 3]), slice(7, 290), slice(None)), shape)
     assert kernels_of(replace(image, selections=(chosen,))) == ["place_rows"]
+    for indices in ([35, 3, 17, 3], [35, 3]):
+        box = parse_orthogonal((np.array(indices), slice(3, 29), slice(2, 30)), small)
+        for typesize in (1, 4):
+            chosen_box = Case(small, (16, 16, 16), (box,), 4, 4, typesize=typesize)
+            assert kernels_of(chosen_box) == ["place_rows" if typesize == 1 else "place_planes"]
 
 
 def test_what_is_not_rows_goes_element_by_element() -> None:
@@ -246,6 +251,7 @@ def test_what_is_not_rows_goes_element_by_element() -> None:
     assert kernels_of(replace(case, itemsize=6, width=2, swap=3)) == ["assemble"]
     # Element by element where the bytes of a unit would have to come from another one.
     assert kernels_of(replace(case, width=1, skew=1, swap=4)) == ["assemble"]
+    assert kernels_of(replace(case, width=1, skew=1, typesize=4)) == ["assemble"]
     assert kernels_of(replace(case, width=1, skew=1)) == ["place_rows"]
 
 
@@ -290,3 +296,11 @@ def test_far_memory(typesize: int) -> None:
         begin = far - 48 + far * i
         assert not memory[begin - 64 : begin].any()
         assert not memory[begin + 1000 : begin + 1064].any()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_there_is_room_for_the_columns_of_many_pieces(order: str) -> None:
+    shape = (40, 100)
+    case = Case(shape, (1, 4), (parse_basic((), shape),), 8, 8, chunk_order="C", output_order=order, absent=True)
+    assert kernels_of(case) == ["place_rows" if order == "C" else "assemble"]
+    assert len(kernels_of(replace(case, typesize=8))) == (2 if order == "C" else 1)

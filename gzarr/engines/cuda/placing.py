@@ -329,5 +329,6 @@ def placing_words(k: int, outputs: int, chunks: int, pieces: int) -> int:
     """Return the most words that :func:`placings` takes."""
     from gzarr_kernels.device import rows as r
 
-    a_piece = max(3 * k + 3, 1 + r.FIELDS + r.DIM_FIELDS * max(2, k - 1))
+    # The elements' kernel takes fewer.
+    a_piece = 1 + r.FIELDS + r.DIM_FIELDS * max(2, k - 1)
     return 4 * chunks + a_piece * pieces + (4 + outputs) * k + outputs + FILL_WORDS + 64
