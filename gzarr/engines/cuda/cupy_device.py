@@ -5,35 +5,23 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...errors import ArgumentError, DeviceError
 from . import kvikio_files, machine_code, nvcomp, nvcomp_compress
+from .cupy_errors import CupyErrors
+from .cupy_streams import CupyEvent, CupyStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from .device import Compressor, Decompressor, DirectFiles
+    from .loss import Loss
 
 #: ``kDLCUDA``.
 _DLPACK_CUDA: Final = 2
-
-
-@contextmanager
-def _our_errors() -> Iterator[None]:
-    import cupy
-
-    try:
-        yield
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        raise MemoryError(f"the device has no room: {error}") from error
-    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
-        raise DeviceError(f"CUDA failed: {error}") from error
 
 
 class _StreamAt:
@@ -63,12 +51,13 @@ class CupyDevice:
     def __init__(self, ordinal: int) -> None:
         import cupy
 
-        with _our_errors():
+        self.ordinal = ordinal
+        self.name = f"cuda:{ordinal}"
+        self._errors = CupyErrors(self.name)
+        with self._errors:
             have = cupy.cuda.runtime.getDeviceCount()
             if ordinal >= have:
                 raise DeviceError(f"there is no device 'cuda:{ordinal}': CUDA sees {have}, counted from 0")
-        self.ordinal = ordinal
-        self.name = f"cuda:{ordinal}"
         self._pid = os.getpid()
         # By kernel and bytes of a word.
         self._functions: dict[tuple[Any, int], int] = {}
@@ -83,7 +72,7 @@ class CupyDevice:
             raise DeviceError(
                 'CUDA cannot be used in a process that was forked after its first use; start processes by "spawn"'
             )
-        with _our_errors():
+        with self._errors:
             cupy.cuda.Device(self.ordinal).__enter__()
             # CuPy leaves a new thread as it is if it wants the first device: without a context. CUDA's runtime makes
             # one when it needs it; kvikio, which calls the driver, would find none.
@@ -93,13 +82,27 @@ class CupyDevice:
     def __exit__(self, *exc: object) -> None:
         import cupy
 
-        cupy.cuda.Device(self.ordinal).__exit__(*exc)
+        try:
+            # Also on a device that is lost: the thread's device before this one need not be.
+            cupy.cuda.Device(self.ordinal).__exit__(*exc)
+        except RuntimeError as error:
+            ours = self._errors.failure(error)
+            if ours is None:
+                raise
+            # An error that is on its way already is the one that matters.
+            if not exc or exc[0] is None:
+                raise ours from error
+
+    @property
+    def lost(self) -> Loss | None:
+        """What ended the use of the device."""
+        return self._errors.lost
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new array of CuPy's current allocator."""
         import cupy
 
-        with _our_errors(), stream:
+        with self._errors, stream:
             return cupy.empty(shape, dtype)
 
     def is_array(self, value: Any) -> bool:
@@ -114,7 +117,7 @@ class CupyDevice:
 
         if isinstance(value, cupy.ndarray):
             return value if self.is_array(value) else None
-        with _our_errors(), stream:
+        with self._errors, stream:
             if hasattr(value, "__dlpack_device__"):
                 kind, ordinal = value.__dlpack_device__()
                 return cupy.from_dlpack(value) if (kind, ordinal) == (_DLPACK_CUDA, self.ordinal) else None
@@ -125,7 +128,7 @@ class CupyDevice:
 
     def converted(self, array: Any, dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new array."""
-        with _our_errors(), stream:
+        with self._errors, stream:
             return array.astype(dtype)
 
     def broadcast(self, array: Any, shape: tuple[int, ...]) -> Any:
@@ -137,8 +140,8 @@ class CupyDevice:
     def to_host(self, array: Any, stream: Any) -> npt.NDArray[Any]:
         """Return a copy."""
         # What is not contiguous is made so on the current stream.
-        with _our_errors(), stream:
-            host: npt.NDArray[Any] = array.get(stream=stream)
+        with self._errors, stream:
+            host: npt.NDArray[Any] = array.get(stream=stream.cupy)
         return host
 
     def allocate(self, nbytes: int, stream: Any) -> Any:
@@ -149,14 +152,14 @@ class CupyDevice:
         """Free the blocks that CuPy's default pool keeps for a stream."""
         import cupy
 
-        with _our_errors():
-            cupy.get_default_memory_pool().free_all_blocks(stream)
+        with self._errors:
+            cupy.get_default_memory_pool().free_all_blocks(stream.cupy)
 
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Return page-locked memory."""
         import cupy
 
-        with _our_errors():
+        with self._errors:
             # Not of CuPy's pool, which takes powers of two and keeps them until all of it is freed.
             memory = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(max(nbytes, 1)), 0)
         return np.frombuffer(memory, np.uint8, nbytes)
@@ -183,30 +186,34 @@ class CupyDevice:
         """Return a new non-blocking stream."""
         import cupy
 
-        with _our_errors():
-            return cupy.cuda.Stream(non_blocking=True)
+        with self._errors:
+            return CupyStream(cupy.cuda.Stream(non_blocking=True), self._errors)
 
     def current_stream(self) -> Any:
         """Return CuPy's current stream."""
         import cupy
 
-        return cupy.cuda.get_current_stream()
+        with self._errors:
+            return CupyStream(cupy.cuda.get_current_stream(), self._errors)
 
     def as_stream(self, stream: Any) -> Any:
-        """Return a caller's stream as one of CuPy's."""
+        """Return a caller's stream as one of ours."""
         import cupy
 
         if stream is None:
             return self.current_stream()
-        if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
+        if isinstance(stream, CupyStream):
             return stream
+        if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
+            return CupyStream(stream, self._errors)
         # PyTorch's of before the protocol, and addresses.
         address = getattr(stream, "cuda_stream", stream)
         if isinstance(address, int) and not isinstance(address, bool) and address >= 0:
             stream = _StreamAt(address)
         if hasattr(stream, "__cuda_stream__"):
             try:
-                return cupy.cuda.Stream.from_external(stream)
+                with self._errors:
+                    return CupyStream(cupy.cuda.Stream.from_external(stream), self._errors)
             except TypeError as error:
                 raise ArgumentError(f"stream {stream!r} cannot be used: {error}") from None
         raise ArgumentError(
@@ -217,8 +224,8 @@ class CupyDevice:
         """Return a new event without a clock."""
         import cupy
 
-        with _our_errors():
-            return cupy.cuda.Event(disable_timing=True)
+        with self._errors:
+            return CupyEvent(cupy.cuda.Event(disable_timing=True), self._errors)
 
     def copy_in(self, target: Any, source: npt.NDArray[Any], stream: Any) -> None:
         """Enqueue a copy to the device."""
@@ -232,12 +239,12 @@ class CupyDevice:
         from cupy.cuda import runtime
 
         if nbytes:
-            with _our_errors():
+            with self._errors:
                 runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), stream.ptr)
 
     def copy_array(self, target: Any, source: Any, stream: Any) -> None:
         """Enqueue a copy of an array on the device."""
-        with _our_errors(), stream:
+        with self._errors, stream:
             target[...] = source
 
     def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: int, word: int = 0) -> None:
@@ -248,7 +255,7 @@ class CupyDevice:
         passed = (ctypes.c_int64 * (2 * n))(*arguments)
         first = ctypes.addressof(passed)
         passed[n:] = list(range(first, first + 8 * n, 8))
-        with _our_errors():
+        with self._errors:
             self._launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, first + 8 * n, 0)
 
     def _launch_kernel(self, *arguments: int) -> None:
@@ -267,10 +274,10 @@ class CupyDevice:
             known = self._functions.get((kernel, word))
             if known is not None:
                 return known
-            with _our_errors():
+            with self._errors:
                 capability = cupy.cuda.Device(self.ordinal).compute_capability
             program = machine_code.load(kernel, word, (int(capability[:-1]), int(capability[-1])))
-            with _our_errors():
+            with self._errors:
                 # For as long as the process lives, as CuPy's own kernels.
                 module = driver.moduleLoadData(program.image)
                 function: int = driver.moduleGetFunction(module, program.entry)
@@ -301,5 +308,5 @@ class CupyDevice:
         """Return the memory that CUDA and CuPy's pool have free."""
         import cupy
 
-        with self, _our_errors():
+        with self, self._errors:
             return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from .loss import Loss
+
 
 class Event(Protocol):
     """A point in a stream."""
@@ -25,7 +27,10 @@ class Event(Protocol):
 
 
 class Stream(Protocol):
-    """Work that runs in order; what is enqueued runs later (``cupy.cuda.Stream`` has this interface)."""
+    """Work that runs in order; what is enqueued runs later (``cupy.cuda.Stream`` has this interface).
+
+    What it and its events call of CUDA raises DeviceError if it fails.
+    """
 
     def record(self, event: Any) -> Any:
         """Put an event behind everything enqueued so far."""
@@ -39,6 +44,8 @@ class Stream(Protocol):
 
 class Decompressor(Protocol):
     """Decodes a batch of independent frames on the device: one algorithm of nvCOMP.
+
+    Of a frame that does not decode, the status says so at best: all algorithms but LZ4 are undefined on corrupt bytes.
 
     Attributes
     ----------
@@ -204,6 +211,13 @@ class Device(Protocol):
 
     name: str
     ordinal: int
+
+    @property
+    def lost(self) -> Loss | None:
+        """What ended this process's use of the device, or None.
+
+        Once it is set, every method that would call CUDA raises a DeviceError, and so does entering the device.
+        """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new C-contiguous array on the device for a caller (CuPy's allocator, in order with ``stream``).

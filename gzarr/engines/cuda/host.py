@@ -48,6 +48,7 @@ def read_on_host(
     if 2 * needed > budget:
         return False
     slot = slots.take(device, needed, needed if strict else None)
+    arrived: Any = None
     try:
         staging = slot.staging(needed)
         hosts, spans = [], []
@@ -68,10 +69,9 @@ def read_on_host(
         slot.gate(stream)
         slot.decoded.synchronize()
     except BaseException:
-        slot.stream.synchronize()
+        slots.settle(device, slot, stream, arrived)
         raise
-    finally:
-        slots.give_back(device, slot)
+    slots.give_back(device, slot)
     return True
 
 

@@ -1,7 +1,13 @@
 """nvCOMP 5 and 6: the library, and its C batched decompression, by ctypes.
 
 Source: the headers in the wheels ``nvidia-libnvcomp-cu13`` and ``nvidia-libnvcomp-cu12`` (``nvcomp/zstd.h`` and its
-neighbours); a test compares every function and type used here with them. Of what is used here, versions differ in
+neighbours); a test compares every function and type used here with them. They say that corrupt zstd, snappy, deflate
+and gdeflate is *undefined behaviour*, and that errors need not be reported: a flipped bit within a frame may be a
+status, wrong bytes, or a fault that ends the process's use of the device (:mod:`gzarr.engines.cuda.loss`). Only LZ4's
+kernels are said to check what they read. So headers and sizes are checked before (``gzarr_kernels/frames.py``), and
+frames where the caller asks for it (``verify="host"``).
+
+Of what is used here, versions differ in
 
 - the query of scratch (:data:`TEMP_SIZE`), between 5 and 6;
 - the largest decoded frame, of which headers before 5.2 say nothing (:data:`LARGEST_BEFORE_5_2`).

@@ -8,11 +8,14 @@ for what the caller has enqueued before another one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from ...errors import DeviceError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -91,6 +94,8 @@ class Slot:
 #: By device, those that are in no read, the one that was given back last behind all others.
 _idle: dict[str, list[Slot]] = {}
 _lock = threading.Lock()
+#: Slots whose streams have failed, each with the device memory that may still be in use.
+_unusable: list[tuple[Slot, Any]] = []
 
 
 def take(device: Device, nbytes: int, most_nbytes: int | None = None) -> Slot:
@@ -144,9 +149,38 @@ def give_back(device: Device, slot: Slot) -> None:
 
 def _drop(slot: Slot) -> None:
     """Wait for a slot, and free what the device's allocator keeps for its stream, which nothing else would use."""
-    with slot._device as device:
+    try:
+        with slot._device as device:
+            slot.stream.synchronize()
+            device.free_cached(slot.stream)
+    except DeviceError:
+        _unusable.append((slot, None))
+        raise
+
+
+def settle(device: Device, slot: Slot, stream: Any = None, memory: Any = None) -> None:
+    """Give a slot back after an error, when its stream has run; raises nothing itself.
+
+    One whose stream fails is kept from everybody for ever: what was enqueued there may still use its memory.
+
+    Parameters
+    ----------
+    device, slot
+        Which, of which device.
+    stream
+        On which kernels may be enqueued that read ``memory``; None if there is none.
+    memory
+        Of the device, in order with the slot's stream.
+    """
+    try:
         slot.stream.synchronize()
-        device.free_cached(slot.stream)
+        if stream is not None:
+            slot.gate(stream)
+    except BaseException:  # an error is on its way already
+        _unusable.append((slot, memory))
+        return
+    with contextlib.suppress(DeviceError):
+        give_back(device, slot)
 
 
 def _nbytes(slot: Slot) -> int:
@@ -158,8 +192,16 @@ def release() -> None:
     with _lock:
         idle = [slot for kept in _idle.values() for slot in kept]
         _idle.clear()
+    errors = []
     for slot in idle:
-        _drop(slot)
+        try:
+            _drop(slot)
+        except DeviceError as error:
+            # Of a device that is lost, nothing can be given back.
+            if slot._device.lost is None:
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _forget() -> None:

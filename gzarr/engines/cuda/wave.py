@@ -61,12 +61,20 @@ class Wave:
         Where it runs; the slot's stream must have nothing of another wave to wait for.
     program, decoder, shape
         What runs, and how large it may be.
+
+    Attributes
+    ----------
+    rows
+        int64, rows of the plan that it decodes; none before :meth:`enqueue`.
+    memory
+        The arena, as soon as there is one.
     """
 
     def __init__(
         self, device: Device, slot: Slot, program: DeviceProgram, decoder: Decompressor | None, shape: WaveShape
     ) -> None:
         self.slot = slot
+        self.rows: IntArray = np.zeros(0, np.int64)
         self._device = device
         self._program = program
         self._decoder = decoder
@@ -77,7 +85,7 @@ class Wave:
         self._raw: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._checked: IntArray = np.zeros(0, np.int64)
         self._marked: IntArray = np.zeros(0, np.int64)
-        self._arena: Any = None
+        self.memory: Any = None
 
     def encoded_memory(self) -> Any:
         """Return the device memory for encoded chunks, ``shape.encoded`` bytes, to be written before :meth:`enqueue`.
@@ -86,7 +94,7 @@ class Wave:
         in the order of the stream that it was allocated for: kernels that are enqueued may still read what was there
         before, and with some pools it is not even there yet. Reads of files are in no order with any stream.
         """
-        arena = self._arena = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
+        arena = self.memory = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
         self.slot.stream.synchronize()
         return arena[: self._shape.encoded]
 
@@ -114,9 +122,9 @@ class Wave:
             The caller's, on which results are written.
         """
         shape, device, own = self._shape, self._device, self.slot.stream
-        if self._arena is None:
-            self._arena = device.allocate(shape.arena_bytes, own)
-        arena = self._arena
+        if self.memory is None:
+            self.memory = device.allocate(shape.arena_bytes, own)
+        arena = self.memory
         base = device.address(arena)
         begin = aligned(staged.used, 16)
         # Of the arena, where the host's part of it begins.
@@ -127,6 +135,7 @@ class Wave:
         columns = Columns(host[begin - copied :].view(np.int64), begin // 8)
         taken = (staged.state == READY) | (staged.state == ABSENT)
         self._rows = staged.rows
+        self.rows = staged.rows[staged.state == READY]
         decoded_at = aligned(shape.input_bytes)
         steps = _Steps(shape, columns, decoded_at, staged)
         results = decoded_at + shape.chunks * shape.slot * (int(shape.decoded) + int(shape.second))
@@ -328,7 +337,10 @@ class Wave:
         return work, marks
 
     def failed_rows(self) -> IntArray:
-        """Return the rows of the plan that did not decode. The slot's ``decoded`` event must have passed."""
+        """Return the rows of the plan of which the device says that they did not decode.
+
+        The slot's ``decoded`` event must have passed.
+        """
         count = len(self._owner)
         back = self.slot.results(self._shape.results_bytes)
         failed = np.zeros(len(self._rows), np.bool_)

@@ -23,7 +23,7 @@ from ...errors import ArgumentError, ChunkWriteError
 from ...stores.values import store_parts
 from .. import failures, locks, pool
 from ..write_threads import complete_values, inner_index, kept_in_part
-from . import slots
+from . import loss, slots
 from .columns import output_memory, pieces_of
 from .write_program import write_program
 from .write_shape import shape_for
@@ -284,11 +284,13 @@ class _Writing:
                     self._finish(waves)
             while waves:
                 self._finish(waves)
-        finally:
-            # After an error: nothing may be copied to memory that somebody else has.
+        except BaseException as error:
+            # Nothing may be copied to memory that somebody else has.
             for wave in waves:
-                wave.slot.stream.synchronize()
-                slots.give_back(self._device, wave.slot)
+                slots.settle(self._device, wave.slot, memory=wave.memory)
+            chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
+            loss.explain(self._device, error, f"encoding array {request.node!r}", chunks)
+            raise
         return self._left
 
     def _shape(self, rows: IntArray, chunks: int = 0) -> Shape:

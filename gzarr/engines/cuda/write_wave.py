@@ -90,6 +90,11 @@ class WriteWave:
         What runs, and how large it is.
     gathering, rows
         Where chunks come from, and which: rows of the plan.
+
+    Attributes
+    ----------
+    memory
+        The arena, as long as there is one.
     """
 
     def __init__(
@@ -112,7 +117,7 @@ class WriteWave:
         # Marks are grouped by the input that chunks come from.
         self._by_input = np.argsort(gathering.input_of[rows], kind="stable")
         self._marks_at = 0
-        self._arena: Any = None
+        self.memory: Any = None
         # Where each chunk is, before and after a Blosc container's shuffle.
         self._plain: IntArray = np.zeros(0, np.int64)
         self._shuffled: IntArray = np.zeros(0, np.int64)
@@ -120,7 +125,7 @@ class WriteWave:
     def enqueue(self, ready: Any) -> None:
         """Enqueue the first part, behind an event from which on the inputs can be read."""
         device, shape, own = self._device, self._shape, self.slot.stream
-        arena = self._arena = device.allocate(shape.arena_bytes, own)
+        arena = self.memory = device.allocate(shape.arena_bytes, own)
         columns = Columns(self.slot.staging(shape.staging_bytes)[: 8 * shape.words].view(np.int64), 0)
         work = [*self._gather(columns), *self._shuffle(columns)]
         if self._compressor is not None:
@@ -139,7 +144,7 @@ class WriteWave:
         own.record(self.slot.decoded)
 
     def _launch(self, kernel: Any, blocks: int, threads: int, job: int) -> None:
-        base = self._device.address(self._arena)
+        base = self._device.address(self.memory)
         self._device.launch(kernel, blocks, threads, self.slot.stream, base, base, job)
 
     def _gather(self, columns: Columns) -> list[Any]:
@@ -197,7 +202,7 @@ class WriteWave:
     def _run_gather(self, source: Output, job: int, words: int) -> None:
         from gzarr_kernels.device import gather as g
 
-        base = self._device.address(self._arena)
+        base = self._device.address(self.memory)
         self._device.launch(
             g.gather, g.blocks(words), g.THREADS, self.slot.stream, source.address, base, base, job, word=source.word
         )
@@ -238,7 +243,7 @@ class WriteWave:
         """Write the columns of the encoder; return what to enqueue."""
         shape, program, compressor = self._shape, self._program, self._compressor
         assert compressor is not None
-        base = self._device.address(self._arena)
+        base = self._device.address(self.memory)
         sources = columns.put(base + self._shuffled[:, None] + program.frame_at)
         nbytes = columns.put(np.tile(program.frame_nbytes, shape.chunks))
         targets = columns.put(base + self._frame_slots())
@@ -293,9 +298,9 @@ class WriteWave:
         data = self.slot.results(used)
         if len(kept):
             self._put_together(containers, kept, begin[kept])
-            device.copy_out(data, self._arena[shape.containers_at : shape.containers_at + used], own)
+            device.copy_out(data, self.memory[shape.containers_at : shape.containers_at + used], own)
             own.synchronize()
-        self._arena = None
+        self.memory = None
         encoded = Encoded(failed, begin, nbytes, data)
         if program.container == "zstd":
             self._refuse_foreign(encoded)
@@ -347,7 +352,7 @@ class WriteWave:
             jobs.append((c.put_checksums, k.blocks(len(target)), columns.put(header)))
         used = 8 * columns.used
         at = 8 * shape.words
-        device.copy_in(self._arena[at : at + used], staging[:used], self.slot.stream)
+        device.copy_in(self.memory[at : at + used], staging[:used], self.slot.stream)
         for kernel, blocks, job in jobs:
             self._launch(kernel, blocks, p.THREADS, job)
 
