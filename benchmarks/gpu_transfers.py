@@ -1,4 +1,4 @@
-"""Questions about copies, files, launches and the assemble kernel; see ``gpu_questions.py``."""
+"""Questions about copies, files, launches and the placing of chunks; see ``gpu_questions.py``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpu_batch import ALIGNMENT, aligned, time_runs
+from gpu_batch import aligned, time_runs
+
+from gzarr.engines.cuda.columns import Columns, Placement, output_memory
+from gzarr.engines.cuda.placing import Layout, placing_words, placings
+from gzarr.plan import plan
+from gzarr.selection import parse_basic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,11 +31,14 @@ THREADS = (1, 2, 4, 8, 16)
 FILE_NBYTES = 256 * _MIB
 PIECE_NBYTES = (64 * _KIB, _MIB)
 LAUNCHES = 500
-#: Decoded bytes that the assemble kernel places, and those of a chunk.
+#: Decoded bytes that are placed, and those of a chunk.
 ASSEMBLED_NBYTES = 256 * _MIB
 CHUNK_NBYTES = 256 * _KIB
-#: Bytes of an element, and of the planes that it comes in (1: none).
-ASSEMBLED = ((2, 1), (4, 1), (8, 1), (2, 2), (4, 4), (8, 8))
+#: Bytes of an element, of the planes that it comes in (1: none), and the order of the chunks.
+ASSEMBLED = (
+    *((itemsize, planes, "C") for itemsize, planes in ((1, 1), (2, 1), (4, 1), (2, 2), (4, 4), (8, 8))),
+    *((itemsize, planes, "F") for itemsize, planes in ((1, 1), (4, 1), (4, 4))),
+)
 
 
 def device_facts() -> dict[str, Any]:
@@ -238,21 +246,21 @@ def _elementwise(memory: Any, stream: Any) -> Callable[[], Any]:
 
 
 def assemble_rates(device: Device, seconds: float) -> list[dict[str, Any]]:
-    """Gigabytes a second that the assemble kernel places, of plain chunks and of byte planes."""
+    """Gigabytes a second that chunks are placed at, plain and in byte planes, by the kernel that a read takes."""
     stream = device.stream()
     found = []
-    for itemsize, planes in ASSEMBLED:
-        run, check = assemble(device, stream, itemsize, planes, ASSEMBLED_NBYTES, CHUNK_NBYTES)
+    for itemsize, planes, order in ASSEMBLED:
+        kernel, run, check = assemble(device, stream, itemsize, planes, order, ASSEMBLED_NBYTES, CHUNK_NBYTES)
         timing = time_runs(stream, run, seconds=seconds / len(ASSEMBLED))
-        row = {"itemsize": itemsize, "planes": planes, "gb_per_s": ASSEMBLED_NBYTES / timing.best_s / 1e9}
-        found.append({**row, "right": check()})
+        row = {"kernel": kernel, "itemsize": itemsize, "planes": planes, "order": order}
+        found.append({**row, "gb_per_s": ASSEMBLED_NBYTES / timing.best_s / 1e9, "right": check()})
     return found
 
 
 def assemble(
-    device: Device, stream: Any, itemsize: int, planes: int, nbytes: int, chunk_nbytes: int
-) -> tuple[Callable[[], None], Callable[[], bool]]:
-    """Make chunks of random bytes on a device, which the assemble kernel places one after the other.
+    device: Device, stream: Any, itemsize: int, planes: int, order: str, nbytes: int, chunk_nbytes: int
+) -> tuple[str, Callable[[], None], Callable[[], bool]]:
+    """Make chunks of random bytes on a device, which become a volume, side by side.
 
     Parameters
     ----------
@@ -260,73 +268,63 @@ def assemble(
         Where.
     itemsize, planes
         Bytes of an element; 1 or the same for chunks that are plain, or in byte planes.
+    order
+        Of a chunk's dimensions: ``"C"`` or ``"F"``; the volume is in C order.
     nbytes, chunk_nbytes
-        Of all chunks, and of each; whole numbers of chunks and elements.
+        Of all chunks, and of each.
 
     Returns
     -------
-    What enqueues the kernel once, and what waits and says whether the first and the last chunk were placed right.
+    The name of the kernel that places them, what enqueues it once, and what waits and says whether the first and the
+    last plane of the volume are right.
     """
-    from gzarr_kernels.device import assemble as a
+    from gzarr_kernels.device.target import THREADS
 
     count, elements = nbytes // chunk_nbytes, chunk_nbytes // itemsize
-    header = np.zeros(a.SIZE, np.int64)
-    columns: list[npt.NDArray[np.int64]] = []
-    # Columns come behind the chunks in one memory.
-    at = aligned(nbytes) // 8
-
-    def put(values: Any) -> int:
-        nonlocal at
-        column = np.asarray(values, np.int64).reshape(-1)
-        columns.append(column)
-        at += column.size
-        return at - column.size
-
-    tiles = -(-elements // a.TILE)
-    numbers = np.arange(count)
-    header[a.K], header[a.ITEMSIZE] = 1, itemsize
-    header[a.CHUNK_SOURCE] = put(numbers * chunk_nbytes)
-    header[a.CHUNK_TYPESIZE] = put(np.full(count, planes))
-    header[a.CHUNK_BLOCKSIZE] = header[a.CHUNK_NBYTES] = put(np.full(count, chunk_nbytes))
-    header[a.PIECES], header[a.TILES] = count, tiles * count
-    header[a.TILE_OFFSETS] = put(tiles * np.arange(count + 1))
-    header[a.PIECE_CHUNK] = put(numbers)
-    header[a.START] = header[a.OUTPUT] = put(np.zeros(count))
-    header[a.COUNT] = put(np.full(count, elements))
-    header[a.TARGET] = put(numbers * elements)
-    header[a.STEP] = put([1])
-    header[a.STRIDES] = put([itemsize])
-    header[a.OUTPUT_BASE] = put([0])
-    header[a.OUTPUT_STRIDES] = put([1])
-    header[a.TABLE_SOURCE] = header[a.TABLE_TARGET] = put([-1])
-    header[a.POINT_SOURCE] = header[a.POINT_TARGET] = -1
-    job = put(header)
-
+    near = min(64, elements // 64)
+    chunk_shape = (elements // near // 64, near, 64)
+    grid = (count // 4, 2, 2)
+    shape = tuple(n * m for n, m in zip(grid, chunk_shape, strict=True))
     chunk = np.frombuffer(np.random.default_rng(7).bytes(chunk_nbytes), np.uint8)
-    host = device.pinned(8 * at + ALIGNMENT)
+    output = device.allocate(nbytes, stream)
+    array = device.shaped(output, np.dtype(f"u{itemsize}"), shape)
+    numbers = np.arange(count)
+    planned = plan((parse_basic((), shape),), shape, chunk_shape)
+    none = (-1,) * 3
+    read = Placement(planned, 3, itemsize, 0, np.zeros(itemsize, np.uint8), np.zeros(1, np.int64), none, none, -1, -1)
+    sizes = np.full(count, chunk_nbytes)
+    layout = Layout(numbers, numbers * chunk_nbytes, np.full(count, planes), sizes, chunk_nbytes)
+    strides = np.empty(chunk_shape, f"V{itemsize}", order=order).strides  # type: ignore[call-overload]
+
+    # Columns come behind the chunks in one memory.
+    at = aligned(nbytes)
+    host = device.pinned(at + 8 * placing_words(3, 1, count, count))
     host[: count * chunk_nbytes].reshape(count, chunk_nbytes)[:] = chunk
-    host[aligned(nbytes) : 8 * at] = np.concatenate(columns).view(np.uint8)
+    columns = Columns(host[at:].view(np.int64), at // 8)
+    into = output_memory(device, array, (array,), 3)
+    (one,) = placings(columns, read, layout, into, strides, 0)
     arena = device.allocate(host.size, stream)
     device.copy_in(arena, host, stream)
     # Before the page-locked memory is let go of.
     stream.synchronize()
-    output = device.allocate(nbytes, stream)
 
     def run() -> None:
-        base, into = device.address(arena), device.address(output)
+        base = device.address(arena)
+        memory = (base,) * (4 if one.word else 3)
         device.launch(
-            a.assemble, a.blocks(tiles * count), a.THREADS, stream,
-            base, base, base, base, into, job, word=itemsize,
+            one.kernel, one.blocks, THREADS, stream, *memory, into.address, one.header, word=one.word
         )  # fmt: skip
 
     def check() -> bool:
-        wanted = chunk if planes == 1 else chunk.reshape(planes, elements).T.reshape(-1)
-        back = device.pinned(chunk_nbytes)
+        plain = chunk if planes == 1 else chunk.reshape(planes, elements).T.reshape(-1)
+        whole = np.ndarray(chunk_shape, f"V{itemsize}", plain.tobytes(), order=order)  # type: ignore[call-overload]
+        size = nbytes // shape[0]
+        back = device.pinned(size)
         right = True
-        for begin in (0, nbytes - chunk_nbytes):
-            device.copy_out(back, output[begin : begin + chunk_nbytes], stream)
+        for begin, wanted in ((0, whole[0]), (nbytes - size, whole[-1])):
+            device.copy_out(back, output[begin : begin + size], stream)
             stream.synchronize()
-            right = right and bool((back == wanted).all())
+            right = right and back.tobytes() == np.tile(wanted, grid[1:]).tobytes()
         return right
 
-    return run, check
+    return getattr(one.kernel, "py_func", one.kernel).__name__, run, check

@@ -28,10 +28,7 @@ def _nothing(*arguments: int) -> None:
 def main() -> None:
     """Print the median of some rounds."""
     stream = SimpleNamespace(ptr=0)
-    with (
-        mock.patch.object(cupy.cuda.runtime, "getDeviceCount", return_value=1),
-        mock.patch.object(cupy.cuda.driver, "launchKernel", _nothing),
-    ):
+    with mock.patch.object(cupy.cuda.driver, "launchKernel", _nothing):
         device = CupyDevice(0)
         for kernel, arguments, word in ((copies.copy_frames, 3, 0), (assemble.assemble, 6, 2)):
             # As if it had been compiled and loaded.

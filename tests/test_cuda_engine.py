@@ -102,6 +102,31 @@ def test_formats_and_selections(dtype: str, name: str, order: str, tmp_path: Pat
     assert (decoded > 0) == (name in ON_DEVICE - {"raw"})
 
 
+def test_rows_are_placed_by_one_launch_a_path(tmp_path: Path, device: SimulatedDevice) -> None:
+    def launched(data: np.ndarray[Any, Any], *selections: Any, **kwargs: Any) -> list[str]:
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        create(path, data, **kwargs)
+        if data.ndim == 3 and data.dtype == np.int32:
+            (path / "c" / "0" / "0" / "0").unlink()
+            data[:16, :16, :32] = 0
+        a = gzarr.open_array(path, device="cuda")
+        before = device.counts.copy()
+        same(a.read(selections, decode="gpu"), data[selections])
+        placing = ("assemble", "place_rows", "place_planes")
+        return [name for name in placing for _ in range(device.counts[f"launch {name}"] - before[f"launch {name}"])]
+
+    volume = data_of("u2", (64, 48, 64))
+    blosc = zarr.codecs.BloscCodec(cname="lz4", shuffle="shuffle")
+    assert launched(volume, chunks=(32, 32, 32), compressors=blosc) == ["place_planes"]
+    assert launched(volume, chunks=(32, 32, 32), compressors=None) == ["place_rows"]
+    assert launched(volume, slice(3, 50), slice(7, 9), chunks=(32, 32, 32), compressors=blosc) == ["place_planes"]
+    assert launched(volume, ..., slice(None, None, 2), chunks=(32, 32, 32), compressors=blosc) == ["assemble"]
+    absent = data_of("i4", (32, 32, 64))
+    assert launched(absent, chunks=(16, 16, 32), compressors=blosc) == ["place_rows", "place_planes"]
+    image = data_of("u1", (100, 70, 3))
+    assert launched(image, chunks=(32, 32, 3), compressors=zarr.codecs.ZstdCodec()) == ["place_rows"]
+
+
 def test_sharded_with_absent_chunks(tmp_path: Path, device: SimulatedDevice) -> None:
     data = data_of("f4", (64, 64))
     a = create(tmp_path / "a", data, chunks=(8, 8), shards=(32, 32), fill_value=9)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from device_arena import Arena, blocks_of, launch, random_bytes, to_byte_planes
+from device_arena import Arena, launch, random_bytes, to_byte_planes
 from gzarr_kernels.device import assemble as a
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from placed_chunks import Case, cases, check, stored
 
-from gzarr.engines.threads import place
-from gzarr.plan import Plan, plan
 from gzarr.selection import parse_basic, parse_orthogonal, parse_points
+
+if TYPE_CHECKING:
+    from gzarr.plan import Plan
 
 SETTINGS = settings(max_examples=150, deadline=None)
 
@@ -27,44 +27,6 @@ def _loops_are_compiled() -> None:
     for width in (1, 2, 4, 8):
         words = nothing.view(f"u{width}")
         a._assemble(nothing.view(np.uint8), words, nothing, nothing, words, 0, 0, 1, 0, 1)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A read of an array of ``shape`` in chunks: how they are stored, and where the results lie."""
-
-    shape: tuple[int, ...]
-    chunk_shape: tuple[int, ...]
-    selections: tuple[Any, ...]
-    itemsize: int
-    width: int = 1
-    offset: int = 0
-    behind: int = 0
-    swap: int = 0
-    typesize: int = 1
-    blocksize: int = 1 << 30
-    chunk_order: str = "C"
-    output_order: str = "C"
-    misaligned: int = 0
-    absent: bool = False
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        whole = self.offset + self.itemsize + self.behind
-        return np.dtype({"names": ["f"], "formats": [f"V{self.itemsize}"], "offsets": [self.offset], "itemsize": whole})
-
-
-def stored(case: Case, chunk: np.ndarray[Any, Any]) -> bytes:
-    """Return a chunk as the decoders leave it."""
-    raw = np.ascontiguousarray(chunk.transpose() if case.chunk_order == "F" else chunk)
-    elements = raw.reshape(-1).view(np.uint8).reshape(raw.size, case.dtype.itemsize).copy()
-    if case.swap > 1:
-        taken = elements[:, case.offset : case.offset + case.itemsize]
-        taken[:] = taken.reshape(raw.size, -1, case.swap)[:, :, ::-1].reshape(raw.size, -1)
-    data = elements.tobytes()
-    if case.typesize == 1:
-        return data
-    return b"".join(to_byte_planes(block, case.typesize) for block in blocks_of(data, case.blocksize))
 
 
 def run_assemble(
@@ -99,24 +61,19 @@ def run_assemble(
     start = memory.__array_interface__["data"][0]
     base = [view.__array_interface__["data"][0] - start for view in views]
     tiles = np.concatenate([[0], np.cumsum(-(-elements // a.TILE))])
-    order = np.arange(k) if case.chunk_order == "C" else np.arange(k)[::-1]
-    chunk_strides = np.zeros(k, np.int64)
-    stride = case.dtype.itemsize
-    for d in order[::-1]:
-        chunk_strides[d] = stride
-        stride *= case.chunk_shape[d]
+    nbytes = math.prod(case.chunk_shape) * case.dtype.itemsize
     header = np.zeros(a.SIZE, np.int64)
     header[a.K], header[a.ITEMSIZE], header[a.FIELD_OFFSET], header[a.SWAP] = k, case.itemsize, case.offset, case.swap
     header[a.CHUNK_SOURCE] = arena.put(source)
     header[a.CHUNK_TYPESIZE] = arena.put([0 if data is None else case.typesize for data in encoded])
     header[a.CHUNK_BLOCKSIZE] = arena.put([case.blocksize] * len(encoded))
-    header[a.CHUNK_NBYTES] = arena.put([stride] * len(encoded))
+    header[a.CHUNK_NBYTES] = arena.put([nbytes] * len(encoded))
     header[a.PIECES], header[a.TILES] = len(elements), tiles[-1]
     header[a.TILE_OFFSETS] = arena.put(tiles)
     header[a.PIECE_CHUNK] = arena.put(np.repeat(np.arange(len(planned)), np.diff(planned.piece_offsets)))
     header[a.START], header[a.COUNT] = arena.put(planned.start), arena.put(planned.count)
     header[a.TARGET], header[a.OUTPUT] = arena.put(planned.target), arena.put(planned.output)
-    header[a.STEP], header[a.STRIDES] = arena.put(planned.step), arena.put(chunk_strides)
+    header[a.STEP], header[a.STRIDES] = arena.put(planned.step), arena.put(case.chunk_strides)
     header[a.OUTPUT_BASE] = arena.put(np.array(base) // width)
     header[a.OUTPUT_STRIDES] = arena.put(strides // width)
     header[a.TABLE_SOURCE], header[a.TABLE_TARGET] = arena.put(table_source), arena.put(table_target)
@@ -136,89 +93,10 @@ def run_assemble(
     assert np.array_equal(arena.memory, before), "the arena is only read"
 
 
-def check(case: Case) -> None:
-    count = math.prod(case.shape)
-    content = np.frombuffer(random_bytes(count * case.dtype.itemsize, count), case.dtype).reshape(case.shape)
-    planned = plan(case.selections, case.shape, case.chunk_shape)
-    fill = random_bytes(case.itemsize, 5)
-    chunks: list[np.ndarray[Any, Any] | None] = []
-    for i, coords in enumerate(planned.chunks.tolist()):
-        chunk = np.zeros(case.chunk_shape, case.dtype)
-        begin = [x * size for x, size in zip(coords, case.chunk_shape, strict=True)]
-        part = content[tuple(slice(b, b + size) for b, size in zip(begin, case.chunk_shape, strict=True))]
-        chunk[tuple(slice(0, size) for size in part.shape)] = part
-        chunks.append(None if case.absent and i % 2 == 0 else chunk)
-    result_dtype = np.dtype(f"V{case.itemsize}")
-    nbytes = [math.prod(selection.result_shape) * case.itemsize for selection in case.selections]
-    room = -(-(sum(nbytes) + 16 * len(nbytes) + 16) // 8) * 8
-    found, expected = np.full(room, 0x5A, np.uint8), np.full(room, 0x5A, np.uint8)
-    views: dict[int, list[Any]] = {}
-    for memory in (found, expected):
-        at = 8 + case.width
-        views[id(memory)] = []
-        for selection, size in zip(case.selections, nbytes, strict=True):
-            order: Any = case.output_order if selection.points is None else "C"
-            output = np.ndarray(selection.result_shape, result_dtype, memory.data, at, order=order)
-            views[id(memory)].append(output if selection.points is not None else selection.view(output))
-            at += size + 8
-    for i, chunk in enumerate(chunks):
-        if chunk is None:
-            chunk = np.zeros(case.chunk_shape, case.dtype)
-            chunk["f"] = np.frombuffer(fill, result_dtype)[0]
-        place(chunk, planned, i, views[id(expected)], "f")
-    run_assemble(case, planned, chunks, fill, views[id(found)], found)
-    assert np.array_equal(found, expected)
-
-
-@st.composite
-def selections(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    def slices(size: int) -> st.SearchStrategy[Any]:
-        bound = st.none() | st.integers(-size - 1, size + 1)
-        steps = st.none() | st.integers(1, size) | st.integers(-size, -1)
-        return st.builds(slice, bound, bound, steps) | st.integers(0, size - 1)
-
-    def indices(size: int) -> st.SearchStrategy[Any]:
-        return st.lists(st.integers(0, size - 1), min_size=1, max_size=9).map(lambda v: np.array(v, np.int64))
-
-    kind = draw(st.sampled_from(["basic", "windows", "orthogonal", "points"]))
-    if kind == "points":
-        n = draw(st.integers(1, 12))
-        points = [draw(st.lists(st.integers(0, size - 1), min_size=n, max_size=n)) for size in shape]
-        return (parse_points(tuple(np.array(column, np.int64) for column in points), shape),)
-    if kind == "orthogonal":
-        return (parse_orthogonal(tuple(draw(slices(size) | indices(size)) for size in shape), shape),)
-    windows = 1 if kind == "basic" else draw(st.integers(2, 4))
-    return tuple(parse_basic(tuple(draw(slices(size)) for size in shape), shape) for _ in range(windows))
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> Case:
-    shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-    itemsize = draw(st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12, 16, 24]))
-    offset, behind = draw(st.sampled_from([(0, 0), (0, 0), (4, 0), (3, 2), (0, 8)]))
-    element = offset + itemsize + behind
-    return Case(
-        shape=shape,
-        chunk_shape=tuple(draw(st.integers(1, 11)) for _ in shape),
-        selections=draw(selections(shape)),
-        itemsize=itemsize,
-        width=draw(st.sampled_from([w for w in (1, 2, 4, 8) if itemsize % w == 0])),
-        offset=offset,
-        behind=behind,
-        swap=draw(st.sampled_from([0, *(w for w in range(1, itemsize + 1) if itemsize % w == 0)])),
-        typesize=draw(st.sampled_from([1, element, element, 2, 3, 4, 7, 8])),
-        blocksize=draw(st.sampled_from([1 << 30, 16 * element, 40, 33, 1, 1000])),
-        chunk_order=draw(st.sampled_from("CF")),
-        output_order=draw(st.sampled_from("CF")),
-        misaligned=draw(st.sampled_from([0, 0, 4, 1])),
-        absent=draw(st.booleans()),
-    )
-
-
 @given(cases())
 @SETTINGS
 def test_assemble_does_what_the_plan_says(case: Case) -> None:
-    check(case)
+    check(case, run_assemble)
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
@@ -238,7 +116,8 @@ def test_assemble_pieces_of_many_tiles(itemsize: int, shuffled: bool) -> None:
                 swap=itemsize if itemsize < 16 else 8,
                 typesize=itemsize if shuffled else 1,
                 blocksize=640 * itemsize,
-            )
+            ),
+            run_assemble,
         )
 
 
@@ -248,9 +127,9 @@ def test_assemble_many_points_and_long_tables() -> None:
     points = parse_points((rng.integers(0, 5000, 3000), rng.integers(0, 3, 3000)), shape)
     rows = parse_orthogonal((rng.integers(0, 5000, 3000), slice(None)), shape)
     columns = parse_orthogonal((slice(2, 4), rng.integers(0, 5000, 3000)), (5, 5000))
-    check(Case(shape, (5000, 3), (points,), 4, width=4, typesize=4, blocksize=4096))
-    check(Case(shape, (5000, 3), (rows,), 4, width=2))
-    check(Case((5, 5000), (5, 4999), (columns,), 2, width=2))
+    check(Case(shape, (5000, 3), (points,), 4, width=4, typesize=4, blocksize=4096), run_assemble)
+    check(Case(shape, (5000, 3), (rows,), 4, width=2), run_assemble)
+    check(Case((5, 5000), (5, 4999), (columns,), 2, width=2), run_assemble)
 
 
 def test_assemble_with_indices_beyond_31_bits() -> None:

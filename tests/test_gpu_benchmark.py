@@ -191,7 +191,14 @@ def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, 
         (t, {"COPY_NBYTES": (1024,), "THREADS": (1, 2), "FILE_NBYTES": 150_000, "LAUNCHES": 2}),
         (gpu_router, {"WAVES": 3}),
         (calibration, {"FRAMES": 4}),
-        (t, {"ASSEMBLED": ((2, 1), (4, 4)), "ASSEMBLED_NBYTES": 1 << 16, "CHUNK_NBYTES": 1 << 13}),
+        (
+            t,
+            {
+                "ASSEMBLED": ((2, 1, "C"), (4, 4, "C"), (4, 4, "F")),
+                "ASSEMBLED_NBYTES": 1 << 16,
+                "CHUNK_NBYTES": 1 << 13,
+            },
+        ),
     ):
         for name, value in small.items():
             monkeypatch.setattr(module, name, value)
@@ -208,7 +215,11 @@ def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, 
     rates = answers["decode rates"]["answer"]
     assert len(rates) == 4 * 4
     assert all(rate["decoded"] and rate["gb_per_s"] > 0 for rate in rates)
-    assert [row["right"] for row in answers["assemble"]["answer"]] == [True, True]
+    assert [(row["kernel"], row["right"]) for row in answers["assemble"]["answer"]] == [
+        ("place_rows", True),
+        ("place_planes", True),
+        ("assemble", True),
+    ]
     assert {row["way"] for row in answers["files"]["answer"]} >= {"threads", "threads, then copied"}
     assert answers["launches"]["answer"]["as the engine launches"]["us"] > 0
     assert answers["pinned copies"]["answer"][0]["to device"]["gb_per_s"] > 0

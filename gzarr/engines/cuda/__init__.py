@@ -1,1 +1,1 @@
-"""The CUDA engine: chunks are read in waves, decoded in batches on the device, and assembled by one kernel a wave."""
+"""The CUDA engine: chunks are read in waves, decoded in batches on the device, and placed by one kernel or a few."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Largest unit in which the assemble kernel moves elements.
 MAX_WORD_BYTES: Final = 8
-#: Results are simple types; 16 bytes is the largest.
-FILL_WORDS: Final = 2
 
 
 class Columns:
@@ -71,7 +69,7 @@ class Output:
     memory, address
         1-d uint8 device memory, from the lowest to the highest byte of the results, and where it begins.
     word
-        Bytes of the units that elements are moved in.
+        Bytes of the units that the assemble kernel moves elements in.
     base
         int64 ``(g,)``, in words: where the first element of each output is.
     strides
@@ -208,98 +206,3 @@ def pieces_of(plan: Plan, rows: IntArray) -> tuple[IntArray, IntArray]:
     owner = np.repeat(np.arange(len(rows)), counts)
     before = np.cumsum(counts) - counts
     return np.arange(int(counts.sum())) + np.repeat(begin - before, counts), owner
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Layout:
-    """How the decoded chunks of a wave lie in the arena; one row a chunk.
-
-    Attributes
-    ----------
-    rows
-        int64, rows of the plan.
-    source
-        int64, byte offset of the decoded chunk.
-    typesize, blocksize
-        int64: typesize 1 is plain bytes, above it byte planes a block, 0 an absent chunk.
-    nbytes
-        Of a decoded chunk.
-    """
-
-    rows: IntArray
-    source: IntArray
-    typesize: IntArray
-    blocksize: IntArray
-    nbytes: int
-
-
-def assemble_job(
-    columns: Columns, place: Placement, layout: Layout, output: Output, strides: tuple[int, ...], swap: int
-) -> tuple[int, int]:
-    """Write the columns of the assemble kernel.
-
-    Parameters
-    ----------
-    columns
-        Where they go.
-    place, layout, output
-        The read, the wave, the results.
-    strides
-        Bytes between neighbours in a decoded chunk, one a dimension of the array.
-    swap
-        Width of units to swap.
-
-    Returns
-    -------
-    Index of the kernel's header, and its number of tiles.
-    """
-    from gzarr_kernels.device import assemble as a
-
-    plan, k = place.plan, place.k
-    n = len(layout.rows)
-    source = layout.source
-    absent = layout.typesize == 0
-    if absent.any():
-        source = np.where(absent, columns.put_bytes(place.fill, FILL_WORDS), source)
-    pieces, owner = pieces_of(plan, layout.rows)
-    if plan.chunks.shape[1]:
-        start, count, target = plan.start[pieces], plan.count[pieces], plan.target[pieces]
-        step: Any = plan.step
-    else:
-        zeros = np.zeros((len(pieces), 1), np.int64)
-        start, count, target, step = zeros, zeros + 1, zeros, [1]
-        strides = (0,)
-    elements = count[:, 0] if plan.points is not None else np.prod(count, axis=1)
-    tiles = np.zeros(len(pieces) + 1, np.int64)
-    np.cumsum(-(-elements // a.TILE), out=tiles[1:])
-    header = np.zeros(a.SIZE, np.int64)
-    header[a.K] = k
-    header[a.ITEMSIZE] = place.itemsize
-    header[a.FIELD_OFFSET] = place.field_offset
-    header[a.SWAP] = swap
-    header[a.CHUNK_SOURCE] = columns.put(source)
-    header[a.CHUNK_TYPESIZE] = columns.put(layout.typesize)
-    header[a.CHUNK_BLOCKSIZE] = columns.put(layout.blocksize)
-    header[a.CHUNK_NBYTES] = columns.put(np.full(n, layout.nbytes))
-    header[a.PIECES] = len(pieces)
-    header[a.TILES] = tiles[-1]
-    header[a.TILE_OFFSETS] = columns.put(tiles)
-    header[a.PIECE_CHUNK] = columns.put(owner)
-    header[a.START] = columns.put(start)
-    header[a.COUNT] = columns.put(count)
-    header[a.TARGET] = columns.put(target)
-    header[a.OUTPUT] = columns.put(plan.output[pieces])
-    header[a.STEP] = columns.put(step)
-    header[a.STRIDES] = columns.put(strides)
-    header[a.OUTPUT_BASE] = columns.put(output.base)
-    header[a.OUTPUT_STRIDES] = columns.put(output.strides)
-    header[a.TABLE_SOURCE] = columns.put(place.table_source)
-    header[a.TABLE_TARGET] = columns.put(place.table_target)
-    header[a.POINT_SOURCE] = place.point_source
-    header[a.POINT_TARGET] = place.point_target
-    return columns.put(header), int(tiles[-1])
-
-
-def assemble_words(k: int, outputs: int, chunks: int, pieces: int) -> int:
-    """Return the most words that :func:`assemble_job` takes."""
-    return 4 * chunks + (3 * k + 3) * pieces + (4 + outputs) * k + outputs + FILL_WORDS + 64

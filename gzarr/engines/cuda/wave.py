@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import numpy as np
 
 from ...errors import DeviceError
-from .columns import Columns, Layout, assemble_job
+from .columns import Columns
+from .placing import Layout, placings
 from .staging import ABSENT, READY
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from .columns import Output, Placement
     from .device import Decompressor, Device
+    from .placing import Placing
     from .program import DeviceProgram
     from .slots import Slot
     from .staging import Frames, Staged
@@ -146,7 +148,7 @@ class Wave:
             steps.blocksize[taken],
             self._program.nbytes,
         )
-        header, tiles = assemble_job(columns, place, layout, output, self._program.strides, self._program.swap)
+        launches = placings(columns, place, layout, output, self._program.strides, self._program.swap)
         nbytes = begin - copied + 8 * columns.used
         device.copy_in(arena[copied : copied + nbytes], host[:nbytes], own)
         for enqueue in (*batches, *jobs):
@@ -159,18 +161,20 @@ class Wave:
             if size:
                 device.copy_out(back[at : at + size], arena[source : source + size], own)
         own.record(self.slot.decoded)
-        if tiles:
-            self._assemble(arena, header, tiles, tables, output, stream)
+        if launches:
+            self._place(arena, launches, tables, output, stream)
 
-    def _assemble(self, arena: Any, header: int, tiles: int, tables: Any, output: Output, stream: Any) -> None:
-        from gzarr_kernels.device import assemble as a
+    def _place(self, arena: Any, launches: list[Placing], tables: Any, output: Output, stream: Any) -> None:
+        from gzarr_kernels.device.target import THREADS
 
         base = self._device.address(arena)
+        more = base if tables is None else self._device.address(tables)
         stream.wait_event(self.slot.decoded)
-        self._device.launch(
-            a.assemble, a.blocks(tiles), a.THREADS, stream, base, base, base,
-            base if tables is None else self._device.address(tables), output.address, header, word=output.word,
-        )  # fmt: skip
+        for one in launches:
+            memory = (base, base, more) if one.word == 0 else (base, base, base, more)
+            self._device.launch(
+                one.kernel, one.blocks, THREADS, stream, *memory, output.address, one.header, word=one.word
+            )
         # The arena is let go of in the order of the slot's stream: what takes its place comes after the results.
         self.slot.gate(stream)
 

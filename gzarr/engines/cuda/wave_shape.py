@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .columns import assemble_words
+from .placing import placing_words
 from .wave import MARK_BYTES, RESULT_BYTES, aligned
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def shape_for(
     encoded = aligned(chunks * (aligned(most_encoded, 64) + 128))
     compressed = program.frames.compressor is not None
     most_frames = max(LEAST_FRAMES, 2 * chunks * frames, encoded // FRAME_BYTES) if compressed else 0
-    words = assemble_words(k, outputs, chunks, pieces) + _FRAME_WORDS * most_frames
+    words = placing_words(k, outputs, chunks, pieces) + _FRAME_WORDS * most_frames
     marks = chunks if program.marks else 0
     words += program.steps * (_STEP_WORDS * chunks + _STEP_HEADER_WORDS) + marks
     total = chunks * program.frames.nbytes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numba import cuda, types
 
-from .target import INTEGER, parameters
+from .target import INTEGER, THREADS, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +72,9 @@ def ptx(kernel: Kernel, word: int, capability: tuple[int, int]) -> str:
     """Return the PTX of a kernel; parameters as for :func:`compiled`."""
     codes = parameters(kernel.py_func, word)
     signature = tuple(types.int64 if code == INTEGER else types.CPointer(_ELEMENTS[code]) for code in codes)
+    bounds = (THREADS, kernel.blocks) if kernel.blocks else None
     with _one_at_a_time, _compiling_for(capability):
-        text, _ = cuda.compile_ptx(kernel.py_func, signature, cc=capability)
+        text, _ = cuda.compile_ptx(kernel.py_func, signature, cc=capability, launch_bounds=bounds)
     return str(text)
 
 

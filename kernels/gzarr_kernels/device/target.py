@@ -82,15 +82,21 @@ class Kernel:
     ----------
     py_func
         Takes 1-d memory and integers, and returns nothing.
+    blocks
+        Blocks of ``THREADS`` that a multiprocessor shall run at a time, at least: what bounds the registers of a
+        thread. 0 leaves it to the compiler.
     """
 
     py_func: Callable[..., None]
+    blocks: int = 0
 
 
-def kernel(function: Callable[..., None]) -> Any:
-    """Make a function a kernel; the annotations of its parameters say what they are."""
+def kernel(function: Callable[..., None] | None = None, *, blocks: int = 0) -> Any:
+    """Make a function a kernel, with ``blocks`` of :class:`Kernel`; its parameters' annotations say what they are."""
+    if function is None:
+        return partial(kernel, blocks=blocks)
     parameters(function)
-    return cuda.jit(function) if SIMULATED else Kernel(function)
+    return cuda.jit(function) if SIMULATED else Kernel(function, blocks)
 
 
 def parameters(function: Callable[..., None], word: int = 8) -> list[str]:

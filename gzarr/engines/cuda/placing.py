@@ -1,0 +1,334 @@
+"""Which kernels place the chunks of a wave, and what they are told.
+
+Pieces whose rows are contiguous in the chunk and in the output go through the kernels that move 16 bytes a thread
+(:mod:`gzarr_kernels.device.rows`), one for plain and absent chunks and one for byte planes; all others through the one
+that moves elements (:mod:`gzarr_kernels.device.assemble`). A wave is one launch unless its pieces differ in that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from .columns import pieces_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .columns import Columns, Output, Placement
+
+    IntArray = npt.NDArray[np.int64]
+
+#: Results are simple types, of 16 bytes at most; for the rows' kernel a fill value is repeated for 16 more.
+FILL_WORDS: Final = 4
+#: Bytes of a row, on average, from which on rows are moved rather than elements.
+LEAST_ROW_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """How the decoded chunks of a wave lie in the arena; one row a chunk.
+
+    Attributes
+    ----------
+    rows
+        int64, rows of the plan.
+    source
+        int64, byte offset of the decoded chunk.
+    typesize, blocksize
+        int64: typesize 1 is plain bytes, above it byte planes a block, 0 an absent chunk.
+    nbytes
+        Of a decoded chunk.
+    """
+
+    rows: IntArray
+    source: IntArray
+    typesize: IntArray
+    blocksize: IntArray
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """A launch that places pieces.
+
+    Attributes
+    ----------
+    kernel, blocks
+        What is launched.
+    header
+        Index of the kernel's header in the columns.
+    word
+        Bytes of the words in which it takes the arena and the results; 0 for rows' kernels.
+    """
+
+    kernel: Any
+    blocks: int
+    header: int
+    word: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Dimension:
+    """A dimension above the rows; arrays have a row a piece."""
+
+    count: IntArray
+    by_source: int
+    by_target: IntArray
+    table_source: IntArray | None = None
+    table_target: IntArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Pieces as rows, one row of each array a piece.
+
+    Attributes
+    ----------
+    source, target
+        Bytes: where the first element is in the chunk, and where it goes in the results' memory.
+    nbytes
+        Of a row.
+    above
+        Dimensions above the rows, the one next to them first.
+    alignment
+        At which multiple of bytes of the results all rows begin, at most 16.
+    """
+
+    source: IntArray
+    target: IntArray
+    nbytes: IntArray
+    above: tuple[_Dimension, ...]
+    alignment: int
+
+
+def placings(
+    columns: Columns, place: Placement, layout: Layout, output: Output, strides: tuple[int, ...], swap: int
+) -> list[Placing]:
+    """Write the columns of all kernels that place the chunks of a wave.
+
+    Parameters
+    ----------
+    columns
+        Where they go.
+    place, layout, output
+        The read, the wave, the results.
+    strides
+        Bytes between neighbours in a decoded chunk, one a dimension of the array.
+    swap
+        Width of units to swap.
+
+    Returns
+    -------
+    What to launch.
+    """
+    from gzarr_kernels.device import rows as r
+
+    pieces, owner = pieces_of(place.plan, layout.rows)
+    source = layout.source
+    absent = layout.typesize == 0
+    if absent.any():
+        fill = np.resize(place.fill, 16 + place.itemsize)
+        source = np.where(absent, columns.put_bytes(fill, FILL_WORDS), source)
+    found: list[Placing] = []
+    rows = _rows(place, layout, output, strides, swap, pieces)
+    if rows is None:
+        left = np.ones(len(pieces), np.bool_)
+    else:
+        # By the bytes of the planes' elements; what has no kernel of its own is -2.
+        shifts = np.full(18, -2)
+        shifts[:2] = -1, 0
+        for nbytes in r.TYPESIZES:
+            if place.itemsize % nbytes == 0 == rows.alignment % nbytes:
+                shifts[nbytes] = nbytes.bit_length() - 1
+        shift = shifts[np.minimum(layout.typesize, 17)][owner]
+        left = shift == -2
+        for kernel, which in ((r.place_rows, (shift == 0) | (shift == -1)), (r.place_planes, shift > 0)):
+            if which.any():
+                chosen = owner[which]
+                header, tiles = _rows_job(
+                    columns, rows, which, source[chosen], shift[which],
+                    np.minimum(layout.blocksize[chosen], layout.nbytes),
+                    [swap - 1 if swap > 1 else 0, output.address % 16, place.itemsize, layout.nbytes],
+                )  # fmt: skip
+                found.append(Placing(kernel, r.blocks(tiles), header, 0))
+    if left.any():
+        found.append(_elements_job(columns, place, layout, output, strides, swap, source, pieces[left], owner[left]))
+    return found
+
+
+def _rows(
+    place: Placement, layout: Layout, output: Output, strides: tuple[int, ...], swap: int, pieces: IntArray
+) -> _Rows | None:
+    """Return pieces as rows, or None where they are none or too short, or more than the kernels can count."""
+    from gzarr_kernels.device import rows as r
+
+    plan, itemsize = place.plan, place.itemsize
+    k = plan.chunks.shape[1]
+    if plan.points is not None or not k or not len(pieces) or swap > 8 or swap & (swap - 1) or layout.nbytes >= r.LIMIT:
+        return None
+    start, count, which = plan.start[pieces], plan.count[pieces], plan.output[pieces]
+    by_target = (output.strides * output.word)[which]
+    most = count.max(axis=0).tolist()
+    by_source = [strides[d] if plan.tables[d] else strides[d] * int(plan.step[d]) for d in range(k)]
+    inner = [
+        d for d in range(k)
+        if plan.tables[d] is None and by_source[d] == itemsize and (by_target[:, d] == itemsize).all()
+    ]  # fmt: skip
+    if not inner:
+        return None
+    row = max(inner, key=lambda d: most[d])
+    nbytes = count[:, row] * itemsize
+    above: list[_Dimension] = []
+    for d in sorted(range(k), key=lambda d: by_source[d]):
+        if d == row or (most[d] == 1 and plan.tables[d] is None):
+            continue
+        table = plan.tables[d] is not None
+        one = _Dimension(count[:, d], by_source[d], by_target[:, d])
+        if table:
+            tables = (place.table_source[d] + start[:, d], place.table_target[d] + start[:, d])
+            above.append(_Dimension(one.count, one.by_source, one.by_target, *tables))
+        elif not above and _follows(one, nbytes, nbytes):
+            nbytes = nbytes * one.count
+        elif above and above[-1].table_source is None and _follows(one, *_span(above[-1])):
+            last = above[-1]
+            above[-1] = _Dimension(last.count * one.count, last.by_source, last.by_target)
+        else:
+            above.append(one)
+    flat = [d for d in range(k) if plan.tables[d] is None]
+    source = place.field_offset + start[:, flat] @ np.array(strides, np.int64)[flat]
+    target = (output.base * output.word)[which] + (plan.target[pieces][:, flat] * by_target[:, flat]).sum(axis=1)
+    every = int(np.bitwise_or.reduce(target + output.address % 16)) | 16
+    for one in above:
+        every |= int(np.bitwise_or.reduce(one.by_target))
+    alignment = every & -every
+    number = np.prod([one.count for one in above], axis=0) if above else np.ones(len(pieces), np.int64)
+    if int((nbytes * number).sum()) < LEAST_ROW_BYTES * int(number.sum()) or alignment % max(swap, 1):
+        return None
+    if int((number * _row_units(nbytes, alignment)).max()) >= r.LIMIT:
+        return None
+    return _Rows(source, target, nbytes, tuple(above), alignment)
+
+
+def _span(one: _Dimension) -> tuple[IntArray, IntArray]:
+    return one.count * one.by_source, one.count * one.by_target
+
+
+def _follows(one: _Dimension, source: IntArray, target: IntArray) -> bool:
+    """Return whether neighbours along a dimension are so many bytes apart, in the chunk and in the output."""
+    return bool(((one.count == 1) | ((one.by_source == source) & (one.by_target == target))).all())
+
+
+def _row_units(nbytes: IntArray, alignment: int) -> IntArray:
+    """Return how many units of 16 bytes a row may touch."""
+    return (nbytes + 31 - alignment) >> 4
+
+
+def _rows_job(
+    columns: Columns,
+    rows: _Rows,
+    which: npt.NDArray[np.bool_],
+    source: IntArray,
+    shift: IntArray,
+    blocksize: IntArray,
+    settings: list[int],
+) -> tuple[int, int]:
+    """Write the columns of a rows' kernel for some of the pieces; return its header's index and its number of tiles."""
+    from gzarr_kernels.device import rows as r
+
+    dims = max(2, len(rows.above))
+    records = np.zeros((len(source), r.FIELDS + r.DIM_FIELDS * dims), np.int64)
+    units = _row_units(rows.nbytes[which], rows.alignment)
+    records[:, r.SOURCE], records[:, r.SHIFT], records[:, r.BLOCKSIZE] = source, shift, blocksize
+    records[:, r.FROM], records[:, r.TO], records[:, r.ROW] = rows.source[which], rows.target[which], rows.nbytes[which]
+    records[:, r.ROW_UNITS] = units
+    for i in range(dims):
+        fields = records[:, r.FIELDS + r.DIM_FIELDS * i :]
+        fields[:, r.COUNT] = 1
+        fields[:, r.TABLE_SOURCE] = -1
+        if i < len(rows.above):
+            one = rows.above[i]
+            fields[:, r.COUNT], fields[:, r.BY_SOURCE] = one.count[which], one.by_source
+            fields[:, r.BY_TARGET] = one.by_target[which]
+            units = units * one.count[which]
+            if one.table_source is not None and one.table_target is not None:
+                fields[:, r.TABLE_SOURCE], fields[:, r.TABLE_TARGET] = one.table_source[which], one.table_target[which]
+    records[:, r.UNITS] = units
+    if all(one.table_source is None for one in rows.above[:2]):
+        records[:, r.ADDED] = records[:, r.FIELDS + r.DIM_FIELDS + r.COUNT]
+    tiles = np.zeros(len(units) + 1, np.int64)
+    tile = r.tile_of(int(units.sum()))
+    np.cumsum(-(-units // tile), out=tiles[1:])
+    header = np.zeros(r.SIZE, np.int64)
+    header[r.TILE] = tile
+    header[[r.FLIP, r.SKEW, r.ITEMSIZE, r.NBYTES]] = settings
+    header[r.PIECES] = len(units)
+    header[r.TILES] = tiles[-1]
+    header[r.TILE_OFFSETS] = columns.put(tiles)
+    header[r.DIMS] = dims
+    header[r.RECORDS] = columns.put(records)
+    return columns.put(header), int(tiles[-1])
+
+
+def _elements_job(
+    columns: Columns,
+    place: Placement,
+    layout: Layout,
+    output: Output,
+    strides: tuple[int, ...],
+    swap: int,
+    source: IntArray,
+    pieces: IntArray,
+    owner: IntArray,
+) -> Placing:
+    """Write the columns of the assemble kernel for some of the pieces."""
+    from gzarr_kernels.device import assemble as a
+
+    plan, k = place.plan, place.k
+    if plan.chunks.shape[1]:
+        start, count, target = plan.start[pieces], plan.count[pieces], plan.target[pieces]
+        step: Any = plan.step
+    else:
+        zeros = np.zeros((len(pieces), 1), np.int64)
+        start, count, target, step = zeros, zeros + 1, zeros, [1]
+        strides = (0,)
+    elements = count[:, 0] if plan.points is not None else np.prod(count, axis=1)
+    tiles = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum(-(-elements // a.TILE), out=tiles[1:])
+    header = np.zeros(a.SIZE, np.int64)
+    header[a.K] = k
+    header[a.ITEMSIZE] = place.itemsize
+    header[a.FIELD_OFFSET] = place.field_offset
+    header[a.SWAP] = swap
+    header[a.CHUNK_SOURCE] = columns.put(source)
+    header[a.CHUNK_TYPESIZE] = columns.put(layout.typesize)
+    header[a.CHUNK_BLOCKSIZE] = columns.put(layout.blocksize)
+    header[a.CHUNK_NBYTES] = columns.put(np.full(len(layout.rows), layout.nbytes))
+    header[a.PIECES] = len(pieces)
+    header[a.TILES] = tiles[-1]
+    header[a.TILE_OFFSETS] = columns.put(tiles)
+    header[a.PIECE_CHUNK] = columns.put(owner)
+    header[a.START] = columns.put(start)
+    header[a.COUNT] = columns.put(count)
+    header[a.TARGET] = columns.put(target)
+    header[a.OUTPUT] = columns.put(plan.output[pieces])
+    header[a.STEP] = columns.put(step)
+    header[a.STRIDES] = columns.put(strides)
+    header[a.OUTPUT_BASE] = columns.put(output.base)
+    header[a.OUTPUT_STRIDES] = columns.put(output.strides)
+    header[a.TABLE_SOURCE] = columns.put(place.table_source)
+    header[a.TABLE_TARGET] = columns.put(place.table_target)
+    header[a.POINT_SOURCE] = place.point_source
+    header[a.POINT_TARGET] = place.point_target
+    return Placing(a.assemble, a.blocks(int(tiles[-1])), columns.put(header), output.word)
+
+
+def placing_words(k: int, outputs: int, chunks: int, pieces: int) -> int:
+    """Return the most words that :func:`placings` takes."""
+    from gzarr_kernels.device import rows as r
+
+    # The elements' kernel takes fewer.
+    a_piece = 1 + r.FIELDS + r.DIM_FIELDS * max(2, k - 1)
+    return 4 * chunks + a_piece * pieces + (4 + outputs) * k + outputs + FILL_WORDS + 64
