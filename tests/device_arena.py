@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import kernel_ir_launch
 import numpy as np
+from guarded_memory import Guarded
 from numba.cuda.simulator import kernelapi
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BLOCKS, THREADS = 3, 4
 
@@ -43,15 +49,36 @@ class _Shared(kernelapi.FakeCUDAShared):  # type: ignore[misc]
 kernelapi.FakeCUDAShared = _Shared
 
 
-def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int = THREADS) -> None:
+def in_simulator(kernel: Any, *arguments: Any, blocks: int, threads: int) -> None:
     kernel[blocks, threads](*(FakeCUDAArray(x) if isinstance(x, np.ndarray) else x for x in arguments))
+
+
+#: How kernels are launched: by the simulator, or as they are compiled for a GPU; see the fixture ``launcher``.
+LAUNCHERS: dict[str, Any] = {"simulator": in_simulator, "ir": kernel_ir_launch.launch}
+_launcher = ["simulator"]
+
+
+@contextmanager
+def launched_by(name: str) -> Iterator[None]:
+    before, _launcher[0] = _launcher[0], name
+    try:
+        yield
+    finally:
+        _launcher[0] = before
+
+
+def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int = THREADS) -> None:
+    LAUNCHERS[_launcher[0]](kernel, *arguments, blocks=blocks, threads=threads)
+
+
+_NOTHING = b"\xa5" * (4 << 20)
 
 
 @dataclass
 class Arena:
     """Memory of a wave: bytes and columns are put in anywhere, as the engine does."""
 
-    memory: np.ndarray[Any, Any] = field(default_factory=lambda: np.full(4 << 20, 0xA5, np.uint8))
+    memory: np.ndarray[Any, Any] = field(default_factory=lambda: Guarded(_NOTHING).array)
     used: int = 0
 
     @property

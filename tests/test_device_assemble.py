@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_arena import Arena, blocks_of, launch, random_bytes, to_byte_planes
+from guarded_memory import Guarded
 from gzarr_kernels.device import assemble as a
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,9 @@ from gzarr.plan import Plan, plan
 from gzarr.selection import parse_basic, parse_orthogonal, parse_points
 
 SETTINGS = settings(max_examples=150, deadline=None)
+
+
+pytestmark = pytest.mark.usefixtures("launcher")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -255,11 +259,11 @@ def test_assemble_many_points_and_long_tables() -> None:
 
 def test_assemble_with_indices_beyond_31_bits() -> None:
     far = (1 << 31) + 64
-    arena = Arena(np.zeros(far + 8192, np.uint8))
+    arena = Arena(Guarded(far + 8192).array)
     data = np.frombuffer(random_bytes(4096), np.uint32)
     arena.used = far
     source = arena.put_bytes(to_byte_planes(data.tobytes(), 4))
-    out = np.zeros(far // 4 + 4096, np.uint32)
+    out = Guarded(far + 4 * 4096).array.view(np.uint32)
     header = np.zeros(a.SIZE, np.int64)
     header[[a.K, a.ITEMSIZE, a.PIECES, a.TILES]] = 1, 4, 1, 1
     columns = {

@@ -32,6 +32,9 @@ FLOATS = ("<f4", ">f4", "<f8", ">f8")
 SMALL = {"blocks": 1, "threads": 2}
 
 
+pytestmark = pytest.mark.usefixtures("launcher")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _loops_are_compiled() -> None:
     """Compile the loops by themselves: in a launch, the simulator's waiting threads slow the compiler down."""

@@ -19,6 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
+pytestmark = pytest.mark.usefixtures("launcher")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _loops_are_compiled() -> None:
     """Compile the loops by themselves: in a launch, the simulator's waiting threads slow the compiler down."""

@@ -11,6 +11,7 @@ import google_crc32c
 import numpy as np
 import pytest
 from device_arena import THREADS, Arena, blocks_of, launch, random_bytes, to_byte_planes
+from guarded_memory import Guarded
 from gzarr_kernels.device import assemble, layout
 from gzarr_kernels.device import checksums as s
 from gzarr_kernels.device import copies as c
@@ -20,6 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from numcodecs import blosc as numcodecs_blosc
+
+
+pytestmark = pytest.mark.usefixtures("launcher")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -172,7 +176,7 @@ def test_copy_frames_of_any_length_and_alignment() -> None:
 
 def test_copy_frames_beyond_31_bits() -> None:
     frame = random_bytes(1001)
-    arena = Arena(np.zeros((1 << 32) + 8192, np.uint8))
+    arena = Arena(Guarded((1 << 32) + 8192).array)
     header = np.zeros(c.SIZE, np.int64)
     header[c.FRAMES] = 1
     header[c.NBYTES] = arena.put([len(frame)])
