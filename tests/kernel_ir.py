@@ -6,7 +6,8 @@ are a GPU's are exchanged for calls of ``kernel_ir_runtime.ll``, all functions a
 
 - of the alignment that a load, a store or an atomic operation claims,
 - of shifts by as many bits as there are or more, and of signed sums, differences and products that overflow: LLVM, and
-  so NVVM, may make anything of them.
+  so NVVM, may make anything of them;
+- of functions that raise: on a GPU that ends the thread, and nobody hears of it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _DECLARATIONS: Final = "\n".join(
         "declare ptr @host.shared(i64) nounwind willreturn memory(none)",
         "declare void @host.barrier(i64) convergent noduplicate nounwind",
         "declare void @host.shift(i64, i64, i64) nounwind willreturn memory(inaccessiblemem: readwrite)",
+        "declare void @host.raised(i64) nounwind willreturn memory(inaccessiblemem: readwrite)",
         "declare void @host.overflow(i1, i64) nounwind willreturn memory(inaccessiblemem: readwrite)",
     ]
 )
@@ -83,15 +85,12 @@ def on_host(modules: list[str]) -> HostKernel:
     CannotRunOnHostError
         If they ask for something that only a GPU has, and that is not exchanged.
     """
-    made = _Exchange()
-    (kernel,) = {name for text in modules for name in re.findall(r'@("[^"]*"), !"kernel", i32 1', text)}
-    whole = llvm.parse_assembly(_DECLARATIONS)
     machine = _machine()
-    for module in (whole, *(llvm.parse_assembly(made.exchanged(text)) for text in modules)):
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        if module is not whole:
-            whole.link_in(module)
+    made = _Exchange(f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n')
+    (kernel,) = {name for text in modules for name in re.findall(r'@("[^"]*"), !"kernel", i32 1', text)}
+    whole = llvm.parse_assembly(made.target)
+    for text in modules:
+        whole.link_in(llvm.parse_assembly(made.exchanged(text)))
     for function in whole.functions:
         if not function.is_declaration and function.name != kernel.strip('"'):
             function.linkage = "internal"
@@ -130,7 +129,9 @@ def _optimise(module: Any, machine: Any) -> None:
 class _Exchange:
     """What the texts of a kernel have in common."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: str) -> None:
+        # What a load or store claims of its address follows from it; for integers both targets say the same.
+        self.target = target
         self.sites: list[str] = []
         self.shared_nbytes = 0
         self.cooperates = False
@@ -147,7 +148,8 @@ class _Exchange:
         text = re.sub(r"^(target |!nvvm|@\"llvm\.used\"|@\"_ZN08NumbaEnv).*$", "", text, flags=re.MULTILINE)
         text = re.sub(r'@"llvm\.nvvm\.read\.ptx\.sreg\.(\w+\.[xyz])"', r"@host.\1", text)
         text = self._with_memories(text)
-        return "\n".join(map(self._arithmetic, text.split("\n"))) + "\n" + _DECLARATIONS_OF_OVERFLOW + _DECLARATIONS
+        text = "\n".join(map(self._arithmetic, text.split("\n")))
+        return "\n".join([self.target, text, _DECLARATIONS_OF_OVERFLOW, _DECLARATIONS])
 
     def _with_memories(self, text: str) -> str:
         """Make shared memory a part of the block's, and constant memory ordinary."""
@@ -172,6 +174,8 @@ class _Exchange:
             return line.replace('@"llvm.nvvm.barrier0"()', f"@host.barrier(i64 {self._site(line)})")
         if " = atomicrmw " in line or " = cmpxchg " in line:
             self.cooperates = True
+        if re.match(r" *ret i32 [1-9]\d*$", line):
+            return f"  call void @host.raised(i64 {self._site(line)})\n{line}"
         shift = re.match(r" *%.* = (?:shl|lshr|ashr) (i\d+) .*, (%.*)$", line)
         if shift:
             kind, by = shift.groups()
@@ -205,13 +209,15 @@ class _Exchange:
         text = re.sub(r"(call [^\n]*@host\.[\w.]+)\((?!ptr %here)", r"\1(ptr %here, ", text)
         (header,) = re.findall(rf'^define [^\n]*@"?{re.escape(kernel)}"?\((.*)\)[^()\n]*{{$', text, re.MULTILINE)
         text = re.sub(
-            r"^define [^\n]*\{$", f"define internal void @kernel({header}, ptr %here) noinline {{", text, flags=re.MULTILINE
+            r"^define [^\n]*\{$",
+            f"define internal void @kernel({header}, ptr %here) noinline {{",
+            text,
+            flags=re.MULTILINE,
         )
         text = "\n".join(map(self._memory_operation, text.split("\n")))
         types = [parameter.split()[0] for parameter in re.split(r",\s*(?![^()]*\))", header)]
-        target = "".join(re.findall(r"^(?:target|source_filename) .*\n", text, re.MULTILINE))
         text = re.sub(r"^(?:target|source_filename) .*\n", "", text, flags=re.MULTILINE)
-        return "\n".join([target, _RUNTIME.read_text(), _registers(), _trampoline(types), text])
+        return "\n".join([self.target, _RUNTIME.read_text(), _registers(), _trampoline(types), text])
 
     def _check_nothing_is_missing(self, text: str, kernel: str) -> None:
         defined = re.findall(rf"^define [^\n]*@({_NAME})\(", text, re.MULTILINE)
@@ -233,9 +239,7 @@ class _Exchange:
         (alignment,) = re.findall(r", align (\d+)", line) or ["1"]
         if alignment != "1":
             before += f"  call void @host.align(ptr %here, ptr {found[1]}, i64 {int(alignment) - 1}, i64 {self._site(line)})\n"
-        if self.cooperates:
-            before += "  call void @host.pause(ptr %here)\n"
-        return before + line
+        return f"{before}  call void @host.pause(ptr %here)\n{line}"
 
 
 _DECLARATIONS_OF_OVERFLOW: Final = "".join(

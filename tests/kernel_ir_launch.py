@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -35,8 +36,8 @@ _TEAMS: Final = 2
 _WORKERS: Final = 3
 #: Seconds after which a launch is one that hangs.
 _LIMIT: Final = 100
-#: A thread lets others go first at one of so many operations on memory.
-_PAUSE: Final = 16
+#: A thread lets others go first at one of so many operations on memory: a power of two. Fewer where threads meet.
+_PAUSE: Final = {True: 16, False: 256}
 
 
 class KernelFaultError(AssertionError):
@@ -235,7 +236,7 @@ def _memories(arrays: list[np.ndarray[Any, Any]], before: bool) -> list[_Memory]
 # -- launches
 
 
-def launch(kernel: Any, *arguments: Any, blocks: int, threads: int, seed: int = 0) -> None:
+def launch(kernel: Any, *arguments: Any, blocks: int, threads: int, seed: int | None = None) -> None:
     """Run a kernel.
 
     Parameters
@@ -247,7 +248,8 @@ def launch(kernel: Any, *arguments: Any, blocks: int, threads: int, seed: int = 
     blocks, threads
         Of the launch.
     seed
-        Of the order of blocks and threads, of where threads pause, and on which side of the memories a page is close.
+        Of the order of blocks and threads, of where threads pause, and on which side of the memories a page is close;
+        by default it follows from the arguments, so that a launch that is repeated is the same.
 
     Raises
     ------
@@ -255,6 +257,9 @@ def launch(kernel: Any, *arguments: Any, blocks: int, threads: int, seed: int = 
         If the kernel touches memory that is not among its arguments, or does what is undefined on a GPU.
     """
     program = compiled(kernel, arguments)
+    name = kernel.py_func.__name__
+    if seed is None:
+        seed = zlib.crc32(repr((name, blocks, threads, *map(_size, arguments))).encode())
     chance = random.Random(seed)
     memories = _memories([x for x in arguments if isinstance(x, np.ndarray)], chance.random() < 0.5)
     passed = (ctypes.c_int64 * max(len(arguments), 1))()
@@ -268,9 +273,13 @@ def launch(kernel: Any, *arguments: Any, blocks: int, threads: int, seed: int = 
             at = argument.ctypes.data
             (memory,) = (m for m in memories if m.low <= at < m.low + m.nbytes)
             passed[i] = memory.address + at - memory.low
-    _run(program, passed, blocks, threads, chance, kernel.py_func.__name__)
+    _run(program, passed, blocks, threads, chance, name)
     for memory in memories:
         memory.take_back()
+
+
+def _size(argument: Any) -> int:
+    return argument.size if isinstance(argument, np.ndarray) else int(argument)
 
 
 def _run(
@@ -284,16 +293,14 @@ def _run(
         column = (ctypes.c_int32 * (2 * len(items)))(*(number for item in items for number in item))
         kept.append(column)
         here.registers[:] = (0, 0, 0, threads, 1, 1, 0, 0, 0, blocks, 1, 1)
-        here.random, here.pauses = chance.getrandbits(64) | 1, _PAUSE - 1
+        here.random, here.pauses = chance.getrandbits(64) | 1, _PAUSE[program.cooperates] - 1
         here.arguments, here.items, here.n_items = ctypes.addressof(arguments), ctypes.addressof(column), len(items)
         here.index = index
         if team is not None:
             here.team, here.shared = ctypes.addressof(team), team.shared
     action = _Action(handler=program.signal, flags=_SA_SIGINFO)
     ids = (ctypes.c_uint64 * len(work))()
-    start = _Launch(
-        report.address, len(work), *map(ctypes.addressof, (heres, ids, action)), ctypes.c_int32(_LIMIT)
-    )
+    start = _Launch(report.address, len(work), *map(ctypes.addressof, (heres, ids, action)), ctypes.c_int32(_LIMIT))
     child = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(program.launch)(ctypes.addressof(start))
     if child < 0:
         raise OSError("no process for a launch")
@@ -337,12 +344,14 @@ def _words(program: kernel_ir.HostKernel, fault: _Fault, status: int) -> str:
         return f"{where}a shift by {fault.value} bits: {site}"
     if fault.kind == _OVERFLOWED:
         return f"{where}a signed number overflows: {site}"
+    if fault.kind == _RAISED:
+        return f"{where}it raises: a thread of a GPU would end without a word"
     if fault.kind == _NO_THREAD:
         return f"the system gave {fault.value} threads and no more"
     if fault.kind == signal.SIGALRM:
         return f"it has not ended after {_LIMIT} s: threads wait for one that does not come"
     if fault.kind == signal.SIGFPE:
-        return "an integer is divided by zero"
+        return "an integer is divided by zero, or the lowest one by -1"
     if fault.kind in (signal.SIGSEGV, signal.SIGBUS):
         return f"{fault.value:#x} is not its memory"
     return f"it ended with status {status}, signal {fault.kind}"
@@ -354,3 +363,4 @@ _DIVERGED: Final = 101
 _MISALIGNED: Final = 102
 _SHIFTED: Final = 103
 _OVERFLOWED: Final = 104
+_RAISED: Final = 105

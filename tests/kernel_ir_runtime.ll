@@ -131,6 +131,11 @@ done:
   ret void
 }
 
+define internal void @host.raised(ptr %here, i64 %site) alwaysinline {
+  call void @host.fault_here(ptr %here, i64 105, i64 0, i64 %site)
+  ret void
+}
+
 ; Let other threads go first, now and then.
 define internal void @host.pause(ptr %here) alwaysinline {
   %p = getelementptr %Here, ptr %here, i64 0, i32 2
