@@ -238,7 +238,8 @@ class _Exchange:
         before = ""
         (alignment,) = re.findall(r", align (\d+)", line) or ["1"]
         if alignment != "1":
-            before += f"  call void @host.align(ptr %here, ptr {found[1]}, i64 {int(alignment) - 1}, i64 {self._site(line)})\n"
+            given = f"ptr %here, ptr {found[1]}, i64 {int(alignment) - 1}, i64 {self._site(line)}"
+            before = f"  call void @host.align({given})\n"
         return f"{before}  call void @host.pause(ptr %here)\n{line}"
 
 

@@ -3,8 +3,8 @@
 A launch is a process of its own: a byte read or written where there is none ends that one, and fails the test. Each
 memory that a kernel is given lies against a page that cannot be touched, the one before or the one behind. A thread of
 the system is a thread of a block, and waits for the others at a real barrier; two blocks run at a time, each with
-shared memory that is overwritten before the next. Where the threads of a block need nothing of each other, fewer threads
-of the system take them in any order.
+shared memory that is overwritten before the next. Where the threads of a block need nothing of each other, fewer
+threads of the system take them in any order.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any, Final
 
 import kernel_ir
 import numpy as np
-from gzarr_kernels.device.target import FINGERPRINT
 from guarded_memory import Guarded
+from gzarr_kernels.device.target import FINGERPRINT
 
 TESTS: Final = Path(__file__).parent
 #: Blocks that run at a time, and threads for those that need nothing of each other.
@@ -364,3 +364,8 @@ _MISALIGNED: Final = 102
 _SHIFTED: Final = 103
 _OVERFLOWED: Final = 104
 _RAISED: Final = 105
+
+
+def run_kernel(kernel: Any, blocks: int, threads: int, arguments: list[Any]) -> None:
+    """Run a kernel for the simulated device: what ``simulated_kernels.run_kernel`` is to Numba's simulator."""
+    launch(kernel, *(getattr(x, "_ary", x) for x in arguments), blocks=blocks, threads=threads)

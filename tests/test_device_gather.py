@@ -18,7 +18,6 @@ from gzarr_kernels.device import shuffle as s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-
 pytestmark = pytest.mark.usefixtures("launcher")
 
 

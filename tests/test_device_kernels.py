@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from numcodecs import blosc as numcodecs_blosc
 
-
 pytestmark = pytest.mark.usefixtures("launcher")
 
 
