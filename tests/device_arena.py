@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import kernel_ir_launch
 import numpy as np
+import pytest
 from guarded_memory import Guarded
+from gzarr_kernels.device import target
 from numba.cuda.simulator import kernelapi
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
@@ -67,7 +69,15 @@ def launched_by(name: str) -> Iterator[None]:
         _launcher[0] = before
 
 
-def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int = THREADS) -> None:
+#: A mark: a test runs once by each launcher.
+by_each_launcher = pytest.mark.usefixtures("launcher")
+
+
+def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int | None = None) -> None:
+    """Run a kernel; with as many threads as the launcher likes, unless they are said."""
+    if threads is None:
+        # Few, so that each takes several items, or all of a real launch: as it comes.
+        threads = target.THREADS if _launcher[0] == "ir" and arguments[-1] % 2 else THREADS
     LAUNCHERS[_launcher[0]](kernel, *arguments, blocks=blocks, threads=threads)
 
 

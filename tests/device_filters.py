@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from device_arena import BLOCKS, THREADS, Arena, launch
+from device_arena import BLOCKS, Arena, launch
 from gzarr_kernels.device import filters, packed_bits
 from zarr_arrays import same
 
@@ -26,7 +26,7 @@ SHAPE, CHUNKS = (21, 13), (8, 5)
 
 
 def undo(
-    step: Filter, chunks: list[bytes], offset: int = 0, blocks: int = BLOCKS, threads: int = THREADS
+    step: Filter, chunks: list[bytes], offset: int = 0, blocks: int = BLOCKS, threads: int | None = None
 ) -> tuple[list[bytes], list[int]]:
     """Run the kernel on some chunks, which begin at ``offset`` from a multiple of 16; return results and marks."""
     arena = Arena()

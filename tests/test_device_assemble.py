@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_arena import Arena, blocks_of, launch, random_bytes, to_byte_planes
+from device_arena import Arena, blocks_of, by_each_launcher, launch, random_bytes, to_byte_planes
 from guarded_memory import Guarded
 from gzarr_kernels.device import assemble as a
 from hypothesis import given, settings
@@ -21,7 +21,7 @@ from gzarr.selection import parse_basic, parse_orthogonal, parse_points
 SETTINGS = settings(max_examples=150, deadline=None)
 
 
-pytestmark = pytest.mark.usefixtures("launcher")
+pytestmark = by_each_launcher
 
 
 @pytest.fixture(scope="module", autouse=True)

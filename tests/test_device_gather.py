@@ -9,7 +9,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from device_arena import Arena, blocks_of, launch, random_bytes, to_byte_planes
+from device_arena import Arena, blocks_of, by_each_launcher, launch, random_bytes, to_byte_planes
 from gzarr_kernels.device import checksums as k
 from gzarr_kernels.device import containers as c
 from gzarr_kernels.device import gather as g
@@ -18,7 +18,7 @@ from gzarr_kernels.device import shuffle as s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.usefixtures("launcher")
+pytestmark = by_each_launcher
 
 
 @pytest.fixture(scope="module", autouse=True)

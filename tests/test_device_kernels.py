@@ -10,7 +10,7 @@ import cramjam
 import google_crc32c
 import numpy as np
 import pytest
-from device_arena import THREADS, Arena, blocks_of, launch, random_bytes, to_byte_planes
+from device_arena import Arena, blocks_of, by_each_launcher, launch, random_bytes, to_byte_planes
 from guarded_memory import Guarded
 from gzarr_kernels.device import assemble, layout
 from gzarr_kernels.device import checksums as s
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from numcodecs import blosc as numcodecs_blosc
 
-pytestmark = pytest.mark.usefixtures("launcher")
+pytestmark = by_each_launcher
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -189,7 +189,7 @@ def test_copy_frames_beyond_31_bits() -> None:
 CHECKSUMS = {s.CRC32: zlib.crc32, s.ADLER32: zlib.adler32, s.CRC32C: google_crc32c.value}
 
 
-def verdicts(frames: list[bytes], kinds: list[int], expected: list[int], threads: int = THREADS) -> list[int]:
+def verdicts(frames: list[bytes], kinds: list[int], expected: list[int], threads: int | None = None) -> list[int]:
     arena = Arena(np.zeros(sum(map(len, frames)) // 8 * 8 + (1 << 20), np.uint8))
     source = [arena.put_bytes(frame, 8 * (i % 2) if i % 3 else i % 7) for i, frame in enumerate(frames)]
     header = np.zeros(s.SIZE, np.int64)
