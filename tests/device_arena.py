@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import kernel_ir_launch
 import numpy as np
 import pytest
-from guarded_memory import Guarded
+from guarded_memory import PAGE, Guarded
 from gzarr_kernels.device import target
 from numba.cuda.simulator import kernelapi
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
@@ -81,15 +81,17 @@ def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int | No
     LAUNCHERS[_launcher[0]](kernel, *arguments, blocks=blocks, threads=threads)
 
 
-_NOTHING = b"\xa5" * (4 << 20)
-
-
 @dataclass
 class Arena:
     """Memory of a wave: bytes and columns are put in anywhere, as the engine does."""
 
-    memory: np.ndarray[Any, Any] = field(default_factory=lambda: Guarded(_NOTHING).array)
+    memory: np.ndarray[Any, Any]
     used: int = 0
+
+    @classmethod
+    def of(cls, nbytes: int) -> Arena:
+        """Return an arena for some bytes and a few columns."""
+        return cls(_untouched(-(-nbytes // PAGE) * PAGE + 4 * PAGE))
 
     @property
     def columns(self) -> np.ndarray[Any, Any]:
@@ -116,6 +118,12 @@ class Arena:
 
     def bytes_at(self, begin: int, nbytes: int) -> bytes:
         return self.memory[begin : begin + nbytes].tobytes()
+
+
+def _untouched(nbytes: int) -> np.ndarray[Any, Any]:
+    memory = Guarded(nbytes).array
+    memory[:] = 0xA5
+    return memory
 
 
 def blocks_of(data: bytes, blocksize: int) -> list[bytes]:

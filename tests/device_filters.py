@@ -29,7 +29,7 @@ def undo(
     step: Filter, chunks: list[bytes], offset: int = 0, blocks: int = BLOCKS, threads: int | None = None
 ) -> tuple[list[bytes], list[int]]:
     """Run the kernel on some chunks, which begin at ``offset`` from a multiple of 16; return results and marks."""
-    arena = Arena()
+    arena = Arena.of(sum(map(len, chunks)) + len(chunks) * (step.decoded_nbytes + 256))
     source = [arena.put_bytes(chunk, offset) for chunk in chunks]
     target = [arena.reserve(step.decoded_nbytes) for _ in chunks]
     arena.reserve(0)

@@ -76,9 +76,9 @@ def run_assemble(
 ) -> None:
     """Write the columns as ``assemble`` documents them, and run it into ``memory``, of which ``views`` are parts."""
     k = len(case.chunk_shape)
-    arena = Arena()
     width = case.width
     encoded = [None if chunk is None else stored(case, chunk) for chunk in chunks]
+    arena = Arena.of(sum(len(data or fill) + 64 for data in encoded) + 128 * planned.start.size)
     source = [
         arena.put_bytes(fill, width * (i % 2)) if data is None else arena.put_bytes(data, case.misaligned)
         for i, data in enumerate(encoded)

@@ -53,7 +53,7 @@ TYPESIZES = [*range(1, 18), 200]
 
 
 def convert(kernel: Any, chunks: list[bytes], typesizes: list[int], blocksizes: list[int], offset: int = 0) -> Any:
-    arena = Arena()
+    arena = Arena.of(4 * sum(map(len, chunks)) + 1024 * len(chunks))
     source = [arena.put_bytes(chunk) for chunk in chunks]
     sizes = [len(chunk) for chunk in chunks]
     targets = [arena.reserve(size, offset) for size in sizes]
@@ -155,7 +155,7 @@ def test_planes_of_real_containers(typesize: int) -> None:
 
 
 def test_copy_frames_of_any_length_and_alignment() -> None:
-    arena = Arena()
+    arena = Arena.of(1 << 16)
     lengths = [*range(20), 63, 64, 65, 1000, 4097]
     frames = [random_bytes(n, n) for n in lengths for _ in range(4)]
     source = [arena.put_bytes(frame, i % 16) for i, frame in enumerate(frames)]
