@@ -116,13 +116,22 @@ class Arena:
         self.memory[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
         return begin
 
+    def put_last(self, data: bytes, offset: int = 0) -> int:
+        """Put bytes at the end, but for less than 8: who reads a word behind them reads where there is no memory."""
+        begin = self.memory.size - len(data)
+        begin -= (begin - offset) % 8
+        assert self.used <= begin
+        self.memory[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
+        return begin
+
     def bytes_at(self, begin: int, nbytes: int) -> bytes:
         return self.memory[begin : begin + nbytes].tobytes()
 
 
 def _untouched(nbytes: int) -> np.ndarray[Any, Any]:
+    """Return memory in which no byte is like its neighbours: what is moved from one place to another shows."""
     memory = Guarded(nbytes).array
-    memory[:] = 0xA5
+    memory[:] = np.frombuffer(random_bytes(nbytes, 9), np.uint8)
     return memory
 
 

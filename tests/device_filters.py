@@ -30,9 +30,10 @@ def undo(
 ) -> tuple[list[bytes], list[int]]:
     """Run the kernel on some chunks, which begin at ``offset`` from a multiple of 16; return results and marks."""
     arena = Arena.of(sum(map(len, chunks)) + len(chunks) * (step.decoded_nbytes + 256))
-    source = [arena.put_bytes(chunk, offset) for chunk in chunks]
+    source = [arena.put_bytes(chunk, offset) for chunk in chunks[:-1]]
     target = [arena.reserve(step.decoded_nbytes) for _ in chunks]
     arena.reserve(0)
+    source.append(arena.put_last(chunks[-1], offset))
     marks = arena.put([0] * len(chunks))
     room = np.zeros(len(chunks) * 2 + max(filters.SIZE, packed_bits.SIZE), np.int64)
     start = arena.put(room)

@@ -54,7 +54,7 @@ TYPESIZES = [*range(1, 18), 200]
 
 def convert(kernel: Any, chunks: list[bytes], typesizes: list[int], blocksizes: list[int], offset: int = 0) -> Any:
     arena = Arena.of(4 * sum(map(len, chunks)) + 1024 * len(chunks))
-    source = [arena.put_bytes(chunk) for chunk in chunks]
+    source = [*map(arena.put_bytes, chunks[:-1]), arena.put_last(chunks[-1])]
     sizes = [len(chunk) for chunk in chunks]
     targets = [arena.reserve(size, offset) for size in sizes]
     arena.reserve(0)
@@ -158,7 +158,8 @@ def test_copy_frames_of_any_length_and_alignment() -> None:
     arena = Arena.of(1 << 16)
     lengths = [*range(20), 63, 64, 65, 1000, 4097]
     frames = [random_bytes(n, n) for n in lengths for _ in range(4)]
-    source = [arena.put_bytes(frame, i % 16) for i, frame in enumerate(frames)]
+    source = [arena.put_bytes(frame, i % 16) for i, frame in enumerate(frames[:-1])]
+    source.append(arena.put_last(frames[-1], 3))
     targets = [arena.reserve(len(frame), (5 * i + i // 7) % 16) for i, frame in enumerate(frames)]
     arena.reserve(0)
     header = np.zeros(c.SIZE, np.int64)
@@ -190,8 +191,9 @@ CHECKSUMS = {s.CRC32: zlib.crc32, s.ADLER32: zlib.adler32, s.CRC32C: google_crc3
 
 
 def verdicts(frames: list[bytes], kinds: list[int], expected: list[int], threads: int | None = None) -> list[int]:
-    arena = Arena(np.zeros(sum(map(len, frames)) // 8 * 8 + (1 << 20), np.uint8))
-    source = [arena.put_bytes(frame, 8 * (i % 2) if i % 3 else i % 7) for i, frame in enumerate(frames)]
+    arena = Arena.of(sum(map(len, frames)) + 256 * len(frames))
+    source = [arena.put_bytes(frame, 8 * (i % 2) if i % 3 else i % 7) for i, frame in enumerate(frames[:-1])]
+    source.append(arena.put_last(frames[-1]))
     header = np.zeros(s.SIZE, np.int64)
     header[s.FRAMES] = len(frames)
     header[s.SOURCE], header[s.NBYTES] = arena.put(source), arena.put([len(frame) for frame in frames])
