@@ -16,7 +16,6 @@ ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
 # Before anything imports Numba; workers of pytest-xdist inherit it.
 os.environ["NUMBA_ENABLE_CUDASIM"] = "0" if ON_GPU else "1"
 
-import device_arena  # noqa: E402
 import devices  # noqa: E402
 
 from gzarr.engines import kernels  # noqa: E402
@@ -45,5 +44,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[devices.TestedDevice]:
 @pytest.fixture(scope="module", params=["simulator", "ir"])
 def launcher(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each way to run a device kernel without a GPU: in the simulator, and as it is compiled for one."""
+    import device_arena
+
     with device_arena.launched_by(request.param):
         yield

@@ -1,4 +1,4 @@
-"""A wave's memory for tests of the device kernels, and how they are launched in Numba's simulator."""
+"""A wave's memory for tests of the device kernels, and how they are launched."""
 
 from __future__ import annotations
 

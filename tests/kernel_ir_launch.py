@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -121,15 +122,19 @@ class _Compiler:
         versions = [version(package) for package in ("numba", "numba-cuda", "llvmlite", "numpy")]
         source = sys.modules[module].__file__ or ""
         own = (Path(source).read_text(), (TESTS / "kernel_ir_compiler.py").read_text())
-        words = json.dumps([module, name, parameters, versions, sys.version, FINGERPRINT, own])
-        file = TESTS.parent / ".pytest_cache" / "kernel_ir" / hashlib.sha256(words.encode()).hexdigest()
-        if not file.exists():
-            answer = self._ask([module, name, parameters])
-            file.parent.mkdir(parents=True, exist_ok=True)
-            new = file.with_suffix(f".{os.getpid()}")
-            new.write_text(json.dumps(answer))
-            new.replace(file)
-        modules: list[str] = json.loads(file.read_text())
+        key = hashlib.sha256(json.dumps([versions, FINGERPRINT, own]).encode()).hexdigest()
+        python = "{}.{}".format(*sys.version_info)
+        types = "-".join(parameter or "n" for parameter in parameters)
+        file = TESTS.parent / ".pytest_cache" / "kernel_ir" / f"{module}.{name}-{types}-{python}.json"
+        with suppress(FileNotFoundError):
+            kept = json.loads(file.read_text())
+            if kept["key"] == key:
+                return list(kept["modules"])
+        modules = self._ask([module, name, parameters])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps({"key": key, "modules": modules}))
+        new.replace(file)
         return modules
 
     def _ask(self, question: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""The assemble kernel in Numba's simulator, which runs its compiled loop: against the plan's meaning, spelled out."""
+"""The assemble kernel, by the simulator and as it is compiled for a GPU: against the plan's meaning, spelled out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters undone by the device kernels, in Numba's simulator, bit by bit as numcodecs does; and reads through them."""
+"""Filters undone by the device kernels, by each launcher, bit by bit as numcodecs does; and reads through them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of writing in Numba's simulator, which runs their compiled loops: against NumPy, zlib, their inverses."""
+"""The kernels of writing, by the simulator and as they are compiled for a GPU: against NumPy, zlib, their inverses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device kernels in Numba's simulator, which runs their compiled loops: against NumPy, c-blosc and zlib."""
+"""The device kernels, by the simulator and as they are compiled for a GPU: against NumPy, c-blosc and zlib."""
 
 from __future__ import annotations
 
