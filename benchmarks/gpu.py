@@ -82,10 +82,10 @@ class Clock:
             self._synchronize(stream)
             start = time.perf_counter()
             if self._events:
-                stream.record(self._events[0])
+                self._events[0].record(stream.cupy)
             result = call()
             if self._events:
-                stream.record(self._events[1])
+                self._events[1].record(stream.cupy)
             self._synchronize(stream)
             host += time.perf_counter() - start
             if self._events:

@@ -81,10 +81,10 @@ def time_runs(stream: Any, enqueue: Callable[[], object], runs: int = 5, seconds
     while not host or (len(host) < runs and time.perf_counter() - begin < seconds):
         start = time.perf_counter()
         if events is not None:
-            stream.record(events[0])
+            events[0].record(stream.cupy)
         enqueue()
         if events is not None:
-            stream.record(events[1])
+            events[1].record(stream.cupy)
         stream.synchronize()
         host.append(time.perf_counter() - start)
         if events is not None:

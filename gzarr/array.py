@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .engines.cuda.router import Decode
-    from .engines.request import Missing
+    from .engines.request import Missing, Verify
     from .metadata.model import ArrayMetadata
     from .results import Results
     from .selection import Selection
@@ -58,6 +58,8 @@ class Array(ArrayProperties):
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
     missing
         What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
+    verify
+        What the host decodes before a GPU does: ``"none"`` or ``"host"``; see :meth:`read`.
     mode
         ``"r"`` or ``"r+"`` (read and write).
     write_empty
@@ -68,10 +70,10 @@ class Array(ArrayProperties):
     DeviceError
         If the device cannot be used.
     ArgumentError
-        If ``device`` or ``missing`` is none of the above.
+        If ``device``, ``missing`` or ``verify`` is none of the above.
     """
 
-    __slots__ = ("_missing", "_write_empty")
+    __slots__ = ("_missing", "_verify", "_write_empty")
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Array(ArrayProperties):
         *,
         device: str = "auto",
         missing: Missing = "fill",
+        verify: Verify = "none",
         mode: Literal["r", "r+"] = "r",
         write_empty: bool = False,
     ) -> None:
@@ -91,6 +94,7 @@ class Array(ArrayProperties):
         self._path = path
         self._device = _device_for(device, metadata.dtype)
         self._missing = _check_missing(missing)
+        self._verify = check_verify(verify)
         self._mode = mode
         self._write_empty = write_empty
         self._reader = Reader(metadata, store, path, self._device)
@@ -123,7 +127,12 @@ class Array(ArrayProperties):
 
     def __reduce__(self) -> tuple[Any, ...]:
         make = functools.partial(
-            Array, device=self._device, missing=self._missing, mode=self._mode, write_empty=self._write_empty
+            Array,
+            device=self._device,
+            missing=self._missing,
+            verify=self._verify,
+            mode=self._mode,
+            write_empty=self._write_empty,
         )
         return make, (self._metadata, self._store, self._path)
 
@@ -162,6 +171,7 @@ class Array(ArrayProperties):
         stream: Any = None,
         budget_bytes: int | None = None,
         decode: Decode = "auto",
+        verify: Verify | None = None,
     ) -> Any:
         """Read a selection as ``a[selection]`` does, into the caller's array if there is one.
 
@@ -184,6 +194,16 @@ class Array(ArrayProperties):
         decode
             ``"gpu"`` or ``"cpu"``: where chunks of this read are decoded, for a result on a device. ``"auto"`` takes
             what should be faster; see ``decode_path``.
+        verify
+            ``"host"``: a GPU's decoder is given nothing that the host has not found to be sound. nvCOMP's decoders are
+            undefined on corrupt zstd, snappy, deflate and gdeflate, also inside of Blosc, gzip and zlib: a flipped bit
+            may end the use of CUDA in this process, where it should be an error that names the chunk. Chunks with a
+            crc32c over their encoded bytes (v3's ``crc32c`` codec behind the compressor) are checked by it in any case,
+            and cost nothing more. Of all others the host decodes each frame before the device does, in as many bytes a
+            thread as a frame decodes to: such reads are not faster than with ``decode="cpu"``, which is what
+            ``decode="auto"`` takes for them. GDeflate without crc32c is left to the host. ``"none"``: headers and sizes
+            are checked, and no frame is decoded twice. None is what the array was opened with. Means nothing on the
+            CPU, whose decoders take anything.
 
         Returns
         -------
@@ -196,14 +216,15 @@ class Array(ArrayProperties):
         ArgumentError
             If an argument is none of the above, or ``budget_bytes`` is too small for one chunk.
         DeviceError
-            If the device cannot hold elements of this type, or fails.
+            If the device cannot hold elements of this type, fails, or was lost to this process, as it may be where a
+            damaged chunk was decoded; the message then names the chunks, and says what to do.
         MemoryError
             If the device has no room.
         SelectionError, ChunkError
             As for ``a[...]``.
         """
         selection, field = self._split_field(selection)
-        how = self._how(missing, stream, budget_bytes, decode)
+        how = self._how(missing, stream, budget_bytes, decode, verify)
         return self._read(parse_basic(selection, self.shape), field, out, how)
 
     def read_many(
@@ -215,6 +236,7 @@ class Array(ArrayProperties):
         stream: Any = None,
         budget_bytes: int | None = None,
         decode: Decode = "auto",
+        verify: Verify | None = None,
     ) -> Any:
         """Read many selections as one plan: a chunk that several of them touch is read and decoded once.
 
@@ -226,7 +248,7 @@ class Array(ArrayProperties):
             Array of shape ``(len(selections), *shape of each)``, if the results have one shape.
         missing
             Whether an absent chunk is the fill value or an error, for this read.
-        stream, budget_bytes, decode
+        stream, budget_bytes, decode, verify
             As for :meth:`read`.
 
         Returns
@@ -248,7 +270,7 @@ class Array(ArrayProperties):
             raise SelectionError("read_many takes boxes; read points with a.vindex[...]")
         if not parsed and out is None:
             return []
-        how = self._how(missing, stream, budget_bytes, decode)
+        how = self._how(missing, stream, budget_bytes, decode, verify)
         base: Any = None
         shapes = {selection.result_shape for selection in parsed}
         if len(shapes) == 1:
@@ -531,17 +553,20 @@ class Array(ArrayProperties):
             )
         return rest, names[0]
 
-    def _how(self, missing: Missing | None, stream: Any, budget_bytes: int | None, decode: Decode) -> How:
+    def _how(
+        self, missing: Missing | None, stream: Any, budget_bytes: int | None, decode: Decode, verify: Verify | None
+    ) -> How:
         """Return how a read is done, from what the caller said of it."""
         if decode not in ("auto", "cpu", "gpu"):
             raise ArgumentError(f"decode must be 'auto', 'cpu' or 'gpu', not {decode!r}")
         meaning = self._missing if missing is None else _check_missing(missing)
+        verified = self._verify if verify is None else check_verify(verify)
         if self._device == "cpu":
             return How(meaning, HOST, NO_OPTIONS)
         device = get_device(self._device)
         with device:
             memory = DeviceResults(device, device.as_stream(stream))
-        return How(meaning, memory, DeviceOptions(budget_bytes, decode))
+        return How(meaning, memory, DeviceOptions(budget_bytes, decode, verified))
 
     def _read(self, selection: Selection, field: str | None, out: Any, how: How) -> Any:
         dtype = self._metadata.dtype
@@ -576,3 +601,10 @@ def _check_missing(missing: Missing) -> Missing:
     if missing not in ("fill", "error"):
         raise ArgumentError(f"missing must be 'fill' or 'error', not {missing!r}")
     return missing
+
+
+def check_verify(verify: Verify) -> Verify:
+    """Return an argument ``verify``; raise ArgumentError if it is none."""
+    if verify not in ("none", "host"):
+        raise ArgumentError(f"verify must be 'none' or 'host', not {verify!r}")
+    return verify

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from .codecs.codec import Codec
     from .display import Info
+    from .engines.request import Verify
     from .metadata.model import ArrayMetadata, ZarrFormat
     from .reader import Reader
     from .stores.base import ReadableStore
@@ -29,6 +30,7 @@ class ArrayProperties:
     _path: str
     _reader: Reader
     _store: ReadableStore
+    _verify: Verify
 
     @property
     def metadata(self) -> ArrayMetadata:
@@ -148,7 +150,7 @@ class ArrayProperties:
         says why a read of the whole array is not. A smaller read may go the other way. Behind ``cuda: …``, ``by
         GPUDirect Storage`` says that files are read past host memory.
         """
-        return self._reader.path()
+        return self._reader.path(self._verify)
 
     @property
     def nchunks(self) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from .array import Array
+from .array import Array, check_verify
 from .array_arguments import ArrayArguments, check_names, data_type, new_metadata
 from .changes import hold_documents, writable
 from .codecs.choice import AUTO
@@ -29,7 +29,7 @@ from .values import all_of, as_data, type_on_device
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .engines.request import Missing
+    from .engines.request import Missing, Verify
     from .metadata.model import ZarrFormat
     from .stores.base import Store
     from .stores.resolve import StoreLike
@@ -58,6 +58,7 @@ def create_array(
     overwrite: bool = False,
     device: str = "auto",
     missing: Missing = "fill",
+    verify: Verify = "none",
     write_empty: bool = False,
 ) -> Array:
     """Make an array, and explicit groups above it.
@@ -108,7 +109,7 @@ def create_array(
     overwrite
         Erase the node that is there, with all that is below it. Else it is an error: of several threads that make a
         node at one place, one succeeds, and on local disks also of several processes.
-    device, missing
+    device, missing, verify
         As for :func:`gzarr.open_array`.
     write_empty
         Whether chunks of nothing but the fill value are stored when they are written.
@@ -146,6 +147,7 @@ def create_array(
         overwrite=overwrite,
         device=device,
         missing=missing,
+        verify=verify,
         write_empty=write_empty,
         shape=shape,
         data=data,
@@ -174,6 +176,7 @@ def make_array(
     overwrite: bool,
     device: str,
     missing: Missing,
+    verify: Verify = "none",
     write_empty: bool,
     shape: Any,
     data: Any,
@@ -197,7 +200,9 @@ def make_array(
             check_name(path, room, zarr_format)
             if room.layout is not None:
                 metadata = new_metadata(path, shape, zarr_format, layout=room.layout, **arguments)
-            array = Array(metadata, store, path, device=device, missing=missing, mode="r+", write_empty=write_empty)
+            array = Array(
+                metadata, store, path, device=device, missing=missing, verify=verify, mode="r+", write_empty=write_empty
+            )
             place_array(store, path, metadata, room, overwrite=overwrite)
         if data is not None and metadata.size:
             array[...] = data
@@ -235,6 +240,7 @@ def create_group(
     overwrite: bool = False,
     device: str = "auto",
     missing: Missing = "fill",
+    verify: Verify = "none",
 ) -> Group:
     """Make a group, and explicit groups above it.
 
@@ -242,7 +248,7 @@ def create_group(
 
     Parameters
     ----------
-    store, path, name, zarr_format, overwrite, device, missing
+    store, path, name, zarr_format, overwrite, device, missing, verify
         As for :func:`create_array`; version 1 has no groups.
     attributes
         User attributes.
@@ -258,12 +264,20 @@ def create_group(
     """
     where = _where(path, name)
     resolve_device(device)
+    check_verify(verify)
     _check_format(zarr_format)
     opened, base = as_store(store, "w" if overwrite else "a")
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
     return make_group(
-        target, where, zarr_format, attributes=attributes, overwrite=overwrite, device=device, missing=missing
+        target,
+        where,
+        zarr_format,
+        attributes=attributes,
+        overwrite=overwrite,
+        device=device,
+        missing=missing,
+        verify=verify,
     )
 
 
@@ -276,6 +290,7 @@ def make_group(
     overwrite: bool,
     device: str,
     missing: Missing,
+    verify: Verify = "none",
     reader: NodeReader | None = None,
 ) -> Group:
     """Make a group in a store that can be changed; nodes below it are read with ``reader``'s permissions."""
@@ -288,7 +303,7 @@ def make_group(
         document = {} if room.layout is None else {v3_draft.ENTRY_POINT: room.layout.document}
         metadata = GroupMetadata(attributes=said, zarr_format=zarr_format, document=document)
         place_group(store, path, metadata, room, overwrite=overwrite)
-    return Group(metadata, reader or NodeReader(store), path, device=device, missing=missing, mode="r+")
+    return Group(metadata, reader or NodeReader(store), path, device=device, missing=missing, verify=verify, mode="r+")
 
 
 def _where(path: str, name: str | None) -> str:

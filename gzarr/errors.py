@@ -32,7 +32,11 @@ class SelectionError(GzarrError, IndexError):
 
 
 class DeviceError(GzarrError, RuntimeError):
-    """The device asked for cannot be used; the message says which part is missing."""
+    """The device asked for cannot be used, or fails; the message says which part is missing, or what CUDA says.
+
+    Some errors of CUDA end the process's use of a device, as a damaged chunk may that a GPU decodes. From then on every
+    use of it in this process raises the same message, which names the chunks that were on it.
+    """
 
 
 class NodeNotFoundError(GzarrError, FileNotFoundError, KeyError):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .array_arguments import LayoutArguments
     from .display import Tree
     from .documents import Entry, NodeReader
-    from .engines.request import Missing
+    from .engines.request import Missing, Verify
     from .metadata.model import ZarrFormat
     from .stores.base import ReadableStore, Store
 
@@ -42,7 +42,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         Where its children are read from.
     path
         Normalised path in the store, ``""`` for the root.
-    device, missing
+    device, missing, verify
         Passed on to arrays below.
     children
         Nodes below by name, where consolidated metadata gives them: they then cost no store request. Not used where
@@ -59,6 +59,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         *,
         device: str = "auto",
         missing: Missing = "fill",
+        verify: Verify = "none",
         children: dict[str, Entry] | None = None,
         mode: Literal["r", "r+"] = "r",
     ) -> None:
@@ -73,6 +74,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         self._path = path
         self._device = device
         self._missing: Missing = missing
+        self._verify: Verify = verify
         self._consolidated = children
         self._mode: Literal["r", "r+"] = mode
 
@@ -92,6 +94,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             self._device,
             self._metadata.children_format,
             self._missing,
+            self._verify,
             reader.allow_pickle,
             # True was asked of the group that was opened; those below have no consolidated metadata of their own.
             False if reader.use_consolidated is False else None,
@@ -111,6 +114,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             join_path(self._path, path),
             device=self._device,
             missing=self._missing,
+            verify=self._verify,
             children=entry.children,
             mode=self._mode,
         )
@@ -312,6 +316,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             overwrite=overwrite,
             device=self._device,
             missing=self._missing,
+            verify=self._verify,
             write_empty=write_empty,
             shape=shape,
             data=data,
@@ -330,6 +335,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             overwrite=overwrite,
             device=self._device,
             missing=self._missing,
+            verify=self._verify,
             reader=self._reader,
         )
 
@@ -438,6 +444,7 @@ def make_node(
     *,
     device: str,
     missing: Missing,
+    verify: Verify = "none",
     children: dict[str, Entry] | None = None,
     mode: Literal["r", "r+"] = "r",
 ) -> Node:
@@ -445,8 +452,8 @@ def make_node(
     if isinstance(metadata, MetadataError):
         raise metadata
     if isinstance(metadata, ArrayMetadata):
-        return Array(metadata, reader.store, path, device=device, missing=missing, mode=mode)
-    return Group(metadata, reader, path, device=device, missing=missing, children=children, mode=mode)
+        return Array(metadata, reader.store, path, device=device, missing=missing, verify=verify, mode=mode)
+    return Group(metadata, reader, path, device=device, missing=missing, verify=verify, children=children, mode=mode)
 
 
 def _reopen(
@@ -455,6 +462,7 @@ def _reopen(
     device: str,
     zarr_format: ZarrFormat | None,
     missing: Missing,
+    verify: Verify,
     allow_pickle: bool,
     use_consolidated: bool | None,
     allow_fallback: bool,
@@ -470,6 +478,7 @@ def _reopen(
         device=device,
         zarr_format=zarr_format,
         missing=missing,
+        verify=verify,
         allow_pickle=allow_pickle,
         use_consolidated=use_consolidated,
         allow_fallback=allow_fallback,

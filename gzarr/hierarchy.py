@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
-from .array import Array
+from .array import Array, check_verify
 from .changes import writable
 from .device import resolve_device
 from .documents import NodeReader, suggest
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .array_arguments import ArrayArguments, NewArrayArguments
     from .documents import Entry
-    from .engines.request import Missing
+    from .engines.request import Missing, Verify
     from .stores.resolve import StoreLike
 
 __all__ = ["Array", "Group", "open", "open_array", "open_group"]
@@ -50,6 +50,7 @@ def open(
     device: str = "auto",
     zarr_format: ZarrFormat | None = None,
     missing: Missing = "fill",
+    verify: Verify = "none",
     allow_pickle: bool = False,
     use_consolidated: bool | None = None,
     allow_fallback: bool = False,
@@ -77,6 +78,9 @@ def open(
         over the older ones.
     missing
         What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
+    verify
+        ``"host"``: the host decodes frames that no crc32c vouches for, before a GPU's decoder sees them, which is
+        undefined on corrupt ones. :meth:`Array.read` says what that costs. Means nothing on the CPU.
     allow_pickle
         Allow codecs that run pickled code. Only for data that you trust.
     use_consolidated
@@ -113,7 +117,9 @@ def open(
     >>> gzarr.open(store).name
     '/'
     """
-    said = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated, allow_fallback)
+    said = _prepare(
+        store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
+    )
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
     elif "shape" in creation or "data" in creation:
@@ -138,6 +144,7 @@ def open_array(
     device: str = "auto",
     zarr_format: ZarrFormat | None = None,
     missing: Missing = "fill",
+    verify: Verify = "none",
     allow_pickle: bool = False,
     allow_fallback: bool = False,
     **creation: Unpack[NewArrayArguments],
@@ -161,7 +168,7 @@ def open_array(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    said = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, None, allow_fallback)
+    said = _prepare(store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback)
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
     return _array(said, creation)
@@ -175,6 +182,7 @@ def open_group(
     device: str = "auto",
     zarr_format: ZarrFormat | None = None,
     missing: Missing = "fill",
+    verify: Verify = "none",
     allow_pickle: bool = False,
     use_consolidated: bool | None = None,
     allow_fallback: bool = False,
@@ -198,7 +206,9 @@ def open_group(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    said = _prepare(store, path, mode, device, zarr_format, missing, allow_pickle, use_consolidated, allow_fallback)
+    said = _prepare(
+        store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
+    )
     if attributes is not None and mode in ("r", "r+"):
         _check_creation({"attributes": attributes}, mode)
     return _group(said, attributes)
@@ -214,6 +224,7 @@ class _Said:
     device: str
     zarr_format: ZarrFormat | None
     missing: Missing
+    verify: Verify
 
     def node(self, entry: Entry) -> Array | Group:
         """Return a node that is there."""
@@ -223,6 +234,7 @@ class _Said:
             self.path,
             device=self.device,
             missing=self.missing,
+            verify=self.verify,
             children=entry.children,
             mode="r" if self.mode == "r" else "r+",
         )
@@ -259,6 +271,7 @@ def _array(said: _Said, creation: NewArrayArguments) -> Array:
             overwrite=said.mode == "w",
             device=said.device,
             missing=said.missing,
+            verify=said.verify,
             write_empty=bool(arguments.pop("write_empty", False)),
             shape=arguments.pop("shape", None),
             data=arguments.pop("data", None),
@@ -297,6 +310,7 @@ def _group(said: _Said, attributes: Mapping[str, Any] | None) -> Group:
             overwrite=said.mode == "w",
             device=said.device,
             missing=said.missing,
+            verify=said.verify,
             reader=said.reader,
         )
 
@@ -333,6 +347,7 @@ def _prepare(
     device: str,
     zarr_format: ZarrFormat | None,
     missing: Missing,
+    verify: Verify,
     allow_pickle: bool,
     use_consolidated: bool | None,
     allow_fallback: bool,
@@ -345,6 +360,7 @@ def _prepare(
         raise ArgumentError(f'zarr_format must be 1, 2, "3-draft-2022", 3 or None, not {zarr_format!r}')
     if missing not in ("fill", "error"):
         raise ArgumentError(f'missing must be "fill" or "error", not {missing!r}')
+    check_verify(verify)
     where = normalize_path(path)
     opened, base = as_store(store, mode)
     where = join_path(base, where)
@@ -353,7 +369,7 @@ def _prepare(
     if use_consolidated is None and mode != "r" and isinstance(opened, ListableStore):
         use_consolidated = False  # it would be read for nothing: see Group
     reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
-    return _Said(reader, where, mode, device, zarr_format, missing)
+    return _Said(reader, where, mode, device, zarr_format, missing, verify)
 
 
 def _not_found(what: str, said: _Said) -> NodeNotFoundError:

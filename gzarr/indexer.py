@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from .array import Array
     from .engines.cuda.router import Decode
-    from .engines.request import Missing
+    from .engines.request import Missing, Verify
     from .selection import Selection
 
 
@@ -53,8 +53,9 @@ class Indexer:
         stream: Any = None,
         budget_bytes: int | None = None,
         decode: Decode = "auto",
+        verify: Verify | None = None,
     ) -> Any:
         """Read a selection, into the caller's array if there is one; see :meth:`Array.read`."""
         rest, field = self._array._split_field(selection)
-        how = self._array._how(missing, stream, budget_bytes, decode)
+        how = self._array._how(missing, stream, budget_bytes, decode, verify)
         return self._array._read(self._parse(rest, self._array.shape), field, out, how)

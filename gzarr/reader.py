@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .engines.cuda.engine import CudaEngine
-    from .engines.request import Missing, Sources
+    from .engines.request import Missing, Sources, Verify
     from .metadata.model import ArrayMetadata
     from .plan import Plan
     from .program import Decoding
@@ -44,10 +44,13 @@ class DeviceOptions:
         Device and page-locked memory that it holds besides its results, at most; None for the default.
     decode
         Where chunks are decoded.
+    verify
+        What the host decodes before the device does.
     """
 
     budget_bytes: int | None = None
     decode: Literal["auto", "cpu", "gpu"] = "auto"
+    verify: Verify = "none"
 
 
 NO_OPTIONS = DeviceOptions()
@@ -180,7 +183,9 @@ class Reader:
                 most_encoded=decoding.most_encoded,
             )
             if isinstance(memory, DeviceResults):
-                self._the_cuda_engine.read(request, whole, memory.stream, options.budget_bytes, options.decode)
+                self._the_cuda_engine.read(
+                    request, whole, memory.stream, options.budget_bytes, options.decode, options.verify
+                )
             else:
                 self._the_engine.read(request)
 
@@ -203,7 +208,7 @@ class Reader:
                 self._shapes.popitem(last=False)
         return reader
 
-    def path(self) -> str:
+    def path(self, verify: Verify = "none") -> str:
         """Return what will happen to chunks, for people."""
         if self._device == "cpu":
             return self.decoding.path
@@ -213,7 +218,7 @@ class Reader:
             chunks *= math.prod(
                 -(-outer // inner) for outer, inner in zip(level.shard_shape, level.inner_shape, strict=True)
             )
-        return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store)
+        return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store, verify)
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
         """Read a box of few small chunks the short way; return whether that is how it was read."""

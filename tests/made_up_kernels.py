@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gzarr_kernels.device.target import body, kernel
 from numba import cuda, int64, uint64
+
+if TYPE_CHECKING:
+    from gzarr_kernels.device.layout import Bytes, Column, Words
 
 THREADS = 64
 
 
 @kernel
-def reversed_in_block(values: Any, out: Any, rounds: int) -> None:
+def reversed_in_block(values: Column, out: Column, rounds: int) -> None:
     """Reverse each block's values, so many times."""
     shared = cuda.shared.array(THREADS, int64)
     i = cuda.threadIdx.x
@@ -26,7 +29,7 @@ def reversed_in_block(values: Any, out: Any, rounds: int) -> None:
 
 
 @kernel
-def reversed_without_the_first_barrier(values: Any, out: Any, rounds: int) -> None:
+def reversed_without_the_first_barrier(values: Column, out: Column, rounds: int) -> None:
     shared = cuda.shared.array(THREADS, int64)
     i = cuda.threadIdx.x
     value = values[cuda.grid(1)]
@@ -38,7 +41,7 @@ def reversed_without_the_first_barrier(values: Any, out: Any, rounds: int) -> No
 
 
 @kernel
-def reversed_without_the_second_barrier(values: Any, out: Any, rounds: int) -> None:
+def reversed_without_the_second_barrier(values: Column, out: Column, rounds: int) -> None:
     shared = cuda.shared.array(THREADS, int64)
     i = cuda.threadIdx.x
     value = values[cuda.grid(1)]
@@ -50,14 +53,14 @@ def reversed_without_the_second_barrier(values: Any, out: Any, rounds: int) -> N
 
 
 @kernel
-def some_skip_a_barrier(out: Any) -> None:
+def some_skip_a_barrier(out: Column) -> None:
     if cuda.threadIdx.x != 3:
         cuda.syncthreads()
     out[cuda.grid(1)] = 1
 
 
 @kernel
-def barriers_apart(out: Any) -> None:
+def barriers_apart(out: Column) -> None:
     if cuda.threadIdx.x < 5:
         cuda.syncthreads()
         out[cuda.grid(1)] = 1
@@ -67,7 +70,7 @@ def barriers_apart(out: Any) -> None:
 
 
 @kernel
-def counted(out: Any, n: int) -> None:
+def counted(out: Column, n: int) -> None:
     """Count to ``n`` in each thread, and store the sum of a block."""
     shared = cuda.shared.array(1, int64)
     if cuda.threadIdx.x == 0:
@@ -81,7 +84,7 @@ def counted(out: Any, n: int) -> None:
 
 
 @kernel
-def counted_without_atomics(out: Any, n: int) -> None:
+def counted_without_atomics(out: Column, n: int) -> None:
     shared = cuda.shared.array(1, int64)
     if cuda.threadIdx.x == 0:
         shared[0] = 0
@@ -94,7 +97,7 @@ def counted_without_atomics(out: Any, n: int) -> None:
 
 
 @kernel
-def shared_is_not_zero(out: Any) -> None:
+def shared_is_not_zero(out: Column) -> None:
     shared = cuda.shared.array(THREADS, int64)
     i = cuda.threadIdx.x
     out[cuda.grid(1)] = shared[i]
@@ -103,17 +106,17 @@ def shared_is_not_zero(out: Any) -> None:
 
 
 @kernel
-def read_at(values: Any, out: Any, at: int) -> None:
+def read_at(values: Words, out: Column, at: int) -> None:
     out[0] = values[at]
 
 
 @kernel
-def written_at(out: Any, at: int) -> None:
+def written_at(out: Bytes, at: int) -> None:
     out[at] = 1
 
 
 @kernel
-def mixed_signs(values: Any, out: Any, by: int) -> None:
+def mixed_signs(values: Words, out: Words, by: int) -> None:
     """What is a uint64 or an int64 is a float64 to Numba."""
     value = values[0]
     if by > 0:
@@ -122,17 +125,17 @@ def mixed_signs(values: Any, out: Any, by: int) -> None:
 
 
 @kernel
-def one_sign(values: Any, out: Any, by: int) -> None:
+def one_sign(values: Words, out: Words, by: int) -> None:
     out[0] = values[0] + uint64(by)
 
 
 @kernel
-def shifted(values: Any, out: Any, by: int) -> None:
+def shifted(values: Words, out: Words, by: int) -> None:
     out[0] = values[0] >> uint64(by)
 
 
 @kernel
-def summed(values: Any, out: Any, by: int) -> None:
+def summed(values: Words, out: Words, by: int) -> None:
     out[0] = int64(values[0]) + by
 
 
@@ -145,33 +148,27 @@ def _counted_by(step: int) -> int:
 
 
 @kernel
-def raising(values: Any, out: Any, by: int) -> None:
+def raising(values: Words, out: Words, by: int) -> None:
     """Raise for 0, which is no step."""
     out[0] = values[0] + uint64(_counted_by(by))
 
 
 @kernel
-def divided(values: Any, out: Any, by: int) -> None:
-    """Divide as C does."""
-    out[0] = int64(values[0]) // int64(by)
-
-
-@kernel
-def wide(values: Any, out: Any) -> None:
+def wide(values: Words, out: Words) -> None:
     out[cuda.grid(1)] = values[cuda.grid(1)]
 
 
 @kernel
-def root(out: Any, of: int) -> None:
+def root(out: Column, of: int) -> None:
     out[0] = int64(math.sqrt(of))
 
 
 @kernel
-def shuffled(out: Any) -> None:
+def shuffled(out: Column) -> None:
     out[cuda.grid(1)] = cuda.laneid
 
 
 @kernel
-def endless(out: Any) -> None:
+def endless(out: Column) -> None:
     while out[0] == 0:
         cuda.syncthreads()

@@ -123,6 +123,10 @@ class SimulatedDecompressor:
         for i in range(frames):
             encoded = device.bytes_at(int(source[i]), int(source_nbytes[i]))
             decoded = device.bytes_at(int(target[i]), int(target_nbytes[i]))
+            if device.given is not None:
+                device.given.append((self._algorithm.name, encoded.tobytes(), decoded.size))
+            if device.kills(self._algorithm.name, encoded.tobytes()):
+                device.calls.die()
             refused = device.refuse(self._algorithm.name, i)
             nbytes = None if refused else self._algorithm.decode(encoded, decoded)
             if nbytes is None:

@@ -16,19 +16,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from gzarr_kernels.device.target import INTEGER, parameters
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from simulated_decoders import ALGORITHMS, SimulatedDecompressor
 from simulated_encoders import SimulatedCompressor
-from simulated_faults import SimulatedFault
+from simulated_faults import Calls, SimulatedFault
 from simulated_kernels import run_kernel
 from simulated_streams import SimulatedEvent, SimulatedStream
 
-from gzarr.errors import ArgumentError
+from gzarr.errors import ArgumentError, DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from simulated_files import SimulatedFiles
+
+    from gzarr.engines.cuda.loss import Loss
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -131,6 +134,12 @@ class SimulatedDevice:
         Reads files past host memory, if set.
     refuse
         Given an algorithm and the position of a frame in its batch: whether its status is to be a failure.
+    kills
+        Given an algorithm and a frame: whether decoding that kills the context.
+    calls
+        Those of CUDA, to let some of them fail.
+    given
+        Set to a list, it takes each frame that a decoder is given: algorithm, encoded bytes, size that it decodes to.
     """
 
     def __init__(self, ordinal: int = 0, *, eager: bool = True, capacity: int = 1 << 30) -> None:
@@ -138,9 +147,12 @@ class SimulatedDevice:
         self.ordinal = ordinal
         self.capacity = capacity
         self.counts: Counter[str] = Counter()
+        self.calls = Calls(self.name)
         self.held = self.peak = 0
         self.direct: SimulatedFiles | None = None
         self.refuse: Callable[[str, int], bool] = lambda algorithm, frame: False
+        self.kills: Callable[[str, bytes], bool] = lambda algorithm, frame: False
+        self.given: list[tuple[str, bytes, int]] | None = None
         self.lock = threading.RLock()
         self._default = SimulatedStream(self, eager=eager)
         self._streams: weakref.WeakSet[SimulatedStream] = weakref.WeakSet([self._default])
@@ -170,7 +182,8 @@ class SimulatedDevice:
     def finish(self) -> None:
         """Run everything that is enqueued, and check that nothing was written outside of any allocation."""
         for stream in tuple(self._streams):
-            stream.synchronize()
+            if not self.calls.dead:
+                stream.synchronize()
         with self.lock:
             for memory in self._memories.values():
                 self._check_guards(memory)
@@ -181,7 +194,7 @@ class SimulatedDevice:
         if kind != "pinned":
             self._check_current()
         self.sweep()
-        with self.lock:
+        with self.calls.call("allocate"), self.lock:
             if self._failing and self._failing_kind in ("", kind):
                 self._failing -= 1
                 if not self._failing:
@@ -215,10 +228,11 @@ class SimulatedDevice:
                     return
                 if kind != "result":
                     self.held -= memory.nbytes
-                if kind == "pinned":
+                if kind != "pinned":
+                    self._on_device -= memory.nbytes
+                if kind == "pinned" or self.calls.dead:
                     self._forget(memory)
                 else:
-                    self._on_device -= memory.nbytes
                     stream.enqueue(partial(self._forget, memory))
 
     def _forget(self, memory: _Memory) -> None:
@@ -300,6 +314,13 @@ class SimulatedDevice:
         self._tie(memory, array, "arena", stream)
         return array
 
+    def free_cached(self, stream: SimulatedStream) -> None:
+        self._check_current()
+        with self.calls.call("free"):
+            pending = stream.pending
+        if pending:
+            raise SimulatedFault("memory is freed that operations of a stream may still use")
+
     def pinned(self, nbytes: int) -> Bytes:
         memory = self._allocate(nbytes, "pinned", 64)
         array: Bytes = memory.array(np.ndarray, (nbytes,), np.dtype(np.uint8))
@@ -308,9 +329,6 @@ class SimulatedDevice:
 
     def address(self, array: DeviceArray) -> int:
         return int(array.ctypes.data)
-
-    def view(self, memory: DeviceArray, dtype: str) -> Any:
-        return memory.view(dtype)
 
     def shaped(self, memory: DeviceArray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         return memory.view(dtype).reshape(shape)
@@ -340,7 +358,8 @@ class SimulatedDevice:
 
     def stream(self) -> SimulatedStream:
         self._check_current()
-        stream = SimulatedStream(self)
+        with self.calls.call("create"):
+            stream = SimulatedStream(self)
         self._streams.add(stream)
         return stream
 
@@ -357,14 +376,16 @@ class SimulatedDevice:
 
     def event(self) -> SimulatedEvent:
         self._check_current()
-        return SimulatedEvent(self)
+        with self.calls.call("create"):
+            return SimulatedEvent(self)
 
     # -- what is enqueued
 
     def _enqueue(self, stream: SimulatedStream, operation: Callable[[], None]) -> None:
         self._check_current()
-        self.sweep()
-        stream.enqueue(operation)
+        with self.calls.call("enqueue"):
+            self.sweep()
+            stream.enqueue(operation)
 
     def copy_in(self, target: DeviceArray, source: np.ndarray[Any, Any], stream: SimulatedStream) -> None:
         self._copy(self._plain(target), self._plain(source, pinned=True), stream)
@@ -386,23 +407,29 @@ class SimulatedDevice:
         self._enqueue(stream, partial(np.copyto, self._plain(target), self._plain(source)))
         self.counts["copy_array"] += 1
 
-    def launch(self, kernel: Any, blocks: int, threads: int, stream: SimulatedStream, *arguments: Any) -> None:
+    def launch(
+        self, kernel: Any, blocks: int, threads: int, stream: SimulatedStream, *arguments: int, word: int = 0
+    ) -> None:
         if not (0 < blocks < 1 << 31 and 0 < threads <= 1024):
             raise SimulatedFault(f"a launch of {blocks} blocks of {threads} threads")
-        given = [self._argument(argument) for argument in arguments]
+        kinds = parameters(kernel.py_func, word or 8)
+        given = [self._argument(argument, kind) for argument, kind in zip(arguments, kinds, strict=True)]
         grid = min(blocks, MOST_BLOCKS), min(threads, MOST_THREADS)
         self._enqueue(stream, partial(run_kernel, kernel, *grid, given))
         self.counts[f"launch {kernel.__name__}"] += 1
 
-    def _argument(self, argument: Any) -> Any:
-        if isinstance(argument, np.ndarray):
-            plain = self._plain(argument)
-            if plain.ndim != 1 or not plain.flags.c_contiguous or not plain.flags.aligned:
-                raise SimulatedFault("kernels take 1-d, contiguous, aligned arrays")
-            return FakeCUDAArray(plain)
-        if isinstance(argument, bool) or not isinstance(argument, (int, np.integer)):
-            raise SimulatedFault(f"kernels take device memory and integers, not {type(argument).__name__}")
-        return int(argument)
+    def _argument(self, argument: int, kind: str) -> Any:
+        """Return an integer, or what there is of device memory from an address on, as elements of a kind."""
+        if type(argument) is not int:
+            raise SimulatedFault(f"kernels take addresses and integers, not {type(argument).__name__}")
+        if kind == INTEGER:
+            return argument
+        dtype = np.dtype(kind)
+        memory = self._memory_of(argument, 0)
+        if memory is None or memory.address in self._pinned or argument % dtype.alignment:
+            raise SimulatedFault(f"{argument:#x} is not device memory of {dtype}")
+        nbytes = memory.address + memory.nbytes - argument
+        return FakeCUDAArray(memory.bytes_at(argument, nbytes // dtype.itemsize * dtype.itemsize).view(dtype))
 
     def decompressor(self, algorithm: str) -> SimulatedDecompressor | None:
         return self._decompressors.get(algorithm)
@@ -414,6 +441,9 @@ class SimulatedDevice:
 
     def enqueue_batch(self, stream: SimulatedStream, operation: Callable[[], None]) -> None:
         """Enqueue a decompressor's or compressor's batch."""
+        if self.calls.dead and self.lost is None:
+            # It has statuses of its own, and does not say more.
+            raise DeviceError("nvCOMP failed with status 1000")
         self._enqueue(stream, operation)
 
     def direct_files(self) -> SimulatedFiles | None:
@@ -433,7 +463,13 @@ class SimulatedDevice:
         if not getattr(self._thread, "depth", 0):
             raise SimulatedFault(f"{self.name} is not the current device of this thread")
 
+    @property
+    def lost(self) -> Loss | None:
+        return self.calls.lost
+
     def __enter__(self) -> SimulatedDevice:
+        with self.calls.call("enter"):
+            pass
         self._thread.depth = getattr(self._thread, "depth", 0) + 1
         return self
 

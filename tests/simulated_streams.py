@@ -19,11 +19,17 @@ class SimulatedEvent:
         self._device = device
         self.mark: tuple[SimulatedStream, int] | None = None
 
+    @property
+    def done(self) -> bool:
+        with self._device.calls.call("query"):
+            return self.mark is None or self.mark[0].has_run(self.mark[1])
+
     def synchronize(self) -> None:
-        self._device.counts["synchronize"] += 1
-        if self.mark is not None:
-            stream, position = self.mark
-            stream.run_to(position)
+        with self._device.calls.call("synchronize event"):
+            self._device.counts["synchronize"] += 1
+            if self.mark is not None:
+                stream, position = self.mark
+                stream.run_to(position)
 
 
 class SimulatedStream:
@@ -48,6 +54,10 @@ class SimulatedStream:
             if self._eager:
                 self.run_to(self._enqueued)
 
+    def has_run(self, position: int) -> bool:
+        """Return whether so many operations have run."""
+        return self._done >= position
+
     def run_to(self, position: int) -> None:
         with self._device.lock:
             while self._done < position:
@@ -56,20 +66,23 @@ class SimulatedStream:
                 operation()
 
     def record(self, event: SimulatedEvent | None = None) -> SimulatedEvent:
-        event = event or SimulatedEvent(self._device)
-        event.mark = (self, self._enqueued)
-        return event
+        with self._device.calls.call("record"):
+            event = event or SimulatedEvent(self._device)
+            event.mark = (self, self._enqueued)
+            return event
 
     def wait_event(self, event: SimulatedEvent) -> None:
-        # As for CUDA, the last record before this call counts, and an event without one is no obstacle.
-        if event.mark is not None:
-            stream, position = event.mark
-            self.enqueue(partial(stream.run_to, position))
+        with self._device.calls.call("wait"):
+            # As for CUDA, the last record before this call counts, and an event without one is no obstacle.
+            if event.mark is not None:
+                stream, position = event.mark
+                self.enqueue(partial(stream.run_to, position))
 
     def synchronize(self) -> None:
-        self._device.counts["synchronize"] += 1
-        self._device.sweep()
-        self.run_to(self._enqueued)
+        with self._device.calls.call("synchronize"):
+            self._device.counts["synchronize"] += 1
+            self._device.sweep()
+            self.run_to(self._enqueued)
 
     def __enter__(self) -> SimulatedStream:
         """Make it the thread's current one, as a CuPy stream does."""

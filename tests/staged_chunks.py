@@ -64,6 +64,23 @@ def blosc(plain: bytes, cname: str = "lz4", shuffle: int = 1, typesize: int = 4,
     return bytes(numcodecs_blosc.compress(data, cname.encode(), 5, shuffle, blocksize, typesize=typesize))
 
 
+def blosc_snappy(plain: bytes, typesize: int = 4, blocksize: int = 1024, *, split: bool = True) -> bytes:
+    """A byte-shuffled container with snappy inside, which numcodecs' library does not write."""
+    table, body = b"", b""
+    blocks = range(0, len(plain), blocksize)
+    for begin in blocks:
+        block = np.frombuffer(plain[begin : begin + blocksize], np.uint8)
+        planes = np.ascontiguousarray(block.reshape(-1, typesize).T).reshape(-1)
+        table += struct.pack("<i", 16 + 4 * len(blocks) + len(body))
+        for part in np.split(planes, typesize) if split and block.size == blocksize else [planes]:
+            packed = bytes(cramjam.snappy.compress_raw(part.tobytes()))
+            # A stream as long as what it decodes to is stored as it is.
+            packed = packed if len(packed) < part.size else part.tobytes()
+            body += struct.pack("<i", len(packed)) + packed
+    flags = 2 << 5 | 1 | (0 if split else 0x10)
+    return struct.pack("<BBBBIII", 2, 1, flags, typesize, len(plain), blocksize, 16 + len(table + body)) + table + body
+
+
 def with_crc(data: bytes) -> bytes:
     return data + struct.pack("<I", google_crc32c.value(data))
 

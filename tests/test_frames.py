@@ -26,6 +26,7 @@ from staged_chunks import (
     Undecodable,
     Volume,
     blosc,
+    blosc_snappy,
     chunk_of,
     compressor_of,
     encode,
@@ -94,21 +95,9 @@ def test_blosc_layouts(cname: str, shuffle: int) -> None:
 
 @pytest.mark.parametrize("split", [False, True])
 def test_snappy_in_blosc(split: bool) -> None:
-    typesize, blocksize = 4, 1024
-    plain = smooth(2 * blocksize + 300, typesize)
-    table, body = b"", b""
-    last = 0
-    for begin in range(0, len(plain), blocksize):
-        block = np.frombuffer(plain[begin : begin + blocksize], np.uint8)
-        planes = np.ascontiguousarray(block.reshape(-1, typesize).T).reshape(-1)
-        last = 28 + len(body)
-        table += struct.pack("<i", last)
-        for part in np.split(planes, typesize) if split and block.size == blocksize else [planes]:
-            packed = bytes(cramjam.snappy.compress_raw(part.tobytes()))
-            body += struct.pack("<i", len(packed)) + packed
-    flags = 2 << 5 | 1 | (0 if split else 0x10)
-    header = struct.pack("<BBBBIII", 2, 1, flags, typesize, len(plain), blocksize, 28 + len(body))
-    container = header + table + body
+    plain = smooth(2 * 1024 + 300)
+    container = blosc_snappy(plain, split=split)
+    last = struct.unpack_from("<3i", container, 16)[-1]
     assert one("blosc", container, len(plain)) == plain
     # The stream of the last block begins with its size.
     wrong = bytearray(container)

@@ -61,7 +61,7 @@ def test_shared_memory_is_of_a_block_and_not_zero() -> None:
     assert set(out.view(np.uint64)) == {0xDBDBDBDBDBDBDBDB}
 
 
-@pytest.mark.parametrize("code", ["B", "H", "i", "I", "l", "L"])
+@pytest.mark.parametrize("code", ["B", "H", "I", "L"])
 def test_one_element_outside_is_a_fault(code: str) -> None:
     values, out = np.arange(48).astype(code), int64s(2)
     for at in (0, 47):

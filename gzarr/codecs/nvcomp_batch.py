@@ -149,7 +149,7 @@ def _gdeflate(data: Bytes, representation: BytesRepresentation, label: str) -> B
         what = "a size that is not known" if nbytes is None else f"{nbytes} bytes"
         raise ValueError(
             f"{label}: a chunk of {what}; in host memory there is a decoder for up to {_MAX_GDEFLATE_BYTES} only, so "
-            'read it with device="cuda"'
+            'read it with device="cuda" and verify="none"'
         )
     decoder = gdeflate()
     if decoder is None:

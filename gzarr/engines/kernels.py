@@ -51,7 +51,7 @@ def load() -> Any:
         return _work
     with _lock.lock:
         if _work is None:
-            with _notice():
+            with compiling("kernels"):
                 from gzarr_kernels import context, read
             _release = context.release
             _work = read.work
@@ -63,14 +63,14 @@ def load_writer() -> Any:
     global _writer
     if _writer is None:
         load()
-        with _lock.lock, _notice():
+        with _lock.lock, compiling("kernels"):
             from gzarr_kernels import write
         _writer = write
     return _writer
 
 
 @contextlib.contextmanager
-def _notice() -> Iterator[None]:
+def compiling(what: str) -> Iterator[None]:
     """Say what takes so long, if it does."""
     notice = threading.Timer(_PATIENCE_SECONDS, _say_so)
     notice.daemon = True
@@ -134,6 +134,17 @@ def give_worker_back(worker: Worker, *, small: bool = False) -> None:
         _release(worker.context_address, KEEP_BYTES // pool.thread_count())
     if len(_idle) < KEEP_WORKERS:
         _idle.append(worker)
+
+
+def release() -> None:
+    """Let go of all idle workers and their buffers."""
+    while _idle:
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            return
+        # All of it: decoder contexts too.
+        _release(worker.context_address, -1)
 
 
 def run(work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers: int) -> None:

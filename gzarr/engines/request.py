@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     E = TypeVar("E", bound=ChunkError)
 
 Missing: TypeAlias = Literal["fill", "error"]
+#: What the host decodes before a device's decoder sees it.
+Verify: TypeAlias = Literal["none", "host"]
 
 #: ``Sources.nbytes`` of a chunk that is the whole value of its key.
 WHOLE = -1

@@ -2,7 +2,8 @@
 
 A frame is a compressed piece and the piece of the decoded chunk that it gives. Nothing is decoded here; every length is
 checked against the bytes that there are. What a batched decoder is not known to take, or to verify, is refused:
-whoever calls then decodes the whole chunk on the host, which finds out what is wrong with it, if anything is.
+whoever calls then decodes the whole chunk on the host, which finds out what is wrong with it, if anything is. What is
+wrong *within* a block of a frame only a decoder finds, and not every one of a device does: see ``verify.py``.
 
 Sources: numcodecs' size in front of an LZ4 block (https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md); zstd,
 RFC 8878; gzip, RFC 1952; zlib, RFC 1950; snappy, https://github.com/google/snappy/blob/main/format_description.txt;

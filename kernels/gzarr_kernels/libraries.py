@@ -53,6 +53,10 @@ DECODERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "gzarr_gzip_decompress": ("libdeflate_gzip_decompress_ex", ("deflate",)),
     "gzarr_zlib_decompress": ("libdeflate_zlib_decompress_ex", ("deflate",)),
     "gzarr_deflate_decompress": ("libdeflate_deflate_decompress_ex", ("deflate",)),
+    # zlib itself: slower, and stricter than libdeflate.
+    "gzarr_inflate_init": ("inflateInit2_", ("numcodecs.blosc",)),
+    "gzarr_inflate": ("inflate", ("numcodecs.blosc",)),
+    "gzarr_inflate_end": ("inflateEnd", ("numcodecs.blosc",)),
     "gzarr_crc32c": ("crc32c_value", ("crc32c",)),
 }
 

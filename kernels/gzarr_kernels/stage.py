@@ -1,5 +1,7 @@
 """The loop that fills a wave for a device: read ▶ verify ▶ cut into frames, chunk after chunk, without the GIL.
 
+Verified are checksums of encoded bytes, and, where that is asked for and there are none, that each frame decodes.
+
 Encoded chunks go to staging memory, in which each takes a place of its own by an atomic addition; their frames take
 rows of shared columns in the same way. What the device does not take, for whatever reason, is left to the host's
 decoders, which say what is wrong if anything is: here a chunk only succeeds or does not.
@@ -42,6 +44,7 @@ from .read import (
 from .status import ABSENT as STATUS_ABSENT
 from .status import OK
 from .symbols import c_close, c_lseek, c_memset, crc32c
+from .verify import frames_decode
 
 #: Staging memory: address and bytes.
 STAGING: Final = JOB_SIZE
@@ -60,7 +63,9 @@ OUTCOMES: Final = JOB_SIZE + 8
 #: Address of an int64, the next row to take, for the workers of one job; and the outcome of the job's first row.
 NEXT: Final = JOB_SIZE + 9
 FIRST: Final = JOB_SIZE + 10
-STAGE_JOB_SIZE: Final = JOB_SIZE + 11
+#: Whether frames are decoded here first, if no checksum vouches for them.
+VERIFY: Final = JOB_SIZE + 11
+STAGE_JOB_SIZE: Final = JOB_SIZE + 12
 
 # The columns of the outcomes.
 STATE: Final = 0
@@ -146,6 +151,7 @@ def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
     count = cut(job, context, i, at, nbytes, 0, 0)
     if count < 0 or count > j[MOST_FRAMES]:
         return FALLBACK
+    frame = 0
     if count > 0:
         frame = atomic_add(j[SHARED] + 8, count)
         if frame + count > j[MOST_FRAMES]:
@@ -157,7 +163,9 @@ def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
     outcome[BLOCKSIZE] = c[C.BLOCKSIZE]
     outcome[BITS] = c[C.OUT1]
     outcome[DIRECT] = c[C.RESULT]
-    return READY
+    if j[VERIFY] == 0 or j[CHECKSUMS] > 0:
+        return READY
+    return READY if frames_decode(context, j[STAGING], j[FRAMES], j[MOST_FRAMES], frame, count) else FALLBACK
 
 
 @part

@@ -51,6 +51,11 @@ deflate_free: Final = _external("gzarr_deflate_free", _void, _i8)
 gzip_decompress: Final = _external("gzarr_gzip_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
 zlib_decompress: Final = _external("gzarr_zlib_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
 deflate_decompress: Final = _external("gzarr_deflate_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
+#: (stream, window bits, address of the version, bytes of the stream) → 0, or a code.
+inflate_init: Final = _external("gzarr_inflate_init", _i4, _i8, _i4, _i8, _i4)
+#: (stream, flush) → a code.
+inflate: Final = _external("gzarr_inflate", _i4, _i8, _i4)
+inflate_end: Final = _external("gzarr_inflate_end", _i4, _i8)
 crc32c: Final = _external("gzarr_crc32c", _u4, _i8, _i8)
 c_open: Final = _external("gzarr_open", _i4, _i8, _i4)
 c_close: Final = _external("gzarr_close", _i4, _i4)

@@ -1,37 +1,37 @@
-"""A CUDA device, by CuPy (memory, streams, copies), numba-cuda (kernels) and nvCOMP (batches of frames)."""
+"""A CUDA device, by CuPy (memory, streams, copies, launches), numba-cuda (kernels) and nvCOMP (batches of frames)."""
 
 from __future__ import annotations
 
+import ctypes
 import os
-from contextlib import contextmanager
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...errors import ArgumentError, DeviceError
-from . import kvikio_files, nvcomp, nvcomp_compress
+from . import kvikio_files, machine_code, nvcomp, nvcomp_compress
+from .cupy_errors import CupyErrors
+from .cupy_streams import CupyEvent, CupyStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from .device import Compressor, Decompressor, DirectFiles
+    from .loss import Loss
 
 #: ``kDLCUDA``.
 _DLPACK_CUDA: Final = 2
 
 
-@contextmanager
-def _our_errors() -> Iterator[None]:
-    import cupy
+class _StreamAt:
+    """A stream by its address, for CuPy."""
 
-    try:
-        yield
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        raise MemoryError(f"the device has no room: {error}") from error
-    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
-        raise DeviceError(f"CUDA failed: {error}") from error
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
 
 
 class CupyDevice:
@@ -51,13 +51,17 @@ class CupyDevice:
     def __init__(self, ordinal: int) -> None:
         import cupy
 
-        with _our_errors():
+        self.ordinal = ordinal
+        self.name = f"cuda:{ordinal}"
+        self._errors = CupyErrors(self.name)
+        with self._errors:
             have = cupy.cuda.runtime.getDeviceCount()
             if ordinal >= have:
                 raise DeviceError(f"there is no device 'cuda:{ordinal}': CUDA sees {have}, counted from 0")
-        self.ordinal = ordinal
-        self.name = f"cuda:{ordinal}"
         self._pid = os.getpid()
+        # By kernel and bytes of a word.
+        self._functions: dict[tuple[Any, int], int] = {}
+        self._loading = threading.Lock()
         self._decompressors: dict[str, Decompressor] = {}
         self._compressors: dict[str, Compressor] = {}
 
@@ -68,7 +72,7 @@ class CupyDevice:
             raise DeviceError(
                 'CUDA cannot be used in a process that was forked after its first use; start processes by "spawn"'
             )
-        with _our_errors():
+        with self._errors:
             cupy.cuda.Device(self.ordinal).__enter__()
             # CuPy leaves a new thread as it is if it wants the first device: without a context. CUDA's runtime makes
             # one when it needs it; kvikio, which calls the driver, would find none.
@@ -78,13 +82,27 @@ class CupyDevice:
     def __exit__(self, *exc: object) -> None:
         import cupy
 
-        cupy.cuda.Device(self.ordinal).__exit__(*exc)
+        try:
+            # Also on a device that is lost: the thread's device before this one need not be.
+            cupy.cuda.Device(self.ordinal).__exit__(*exc)
+        except RuntimeError as error:
+            ours = self._errors.failure(error)
+            if ours is None:
+                raise
+            # An error that is on its way already is the one that matters.
+            if not exc or exc[0] is None:
+                raise ours from error
+
+    @property
+    def lost(self) -> Loss | None:
+        """What ended the use of the device."""
+        return self._errors.lost
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new array of CuPy's current allocator."""
         import cupy
 
-        with _our_errors(), stream:
+        with self._errors, stream:
             return cupy.empty(shape, dtype)
 
     def is_array(self, value: Any) -> bool:
@@ -99,7 +117,7 @@ class CupyDevice:
 
         if isinstance(value, cupy.ndarray):
             return value if self.is_array(value) else None
-        with _our_errors(), stream:
+        with self._errors, stream:
             if hasattr(value, "__dlpack_device__"):
                 kind, ordinal = value.__dlpack_device__()
                 return cupy.from_dlpack(value) if (kind, ordinal) == (_DLPACK_CUDA, self.ordinal) else None
@@ -110,7 +128,7 @@ class CupyDevice:
 
     def converted(self, array: Any, dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new array."""
-        with _our_errors(), stream:
+        with self._errors, stream:
             return array.astype(dtype)
 
     def broadcast(self, array: Any, shape: tuple[int, ...]) -> Any:
@@ -122,29 +140,33 @@ class CupyDevice:
     def to_host(self, array: Any, stream: Any) -> npt.NDArray[Any]:
         """Return a copy."""
         # What is not contiguous is made so on the current stream.
-        with _our_errors(), stream:
-            host: npt.NDArray[Any] = array.get(stream=stream)
+        with self._errors, stream:
+            host: npt.NDArray[Any] = array.get(stream=stream.cupy)
         return host
 
     def allocate(self, nbytes: int, stream: Any) -> Any:
         """Return uint8 memory of CuPy's current allocator."""
         return self.empty((nbytes,), np.dtype(np.uint8), stream)
 
+    def free_cached(self, stream: Any) -> None:
+        """Free the blocks that CuPy's default pool keeps for a stream."""
+        import cupy
+
+        with self._errors:
+            cupy.get_default_memory_pool().free_all_blocks(stream.cupy)
+
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Return page-locked memory."""
         import cupy
 
-        with _our_errors():
-            memory = cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
+        with self._errors:
+            # Not of CuPy's pool, which takes powers of two and keeps them until all of it is freed.
+            memory = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(max(nbytes, 1)), 0)
         return np.frombuffer(memory, np.uint8, nbytes)
 
     def address(self, array: Any) -> int:
         """Return the device address of the first element."""
         return int(array.data.ptr)
-
-    def view(self, memory: Any, dtype: str) -> Any:
-        """Return 1-d memory as elements of another type."""
-        return memory.view(dtype)
 
     def shaped(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return contiguous memory as an array."""
@@ -164,29 +186,36 @@ class CupyDevice:
         """Return a new non-blocking stream."""
         import cupy
 
-        with _our_errors():
-            return cupy.cuda.Stream(non_blocking=True)
+        with self._errors:
+            return CupyStream(cupy.cuda.Stream(non_blocking=True), self._errors)
 
     def current_stream(self) -> Any:
         """Return CuPy's current stream."""
         import cupy
 
-        return cupy.cuda.get_current_stream()
+        with self._errors:
+            return CupyStream(cupy.cuda.get_current_stream(), self._errors)
 
     def as_stream(self, stream: Any) -> Any:
-        """Return a caller's stream as one of CuPy's."""
+        """Return a caller's stream as one of ours."""
         import cupy
 
         if stream is None:
             return self.current_stream()
-        if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
+        if isinstance(stream, CupyStream):
             return stream
-        if hasattr(stream, "__cuda_stream__"):
-            return cupy.cuda.ExternalStream(int(stream.__cuda_stream__()[1]), self.ordinal)
-        # PyTorch's.
+        if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
+            return CupyStream(stream, self._errors)
+        # PyTorch's of before the protocol, and addresses.
         address = getattr(stream, "cuda_stream", stream)
         if isinstance(address, int) and not isinstance(address, bool) and address >= 0:
-            return cupy.cuda.ExternalStream(address, self.ordinal)
+            stream = _StreamAt(address)
+        if hasattr(stream, "__cuda_stream__"):
+            try:
+                with self._errors:
+                    return CupyStream(cupy.cuda.Stream.from_external(stream), self._errors)
+            except TypeError as error:
+                raise ArgumentError(f"stream {stream!r} cannot be used: {error}") from None
         raise ArgumentError(
             f"stream must be a stream of CuPy or PyTorch, have __cuda_stream__, or be an address, not {stream!r}"
         )
@@ -195,8 +224,8 @@ class CupyDevice:
         """Return a new event without a clock."""
         import cupy
 
-        with _our_errors():
-            return cupy.cuda.Event(disable_timing=True)
+        with self._errors:
+            return CupyEvent(cupy.cuda.Event(disable_timing=True), self._errors)
 
     def copy_in(self, target: Any, source: npt.NDArray[Any], stream: Any) -> None:
         """Enqueue a copy to the device."""
@@ -210,27 +239,50 @@ class CupyDevice:
         from cupy.cuda import runtime
 
         if nbytes:
-            with _our_errors():
+            with self._errors:
                 runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), stream.ptr)
 
     def copy_array(self, target: Any, source: Any, stream: Any) -> None:
         """Enqueue a copy of an array on the device."""
-        with _our_errors(), stream:
+        with self._errors, stream:
             target[...] = source
 
-    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: Any) -> None:
-        """Enqueue a kernel of numba-cuda."""
-        import cupy
-        from numba import cuda
+    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: int, word: int = 0) -> None:
+        """Enqueue a kernel, compiled before its first launch."""
+        function = self._functions.get((kernel, word)) or self._function(kernel, word)
+        n = len(arguments)
+        # CUDA takes the address of each argument, and copies the 8 bytes there.
+        passed = (ctypes.c_int64 * (2 * n))(*arguments)
+        first = ctypes.addressof(passed)
+        passed[n:] = list(range(first, first + 8 * n, 8))
+        with self._errors:
+            self._launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, first + 8 * n, 0)
 
-        # Numba would wait for the stream that CuPy names as the memory's.
-        passed = [
-            cuda.as_cuda_array(value, sync=False) if isinstance(value, cupy.ndarray) else value for value in arguments
-        ]
-        try:
-            kernel[blocks, threads, cuda.external_stream(stream.ptr)](*passed)
-        except cuda.cudadrv.error.CudaSupportError as error:
-            raise DeviceError(f"numba-cuda cannot launch a kernel: {error}") from error
+    def _launch_kernel(self, *arguments: int) -> None:
+        """Call ``cuLaunchKernel``; found at the first call, since CuPy is imported then."""
+        from cupy.cuda import driver
+
+        self._launch_kernel = driver.launchKernel  # type: ignore[method-assign]
+        driver.launchKernel(*arguments)
+
+    def _function(self, kernel: Any, word: int) -> int:
+        """Return the driver's handle of a kernel."""
+        import cupy
+        from cupy.cuda import driver
+
+        with self._loading:
+            known = self._functions.get((kernel, word))
+            if known is not None:
+                return known
+            with self._errors:
+                capability = cupy.cuda.Device(self.ordinal).compute_capability
+            program = machine_code.load(kernel, word, (int(capability[:-1]), int(capability[-1])))
+            with self._errors:
+                # For as long as the process lives, as CuPy's own kernels.
+                module = driver.moduleLoadData(program.image)
+                function: int = driver.moduleGetFunction(module, program.entry)
+            self._functions[kernel, word] = function
+            return function
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
         """Return nvCOMP's decoder of an algorithm."""
@@ -256,5 +308,5 @@ class CupyDevice:
         """Return the memory that CUDA and CuPy's pool have free."""
         import cupy
 
-        with self, _our_errors():
+        with self, self._errors:
             return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())

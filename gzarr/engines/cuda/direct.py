@@ -2,8 +2,7 @@
 
 For chunks that nobody has to look into before the device does: uncompressed ones without checksums, whole files or
 inner chunks of shards. All others go through page-locked memory (:mod:`gzarr.engines.cuda.staging`): the headers of
-their containers and frames, and their checksums, are verified on the host before a decoder sees them, since decoders
-are undefined on what is not.
+their containers and frames, and crc32c checksums, are verified on the host before a decoder sees them.
 
 The same happens to a chunk as there. It is ABSENT if its file is not there, and FALLBACK if anything else is wrong
 with it (a file of another size, a range beyond its end, a failure of whoever reads): the CPU engine then decodes it, or

@@ -6,11 +6,17 @@
     wave 1          read    ▶ copy in ▶ decode ▶ assemble
     wave 2                    read    ▶ …
 
-The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its own,
-which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's stream,
-which is not waited for. Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data,
-or the error that it gives on the CPU. Uncompressed chunks may go past host memory, with rules of their own
-(:mod:`gzarr.engines.cuda.direct`).
+The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its
+own, which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's
+stream. The host does not wait for that one, unless a read has more waves than are in flight: a later wave takes the
+memory of an earlier one when the results of that are written.
+
+Chunks of which the device says that they did not decode are decoded by the CPU engine afterwards: it gives the right
+data, or the error that it gives on the CPU. The device need not get so far: nvCOMP's decoders are undefined on corrupt
+frames (:mod:`gzarr.engines.cuda.nvcomp`), which may end the use of the device (:mod:`gzarr.engines.cuda.loss`). With
+``verify="host"`` such frames do not reach them.
+
+Uncompressed chunks may go past host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from .. import failures, pool
-from . import calibration, router, slots
+from . import calibration, loss, router, slots
 from .columns import output_memory, placement
 from .direct import DirectStaging, files_for
 from .host import HostStaging, read_on_host
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
     from ...program import Decoding
     from ...stores.base import ReadableStore
     from ..cpu import CpuEngine
-    from ..request import ReadRequest
+    from ..request import ReadRequest, Verify
     from .columns import Output, Placement
     from .device import Decompressor, Device, DirectFiles
     from .program import DeviceProgram
@@ -88,7 +94,15 @@ class CudaEngine:
             if self._decoder is None or self._program.frames.nbytes > self._decoder.max_frame_bytes:
                 self._program = None
 
-    def route(self, chunks: int, needed_nbytes: int, decode: Decode = "auto", *, may_measure: bool = True) -> Route:
+    def route(
+        self,
+        chunks: int,
+        needed_nbytes: int,
+        decode: Decode = "auto",
+        verify: Verify = "none",
+        *,
+        may_measure: bool = True,
+    ) -> Route:
         """Return where the chunks of a read are decoded, and why.
 
         Parameters
@@ -99,21 +113,27 @@ class CudaEngine:
             Of its results.
         decode
             ``"auto"``, or where the caller wants it.
+        verify
+            ``"host"`` to have the host decode first what no crc32c vouches for.
         may_measure
             Whether the device and the CPU are measured if they have not been; else rates are assumed.
         """
         if self._program is None:
             return router.only_on_cpu("no decoder for this chain on the device")
         algorithm = self._program.algorithm
+        if decode == "auto" and self._verifies(verify):
+            return router.only_on_cpu('verify="host" decodes there in any case')
         rates = None
         if decode == "auto" and algorithm is not None:
             rates = calibration.rates(self._device, may_measure=may_measure)
         return router.route(self._decoding, algorithm, chunks, needed_nbytes, pool.thread_count(), decode, rates)
 
-    def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None) -> str:
+    def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None, verify: Verify = "none") -> str:
         """Return what will happen to a read of that size, from that store if it is known, for people."""
+        if self._device.lost is not None:
+            return f"cuda: nothing can be read, {self._device.name} was lost to this process"
         with self._device:
-            route = self.route(chunks, needed_nbytes, may_measure=False)
+            route = self.route(chunks, needed_nbytes, verify=verify, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
         if route.decode == "gpu":
             direct = store is not None and self._files(store) is not None
@@ -121,7 +141,13 @@ class CudaEngine:
         return f"cuda, decoded on the host ({where}; {route.reason}): {what}"
 
     def read(
-        self, request: ReadRequest, whole: Any, stream: Any, budget_bytes: int | None = None, decode: Decode = "auto"
+        self,
+        request: ReadRequest,
+        whole: Any,
+        stream: Any,
+        budget_bytes: int | None = None,
+        decode: Decode = "auto",
+        verify: Verify = "none",
     ) -> None:
         """Read every chunk of ``request.plan`` into ``request.outputs``, on the device.
 
@@ -137,6 +163,8 @@ class CudaEngine:
             Device and page-locked memory to hold at most, besides the results; None for the default.
         decode
             Where chunks are decoded.
+        verify
+            As for :meth:`route`.
 
         Raises
         ------
@@ -153,15 +181,18 @@ class CudaEngine:
         budget = self._budget(budget_bytes)
         with self._device:
             # Measuring takes memory that a caller's budget does not know of.
-            route = self.route(len(request.plan), needed, decode, may_measure=budget_bytes is None)
-            if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
+            route = self.route(len(request.plan), needed, decode, verify, may_measure=budget_bytes is None)
+            strict = budget_bytes is not None
+            if route.decode == "cpu" and read_on_host(
+                self._device, self._cpu, request, stream, budget, needed, strict=strict
+            ):
                 return
             rows: IntArray = np.arange(len(request.plan))
-            with _Read(self._device, request, whole, stream, budget, strict=budget_bytes is not None) as read:
+            with _Read(self._device, request, whole, stream, budget, strict=strict) as read:
                 if route.decode == "gpu":
                     assert self._program is not None
                     frames = router.frames_in_chunk(self._decoding)
-                    source = self._source(request, self._program.frames)
+                    source = self._source(request, self._program.frames, verify)
                     rows = read.run(self._program, self._decoder, source, rows, request.most_encoded, frames)
                 if len(rows):
                     chunk = request.chunk
@@ -171,10 +202,18 @@ class CudaEngine:
         """Return what reads chunks for the device past host memory, or None."""
         return files_for(self._device, store, self._program.frames) if self._program is not None else None
 
-    def _source(self, request: ReadRequest, form: FrameFormat) -> _Source:
+    def _source(self, request: ReadRequest, form: FrameFormat, verify: Verify) -> _Source:
         """Return where the device gets its chunks."""
         files = self._files(request.store)
-        return Staging(request, form) if files is None else DirectStaging(self._device, files, request, form.nbytes)
+        if files is not None:
+            return DirectStaging(self._device, files, request, form.nbytes)
+        return Staging(request, form, verify=self._verifies(verify))
+
+    def _verifies(self, verify: Verify) -> bool:
+        """Return whether the host has to decode chunks before the device does."""
+        assert self._program is not None
+        # A crc32c over the encoded bytes says as much, and uncompressed chunks have no decoder to harm.
+        return verify == "host" and self._program.algorithm is not None and not self._program.frames.checksums
 
     def _budget(self, budget_bytes: int | None) -> int:
         if budget_bytes is None:
@@ -205,25 +244,39 @@ class _Read:
         """Have the plan's tables on the device."""
         if len(self._place.tables) > 1:
             device, tables = self._device, self._place.tables
-            slot = self._tables_slot = slots.take(device, tables.nbytes)
-            staging = slot.staging(tables.nbytes)
-            staging[:] = tables.view(np.uint8)
-            memory = device.allocate(tables.nbytes, slot.stream)
-            device.copy_in(memory, staging, slot.stream)
-            slot.stream.record(slot.decoded)
-            self._stream.wait_event(slot.decoded)
-            self._tables = device.view(memory, "int64")
+            slot = self._tables_slot = self._slot(tables.nbytes)
+            try:
+                staging = slot.staging(tables.nbytes)
+                staging[:] = tables.view(np.uint8)
+                memory = self._tables = device.allocate(tables.nbytes, slot.stream)
+                device.copy_in(memory, staging, slot.stream)
+                slot.stream.record(slot.decoded)
+                self._stream.wait_event(slot.decoded)
+            except BaseException:
+                slots.settle(device, slot, memory=self._tables)
+                raise
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
         slot = self._tables_slot
-        if slot is not None:
+        if slot is None:
+            return
+        try:
             # What takes the place of the tables comes after the last kernel that reads them.
-            self._stream.record(slot.assembled)
-            slot.stream.wait_event(slot.assembled)
+            slot.gate(self._stream)
             self._tables = None
             slot.decoded.synchronize()
+        except BaseException:
+            slots.settle(self._device, slot, self._stream, self._tables)
+            # An error that is on its way already is the one that matters.
+            if kind is None:
+                raise
+        else:
             slots.give_back(self._device, slot)
+
+    def _slot(self, nbytes: int) -> Slot:
+        """Return a slot whose page-locked memory counts in a caller's budget."""
+        return slots.take(self._device, nbytes, nbytes if self._strict else None)
 
     def _shape(
         self,
@@ -285,8 +338,10 @@ class _Read:
         try:
             while len(pending):
                 if len(waves) == flight:
-                    left.append(self._finish(waves))
-                slot = slots.take(self._device, shape.staging_bytes + shape.results_bytes)
+                    failed, slot = self._finish(waves)
+                    left.append(failed)
+                else:
+                    slot = self._slot(shape.staging_bytes + shape.results_bytes)
                 wave = Wave(self._device, slot, program, decoder, shape)
                 waves.append(wave)
                 staging = slot.staging(shape.staging_bytes)
@@ -294,27 +349,31 @@ class _Read:
                 memory = wave.encoded_memory() if direct else staging
                 staged, frames = source.stage(part, memory, shape.encoded, shape.frames)
                 self._refuse_absent(staged)
-                frames = _without_foreign(staged, frames, program)
+                frames = _without_foreign(staged, frames, program, decoder)
                 wave.enqueue(staged, frames, staging, self._place, self._tables, self._output, self._stream)
                 left.append(staged.rows[staged.state == FALLBACK])
                 pending = np.concatenate([staged.rows[staged.state == DEFERRED], pending[len(part) :]])
             while waves:
-                left.append(self._finish(waves))
-        finally:
-            # After an error: nothing may be copied from memory that somebody else has.
+                failed, slot = self._finish(waves)
+                left.append(failed)
+                slots.give_back(self._device, slot)
+        except BaseException as error:
+            # Nothing may be copied from memory that somebody else has.
             for wave in waves:
-                wave.slot.stream.synchronize()
-                slots.give_back(self._device, wave.slot)
+                slots.settle(self._device, wave.slot, self._stream, wave.memory)
+            request = self._request
+            chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
+            loss.explain(self._device, error, f"reading array {request.node!r}", chunks)
+            raise
         return np.sort(np.concatenate(left)) if left else pending
 
-    def _finish(self, waves: deque[Wave]) -> IntArray:
-        """Wait for the oldest wave's statuses; return the rows that failed."""
+    def _finish(self, waves: deque[Wave]) -> tuple[IntArray, Slot]:
+        """Wait for the oldest wave's statuses; return the rows that failed, and its slot for another wave."""
         wave = waves[0]
         wave.slot.decoded.synchronize()
         failed = wave.failed_rows()
         waves.popleft()
-        slots.give_back(self._device, wave.slot)
-        return failed
+        return failed, wave.slot
 
     def _fitting(self, pending: IntArray, shape: WaveShape) -> int:
         """Return how many of the first rows are a wave."""
@@ -333,11 +392,18 @@ class _Read:
         raise self._request.failure(kind, row, reason)
 
 
-def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram) -> Frames:
-    """Leave chunks to the CPU whose container holds something else than the metadata says."""
+def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram, decoder: Decompressor | None) -> Frames:
+    """Leave chunks to the CPU that the device's decoder does not take.
+
+    Those whose container holds something else than the metadata says, and those with frames that begin where the
+    decoder cannot write: frames are decoded to where they belong.
+    """
     expected = ALGORITHM_CODES[program.algorithm] if program.algorithm is not None else 0
     foreign = np.zeros(len(staged.rows), np.bool_)
-    foreign[frames.chunk[(frames.algorithm != 0) & (frames.algorithm != expected)]] = True
+    refused = frames.algorithm != expected
+    if decoder is not None:
+        refused |= frames.target % decoder.output_alignment != 0
+    foreign[frames.chunk[(frames.algorithm != 0) & refused]] = True
     if not program.bits:
         foreign |= (staged.state == READY) & staged.bits.astype(np.bool_)
     if not foreign.any():

@@ -126,9 +126,13 @@ class Staging:
         The read.
     form
         What its chunks are.
+    verify
+        Whether each frame is decoded by the host first, in as many bytes a thread as it decodes to, of chunks that have
+        no crc32c. Chunks of which one does not decode are FALLBACK; all those of an algorithm that the native loop has
+        no decoder for are.
     """
 
-    def __init__(self, request: ReadRequest, form: FrameFormat) -> None:
+    def __init__(self, request: ReadRequest, form: FrameFormat, *, verify: bool = False) -> None:
         # First, since it tells people what takes a while.
         kernels.load()
         from gzarr_kernels import decode
@@ -155,6 +159,7 @@ class Staging:
         job[s.COMPRESSOR] = codes[form.compressor]
         job[s.CHECKSUMS] = form.checksums
         job[s.EXPECTED] = form.nbytes
+        job[s.VERIFY] = verify
         job[s.LEAD] = _LEAD.get(form.compressor or "", 0)
         root = request.store.file_root() if isinstance(request.store, LocalFiles) else None
         self._in_memory = root is None

@@ -13,7 +13,7 @@ copied. A step reads a chunk where the last one left it and writes it to the slo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
@@ -41,7 +41,11 @@ RESULT_BYTES: Final = 16
 MARK_BYTES: Final = 8
 
 
-def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
+@overload
+def aligned(nbytes: int, to: int = ...) -> int: ...
+@overload
+def aligned(nbytes: IntArray, to: int = ...) -> IntArray: ...
+def aligned(nbytes: Any, to: int = ALIGNMENT) -> Any:
     """Return the least multiple of ``to`` that is not below ``nbytes``."""
     return -(-nbytes // to) * to
 
@@ -55,12 +59,20 @@ class Wave:
         Where it runs; the slot's stream must have nothing of another wave to wait for.
     program, decoder, shape
         What runs, and how large it may be.
+
+    Attributes
+    ----------
+    rows
+        int64, rows of the plan that it decodes; none before :meth:`enqueue`.
+    memory
+        The arena, as soon as there is one.
     """
 
     def __init__(
         self, device: Device, slot: Slot, program: DeviceProgram, decoder: Decompressor | None, shape: WaveShape
     ) -> None:
         self.slot = slot
+        self.rows: IntArray = np.zeros(0, np.int64)
         self._device = device
         self._program = program
         self._decoder = decoder
@@ -71,16 +83,16 @@ class Wave:
         self._raw: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._checked: IntArray = np.zeros(0, np.int64)
         self._marked: IntArray = np.zeros(0, np.int64)
-        self._arena: Any = None
+        self.memory: Any = None
 
     def encoded_memory(self) -> Any:
         """Return the device memory for encoded chunks, ``shape.encoded`` bytes, to be written before :meth:`enqueue`.
 
-        Waits for the slot's stream. Memory of CuPy's pools is free in the order of the stream that it was allocated
-        for: kernels that are enqueued may still read what was there before, and with some pools it is not even there
-        yet. Reads of files are in no order with any stream.
+        Waits for the slot's stream, and so, where the slot is gated, for the caller's. Memory of CuPy's pools is free
+        in the order of the stream that it was allocated for: kernels that are enqueued may still read what was there
+        before, and with some pools it is not even there yet. Reads of files are in no order with any stream.
         """
-        arena = self._arena = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
+        arena = self.memory = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
         self.slot.stream.synchronize()
         return arena[: self._shape.encoded]
 
@@ -108,9 +120,9 @@ class Wave:
             The caller's, on which results are written.
         """
         shape, device, own = self._shape, self._device, self.slot.stream
-        if self._arena is None:
-            self._arena = device.allocate(shape.arena_bytes, own)
-        arena = self._arena
+        if self.memory is None:
+            self.memory = device.allocate(shape.arena_bytes, own)
+        arena = self.memory
         base = device.address(arena)
         begin = aligned(staged.used, 16)
         # Of the arena, where the host's part of it begins.
@@ -121,6 +133,7 @@ class Wave:
         columns = Columns(host[begin - copied :].view(np.int64), begin // 8)
         taken = (staged.state == READY) | (staged.state == ABSENT)
         self._rows = staged.rows
+        self.rows = staged.rows[staged.state == READY]
         decoded_at = aligned(shape.input_bytes)
         steps = _Steps(shape, columns, decoded_at, staged)
         results = decoded_at + shape.chunks * shape.slot * (int(shape.decoded) + int(shape.second))
@@ -137,7 +150,7 @@ class Wave:
         nbytes = begin - copied + 8 * columns.used
         device.copy_in(arena[copied : copied + nbytes], host[:nbytes], own)
         for enqueue in (*batches, *jobs):
-            enqueue(arena, own)
+            enqueue(base, own)
         back = self.slot.results(shape.results_bytes)
         for source, size, at in (
             (results, RESULT_BYTES * len(frames.chunk), 0),
@@ -152,26 +165,14 @@ class Wave:
     def _assemble(self, arena: Any, header: int, tiles: int, tables: Any, output: Output, stream: Any) -> None:
         from gzarr_kernels.device import assemble as a
 
-        device = self._device
-        unit = f"uint{8 * output.word}"
-        whole = arena.shape[0] // 8 * 8
-        columns = device.view(arena[:whole], "int64")
+        base = self._device.address(arena)
         stream.wait_event(self.slot.decoded)
-        device.launch(
-            a.assemble,
-            a.blocks(tiles),
-            a.THREADS,
-            stream,
-            arena,
-            device.view(arena[:whole], unit),
-            columns,
-            columns if tables is None else tables,
-            device.view(output.memory, unit),
-            header,
-        )
-        stream.record(self.slot.assembled)
-        # The arena is let go of on the slot's stream: whatever takes its place comes after the results are written.
-        self.slot.stream.wait_event(self.slot.assembled)
+        self._device.launch(
+            a.assemble, a.blocks(tiles), a.THREADS, stream, base, base, base,
+            base if tables is None else self._device.address(tables), output.address, header, word=output.word,
+        )  # fmt: skip
+        # The arena is let go of in the order of the slot's stream: what takes its place comes after the results.
+        self.slot.gate(stream)
 
     def _frame_columns(self, frames: Frames, columns: Columns, steps: _Steps, base: int, results: int) -> list[Any]:
         """Write the columns of all frames, raw ones first; return what to enqueue."""
@@ -196,8 +197,8 @@ class Wave:
             assert decoder is not None
             here = source[raw:]
             if (here % decoder.input_alignment).any():
-                # Frames inside of a Blosc container begin anywhere.
-                sizes = -(-source_nbytes[raw:] // 16) * 16
+                # Frames inside of a Blosc container, and behind some headers, begin anywhere.
+                sizes = aligned(source_nbytes[raw:], self._shape.frame_alignment)
                 moved = aligned_at + np.cumsum(sizes) - sizes
                 if moved[-1] + sizes[-1] > scratch_at:
                     raise DeviceError("a wave's frames do not fit where they are to be aligned")
@@ -332,7 +333,10 @@ class Wave:
         return work, marks
 
     def failed_rows(self) -> IntArray:
-        """Return the rows of the plan that did not decode. The slot's ``decoded`` event must have passed."""
+        """Return the rows of the plan of which the device says that they did not decode.
+
+        The slot's ``decoded`` event must have passed.
+        """
         count = len(self._owner)
         back = self.slot.results(self._shape.results_bytes)
         failed = np.zeros(len(self._rows), np.bool_)
@@ -374,7 +378,7 @@ class _Batch:
     decoder: Decompressor
     arguments: dict[str, int]
 
-    def __call__(self, arena: Any, stream: Any) -> None:
+    def __call__(self, base: int, stream: Any) -> None:
         self.decoder.run(stream, **self.arguments)
 
 
@@ -387,8 +391,6 @@ class _Launch:
     job: int
     statuses: bool = False
 
-    def __call__(self, arena: Any, stream: Any) -> None:
-        whole = arena[: arena.shape[0] // 8 * 8]
-        columns = self.device.view(whole, "int64")
-        more = (self.device.view(whole, "int32"),) if self.statuses else ()
-        self.device.launch(self.kernel, self.blocks, self.threads, stream, arena, columns, *more, self.job)
+    def __call__(self, base: int, stream: Any) -> None:
+        more = (base,) if self.statuses else ()
+        self.device.launch(self.kernel, self.blocks, self.threads, stream, base, base, *more, self.job)

@@ -23,7 +23,7 @@ from ...errors import ArgumentError, ChunkWriteError
 from ...stores.values import store_parts
 from .. import failures, locks, pool
 from ..write_threads import complete_values, inner_index, kept_in_part
-from . import slots
+from . import loss, slots
 from .columns import output_memory, pieces_of
 from .write_program import write_program
 from .write_shape import shape_for
@@ -92,11 +92,15 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
             compressor = device.compressor(program.algorithm)
             if compressor is None or program.largest_frame > compressor.max_frame_bytes:
                 return every
+            if (program.frame_at % compressor.input_alignment).any():
+                # Frames are compressed where their chunk's bytes lie.
+                return every
         input_of = _inputs_of(request)
         taken = _taken(device, request, input_of)
         if not taken.any():
             return every
-        writing = _Writing(device, request, program, compressor, stream, _budget(device, budget_bytes), input_of)
+        budget, strict = _budget(device, budget_bytes), budget_bytes is not None
+        writing = _Writing(device, request, program, compressor, stream, budget, input_of, strict=strict)
         left = writing.run(every[taken])
     return np.sort(np.concatenate([every[~taken], *left]))
 
@@ -219,8 +223,12 @@ class _Writing:
         stream: Any,
         budget: int,
         input_of: IntArray,
+        *,
+        strict: bool,
     ) -> None:
         self._device = device
+        # Whether page-locked memory that is kept from other calls counts.
+        self._strict = strict
         self._request = request
         self._program = program
         self._compressor = compressor
@@ -267,7 +275,8 @@ class _Writing:
             )
             for part in parts:
                 shape = self._shape(part)
-                slot = slots.take(self._device, shape.staging_bytes + shape.results_bytes)
+                nbytes = shape.staging_bytes + shape.results_bytes
+                slot = slots.take(self._device, nbytes, nbytes if self._strict else None)
                 wave = WriteWave(self._device, slot, self._program, self._compressor, shape, self._gathering, part)
                 waves.append(wave)
                 wave.enqueue(self._ready)
@@ -275,11 +284,13 @@ class _Writing:
                     self._finish(waves)
             while waves:
                 self._finish(waves)
-        finally:
-            # After an error: nothing may be copied to memory that somebody else has.
+        except BaseException as error:
+            # Nothing may be copied to memory that somebody else has.
             for wave in waves:
-                wave.slot.stream.synchronize()
-                slots.give_back(self._device, wave.slot)
+                slots.settle(self._device, wave.slot, memory=wave.memory)
+            chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
+            loss.explain(self._device, error, f"encoding array {request.node!r}", chunks)
+            raise
         return self._left
 
     def _shape(self, rows: IntArray, chunks: int = 0) -> Shape:

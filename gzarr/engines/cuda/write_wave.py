@@ -90,6 +90,11 @@ class WriteWave:
         What runs, and how large it is.
     gathering, rows
         Where chunks come from, and which: rows of the plan.
+
+    Attributes
+    ----------
+    memory
+        The arena, as long as there is one.
     """
 
     def __init__(
@@ -112,8 +117,7 @@ class WriteWave:
         # Marks are grouped by the input that chunks come from.
         self._by_input = np.argsort(gathering.input_of[rows], kind="stable")
         self._marks_at = 0
-        self._arena: Any = None
-        self._views: dict[str, Any] = {}
+        self.memory: Any = None
         # Where each chunk is, before and after a Blosc container's shuffle.
         self._plain: IntArray = np.zeros(0, np.int64)
         self._shuffled: IntArray = np.zeros(0, np.int64)
@@ -121,8 +125,7 @@ class WriteWave:
     def enqueue(self, ready: Any) -> None:
         """Enqueue the first part, behind an event from which on the inputs can be read."""
         device, shape, own = self._device, self._shape, self.slot.stream
-        arena = self._arena = device.allocate(shape.arena_bytes, own)
-        self._views = {}
+        arena = self.memory = device.allocate(shape.arena_bytes, own)
         columns = Columns(self.slot.staging(shape.staging_bytes)[: 8 * shape.words].view(np.int64), 0)
         work = [*self._gather(columns), *self._shuffle(columns)]
         if self._compressor is not None:
@@ -140,14 +143,9 @@ class WriteWave:
         device.copy_out(back[12 * shape.frames :], marks, own)
         own.record(self.slot.decoded)
 
-    def _view(self, dtype: str) -> Any:
-        """Return the arena as elements of a type."""
-        if dtype not in self._views:
-            self._views[dtype] = self._device.view(self._arena[: self._arena.shape[0] // 8 * 8], dtype)
-        return self._views[dtype]
-
     def _launch(self, kernel: Any, blocks: int, threads: int, job: int) -> None:
-        self._device.launch(kernel, blocks, threads, self.slot.stream, self._arena, self._view("int64"), job)
+        base = self._device.address(self.memory)
+        self._device.launch(kernel, blocks, threads, self.slot.stream, base, base, job)
 
     def _gather(self, columns: Columns) -> list[Any]:
         """Write the columns of the gather kernel, for each input; return what to enqueue."""
@@ -204,10 +202,9 @@ class WriteWave:
     def _run_gather(self, source: Output, job: int, words: int) -> None:
         from gzarr_kernels.device import gather as g
 
-        unit = f"uint{8 * source.word}"
-        memory = self._device.view(source.memory, unit)
+        base = self._device.address(self.memory)
         self._device.launch(
-            g.gather, g.blocks(words), g.THREADS, self.slot.stream, memory, self._view(unit), self._view("int64"), job
+            g.gather, g.blocks(words), g.THREADS, self.slot.stream, source.address, base, base, job, word=source.word
         )
 
     def _shuffle(self, columns: Columns) -> list[Any]:
@@ -246,7 +243,7 @@ class WriteWave:
         """Write the columns of the encoder; return what to enqueue."""
         shape, program, compressor = self._shape, self._program, self._compressor
         assert compressor is not None
-        base = self._device.address(self._arena)
+        base = self._device.address(self.memory)
         sources = columns.put(base + self._shuffled[:, None] + program.frame_at)
         nbytes = columns.put(np.tile(program.frame_nbytes, shape.chunks))
         targets = columns.put(base + self._frame_slots())
@@ -301,10 +298,9 @@ class WriteWave:
         data = self.slot.results(used)
         if len(kept):
             self._put_together(containers, kept, begin[kept])
-            device.copy_out(data, self._arena[shape.containers_at : shape.containers_at + used], own)
+            device.copy_out(data, self.memory[shape.containers_at : shape.containers_at + used], own)
             own.synchronize()
-        self._arena = None
-        self._views = {}
+        self.memory = None
         encoded = Encoded(failed, begin, nbytes, data)
         if program.container == "zstd":
             self._refuse_foreign(encoded)
@@ -356,7 +352,7 @@ class WriteWave:
             jobs.append((c.put_checksums, k.blocks(len(target)), columns.put(header)))
         used = 8 * columns.used
         at = 8 * shape.words
-        device.copy_in(self._arena[at : at + used], staging[:used], self.slot.stream)
+        device.copy_in(self.memory[at : at + used], staging[:used], self.slot.stream)
         for kernel, blocks, job in jobs:
             self._launch(kernel, blocks, p.THREADS, job)
 

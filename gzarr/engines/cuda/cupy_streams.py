@@ -1,0 +1,88 @@
+"""CuPy's streams and events, a caller's streams among them, with errors of ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from .cupy_errors import CupyErrors
+
+
+class CupyEvent:
+    """A point in a stream; see :class:`gzarr.engines.cuda.device.Event`.
+
+    Parameters
+    ----------
+    event
+        CuPy's.
+    errors
+        Of its device.
+    """
+
+    __slots__ = ("_errors", "cupy")
+
+    def __init__(self, event: Any, errors: CupyErrors) -> None:
+        self.cupy = event
+        self._errors = errors
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has passed it."""
+        with self._errors:
+            return bool(self.cupy.done)
+
+    def synchronize(self) -> None:
+        """Wait on the host until the stream has passed it."""
+        with self._errors:
+            self.cupy.synchronize()
+
+
+class CupyStream:
+    """A stream; see :class:`gzarr.engines.cuda.device.Stream`. In a ``with`` statement it is CuPy's current one.
+
+    Parameters
+    ----------
+    stream
+        CuPy's.
+    errors
+        Of its device.
+
+    Attributes
+    ----------
+    cupy
+        CuPy's.
+    ptr
+        Its address.
+    """
+
+    __slots__ = ("_errors", "cupy", "ptr")
+
+    def __init__(self, stream: Any, errors: CupyErrors) -> None:
+        self.cupy = stream
+        self.ptr = int(stream.ptr)
+        self._errors = errors
+
+    def record(self, event: CupyEvent) -> None:
+        """Put an event behind everything enqueued so far."""
+        with self._errors:
+            self.cupy.record(event.cupy)
+
+    def wait_event(self, event: CupyEvent) -> None:
+        """Let everything enqueued from now on wait for an event."""
+        with self._errors:
+            self.cupy.wait_event(event.cupy)
+
+    def synchronize(self) -> None:
+        """Wait on the host until everything enqueued has run."""
+        with self._errors:
+            self.cupy.synchronize()
+
+    def __enter__(self) -> Self:
+        with self._errors:
+            self.cupy.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.cupy.__exit__(*exc)

@@ -1,0 +1,240 @@
+"""Errors of CUDA on the real device: CuPy and its exceptions are real, what calls the driver is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import cupy
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.engines.cuda.cupy_device import CupyDevice
+from gzarr.engines.cuda.cupy_streams import CupyEvent, CupyStream
+from gzarr.engines.cuda.loss import LASTING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ILLEGAL_ADDRESS, INVALID_VALUE, NO_ROOM = 700, 1, 2
+RuntimeFailure = cupy.cuda.runtime.CUDARuntimeError
+
+
+class DriverFailure(cupy.cuda.driver.CUDADriverError):  # type: ignore[misc]
+    """CuPy's asks the driver for its name."""
+
+    def __init__(self, status: int) -> None:
+        RuntimeError.__init__(self, f"CUDA_ERROR_{status}")
+        self.status = status
+
+
+class Failing:
+    """Any object of CuPy's: what is called of it fails, if it is told to."""
+
+    ptr = 77
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.error: BaseException | None = None
+
+    def call(self, name: str, *_: Any) -> Any:
+        self.calls.append(name)
+        if self.error is not None:
+            raise self.error
+        return 3
+
+    @property
+    def done(self) -> bool:
+        self.call("done")
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: self.call(name)
+
+    def __enter__(self) -> Failing:
+        self.call("enter")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.calls.append("exit")
+
+
+@pytest.fixture
+def device() -> Iterator[CupyDevice]:
+    with mock.patch.object(cupy.cuda.runtime, "getDeviceCount", return_value=2):
+        yield CupyDevice(1)
+
+
+def calls_of(device: CupyDevice, raw: Failing) -> dict[str, Callable[[], Any]]:
+    """Return all that a device, its streams and its events call."""
+    stream, event = CupyStream(raw, device._errors), CupyEvent(raw, device._errors)
+    array = SimpleNamespace(data=raw, nbytes=8, get=raw.get, astype=raw.astype)
+    host = np.zeros(8, np.uint8)
+
+    def calls(name: str) -> Callable[..., Any]:
+        return lambda *_, **__: raw.call(name)
+
+    def within(function: Callable[[], Any]) -> Callable[[], Any]:
+        names = ("Stream", "Event", "PinnedMemory", "get_current_stream")
+        cuda = {name: mock.Mock(side_effect=calls(name)) for name in names}
+        runtime = {name: calls(name) for name in ("memcpyAsync", "setDevice")}
+        runtime["memGetInfo"] = lambda: (raw.call("memGetInfo"), 0)
+
+        def run() -> Any:
+            with (
+                mock.patch.multiple(cupy.cuda, Device=mock.Mock(return_value=raw), **cuda),
+                mock.patch.multiple(cupy.cuda.runtime, **runtime),
+                mock.patch.multiple(cupy.cuda.driver, launchKernel=calls("launchKernel")),
+                mock.patch.multiple(cupy, empty=calls("empty"), get_default_memory_pool=mock.Mock(return_value=raw)),
+            ):
+                return function()
+
+        return run
+
+    device._functions["kernel", 0] = 5
+    device.__dict__.pop("_launch_kernel", None)
+    found: dict[str, Callable[[], Any]] = {
+        "record": lambda: stream.record(event),
+        "wait_event": lambda: stream.wait_event(event),
+        "synchronize": stream.synchronize,
+        "event.synchronize": event.synchronize,
+        "event.done": lambda: event.done,
+        "with stream": stream.__enter__,
+        "with device": device.__enter__,
+        "stream": device.stream,
+        "event": device.event,
+        "current_stream": device.current_stream,
+        "as_stream": lambda: device.as_stream(None),
+        "empty": lambda: device.empty((3,), np.dtype("u1"), stream),
+        "allocate": lambda: device.allocate(3, stream),
+        "pinned": lambda: device.pinned(3),
+        "copy_in": lambda: device.copy_in(array, host, stream),
+        "copy_out": lambda: device.copy_out(host, array, stream),
+        "copy_array": lambda: device.copy_array({}, 1, stream),
+        "converted": lambda: device.converted(array, np.dtype("u1"), stream),
+        "to_host": lambda: device.to_host(array, stream),
+        "launch": lambda: device.launch("kernel", 1, 1, stream, 1, 2),
+        "free_cached": lambda: device.free_cached(stream),
+        "free_bytes": device.free_bytes,
+    }
+    return {name: within(function) for name, function in found.items()}
+
+
+NAMES = sorted(calls_of(mock.MagicMock(), Failing()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("failure", [RuntimeFailure, DriverFailure], ids=["runtime", "driver"])
+def test_every_call_raises_errors_of_ours(name: str, failure: Any, device: CupyDevice) -> None:
+    raw = Failing()
+    calls = calls_of(device, raw)
+    raw.error = failure(INVALID_VALUE)
+    with pytest.raises(gzarr.DeviceError, match=r"^CUDA failed: cudaErrorInvalidValue|^CUDA failed: CUDA_ERROR_1"):
+        calls[name]()
+    assert device.lost is None
+    raw.error = failure(ILLEGAL_ADDRESS)
+    with pytest.raises(
+        gzarr.DeviceError, match=r"^cuda:1 was lost: (cudaErrorIllegalAddress: |CUDA_ERROR_700)"
+    ) as caught:
+        calls[name]()
+    assert isinstance(caught.value.__cause__, failure)
+    assert device.lost is not None
+    # From then on CUDA is not even called, whatever it would say.
+    raw.error = None
+    raw.calls.clear()
+    for other in NAMES:
+        with pytest.raises(gzarr.DeviceError) as again:
+            calls[other]()
+        assert str(again.value) == str(caught.value)
+    assert not raw.calls
+
+
+def test_without_failures_all_calls_are_made(device: CupyDevice) -> None:
+    raw = Failing()
+    for name, call in calls_of(device, raw).items():
+        raw.calls.clear()
+        if name not in ("stream", "event", "current_stream", "as_stream", "pinned"):
+            call()
+            assert raw.calls, name
+
+
+def test_the_thread_s_device_is_restored_and_errors_stay(device: CupyDevice) -> None:
+    raw = mock.MagicMock()
+    with (
+        mock.patch.object(cupy.cuda, "Device", return_value=raw),
+        mock.patch.object(cupy.cuda.runtime, "setDevice"),
+    ):
+        # Another error is on its way, which is not to be hidden.
+        raw.__exit__.side_effect = RuntimeFailure(INVALID_VALUE)
+        with pytest.raises(KeyError, match="mine"), device:
+            raise KeyError("mine")
+        with pytest.raises(gzarr.DeviceError, match=r"^CUDA failed"), device:
+            pass
+        raw.__exit__.side_effect = RuntimeFailure(ILLEGAL_ADDRESS)
+        with pytest.raises(KeyError, match="mine"), device:
+            raise KeyError("mine")
+        assert device.lost is not None
+        assert raw.__exit__.call_count == 3
+        raw.__enter__.reset_mock()
+        with pytest.raises(gzarr.DeviceError, match="was lost"), device:
+            pass
+        raw.__enter__.assert_not_called()
+
+
+def test_no_room_is_no_loss(device: CupyDevice) -> None:
+    with pytest.raises(MemoryError, match="no room"), device._errors:
+        raise cupy.cuda.memory.OutOfMemoryError(10, 5)
+    with pytest.raises(gzarr.DeviceError, match=r"^CUDA failed"), device._errors:
+        raise RuntimeFailure(NO_ROOM)
+    assert device.lost is None
+
+
+@pytest.mark.parametrize("code", sorted(LASTING))
+def test_errors_that_last(code: int, device: CupyDevice) -> None:
+    with pytest.raises(gzarr.DeviceError, match="was lost"), device._errors:
+        raise RuntimeFailure(code)
+
+
+def test_errors_that_last_are_those_of_cuda_s_header() -> None:
+    spec = importlib.util.find_spec("nvidia.cu13")
+    assert spec is not None
+    headers = [Path(folder) / "include" / "driver_types.h" for folder in spec.submodule_search_locations or ()]
+    text = headers[0].read_text()
+    text = text[text.index("enum __device_builtin__ cudaError") :]
+    text = text[: text.index("};")]
+    said = {
+        int(code)
+        for comment, code in re.findall(r"/\*\*(.*?)\*/\s*\w+\s*=\s*(\d+)", text, re.DOTALL)
+        if "must be terminated" in " ".join(comment.replace("*", " ").split())
+    }
+    assert {700, 716, 719} <= said
+    # Besides, errors of memory and NVLink, and the one that nobody knows.
+    assert LASTING - said == {214, 220, 999}
+    assert said <= LASTING
+
+
+# -- streams
+
+
+def test_a_caller_s_stream_is_the_caller_s(device: CupyDevice) -> None:
+    null = cupy.cuda.Stream.null
+    found = device.as_stream(null)
+    assert found.cupy is null
+    assert found.ptr == null.ptr
+    assert device.as_stream(found) is found
+
+
+def test_a_real_stream_of_cupy_fails_as_ours(device: CupyDevice) -> None:
+    """There is no driver, so CuPy's own calls fail."""
+    stream = device.as_stream(cupy.cuda.Stream.null)
+    calls = (stream.synchronize, stream.__enter__, device.event)
+    for call in calls:
+        with pytest.raises(gzarr.DeviceError, match=r"^CUDA failed: cudaErrorInsufficientDriver"):
+            call()
