@@ -39,3 +39,12 @@ def device(request: pytest.FixtureRequest) -> Iterator[devices.TestedDevice]:
     """Each device that a read can be on."""
     with devices.use(request.param) as tested:
         yield tested
+
+
+@pytest.fixture(scope="module", params=["simulator", "ir"])
+def launcher(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each way to run a device kernel without a GPU: in the simulator, and as it is compiled for one."""
+    import device_arena
+
+    with device_arena.launched_by(request.param):
+        yield

@@ -1,14 +1,22 @@
-"""A wave's memory for tests of the device kernels, and how they are launched in Numba's simulator."""
+"""A wave's memory for tests of the device kernels, and how they are launched."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import kernel_ir_launch
 import numpy as np
+import pytest
+from guarded_memory import PAGE, Guarded
+from gzarr_kernels.device import target
 from numba.cuda.simulator import kernelapi
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BLOCKS, THREADS = 3, 4
 
@@ -43,16 +51,47 @@ class _Shared(kernelapi.FakeCUDAShared):  # type: ignore[misc]
 kernelapi.FakeCUDAShared = _Shared
 
 
-def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int = THREADS) -> None:
+def in_simulator(kernel: Any, *arguments: Any, blocks: int, threads: int) -> None:
     kernel[blocks, threads](*(FakeCUDAArray(x) if isinstance(x, np.ndarray) else x for x in arguments))
+
+
+#: How kernels are launched: by the simulator, or as they are compiled for a GPU; see the fixture ``launcher``.
+LAUNCHERS: dict[str, Any] = {"simulator": in_simulator, "ir": kernel_ir_launch.launch}
+_launcher = ["simulator"]
+
+
+@contextmanager
+def launched_by(name: str) -> Iterator[None]:
+    before, _launcher[0] = _launcher[0], name
+    try:
+        yield
+    finally:
+        _launcher[0] = before
+
+
+#: A mark: a test runs once by each launcher.
+by_each_launcher = pytest.mark.usefixtures("launcher")
+
+
+def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int | None = None) -> None:
+    """Run a kernel; with as many threads as the launcher likes, unless they are said."""
+    if threads is None:
+        # Few, so that each takes several items, or all of a real launch: as it comes.
+        threads = target.THREADS if _launcher[0] == "ir" and arguments[-1] % 2 else THREADS
+    LAUNCHERS[_launcher[0]](kernel, *arguments, blocks=blocks, threads=threads)
 
 
 @dataclass
 class Arena:
     """Memory of a wave: bytes and columns are put in anywhere, as the engine does."""
 
-    memory: np.ndarray[Any, Any] = field(default_factory=lambda: np.full(4 << 20, 0xA5, np.uint8))
+    memory: np.ndarray[Any, Any]
     used: int = 0
+
+    @classmethod
+    def of(cls, nbytes: int) -> Arena:
+        """Return an arena for some bytes and a few columns."""
+        return cls(_untouched(-(-nbytes // PAGE) * PAGE + 4 * PAGE))
 
     @property
     def columns(self) -> np.ndarray[Any, Any]:
@@ -77,8 +116,23 @@ class Arena:
         self.memory[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
         return begin
 
+    def put_last(self, data: bytes, offset: int = 0) -> int:
+        """Put bytes at the end, but for less than 8: who reads a word behind them reads where there is no memory."""
+        begin = self.memory.size - len(data)
+        begin -= (begin - offset) % 8
+        assert self.used <= begin
+        self.memory[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
+        return begin
+
     def bytes_at(self, begin: int, nbytes: int) -> bytes:
         return self.memory[begin : begin + nbytes].tobytes()
+
+
+def _untouched(nbytes: int) -> np.ndarray[Any, Any]:
+    """Return memory in which no byte is like its neighbours: what is moved from one place to another shows."""
+    memory = Guarded(nbytes).array
+    memory[:] = np.frombuffer(random_bytes(nbytes, 9), np.uint8)
+    return memory
 
 
 def blocks_of(data: bytes, blocksize: int) -> list[bytes]:

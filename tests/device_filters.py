@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from device_arena import BLOCKS, THREADS, Arena, launch
+from device_arena import BLOCKS, Arena, launch
 from gzarr_kernels.device import filters, packed_bits
 from zarr_arrays import same
 
@@ -26,13 +26,14 @@ SHAPE, CHUNKS = (21, 13), (8, 5)
 
 
 def undo(
-    step: Filter, chunks: list[bytes], offset: int = 0, blocks: int = BLOCKS, threads: int = THREADS
+    step: Filter, chunks: list[bytes], offset: int = 0, blocks: int = BLOCKS, threads: int | None = None
 ) -> tuple[list[bytes], list[int]]:
     """Run the kernel on some chunks, which begin at ``offset`` from a multiple of 16; return results and marks."""
-    arena = Arena()
-    source = [arena.put_bytes(chunk, offset) for chunk in chunks]
+    arena = Arena.of(sum(map(len, chunks)) + len(chunks) * (step.decoded_nbytes + 256))
+    source = [arena.put_bytes(chunk, offset) for chunk in chunks[:-1]]
     target = [arena.reserve(step.decoded_nbytes) for _ in chunks]
     arena.reserve(0)
+    source.append(arena.put_last(chunks[-1], offset))
     marks = arena.put([0] * len(chunks))
     room = np.zeros(len(chunks) * 2 + max(filters.SIZE, packed_bits.SIZE), np.int64)
     start = arena.put(room)

@@ -11,18 +11,28 @@ PAGE = mmap.PAGESIZE
 
 
 class Guarded:
-    """``nbytes`` of memory of which the byte behind the last, and all of the page before, cannot be touched."""
+    """``nbytes`` of memory of which the byte behind the last, and all of the page before, cannot be touched.
 
-    def __init__(self, content: bytes | int) -> None:
+    Forked processes share it.
+
+    Parameters
+    ----------
+    content
+        What it holds, or how many bytes.
+    room
+        Bytes between its end and what cannot be touched.
+    """
+
+    def __init__(self, content: bytes | int, room: int = 0) -> None:
         nbytes = content if isinstance(content, int) else len(content)
-        middle = max(-(-nbytes // PAGE), 1) * PAGE
+        middle = max(-(-(nbytes + room) // PAGE), 1) * PAGE
         self._map = mmap.mmap(-1, middle + 2 * PAGE)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         libc = ctypes.CDLL(None, use_errno=True)
         for page in (base, base + PAGE + middle):
             assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0) == 0
-        self.address = base + PAGE + middle - nbytes
-        start = PAGE + middle - nbytes
+        start = PAGE + middle - room - nbytes
+        self.address = base + start
         self.array = np.frombuffer(self._map, np.uint8, nbytes, start)
         if not isinstance(content, int):
             self.array[:] = np.frombuffer(content, np.uint8)

@@ -1,4 +1,4 @@
-"""The assemble kernel in Numba's simulator, which runs its compiled loop: against the plan's meaning, spelled out."""
+"""The assemble kernel, by the simulator and as it is compiled for a GPU: against the plan's meaning, spelled out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from device_arena import Arena, launch, random_bytes, to_byte_planes
+from device_arena import Arena, by_each_launcher, launch, random_bytes, to_byte_planes
+from guarded_memory import Guarded
 from gzarr_kernels.device import assemble as a
 from hypothesis import given, settings
 from placed_chunks import Case, cases, check, stored
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from gzarr.plan import Plan
 
 SETTINGS = settings(max_examples=150, deadline=None)
+
+
+pytestmark = by_each_launcher
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,9 +38,9 @@ def run_assemble(
 ) -> None:
     """Write the columns as ``assemble`` documents them, and run it into ``memory``, of which ``views`` are parts."""
     k = len(case.chunk_shape)
-    arena = Arena()
     width = case.width
     encoded = [None if chunk is None else stored(case, chunk) for chunk in chunks]
+    arena = Arena.of(sum(len(data or fill) + 64 for data in encoded) + 128 * planned.start.size)
     source = [
         arena.put_bytes(fill, width * (i % 2)) if data is None else arena.put_bytes(data, case.misaligned)
         for i, data in enumerate(encoded)
@@ -134,11 +138,11 @@ def test_assemble_many_points_and_long_tables() -> None:
 
 def test_assemble_with_indices_beyond_31_bits() -> None:
     far = (1 << 31) + 64
-    arena = Arena(np.zeros(far + 8192, np.uint8))
+    arena = Arena(Guarded(far + 8192).array)
     data = np.frombuffer(random_bytes(4096), np.uint32)
     arena.used = far
     source = arena.put_bytes(to_byte_planes(data.tobytes(), 4))
-    out = np.zeros(far // 4 + 4096, np.uint32)
+    out = Guarded(far + 4 * 4096).array.view(np.uint32)
     header = np.zeros(a.SIZE, np.int64)
     header[[a.K, a.ITEMSIZE, a.PIECES, a.TILES]] = 1, 4, 1, 1
     columns = {

@@ -1,4 +1,4 @@
-"""The kernels of writing in Numba's simulator, which runs their compiled loops: against NumPy, zlib, their inverses."""
+"""The kernels of writing, by the simulator and as they are compiled for a GPU: against NumPy, zlib, their inverses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from device_arena import Arena, blocks_of, launch, random_bytes, to_byte_planes
+from device_arena import Arena, blocks_of, by_each_launcher, launch, random_bytes, to_byte_planes
+from guarded_memory import Guarded
 from gzarr_kernels.device import checksums as k
 from gzarr_kernels.device import containers as c
 from gzarr_kernels.device import gather as g
@@ -17,6 +18,8 @@ from gzarr_kernels.device import planes as p
 from gzarr_kernels.device import shuffle as s
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytestmark = by_each_launcher
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,9 +72,9 @@ def run_gather(
 
     ``root`` is the memory, uint8, that ``source`` lies in.
     """
-    arena = Arena()
     itemsize = source.itemsize
     nbytes = int(np.prod(chunk_shape)) * itemsize
+    arena = Arena.of(chunks * (nbytes + 64))
     low, high = np.lib.array_utils.byte_bounds(source)
     memory = root[low - root.ctypes.data : high - root.ctypes.data].view(f"u{width}")
     targets = [arena.reserve(nbytes) for _ in range(chunks)]
@@ -132,7 +135,7 @@ def gathers(draw: st.DrawFn) -> Any:
 def test_gather(case: Any) -> None:
     chunk_shape, itemsize, width, swap, step, chunks, pieces, order, reverse, broadcast = case
     shape = tuple(7 for _ in chunk_shape)
-    root = np.frombuffer(random_bytes(7 ** len(shape) * itemsize, 3), np.uint8)
+    root = Guarded(random_bytes(7 ** len(shape) * itemsize, 3)).array
     values = root.view(f"V{itemsize}").reshape(shape)
     source = values[tuple(slice(None, None, -1) if turned else slice(None) for turned in reverse)]
     if broadcast:
@@ -189,7 +192,7 @@ def test_shuffles_are_the_inverse_of_those_of_reading(typesize: int, bits: bool)
     cases = [(64, 0, 16), (65, 0, 16), (40, 3, 24), (33, 1, 8), (50, 5, 50), (1, 0, 8), (0, 0, 8), (7, 1, 7)]
     sizes = [n * typesize + min(extra, typesize - 1) for n, extra, _ in cases]
     chunks = [random_bytes(size, size) for size in sizes]
-    arena = Arena()
+    arena = Arena.of(8 * sum(sizes))
     plain = [arena.put_bytes(chunk, i % 8) for i, chunk in enumerate(chunks)]
     planar, planes, again = ([arena.reserve(size, i % 5) for i, size in enumerate(sizes)] for _ in range(3))
     arena.reserve(0)
@@ -224,7 +227,7 @@ def test_shuffles_are_the_inverse_of_those_of_reading(typesize: int, bits: bool)
 
 
 def test_numbers_anywhere() -> None:
-    arena = Arena()
+    arena = Arena.of(0)
     values = [0, 1, 0x01020304, 0xFFFFFFFF, -1, 5]
     targets = [arena.reserve(4, i) for i in range(len(values))]
     arena.reserve(0)
@@ -246,7 +249,7 @@ def test_checksums_are_written_as_their_containers_have_them(threads: int) -> No
         k.ADLER32: lambda data: zlib.adler32(data).to_bytes(4, "big"),
         k.CRC32C: lambda data: int(google_crc32c.value(data)).to_bytes(4, "little"),
     }
-    arena = Arena()
+    arena = Arena.of(1 << 17)
     frames = [random_bytes(n, n) for n in (0, 1, 8, 9, 1000, 5001) for _ in kinds]
     kind = [*kinds] * 6
     source = [arena.put_bytes(frame, i % 9) for i, frame in enumerate(frames)]

@@ -1,4 +1,4 @@
-"""The device kernels in Numba's simulator, which runs their compiled loops: against NumPy, c-blosc and zlib."""
+"""The device kernels, by the simulator and as they are compiled for a GPU: against NumPy, c-blosc and zlib."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import cramjam
 import google_crc32c
 import numpy as np
 import pytest
-from device_arena import THREADS, Arena, blocks_of, launch, random_bytes, to_byte_planes
+from device_arena import Arena, blocks_of, by_each_launcher, launch, random_bytes, to_byte_planes
+from guarded_memory import Guarded
 from gzarr_kernels.device import assemble, layout
 from gzarr_kernels.device import checksums as s
 from gzarr_kernels.device import copies as c
@@ -20,6 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from numcodecs import blosc as numcodecs_blosc
+
+pytestmark = by_each_launcher
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,8 +53,8 @@ TYPESIZES = [*range(1, 18), 200]
 
 
 def convert(kernel: Any, chunks: list[bytes], typesizes: list[int], blocksizes: list[int], offset: int = 0) -> Any:
-    arena = Arena()
-    source = [arena.put_bytes(chunk) for chunk in chunks]
+    arena = Arena.of(4 * sum(map(len, chunks)) + 1024 * len(chunks))
+    source = [*map(arena.put_bytes, chunks[:-1]), arena.put_last(chunks[-1])]
     sizes = [len(chunk) for chunk in chunks]
     targets = [arena.reserve(size, offset) for size in sizes]
     arena.reserve(0)
@@ -152,10 +155,11 @@ def test_planes_of_real_containers(typesize: int) -> None:
 
 
 def test_copy_frames_of_any_length_and_alignment() -> None:
-    arena = Arena()
+    arena = Arena.of(1 << 16)
     lengths = [*range(20), 63, 64, 65, 1000, 4097]
     frames = [random_bytes(n, n) for n in lengths for _ in range(4)]
-    source = [arena.put_bytes(frame, i % 16) for i, frame in enumerate(frames)]
+    source = [arena.put_bytes(frame, i % 16) for i, frame in enumerate(frames[:-1])]
+    source.append(arena.put_last(frames[-1], 3))
     targets = [arena.reserve(len(frame), (5 * i + i // 7) % 16) for i, frame in enumerate(frames)]
     arena.reserve(0)
     header = np.zeros(c.SIZE, np.int64)
@@ -172,7 +176,7 @@ def test_copy_frames_of_any_length_and_alignment() -> None:
 
 def test_copy_frames_beyond_31_bits() -> None:
     frame = random_bytes(1001)
-    arena = Arena(np.zeros((1 << 32) + 8192, np.uint8))
+    arena = Arena(Guarded((1 << 32) + 8192).array)
     header = np.zeros(c.SIZE, np.int64)
     header[c.FRAMES] = 1
     header[c.NBYTES] = arena.put([len(frame)])
@@ -186,9 +190,10 @@ def test_copy_frames_beyond_31_bits() -> None:
 CHECKSUMS = {s.CRC32: zlib.crc32, s.ADLER32: zlib.adler32, s.CRC32C: google_crc32c.value}
 
 
-def verdicts(frames: list[bytes], kinds: list[int], expected: list[int], threads: int = THREADS) -> list[int]:
-    arena = Arena(np.zeros(sum(map(len, frames)) // 8 * 8 + (1 << 20), np.uint8))
-    source = [arena.put_bytes(frame, 8 * (i % 2) if i % 3 else i % 7) for i, frame in enumerate(frames)]
+def verdicts(frames: list[bytes], kinds: list[int], expected: list[int], threads: int | None = None) -> list[int]:
+    arena = Arena.of(sum(map(len, frames)) + 256 * len(frames))
+    source = [arena.put_bytes(frame, 8 * (i % 2) if i % 3 else i % 7) for i, frame in enumerate(frames[:-1])]
+    source.append(arena.put_last(frames[-1]))
     header = np.zeros(s.SIZE, np.int64)
     header[s.FRAMES] = len(frames)
     header[s.SOURCE], header[s.NBYTES] = arena.put(source), arena.put([len(frame) for frame in frames])

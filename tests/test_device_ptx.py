@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -11,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from cuda.bindings import nvjitlink
+from gzarr_kernels import device
+from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 CAPABILITIES = {"8.0": "sm_80", "9.0": "sm_90", "10.0": "sm_100"}
 ELF = b"\x7fELF"
@@ -77,6 +81,13 @@ def ptx() -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.timeout(600)
+def test_these_are_all_kernels(ptx: dict[str, dict[str, str]]) -> None:
+    modules = [importlib.import_module(f"gzarr_kernels.device.{m.name}") for m in pkgutil.iter_modules(device.__path__)]
+    kernels = {name for module in modules for name, value in vars(module).items() if isinstance(value, FakeCUDAKernel)}
+    assert {name.split()[0] for name in ptx} == kernels
+
+
+@pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
     assert len(ptx) == 21
     for name, by_capability in ptx.items():
@@ -125,10 +136,19 @@ def assemble(ptx: str, architecture: str) -> str:
 @pytest.mark.timeout(600)
 def test_offsets_are_integers_of_64_bits(ptx: dict[str, dict[str, str]]) -> None:
     for which, text in each(ptx):
-        floats = which.startswith("convert ")
-        assert floats or not re.search(r"\.f(16|32|64)\b", text), f"{which}: a uint64 met an int64"
         assert "ld.global" in text, which
         assert not re.search(r"\bld\.u|\bst\.u|\bld\.b|\bst\.b", text), f"{which}: an address of unknown memory"
+
+
+#: Kernels that compute with floats.
+FLOATS = {"convert"}
+
+
+@pytest.mark.timeout(600)
+def test_no_other_kernel_has_floats(ptx: dict[str, dict[str, str]]) -> None:
+    """What is a uint64 here and an int64 there is a float64 to Numba."""
+    for which, text in each(ptx):
+        assert bool(re.search(r"\.[bt]?f(16|32|64)(x2)?\b", text)) == (which.split()[0] in FLOATS), which
 
 
 @pytest.mark.timeout(600)

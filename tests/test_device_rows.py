@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from device_arena import launch, random_bytes, to_byte_planes
+from device_arena import by_each_launcher, launch, random_bytes, to_byte_planes
 from guarded_memory import Guarded
 from gzarr_kernels.device import assemble as a
 from gzarr_kernels.device import rows as r
@@ -26,6 +26,7 @@ from gzarr.selection import parse_basic, parse_orthogonal, parse_points
 if TYPE_CHECKING:
     from gzarr.plan import Plan
 
+pytestmark = by_each_launcher
 SETTINGS = settings(max_examples=400, deadline=None)
 NAMES = {id(kernel): kernel.__name__ for kernel in (a.assemble, r.place_rows, r.place_planes)}
 

@@ -68,6 +68,8 @@ _SUMS: Final = 2 * THREADS
 
 _ALL: Final = 0xFFFFFFFFFFFFFFFF
 _SIGN: Final = 1 << 63
+#: All bits but that: Numba's ``_SIGN - 1`` would be a signed difference that overflows.
+_MAGNITUDE: Final = _SIGN - 1
 _INFINITY: Final = 0x7FF0000000000000
 _QUIET: Final = 0x0008000000000000
 #: Subtracted from the bits of a float64, it divides that by 2 to the power of 24: subnormal float16 count 2**-24.
@@ -153,7 +155,7 @@ _bits_of_float32 = _bitcast(types.float32, types.uint32)
 @body
 def _is_nan(bits: Any) -> bool:
     """Return whether the bits of a float64 are those of a NaN."""
-    return bits & uint64(_SIGN - 1) > uint64(_INFINITY)
+    return bits & uint64(_MAGNITUDE) > uint64(_INFINITY)
 
 
 @body
@@ -344,18 +346,18 @@ def _write_sums(arena: Bytes, columns: Column, job: int, chunk: int, run: int, b
 
 
 @body
+def _plus(a: int, b: int) -> int:
+    """Add modulo 2 to the power of 64: what a sum of int64 is when it overflows is nowhere said."""
+    return int64(uint64(a) + uint64(b))
+
+
+@body
 def _scan_step(sums: Column, page: int, other: int, thread: int, step: int) -> None:
     """Add to a thread's sum in one half, into the other, the sum ``step`` threads before it."""
     value = sums[uint64(page + thread)]
     if thread >= step:
-        value += sums[uint64(page + thread - step)]
+        value = _plus(value, sums[uint64(page + thread - step)])
     sums[uint64(other + thread)] = value
-
-
-@body
-def _plus(a: int, b: int) -> int:
-    """Add modulo 2 to the power of 64, in the simulator too."""
-    return int64(uint64(a) + uint64(b))
 
 
 @body
