@@ -75,7 +75,7 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def not_a_time(dtype: np.dtype[Any]) -> Any:
-    """Return NaT of a type of dates or times, also of those without a unit, for which NumPy 2.5 warns of its own way."""
+    """Return NaT of a type of dates or times: also of those without a unit, of which NumPy 2.5 warns otherwise."""
     return np.array(-(2**63), np.int64).view(native(dtype))[()]
 
 

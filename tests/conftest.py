@@ -8,7 +8,8 @@ or the other: the simulator, unless ``GZARR_TEST_GPU=1``. A GPU that happens to 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,9 +23,43 @@ from gzarr.engines import kernels  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+#: Packages without which modules of tests are left out, with a word, where nobody could install them: on a machine
+#: with a GPU and no network. Elsewhere the test environment has them all, but PyTorch (see ``pyproject.toml``).
+MAY_BE_MISSING = {"torch"} if sys.version_info >= (3, 12) else set[str]()
+if ON_GPU:
+    MAY_BE_MISSING |= {
+        "cast_value_rs", "cramjam", "dask", "hypothesis", "imagecodecs", "ml_dtypes", "msgpack",
+        "pcodec", "tensorstore", "torch", "zarr", "zarrs", "zfpy",
+    }  # fmt: skip
+
+
+class OptionalModule(pytest.Module):
+    """A module of tests, skipped if a package that may be missing is."""
+
+    def collect(self) -> Any:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            cause = error.__cause__
+            if isinstance(cause, ModuleNotFoundError) and (cause.name or "").partition(".")[0] in MAY_BE_MISSING:
+                pytest.skip(f"{cause.name} is not installed", allow_module_level=True)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return OptionalModule.from_parent(parent, path=module_path)
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    if not pluginmanager.has_plugin("timeout"):
+        parser.addini("timeout", "of no effect: pytest-timeout is not installed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not config.pluginmanager.has_plugin("timeout"):
+        config.addinivalue_line("markers", "timeout: of no effect, pytest-timeout is not installed")
     if config.option.markexpr.strip() == "gpu" and not ON_GPU:
         raise pytest.UsageError("tests on a GPU need GZARR_TEST_GPU=1: without it, CUDA is simulated")
 
