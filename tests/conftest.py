@@ -2,7 +2,7 @@
 
 Numba decides when it is imported whether CUDA kernels run on a GPU or in its simulator, so one process of tests has one
 or the other: the simulator, unless ``GZARR_TEST_GPU=1``. A GPU that happens to be there changes nothing by itself.
-``GZARR_TEST_GPU=1 pytest -m gpu`` runs on it what is marked so.
+``GZARR_TEST_GPU=1 pytest -m gpu`` runs on it what is marked so; ``GZARR_TEST_SECONDS`` bounds its time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
 os.environ["NUMBA_ENABLE_CUDASIM"] = "0" if ON_GPU else "1"
 
 import devices  # noqa: E402
+import gpu_session  # noqa: E402
 
 from gzarr.engines import kernels  # noqa: E402
 
@@ -60,7 +61,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_configure(config: pytest.Config) -> None:
     if not config.pluginmanager.has_plugin("timeout"):
         config.addinivalue_line("markers", "timeout: of no effect, pytest-timeout is not installed")
-    if config.option.markexpr.strip() == "gpu" and not ON_GPU:
+    if ON_GPU:
+        config.pluginmanager.register(gpu_session.GpuSession.of_environment())
+    elif config.option.markexpr.split()[:1] == ["gpu"]:
         raise pytest.UsageError("tests on a GPU need GZARR_TEST_GPU=1: without it, CUDA is simulated")
 
 
