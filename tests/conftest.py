@@ -26,14 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Packages without which modules of tests are left out, with a word, where nobody could install them: on a machine
-#: with a GPU and no network. Elsewhere the test environment has them all, but PyTorch (see ``pyproject.toml``).
-MAY_BE_MISSING = {"torch"} if sys.version_info >= (3, 12) else set[str]()
-if ON_GPU:
-    MAY_BE_MISSING |= {
-        "cast_value_rs", "cramjam", "dask", "hypothesis", "imagecodecs", "ml_dtypes", "msgpack",
-        "pcodec", "tensorstore", "torch", "zarr", "zarrs", "zfpy",
-    }  # fmt: skip
+#: Packages without which modules of tests are skipped. The test environment has them all, but PyTorch on some Pythons
+#: (see ``pyproject.toml``).
+MAY_BE_MISSING = gpu_session.OPTIONAL if ON_GPU else {"torch"} if sys.version_info >= (3, 12) else frozenset[str]()
 
 
 class OptionalModule(pytest.Module):

@@ -12,6 +12,12 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: What a machine with a GPU and no network may lack: modules of tests that import it are skipped there.
+OPTIONAL = frozenset({
+    "cast_value_rs", "cramjam", "dask", "hypothesis", "imagecodecs", "ml_dtypes", "msgpack", "pcodec", "tensorstore",
+    "torch", "zarr", "zarrs", "zfpy",
+})  # fmt: skip
+
 
 def _synchronize() -> None:
     runtime: Any = importlib.import_module("cupy.cuda.runtime")
