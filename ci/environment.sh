@@ -17,6 +17,11 @@ find_python() {
     return 1
 }
 
+# named_pythons: print the versions that pyproject.toml names.
+named_pythons() {
+    sed -n 's/^ *"Programming Language :: Python :: \(3\.[0-9]*\)",$/\1/p' pyproject.toml
+}
+
 # versioned_python VERSION: print an interpreter of that version (3.12, say); fail if there is none.
 versioned_python() {
     local candidate pyenv
