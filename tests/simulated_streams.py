@@ -19,6 +19,10 @@ class SimulatedEvent:
         self._device = device
         self.mark: tuple[SimulatedStream, int] | None = None
 
+    @property
+    def done(self) -> bool:
+        return self.mark is None or self.mark[0].has_run(self.mark[1])
+
     def synchronize(self) -> None:
         self._device.counts["synchronize"] += 1
         if self.mark is not None:
@@ -47,6 +51,10 @@ class SimulatedStream:
             self._enqueued += 1
             if self._eager:
                 self.run_to(self._enqueued)
+
+    def has_run(self, position: int) -> bool:
+        """Return whether so many operations have run."""
+        return self._done >= position
 
     def run_to(self, position: int) -> None:
         with self._device.lock:

@@ -15,60 +15,36 @@ from cuda.bindings import nvjitlink
 CAPABILITIES = {"8.0": "sm_80", "9.0": "sm_90", "10.0": "sm_100"}
 KERNELS = Path(__file__).parent.parent / "kernels"
 
-# Numba asks the current device for its capability when a kernel calls functions; here is none.
 COMPILE = """
 import json, sys
-from types import SimpleNamespace
-import numba.cuda.compiler, numba.cuda.dispatcher
-from numba import cuda, types
-from gzarr_kernels.device import assemble, checksums, containers, copies, filters, gather, packed_bits, planes, shuffle
+from gzarr_kernels.device import (
+    assemble, checksums, containers, copies, filters, gather, packed_bits, planes, program, shuffle,
+)
 
-now = SimpleNamespace(compute_capability=None)
-for module in (numba.cuda.compiler, numba.cuda.dispatcher):
-    module.get_current_device = lambda: now
-
-def memory(element):
-    return types.Array(element, 1, "C")
-
-arena, columns, job = memory(types.uint8), memory(types.int64), types.int64
 kernels = {
-    "bit_planes_to_byte_planes": (planes.bit_planes_to_byte_planes, arena, columns, job),
-    "byte_planes_to_plain": (planes.byte_planes_to_plain, arena, columns, job),
-    "plain_to_byte_planes": (shuffle.plain_to_byte_planes, arena, columns, job),
-    "plain_to_bit_planes": (shuffle.plain_to_bit_planes, arena, columns, job),
-    "copy_frames": (copies.copy_frames, arena, columns, job),
-    "put_numbers": (containers.put_numbers, arena, columns, job),
-    "put_checksums": (containers.put_checksums, arena, columns, job),
-    "accumulate": (filters.accumulate, arena, columns, job),
-    "convert": (filters.convert, arena, columns, job),
-    "unpack_bits": (packed_bits.unpack_bits, arena, columns, job),
-    "checksums": (checksums.checksums, arena, columns, memory(types.int32), job),
+    "bit_planes_to_byte_planes": (planes.bit_planes_to_byte_planes, "Bl"),
+    "byte_planes_to_plain": (planes.byte_planes_to_plain, "Bl"),
+    "plain_to_byte_planes": (shuffle.plain_to_byte_planes, "Bl"),
+    "plain_to_bit_planes": (shuffle.plain_to_bit_planes, "Bl"),
+    "copy_frames": (copies.copy_frames, "Bl"),
+    "put_numbers": (containers.put_numbers, "Bl"),
+    "put_checksums": (containers.put_checksums, "Bl"),
+    "accumulate": (filters.accumulate, "Bl"),
+    "convert": (filters.convert, "Bl"),
+    "unpack_bits": (packed_bits.unpack_bits, "Bl"),
+    "checksums": (checksums.checksums, "Bli"),
 }
-for word in (types.uint8, types.uint16, types.uint32, types.uint64):
-    words = memory(word)
-    kernels[f"assemble {word}"] = (assemble.assemble, arena, words, columns, columns, words, job)
-    kernels[f"gather {word}"] = (gather.gather, words, words, columns, job)
+for bits, word in ((8, "B"), (16, "H"), (32, "I"), (64, "L")):
+    kernels[f"assemble uint{bits}"] = (assemble.assemble, f"B{word}ll{word}")
+    kernels[f"gather uint{bits}"] = (gather.gather, f"{word}{word}l")
 found = {}
-for name, (kernel, *signature) in kernels.items():
+for name, (kernel, memory) in kernels.items():
     for capability in sys.argv[1:]:
-        now.compute_capability = tuple(map(int, capability.split(".")))
-        ptx, _ = cuda.compile_ptx(kernel.py_func, tuple(signature), cc=now.compute_capability)
-        found.setdefault(name, {})[capability] = ptx
+        major, minor = map(int, capability.split("."))
+        text = program.ptx(kernel, [*memory, program.INTEGER], (major, minor))
+        found.setdefault(name, {})[capability] = text
 json.dump(found, sys.stdout)
 """
-
-# /proc stands for a folder that cannot be written: root can write to any other.
-WITHOUT_CACHE = """
-from gzarr_kernels.device import target
-source = "def lonely(out):\\n    out[0] = 1\\n"
-scope = {}
-exec(compile(source, "/proc/self/lonely.py", "exec"), scope)
-kernel = target.kernel(scope["lonely"])
-print(type(kernel).__name__, type(kernel._cache).__name__)
-from gzarr_kernels.device.copies import copy_frames
-print(type(copy_frames).__name__, type(copy_frames._cache).__name__)
-"""
-
 
 def run_without_simulator(script: str, *arguments: str) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
@@ -198,10 +174,3 @@ def test_sums_are_shared_by_a_block(ptx: dict[str, dict[str, str]]) -> None:
         assert "bar.sync" in text or "barrier.sync" in text
         assert re.search(r"\bld\.shared\.[usb]64\b", text)
         assert re.search(r"\bst\.shared\.[usb]64\b", text)
-
-
-@pytest.mark.timeout(600)
-def test_a_kernel_needs_no_cache() -> None:
-    without, with_cache = run_without_simulator(WITHOUT_CACHE).splitlines()
-    assert without == "CUDADispatcher NullCache"
-    assert with_cache == "CUDADispatcher CUDACache"

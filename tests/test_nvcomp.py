@@ -113,14 +113,27 @@ def test_functions_have_the_parameters_of_the_header(version: str, algorithm: st
 @versions
 @algorithms
 @pytest.mark.parametrize("module", [nvcomp, nvcomp_compress])
-def test_options_are_64_bytes_and_the_default(version: str, algorithm: str, module: Any) -> None:
+def test_options_are_64_bytes_and_the_default_but_for_the_backend(version: str, algorithm: str, module: Any) -> None:
     facts = TABLE[version]
     prefix = f"nvcompBatched{module.ALGORITHMS[algorithm][0]}{'Decompress' if module is nvcomp else 'Compress'}"
     assert nbytes_of(facts["fields"][f"{prefix}Opts_t"]) == ctypes.sizeof(module.Options) == 64
-    options = nvcomp_compress.options(algorithm) if module is nvcomp_compress else nvcomp.Options()
+    options = module.options(algorithm)
     first, *others = facts["values"][f"{prefix}DefaultOpts"]
+    if module is nvcomp and algorithm in nvcomp.BACKENDS:
+        assert facts["fields"][f"{prefix}Opts_t"].startswith("nvcompDecompressBackend_t backend")
+        assert first == nvcomp.DEFAULT_BACKEND
+        first = nvcomp.CUDA_BACKEND
     assert bytes(options) == first.to_bytes(4, sys.byteorder) + bytes(60)
     assert not any(others)
+
+
+def test_backends_have_the_numbers_of_the_header() -> None:
+    header = (Path(next(iter(nvidia.libnvcomp.__path__))) / "include/nvcomp/shared_types.h").read_text()
+    numbers = dict(re.findall(r"NVCOMP_DECOMPRESS_BACKEND_(\w+) = (\d)", header))
+    assert numbers["DEFAULT"] == str(nvcomp.DEFAULT_BACKEND)
+    assert numbers["CUDA"] == str(nvcomp.CUDA_BACKEND)
+    # Of damaged frames LZ4's hardware decoder says that it has decoded them.
+    assert nvcomp.BACKENDS == {"lz4": nvcomp.CUDA_BACKEND}
 
 
 @versions
@@ -174,7 +187,7 @@ def test_calls_give_every_parameter_what_its_name_says(version: str, algorithm: 
         "device_uncompressed_chunk_bytes": 15, "num_chunks": 3, "device_temp_ptr": 17, "temp_bytes": 18,
         "device_uncompressed_chunk_ptrs": 13, "device_statuses": 16, "stream": 7,
     }  # fmt: skip
-    assert declared.options == bytes(64)
+    assert declared.options == bytes(nvcomp.options(algorithm))
 
     encoder = nvcomp_compress.NvcompCompressor(algorithm, library)
     assert (encoder.input_alignment, encoder.output_alignment, encoder.temp_alignment) == (2, 4, 8)

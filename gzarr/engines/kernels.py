@@ -51,7 +51,7 @@ def load() -> Any:
         return _work
     with _lock.lock:
         if _work is None:
-            with _notice():
+            with compiling("kernels"):
                 from gzarr_kernels import context, read
             _release = context.release
             _work = read.work
@@ -63,14 +63,14 @@ def load_writer() -> Any:
     global _writer
     if _writer is None:
         load()
-        with _lock.lock, _notice():
+        with _lock.lock, compiling("kernels"):
             from gzarr_kernels import write
         _writer = write
     return _writer
 
 
 @contextlib.contextmanager
-def _notice() -> Iterator[None]:
+def compiling(what: str) -> Iterator[None]:
     """Say what takes so long, if it does."""
     notice = threading.Timer(_PATIENCE_SECONDS, _say_so)
     notice.daemon = True

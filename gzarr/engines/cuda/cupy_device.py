@@ -1,15 +1,17 @@
-"""A CUDA device, by CuPy (memory, streams, copies), numba-cuda (kernels) and nvCOMP (batches of frames)."""
+"""A CUDA device, by CuPy (memory, streams, copies, launches), numba-cuda (kernels) and nvCOMP (batches of frames)."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...errors import ArgumentError, DeviceError
-from . import kvikio_files, nvcomp, nvcomp_compress
+from . import kvikio_files, machine_code, nvcomp, nvcomp_compress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,16 @@ def _our_errors() -> Iterator[None]:
         raise MemoryError(f"the device has no room: {error}") from error
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
         raise DeviceError(f"CUDA failed: {error}") from error
+
+
+class _StreamAt:
+    """A stream by its address, for CuPy."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
 
 
 class CupyDevice:
@@ -58,6 +70,9 @@ class CupyDevice:
         self.ordinal = ordinal
         self.name = f"cuda:{ordinal}"
         self._pid = os.getpid()
+        # By kernel and types of arguments.
+        self._functions: dict[tuple[Any, ...], int] = {}
+        self._loading = threading.Lock()
         self._decompressors: dict[str, Decompressor] = {}
         self._compressors: dict[str, Compressor] = {}
 
@@ -135,7 +150,8 @@ class CupyDevice:
         import cupy
 
         with _our_errors():
-            memory = cupy.cuda.alloc_pinned_memory(max(nbytes, 1))
+            # Not of CuPy's pool, which takes powers of two and keeps them until all of it is freed.
+            memory = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(max(nbytes, 1)), 0)
         return np.frombuffer(memory, np.uint8, nbytes)
 
     def address(self, array: Any) -> int:
@@ -181,12 +197,15 @@ class CupyDevice:
             return self.current_stream()
         if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
             return stream
-        if hasattr(stream, "__cuda_stream__"):
-            return cupy.cuda.ExternalStream(int(stream.__cuda_stream__()[1]), self.ordinal)
-        # PyTorch's.
+        # PyTorch's of before the protocol, and addresses.
         address = getattr(stream, "cuda_stream", stream)
         if isinstance(address, int) and not isinstance(address, bool) and address >= 0:
-            return cupy.cuda.ExternalStream(address, self.ordinal)
+            stream = _StreamAt(address)
+        if hasattr(stream, "__cuda_stream__"):
+            try:
+                return cupy.cuda.Stream.from_external(stream)
+            except TypeError as error:
+                raise ArgumentError(f"stream {stream!r} cannot be used: {error}") from None
         raise ArgumentError(
             f"stream must be a stream of CuPy or PyTorch, have __cuda_stream__, or be an address, not {stream!r}"
         )
@@ -219,18 +238,40 @@ class CupyDevice:
             target[...] = source
 
     def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: Any) -> None:
-        """Enqueue a kernel of numba-cuda."""
-        import cupy
-        from numba import cuda
+        """Enqueue a kernel, compiled before its first launch with arguments of these types."""
+        from cupy.cuda import driver
 
-        # Numba would wait for the stream that CuPy names as the memory's.
-        passed = [
-            cuda.as_cuda_array(value, sync=False) if isinstance(value, cupy.ndarray) else value for value in arguments
-        ]
-        try:
-            kernel[blocks, threads, cuda.external_stream(stream.ptr)](*passed)
-        except cuda.cudadrv.error.CudaSupportError as error:
-            raise DeviceError(f"numba-cuda cannot launch a kernel: {error}") from error
+        integers = [type(argument) is int for argument in arguments]
+        codes = ["" if integer else argument.dtype.char for integer, argument in zip(integers, arguments, strict=True)]
+        function = self._functions.get((kernel, *codes)) or self._function(kernel, codes)
+        # CUDA copies what is passed: an address of 8 bytes or an int64 each, and takes the address of each.
+        values = [argument if integer else argument.data.ptr for integer, argument in zip(integers, arguments, strict=True)]
+        passed = (ctypes.c_int64 * len(values))(*values)
+        first = ctypes.addressof(passed)
+        addresses = (ctypes.c_void_p * len(values))(*range(first, first + 8 * len(values), 8))
+        with _our_errors():
+            driver.launchKernel(
+                function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, ctypes.addressof(addresses), 0
+            )  # fmt: skip
+
+    def _function(self, kernel: Any, codes: list[str]) -> int:
+        """Return the driver's handle of a kernel for arguments of some types."""
+        import cupy
+        from cupy.cuda import driver
+
+        with self._loading:
+            known = self._functions.get((kernel, *codes))
+            if known is not None:
+                return known
+            with _our_errors():
+                capability = cupy.cuda.Device(self.ordinal).compute_capability
+            program = machine_code.load(kernel, codes, (int(capability[:-1]), int(capability[-1])))
+            with _our_errors():
+                # For as long as the process lives, as CuPy's own kernels.
+                module = driver.moduleLoadData(program.image)
+                function: int = driver.moduleGetFunction(module, program.entry)
+            self._functions[(kernel, *codes)] = function
+            return function
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
         """Return nvCOMP's decoder of an algorithm."""

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
 
 class Event(Protocol):
-    """A point in a stream."""
+    """A point in a stream.
+
+    Attributes
+    ----------
+    done
+        Whether the stream has passed it; asks without waiting. True where it was never recorded.
+    """
+
+    @property
+    def done(self) -> bool: ...
 
     def synchronize(self) -> None:
         """Wait on the host until the stream has passed it."""

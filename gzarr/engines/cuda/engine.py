@@ -7,8 +7,9 @@
     wave 2                    read    ▶ …
 
 The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its own,
-which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's stream,
-which is not waited for. Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data,
+which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's stream. The
+host does not wait for it, unless a read has more waves than are in flight: a later wave takes the memory of an earlier
+one, when the results of that are written. Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data,
 or the error that it gives on the CPU. Uncompressed chunks may go past host memory, with rules of their own
 (:mod:`gzarr.engines.cuda.direct`).
 """
@@ -154,10 +155,13 @@ class CudaEngine:
         with self._device:
             # Measuring takes memory that a caller's budget does not know of.
             route = self.route(len(request.plan), needed, decode, may_measure=budget_bytes is None)
-            if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
+            strict = budget_bytes is not None
+            if route.decode == "cpu" and read_on_host(
+                self._device, self._cpu, request, stream, budget, needed, strict=strict
+            ):
                 return
             rows: IntArray = np.arange(len(request.plan))
-            with _Read(self._device, request, whole, stream, budget, strict=budget_bytes is not None) as read:
+            with _Read(self._device, request, whole, stream, budget, strict=strict) as read:
                 if route.decode == "gpu":
                     assert self._program is not None
                     frames = router.frames_in_chunk(self._decoding)
@@ -205,7 +209,7 @@ class _Read:
         """Have the plan's tables on the device."""
         if len(self._place.tables) > 1:
             device, tables = self._device, self._place.tables
-            slot = self._tables_slot = slots.take(device, tables.nbytes)
+            slot = self._tables_slot = self._slot(tables.nbytes)
             staging = slot.staging(tables.nbytes)
             staging[:] = tables.view(np.uint8)
             memory = device.allocate(tables.nbytes, slot.stream)
@@ -219,11 +223,14 @@ class _Read:
         slot = self._tables_slot
         if slot is not None:
             # What takes the place of the tables comes after the last kernel that reads them.
-            self._stream.record(slot.assembled)
-            slot.stream.wait_event(slot.assembled)
+            slot.gate(self._stream)
             self._tables = None
             slot.decoded.synchronize()
             slots.give_back(self._device, slot)
+
+    def _slot(self, nbytes: int) -> Slot:
+        """Return a slot whose page-locked memory counts in a caller's budget."""
+        return slots.take(self._device, nbytes, nbytes if self._strict else None)
 
     def _shape(
         self,
@@ -285,8 +292,10 @@ class _Read:
         try:
             while len(pending):
                 if len(waves) == flight:
-                    left.append(self._finish(waves))
-                slot = slots.take(self._device, shape.staging_bytes + shape.results_bytes)
+                    failed, slot = self._finish(waves)
+                    left.append(failed)
+                else:
+                    slot = self._slot(shape.staging_bytes + shape.results_bytes)
                 wave = Wave(self._device, slot, program, decoder, shape)
                 waves.append(wave)
                 staging = slot.staging(shape.staging_bytes)
@@ -299,7 +308,9 @@ class _Read:
                 left.append(staged.rows[staged.state == FALLBACK])
                 pending = np.concatenate([staged.rows[staged.state == DEFERRED], pending[len(part) :]])
             while waves:
-                left.append(self._finish(waves))
+                failed, slot = self._finish(waves)
+                left.append(failed)
+                slots.give_back(self._device, slot)
         finally:
             # After an error: nothing may be copied from memory that somebody else has.
             for wave in waves:
@@ -307,14 +318,13 @@ class _Read:
                 slots.give_back(self._device, wave.slot)
         return np.sort(np.concatenate(left)) if left else pending
 
-    def _finish(self, waves: deque[Wave]) -> IntArray:
-        """Wait for the oldest wave's statuses; return the rows that failed."""
+    def _finish(self, waves: deque[Wave]) -> tuple[IntArray, Slot]:
+        """Wait for the oldest wave's statuses; return the rows that failed, and its slot for another wave."""
         wave = waves[0]
         wave.slot.decoded.synchronize()
         failed = wave.failed_rows()
         waves.popleft()
-        slots.give_back(self._device, wave.slot)
-        return failed
+        return failed, wave.slot
 
     def _fitting(self, pending: IntArray, shape: WaveShape) -> int:
         """Return how many of the first rows are a wave."""

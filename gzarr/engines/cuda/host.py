@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 
-def read_on_host(device: Device, cpu: CpuEngine, request: ReadRequest, stream: Any, budget: int, needed: int) -> bool:
+def read_on_host(
+    device: Device, cpu: CpuEngine, request: ReadRequest, stream: Any, budget: int, needed: int, *, strict: bool
+) -> bool:
     """Read with the CPU engine just what is wanted, and send it over.
 
     Parameters
@@ -36,6 +38,8 @@ def read_on_host(device: Device, cpu: CpuEngine, request: ReadRequest, stream: A
         The caller's.
     budget, needed
         Bytes that may be held; bytes of all outputs.
+    strict
+        Whether page-locked memory that is kept from other reads counts.
 
     Returns
     -------
@@ -43,7 +47,7 @@ def read_on_host(device: Device, cpu: CpuEngine, request: ReadRequest, stream: A
     """
     if 2 * needed > budget:
         return False
-    slot = slots.take(device, needed)
+    slot = slots.take(device, needed, needed if strict else None)
     try:
         staging = slot.staging(needed)
         hosts, spans = [], []
@@ -61,8 +65,7 @@ def read_on_host(device: Device, cpu: CpuEngine, request: ReadRequest, stream: A
         stream.wait_event(slot.decoded)
         for output, span in zip(request.outputs, spans, strict=True):
             device.copy_array(output, device.shaped(arrived[span], output.dtype, output.shape), stream)
-        stream.record(slot.assembled)
-        slot.stream.wait_event(slot.assembled)
+        slot.gate(stream)
         slot.decoded.synchronize()
     except BaseException:
         slot.stream.synchronize()

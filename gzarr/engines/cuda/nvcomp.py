@@ -39,7 +39,15 @@ Signatures = dict[str, tuple[Any, ...]]
 class Options(ctypes.Structure):
     """Options of a decompression: zeros are every algorithm's default."""
 
-    _fields_ = (("reserved", ctypes.c_char * 64),)
+    _fields_ = (("backend", ctypes.c_int), ("reserved", ctypes.c_char * 60))
+
+
+#: ``NVCOMP_DECOMPRESS_BACKEND_DEFAULT`` and ``NVCOMP_DECOMPRESS_BACKEND_CUDA``.
+DEFAULT_BACKEND: Final = 0
+CUDA_BACKEND: Final = 2
+#: Algorithm → backend, where it is not the default one: the hardware decoder of Blackwell GPUs says of every LZ4 frame
+#: that it was decoded, and is undefined on damaged ones; the kernels check them (``nvcomp/lz4.h``).
+BACKENDS: Final = {"lz4": CUDA_BACKEND}
 
 
 class Alignments(ctypes.Structure):
@@ -52,6 +60,12 @@ class Properties(ctypes.Structure):
     """``nvcompProperties_t``: 6000 is nvCOMP 6.0.0, 13020 is CUDA 13.2."""
 
     _fields_ = (("version", ctypes.c_uint32), ("cudart_version", ctypes.c_uint32))
+
+
+
+def options(algorithm: str) -> Options:
+    """Return the options of every decompression by an algorithm."""
+    return Options(backend=BACKENDS.get(algorithm, DEFAULT_BACKEND))
 
 
 _size, _pointer = ctypes.c_size_t, ctypes.c_void_p
@@ -236,7 +250,8 @@ class NvcompDecompressor:
     def __init__(self, algorithm: str, library: Library | None = None) -> None:
         library = library or load()
         prefix = f"nvcompBatched{ALGORITHMS[algorithm][0]}Decompress"
-        self._functions = Functions(library, prefix, SIGNATURES, Options())
+        self._options = options(algorithm)
+        self._functions = Functions(library, prefix, SIGNATURES, self._options)
         self.max_frame_bytes = library.largest_frame(algorithm)
         self.input_alignment, self.output_alignment, self.temp_alignment = self._functions.alignments()
 
@@ -261,6 +276,6 @@ class NvcompDecompressor:
     ) -> None:
         """Enqueue one batch on a CuPy stream."""
         self._functions.call(
-            "Async", sources, source_nbytes, target_nbytes, produced, frames, temp, temp_nbytes, targets, Options(),
-            statuses, stream.ptr,
+            "Async", sources, source_nbytes, target_nbytes, produced, frames, temp, temp_nbytes, targets,
+            self._options, statuses, stream.ptr,
         )  # fmt: skip

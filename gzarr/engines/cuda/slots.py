@@ -1,13 +1,15 @@
 """What a wave needs: a stream, page-locked memory, events. Kept from read to read, since they are slow to make.
 
-Device memory is not kept here: it comes from CuPy's allocator for each read, and goes back to it in stream order.
+Device memory is not kept here: it comes from CuPy's allocator for each wave, and goes back to it in the order of the
+slot's stream. Where kernels on a caller's stream still read it then, that stream has to wait for them first, and so
+has all that comes after: a slot is *gated* until they have run. Gated slots are not taken, so that a read never waits
+for what the caller has enqueued before another one.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,15 +34,18 @@ class Slot:
         On which it is copied and decoded.
     decoded, assembled
         Events: the statuses are on the host; the results are written.
+    gated
+        Whether the stream waits for ``assembled``.
     """
 
-    __slots__ = ("_device", "_pinned", "_results", "assembled", "decoded", "stream")
+    __slots__ = ("_device", "_pinned", "_results", "assembled", "decoded", "gated", "stream")
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self.stream: Any = device.stream()
         self.decoded: Any = device.event()
         self.assembled: Any = device.event()
+        self.gated = False
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._results: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
@@ -64,6 +69,18 @@ class Slot:
             self._results = self._device.pinned(nbytes)
         return self._results[:nbytes]
 
+    def gate(self, stream: Any) -> None:
+        """Let what is enqueued on the slot's stream from now on wait for all that is enqueued on another one."""
+        stream.record(self.assembled)
+        self.stream.wait_event(self.assembled)
+        self.gated = True
+
+    def is_free(self) -> bool:
+        """Return whether the slot's stream waits for nothing; asks without waiting."""
+        if self.gated and self.assembled.done:
+            self.gated = False
+        return not self.gated
+
     def shrink(self, nbytes: int) -> None:
         """Let go of page-locked memory if there is more than ``nbytes``."""
         if self.nbytes > nbytes:
@@ -71,36 +88,72 @@ class Slot:
             self._results = np.empty(0, np.uint8)
 
 
-_idle: dict[str, deque[Slot]] = {}
+#: By device, those that are in no read, the one that was given back last behind all others.
+_idle: dict[str, list[Slot]] = {}
 _lock = threading.Lock()
 
 
-def take(device: Device, most_nbytes: int) -> Slot:
-    """Return an idle slot of a device, or a new one; it holds at most ``most_nbytes`` of page-locked memory.
+def take(device: Device, nbytes: int, most_nbytes: int | None = None) -> Slot:
+    """Return an idle slot of a device that waits for nothing, or a new one.
 
-    Give it back with :func:`give_back` when its stream has run what was enqueued.
+    Give it back with :func:`give_back` when the host has waited for all copies from and to its page-locked memory.
+
+    Parameters
+    ----------
+    device
+        Whose it is.
+    nbytes
+        Page-locked memory that is going to be asked for: of several slots the smallest that has it is taken.
+    most_nbytes
+        Page-locked memory that the slot may hold, at most; any if not given.
     """
-    try:
-        slot = _idle[device.name].pop()
-    except (KeyError, IndexError):
+    with _lock:
+        kept = _idle.get(device.name, [])
+        free = [slot for slot in kept if slot._device is device and slot.is_free()]
+        fitting = [slot for slot in free if slot.nbytes >= nbytes]
+        slot = min(fitting, key=_nbytes) if fitting else max(free, key=_nbytes, default=None)
+        if slot is not None:
+            kept.remove(slot)
+    if slot is None:
         return Slot(device)
-    if slot._device is not device:
-        return take(device, most_nbytes)
-    slot.shrink(most_nbytes)
+    if most_nbytes is not None:
+        slot.shrink(most_nbytes)
     return slot
 
 
 def give_back(device: Device, slot: Slot) -> None:
     """Keep a slot for the next read, unless enough is kept already."""
     with _lock:
-        kept = _idle.setdefault(device.name, deque())
-        if len(kept) < KEEP_SLOTS and slot.nbytes + sum(other.nbytes for other in tuple(kept)) <= KEEP_PINNED_BYTES:
-            kept.append(slot)
+        kept = _idle.setdefault(device.name, [])
+        kept.append(slot)
+        dropped = []
+        while len(kept) > KEEP_SLOTS or sum(map(_nbytes, kept)) > KEEP_PINNED_BYTES:
+            # The oldest that waits for nothing: CuPy knows freed memory by the address of the stream that it is in
+            # order with, and a new stream may get the address of this one.
+            oldest = next((one for one in kept if one.is_free()), None)
+            if oldest is None:
+                # Their streams have to live on; their page-locked memory is in use by nobody.
+                for one in kept:
+                    one.shrink(0)
+                break
+            kept.remove(oldest)
+            dropped.append(oldest)
+    for one in dropped:
+        one.stream.synchronize()
+
+
+def _nbytes(slot: Slot) -> int:
+    return slot.nbytes
 
 
 def release() -> None:
-    """Let go of all idle slots and their memory."""
-    _idle.clear()
+    """Let go of all idle slots and their memory; those that wait for something are waited for."""
+    with _lock:
+        idle = [slot for kept in _idle.values() for slot in kept]
+        _idle.clear()
+    for slot in idle:
+        with slot._device:
+            slot.stream.synchronize()
 
 
 def _forget() -> None:
@@ -111,6 +164,6 @@ def _forget() -> None:
     _idle.clear()
 
 
-_abandoned: list[dict[str, deque[Slot]]] = []
+_abandoned: list[dict[str, list[Slot]]] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)

@@ -13,7 +13,7 @@ copied. A step reads a chunk where the last one left it and writes it to the slo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
@@ -41,7 +41,11 @@ RESULT_BYTES: Final = 16
 MARK_BYTES: Final = 8
 
 
-def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
+@overload
+def aligned(nbytes: int, to: int = ...) -> int: ...
+@overload
+def aligned(nbytes: IntArray, to: int = ...) -> IntArray: ...
+def aligned(nbytes: Any, to: int = ALIGNMENT) -> Any:
     """Return the least multiple of ``to`` that is not below ``nbytes``."""
     return -(-nbytes // to) * to
 
@@ -76,7 +80,7 @@ class Wave:
     def encoded_memory(self) -> Any:
         """Return the device memory for encoded chunks, ``shape.encoded`` bytes, to be written before :meth:`enqueue`.
 
-        Waits for the slot's stream. Memory of CuPy's pools is free in the order of the stream that it was allocated
+        Waits for the slot's stream, and so, where the slot is gated, for the caller's. Memory of CuPy's pools is free in the order of the stream that it was allocated
         for: kernels that are enqueued may still read what was there before, and with some pools it is not even there
         yet. Reads of files are in no order with any stream.
         """
@@ -169,9 +173,8 @@ class Wave:
             device.view(output.memory, unit),
             header,
         )
-        stream.record(self.slot.assembled)
-        # The arena is let go of on the slot's stream: whatever takes its place comes after the results are written.
-        self.slot.stream.wait_event(self.slot.assembled)
+        # The arena is let go of in the order of the slot's stream: what takes its place comes after the results.
+        self.slot.gate(stream)
 
     def _frame_columns(self, frames: Frames, columns: Columns, steps: _Steps, base: int, results: int) -> list[Any]:
         """Write the columns of all frames, raw ones first; return what to enqueue."""
@@ -196,8 +199,8 @@ class Wave:
             assert decoder is not None
             here = source[raw:]
             if (here % decoder.input_alignment).any():
-                # Frames inside of a Blosc container begin anywhere.
-                sizes = -(-source_nbytes[raw:] // 16) * 16
+                # Frames inside of a Blosc container, and behind some headers, begin anywhere.
+                sizes = aligned(source_nbytes[raw:], self._shape.frame_alignment)
                 moved = aligned_at + np.cumsum(sizes) - sizes
                 if moved[-1] + sizes[-1] > scratch_at:
                     raise DeviceError("a wave's frames do not fit where they are to be aligned")

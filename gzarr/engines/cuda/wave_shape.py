@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 FRAME_BYTES: Final = 512
 #: Fewest frames that there are columns for.
 LEAST_FRAMES: Final = 128
+#: Frames that are moved begin at multiples of this many bytes, or more: copies are made of words.
+LEAST_FRAME_ALIGNMENT: Final = 16
 #: Words a frame takes: its columns for the decoder, for a copy, for its checksum.
 _FRAME_WORDS: Final = 5 + 3 + 4
 #: Words a chunk takes in the job of a kernel between decoding and assembling, and words of the job itself.
@@ -39,8 +41,9 @@ class WaveShape:
         Bytes of a chunk's slot in ``decoded`` and in ``second``.
     decoded, second
         Whether there are such regions.
-    aligned
-        Bytes for frames that must be moved to aligned memory before they can be decoded.
+    aligned, frame_alignment
+        Bytes for frames that must be moved to aligned memory before they can be decoded, and where they begin in it:
+        at multiples of this many bytes.
     scratch
         Bytes for the decoders.
     marks
@@ -58,6 +61,7 @@ class WaveShape:
     decoded: bool
     second: bool
     aligned: int
+    frame_alignment: int
     scratch: int
     marks: int
     direct: bool
@@ -127,8 +131,12 @@ def shape_for(
     marks = chunks if program.marks else 0
     words += program.steps * (_STEP_WORDS * chunks + _STEP_HEADER_WORDS) + marks
     total = chunks * program.frames.nbytes
-    scratch = 0
+    scratch = moved = 0
+    frame_alignment = LEAST_FRAME_ALIGNMENT
     if decoder is not None:
+        frame_alignment = max(frame_alignment, decoder.input_alignment)
+        # Containers begin at multiples of 64 bytes; what is inside of one, or behind a header, may begin anywhere.
+        moved = aligned(encoded + frame_alignment * most_frames) if decoder.input_alignment > 1 else 0
         alone = decoder.temp_nbytes(1, program.frames.nbytes, program.frames.nbytes)
         largest = max(1, program.frames.nbytes // max(frames, 1))
         scratch = max(alone, decoder.temp_nbytes(chunks * max(frames, 1), largest, total))
@@ -142,8 +150,8 @@ def shape_for(
         decoded=compressed or program.steps > 0,
         # A first step takes an uncompressed chunk from where it was copied to.
         second=program.steps > (0 if compressed else 1),
-        # Only frames inside of a container lie where they happen to lie.
-        aligned=encoded if program.frames.compressor == "blosc" and program.algorithm == "deflate" else 0,
+        aligned=moved,
+        frame_alignment=frame_alignment,
         scratch=aligned(scratch),
         marks=marks,
         direct=direct,

@@ -1,19 +1,21 @@
 """One source for the GPU, the simulator and the host: how the functions of this folder are compiled.
 
-A kernel is thin: it asks which thread it is, and calls a ``body``, which holds the loop. On a GPU both are compiled to
-one program. In Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) the kernel is Python and the body is compiled for the
-host, so that tests run the real loop, and fast.
+A kernel is thin: it asks which thread it is, and calls a ``body``, which holds the loop. For a GPU both are compiled to
+one program (:mod:`gzarr_kernels.device.program`), which takes pointers and integers. In Numba's simulator
+(``NUMBA_ENABLE_CUDASIM=1``) the kernel is Python and the body is compiled for the host, so that tests run the real
+loop, and fast.
 
-What a kernel takes of memory are 1-d arrays; several of them may be views of the same bytes. In the simulator they have
-to be ``FakeCUDAArray``: NumPy arrays would be copied in and back one by one, each over what another has written.
+What a kernel takes of memory is 1-d; several arguments may be views of the same bytes. In the simulator they have to be
+``FakeCUDAArray``: NumPy arrays would be copied in and back one by one, each over what another has written.
 
-Numba notices a change only of the file that a cached kernel is in. Ours call functions of many files, so the name under
-which each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
+Numba notices a change only of the file that a cached function is in. Ours call functions of many files, so the name
+under which each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
 """
 
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,13 +42,14 @@ def _fingerprint() -> str:
     return f"{value:08x}"
 
 
-_FINGERPRINT = _fingerprint()
+#: Of the sources of all kernels.
+FINGERPRINT: Final = _fingerprint()
 _BODY: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 
 
 def _cached(decorate: Callable[..., Any], function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called, and cache it on disk; without a cache where none can be written."""
-    function.__qualname__ = f"{function.__qualname__}_{_FINGERPRINT}"
+    function.__qualname__ = f"{function.__qualname__}_{FINGERPRINT}"
     try:
         return decorate(cache=True)(function)
     # Numba's word for: neither the source's folder nor the user's cache folder can be written.
@@ -58,13 +61,26 @@ def body(function: Callable[..., Any]) -> Any:
     """Make a function part of every kernel that calls it; the host can call it with NumPy arrays and integers."""
     if SIMULATED:
         return _cached(partial(njit, **_BODY), function)
-    # Only in the simulator is it more than a part of kernels, which are cached themselves.
+    # Only in the simulator is it more than a part of kernels, whose machine code is cached as a whole.
     return njit(**_BODY)(function)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Kernel:
+    """A kernel for GPUs, compiled by :func:`gzarr_kernels.device.program.compiled`.
+
+    Attributes
+    ----------
+    py_func
+        Takes 1-d memory and integers, and returns nothing.
+    """
+
+    py_func: Callable[..., None]
+
+
 def kernel(function: Callable[..., None]) -> Any:
-    """Make a function a kernel, compiled when it is first launched; no device is asked for before that."""
-    return _cached(cuda.jit, function)
+    """Make a function a kernel."""
+    return cuda.jit(function) if SIMULATED else Kernel(function)
 
 
 if SIMULATED:

@@ -1,0 +1,105 @@
+"""Machine code of the device kernels: compiled once for a GPU's compute capability, and kept on disk.
+
+A file holds one kernel for one list of argument types. Its name carries a fingerprint of the kernels' sources and of
+what compiled them, and its first line a digest of the rest: a file of another version, or a damaged one, is never
+loaded. Where no file can be written, every process compiles for itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DeviceError
+from .. import cache_folder, kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gzarr_kernels.device.program import Program
+
+_COMPILERS = ("numba-cuda", "numba", "nvidia-nvvm", "nvidia-nvjitlink")
+
+
+def load(kernel: Any, parameters: Sequence[str], capability: tuple[int, int]) -> Program:
+    """Return a kernel of ``gzarr_kernels.device`` for a GPU, from disk or compiled now.
+
+    Parameters
+    ----------
+    kernel, parameters, capability
+        As for :func:`gzarr_kernels.device.program.compiled`.
+
+    Raises
+    ------
+    DeviceError
+        If numba-cuda cannot compile it, for want of a part of the CUDA toolkit.
+    """
+    from gzarr_kernels.device import program
+
+    path = _path(kernel, parameters, capability)
+    found = _read(path)
+    if found is not None:
+        return found
+    with kernels.compiling("device kernels"):
+        try:
+            made = program.compiled(kernel, parameters, capability)
+        # Of numba-cuda, of the bindings, and of what these look for on the disk.
+        except Exception as error:
+            raise DeviceError(
+                f"numba-cuda cannot compile a kernel: {_first_line(error)}; it takes libnvvm and libnvrtc of the CUDA "
+                "toolkit (pip install 'gzarr[cuda13]' brings them; CUDA_HOME names another toolkit)"
+            ) from error
+    _write(path, made)
+    return made
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _path(kernel: Any, parameters: Sequence[str], capability: tuple[int, int]) -> Path | None:
+    from gzarr_kernels.device.target import FINGERPRINT
+
+    folder = cache_folder.cache_folder()
+    if folder is None:
+        return None
+    compilers = " ".join(f"{name} {_version(name)}" for name in _COMPILERS)
+    digest = hashlib.sha256(f"{FINGERPRINT} {compilers}".encode()).hexdigest()[:16]
+    types = "".join(code or "-" for code in parameters)
+    name = f"{kernel.py_func.__name__}-{types}-sm_{capability[0]}{capability[1]}-{digest}.bin"
+    return folder / "kernels" / name
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _read(path: Path | None) -> Program | None:
+    from gzarr_kernels.device.program import Program
+
+    if path is None:
+        return None
+    try:
+        first, image = path.read_bytes().split(b"\n", 1)
+        head = json.loads(first)
+        if head["sha256"] != _digest(image, head["entry"]):
+            return None
+        return Program(image, head["entry"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _write(path: Path | None, made: Program) -> None:
+    if path is not None:
+        head = json.dumps({"entry": made.entry, "sha256": _digest(made.image, made.entry)})
+        cache_folder.write_whole(path, head.encode() + b"\n" + made.image)
+
+
+def _digest(image: bytes, entry: str) -> str:
+    return hashlib.sha256(entry.encode() + b"\n" + image).hexdigest()
