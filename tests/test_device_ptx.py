@@ -46,6 +46,7 @@ for name, (kernel, memory) in kernels.items():
 json.dump(found, sys.stdout)
 """
 
+
 def run_without_simulator(script: str, *arguments: str) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KERNELS), environment.get("PYTHONPATH")]))
