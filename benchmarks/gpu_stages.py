@@ -354,6 +354,11 @@ def _commit() -> str:
     return ""
 
 
+def _before(folders: Sequence[str], variable: str) -> str:
+    """Return an environment variable's folders, behind others."""
+    return os.pathsep.join([*folders, *filter(None, [os.environ.get(variable)])])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ci/gpu", description="Everything that needs a GPU, within some minutes.")
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="install its wheels on top of what is installed")
@@ -378,11 +383,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     wheels = None if arguments.wheels is None else arguments.wheels.resolve()
     site = None if wheels is None else Path(tempfile.mkdtemp(prefix="gzarr-site-"))
     try:
-        own = [str(ROOT), str(ROOT / "kernels"), *([] if site is None else [str(site)])]
-        inherited = os.environ.get("PYTHONPATH")
-        path = os.pathsep.join([*own, *([inherited] if inherited else [])])
-        environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
-        added = cuda_home(environment, [] if site is None else [str(site)])
+        installed = [] if site is None else [str(site)]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": _before([str(ROOT), str(ROOT / "kernels"), *installed], "PYTHONPATH"),
+            # Where another package of NVIDIA's makes "nvidia" its own, nvCOMP is found as a library.
+            "LD_LIBRARY_PATH": _before([f"{site}/nvidia/libnvcomp/lib64"] if site else [], "LD_LIBRARY_PATH"),
+            "PYTHONUNBUFFERED": "1",
+        }
+        added = cuda_home(environment, installed)
         stages = plan(sys.executable, out, wheels, site)
         seconds = 60 * arguments.minutes - RESERVE_S - (time.monotonic() - start)
         outcomes, results = run_all(stages, seconds, out, {**environment, **added})
@@ -392,7 +401,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "commit": _commit(),
             "hardware": hardware(),
             "environment": added,
-            "versions": versions([] if site is None else [str(site)]),
+            "versions": versions(installed),
             "stages": [o.__dict__ for o in outcomes],
             **results,
         }
