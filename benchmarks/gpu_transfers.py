@@ -176,15 +176,14 @@ def launches(device: Device, seconds: float) -> dict[str, Any]:
     host = device.pinned(4096)
     host[:] = 0
     device.copy_in(memory, host, stream)
-    columns = device.view(memory, "int64")
 
     # A job of no frames.
     def by_engine() -> None:
-        device.launch(c.copy_frames, 1, c.THREADS, stream, memory, columns, 0)
+        base = device.address(memory)
+        device.launch(c.copy_frames, 1, c.THREADS, stream, base, base, 0)
 
     ways: dict[str, Callable[[], Callable[[], Any]]] = {
-        "numba-cuda, as the engine launches": lambda: by_engine,
-        "numba-cuda, arguments wrapped before": lambda: _wrapped(c, memory, columns, stream),
+        "as the engine launches": lambda: by_engine,
         "cupy.RawKernel": lambda: _raw_kernel(memory, stream),
         "cupy.ElementwiseKernel": lambda: _elementwise(memory, stream),
     }
@@ -208,14 +207,6 @@ def _per_call_us(call: Callable[[], Any], stream: Any, seconds: float) -> float:
     elapsed = time.perf_counter() - begin
     stream.synchronize()
     return 1e6 * elapsed / done
-
-
-def _wrapped(kernels: Any, memory: Any, columns: Any, stream: Any) -> Callable[[], Any]:
-    from numba import cuda
-
-    arguments = [cuda.as_cuda_array(array, sync=False) for array in (memory, columns)]
-    configured = kernels.copy_frames[1, kernels.THREADS, cuda.external_stream(stream.ptr)]
-    return lambda: configured(*arguments, 0)
 
 
 def _raw_kernel(memory: Any, stream: Any) -> Callable[[], Any]:
@@ -320,14 +311,12 @@ def assemble(
     # Before the page-locked memory is let go of.
     stream.synchronize()
     output = device.allocate(nbytes, stream)
-    unit = f"uint{8 * itemsize}"
-    arena_columns = device.view(arena, "int64")
-    arena_words, output_words = device.view(arena, unit), device.view(output, unit)
 
     def run() -> None:
+        base, into = device.address(arena), device.address(output)
         device.launch(
             a.assemble, a.blocks(tiles * count), a.THREADS, stream,
-            arena, arena_words, arena_columns, arena_columns, output_words, job,
+            base, base, base, base, into, job, word=itemsize,
         )  # fmt: skip
 
     def check() -> bool:

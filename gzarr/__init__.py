@@ -47,6 +47,7 @@ __all__ = [
     "open",
     "open_array",
     "open_group",
+    "release_memory",
     "require_array",
     "require_group",
     "save",
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from .filled_arrays import empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
     from .group import Group
     from .hierarchy import open, open_array, open_group
+    from .memory import release_memory
     from .saving import load, save
     from .stores import LocalStore, MemoryStore
     from .verification import verify
@@ -102,6 +104,7 @@ else:
         "open": "hierarchy",
         "open_array": "hierarchy",
         "open_group": "hierarchy",
+        "release_memory": "memory",
         "verify": "verification",
     }
     _SUBMODULES = frozenset({"codecs", "errors", "stores"})

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from gzarr_kernels.device.target import INTEGER, parameters
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from simulated_decoders import ALGORITHMS, SimulatedDecompressor
 from simulated_encoders import SimulatedCompressor
@@ -300,6 +301,11 @@ class SimulatedDevice:
         self._tie(memory, array, "arena", stream)
         return array
 
+    def free_cached(self, stream: SimulatedStream) -> None:
+        self._check_current()
+        if stream.pending:
+            raise SimulatedFault("memory is freed that operations of a stream may still use")
+
     def pinned(self, nbytes: int) -> Bytes:
         memory = self._allocate(nbytes, "pinned", 64)
         array: Bytes = memory.array(np.ndarray, (nbytes,), np.dtype(np.uint8))
@@ -308,9 +314,6 @@ class SimulatedDevice:
 
     def address(self, array: DeviceArray) -> int:
         return int(array.ctypes.data)
-
-    def view(self, memory: DeviceArray, dtype: str) -> Any:
-        return memory.view(dtype)
 
     def shaped(self, memory: DeviceArray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         return memory.view(dtype).reshape(shape)
@@ -386,23 +389,29 @@ class SimulatedDevice:
         self._enqueue(stream, partial(np.copyto, self._plain(target), self._plain(source)))
         self.counts["copy_array"] += 1
 
-    def launch(self, kernel: Any, blocks: int, threads: int, stream: SimulatedStream, *arguments: Any) -> None:
+    def launch(
+        self, kernel: Any, blocks: int, threads: int, stream: SimulatedStream, *arguments: int, word: int = 0
+    ) -> None:
         if not (0 < blocks < 1 << 31 and 0 < threads <= 1024):
             raise SimulatedFault(f"a launch of {blocks} blocks of {threads} threads")
-        given = [self._argument(argument) for argument in arguments]
+        kinds = parameters(kernel.py_func, word or 8)
+        given = [self._argument(argument, kind) for argument, kind in zip(arguments, kinds, strict=True)]
         grid = min(blocks, MOST_BLOCKS), min(threads, MOST_THREADS)
         self._enqueue(stream, partial(run_kernel, kernel, *grid, given))
         self.counts[f"launch {kernel.__name__}"] += 1
 
-    def _argument(self, argument: Any) -> Any:
-        if isinstance(argument, np.ndarray):
-            plain = self._plain(argument)
-            if plain.ndim != 1 or not plain.flags.c_contiguous or not plain.flags.aligned:
-                raise SimulatedFault("kernels take 1-d, contiguous, aligned arrays")
-            return FakeCUDAArray(plain)
-        if isinstance(argument, bool) or not isinstance(argument, (int, np.integer)):
-            raise SimulatedFault(f"kernels take device memory and integers, not {type(argument).__name__}")
-        return int(argument)
+    def _argument(self, argument: int, kind: str) -> Any:
+        """Return an integer, or what there is of device memory from an address on, as elements of a kind."""
+        if type(argument) is not int:
+            raise SimulatedFault(f"kernels take addresses and integers, not {type(argument).__name__}")
+        if kind == INTEGER:
+            return argument
+        dtype = np.dtype(kind)
+        memory = self._memory_of(argument, 0)
+        if memory is None or memory.address in self._pinned or argument % dtype.alignment:
+            raise SimulatedFault(f"{argument:#x} is not device memory of {dtype}")
+        nbytes = memory.address + memory.nbytes - argument
+        return FakeCUDAArray(memory.bytes_at(argument, nbytes // dtype.itemsize * dtype.itemsize).view(dtype))
 
     def decompressor(self, algorithm: str) -> SimulatedDecompressor | None:
         return self._decompressors.get(algorithm)

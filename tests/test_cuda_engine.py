@@ -13,6 +13,7 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from simulated_decoders import ALGORITHMS
 from simulated_device import DeviceArray, SimulatedDevice
 
 import gzarr
@@ -205,6 +206,25 @@ def test_containers_that_the_device_does_not_take(tmp_path: Path, device: Simula
         for container in encoded:
             (tmp_path / name / "1.0.0").write_bytes(container)
             same(gzarr.open_array(tmp_path / name, device="cuda").read(decode="gpu"), data)
+
+
+@pytest.mark.parametrize("name", ["lz4", "gzip", "zlib", "zstd", "blosc-lz4-1", "blosc-zlib-1", "blosc-zstd-2"])
+@pytest.mark.parametrize(("side", "alignment"), [("input", 8), ("input", 64), ("output", 4), ("output", 16)])
+def test_decoders_that_ask_for_more_alignment(
+    side: str, alignment: int, name: str, tmp_path: Path, device: SimulatedDevice
+) -> None:
+    """Whatever a version of nvCOMP asks for: frames are moved to where it reads, or left to the CPU."""
+    data = data_of("u4")
+    create(tmp_path / "a", data, chunks=CHUNKS, zarr_format=2, compressors=COMPRESSORS[name])
+    decoders = [decoder for algorithm in ALGORITHMS if (decoder := device.decompressor(algorithm)) is not None]
+    for decoder in decoders:
+        setattr(decoder, f"{side}_alignment", alignment)
+    # Slots of another size than in any read before: nothing fits by chance.
+    for budget in (None, 1_000_000):
+        same(gzarr.open_array(tmp_path / "a", device="cuda").read(decode="gpu", budget_bytes=budget), data)
+    decoded = sum(n for what, n in device.counts.items() if what.startswith("frames "))
+    # Only the streams of Blosc are written at any offset.
+    assert decoded > 0 or (side == "output" and name.startswith("blosc"))
 
 
 def test_memory_stays_within_the_budget(tmp_path: Path, device: SimulatedDevice) -> None:

@@ -13,6 +13,7 @@ import pytest
 from cuda.bindings import nvjitlink
 
 CAPABILITIES = {"8.0": "sm_80", "9.0": "sm_90", "10.0": "sm_100"}
+ELF = b"\x7fELF"
 KERNELS = Path(__file__).parent.parent / "kernels"
 
 COMPILE = """
@@ -22,28 +23,37 @@ from gzarr_kernels.device import (
 )
 
 kernels = {
-    "bit_planes_to_byte_planes": (planes.bit_planes_to_byte_planes, "Bl"),
-    "byte_planes_to_plain": (planes.byte_planes_to_plain, "Bl"),
-    "plain_to_byte_planes": (shuffle.plain_to_byte_planes, "Bl"),
-    "plain_to_bit_planes": (shuffle.plain_to_bit_planes, "Bl"),
-    "copy_frames": (copies.copy_frames, "Bl"),
-    "put_numbers": (containers.put_numbers, "Bl"),
-    "put_checksums": (containers.put_checksums, "Bl"),
-    "accumulate": (filters.accumulate, "Bl"),
-    "convert": (filters.convert, "Bl"),
-    "unpack_bits": (packed_bits.unpack_bits, "Bl"),
-    "checksums": (checksums.checksums, "Bli"),
+    kernel.py_func.__name__: (kernel, 8)
+    for kernel in (
+        planes.bit_planes_to_byte_planes, planes.byte_planes_to_plain, shuffle.plain_to_byte_planes,
+        shuffle.plain_to_bit_planes, copies.copy_frames, containers.put_numbers, containers.put_checksums,
+        filters.accumulate, filters.convert, packed_bits.unpack_bits, checksums.checksums,
+    )
 }
-for bits, word in ((8, "B"), (16, "H"), (32, "I"), (64, "L")):
-    kernels[f"assemble uint{bits}"] = (assemble.assemble, f"B{word}ll{word}")
-    kernels[f"gather uint{bits}"] = (gather.gather, f"{word}{word}l")
+for word in (1, 2, 4, 8):
+    kernels[f"assemble uint{8 * word}"] = (assemble.assemble, word)
+    kernels[f"gather uint{8 * word}"] = (gather.gather, word)
 found = {}
-for name, (kernel, memory) in kernels.items():
+for name, (kernel, word) in kernels.items():
     for capability in sys.argv[1:]:
         major, minor = map(int, capability.split("."))
-        text = program.ptx(kernel, [*memory, program.INTEGER], (major, minor))
-        found.setdefault(name, {})[capability] = text
+        found.setdefault(name, {})[capability] = program.ptx(kernel, word, (major, minor))
 json.dump(found, sys.stdout)
+"""
+
+# Twice, and in another process: what is kept on disk is loaded, and nothing of numba-cuda then.
+MACHINE_CODE = """
+import sys
+from unittest import mock
+from gzarr.engines.cuda import machine_code
+from gzarr_kernels.device import assemble, copies, program
+
+kept = sys.argv[1:] == ["kept"]
+with mock.patch.object(program, "ptx", side_effect=AssertionError if kept else program.ptx):
+    for kernel, word, capability in ((copies.copy_frames, 0, (8, 0)), (assemble.assemble, 2, (10, 0))):
+        for _ in range(2):
+            found = machine_code.load(kernel, word, capability)
+            print(found.image[:4], found.entry.encode() in found.image, kernel.py_func.__name__ in found.entry)
 """
 
 
@@ -175,3 +185,11 @@ def test_sums_are_shared_by_a_block(ptx: dict[str, dict[str, str]]) -> None:
         assert "bar.sync" in text or "barrier.sync" in text
         assert re.search(r"\bld\.shared\.[usb]64\b", text)
         assert re.search(r"\bst\.shared\.[usb]64\b", text)
+
+
+@pytest.mark.timeout(600)
+def test_machine_code_is_made_without_a_gpu_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for arguments in ((), ("kept",)):
+        lines = run_without_simulator(MACHINE_CODE, *arguments).splitlines()
+        assert lines == [f"{ELF} True True"] * 4

@@ -136,6 +136,17 @@ def give_worker_back(worker: Worker, *, small: bool = False) -> None:
         _idle.append(worker)
 
 
+def release() -> None:
+    """Let go of all idle workers and their buffers."""
+    while _idle:
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            return
+        # All of it: decoder contexts too.
+        _release(worker.context_address, -1)
+
+
 def run(work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers: int) -> None:
     """Run a compiled loop over a job in some threads.
 

@@ -68,8 +68,8 @@ class Output:
 
     Attributes
     ----------
-    memory
-        1-d uint8 device memory, from the lowest to the highest byte of the results.
+    memory, address
+        1-d uint8 device memory, from the lowest to the highest byte of the results, and where it begins.
     word
         Bytes of the units that elements are moved in.
     base
@@ -79,6 +79,7 @@ class Output:
     """
 
     memory: Any
+    address: int
     word: int
     base: IntArray
     strides: IntArray
@@ -106,7 +107,7 @@ def output_memory(device: Device, whole: Any, outputs: tuple[Any, ...], k: int) 
         if len(output.strides) == k:
             strides[i] = output.strides
     word = math.gcd(MAX_WORD_BYTES, outputs[0].dtype.itemsize, start, *np.abs(strides).ravel().tolist(), *offsets)
-    return Output(memory, word, offsets // word, strides // word)
+    return Output(memory, start, word, offsets // word, strides // word)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -70,8 +70,8 @@ class CupyDevice:
         self.ordinal = ordinal
         self.name = f"cuda:{ordinal}"
         self._pid = os.getpid()
-        # By kernel and types of arguments.
-        self._functions: dict[tuple[Any, ...], int] = {}
+        # By kernel and bytes of a word.
+        self._functions: dict[tuple[Any, int], int] = {}
         self._loading = threading.Lock()
         self._decompressors: dict[str, Decompressor] = {}
         self._compressors: dict[str, Compressor] = {}
@@ -145,6 +145,13 @@ class CupyDevice:
         """Return uint8 memory of CuPy's current allocator."""
         return self.empty((nbytes,), np.dtype(np.uint8), stream)
 
+    def free_cached(self, stream: Any) -> None:
+        """Free the blocks that CuPy's default pool keeps for a stream."""
+        import cupy
+
+        with _our_errors():
+            cupy.get_default_memory_pool().free_all_blocks(stream)
+
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Return page-locked memory."""
         import cupy
@@ -157,10 +164,6 @@ class CupyDevice:
     def address(self, array: Any) -> int:
         """Return the device address of the first element."""
         return int(array.data.ptr)
-
-    def view(self, memory: Any, dtype: str) -> Any:
-        """Return 1-d memory as elements of another type."""
-        return memory.view(dtype)
 
     def shaped(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return contiguous memory as an array."""
@@ -237,40 +240,41 @@ class CupyDevice:
         with _our_errors(), stream:
             target[...] = source
 
-    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: Any) -> None:
-        """Enqueue a kernel, compiled before its first launch with arguments of these types."""
+    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: int, word: int = 0) -> None:
+        """Enqueue a kernel, compiled before its first launch."""
+        function = self._functions.get((kernel, word)) or self._function(kernel, word)
+        n = len(arguments)
+        # CUDA takes the address of each argument, and copies the 8 bytes there.
+        passed = (ctypes.c_int64 * (2 * n))(*arguments)
+        first = ctypes.addressof(passed)
+        passed[n:] = list(range(first, first + 8 * n, 8))
+        with _our_errors():
+            self._launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, first + 8 * n, 0)
+
+    def _launch_kernel(self, *arguments: int) -> None:
+        """Call ``cuLaunchKernel``; found at the first call, since CuPy is imported then."""
         from cupy.cuda import driver
 
-        integers = [type(argument) is int for argument in arguments]
-        codes = ["" if integer else argument.dtype.char for integer, argument in zip(integers, arguments, strict=True)]
-        function = self._functions.get((kernel, *codes)) or self._function(kernel, codes)
-        # CUDA copies what is passed: an address of 8 bytes or an int64 each, and takes the address of each.
-        values = [argument if integer else argument.data.ptr for integer, argument in zip(integers, arguments, strict=True)]
-        passed = (ctypes.c_int64 * len(values))(*values)
-        first = ctypes.addressof(passed)
-        addresses = (ctypes.c_void_p * len(values))(*range(first, first + 8 * len(values), 8))
-        with _our_errors():
-            driver.launchKernel(
-                function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, ctypes.addressof(addresses), 0
-            )  # fmt: skip
+        self._launch_kernel = driver.launchKernel  # type: ignore[method-assign]
+        driver.launchKernel(*arguments)
 
-    def _function(self, kernel: Any, codes: list[str]) -> int:
-        """Return the driver's handle of a kernel for arguments of some types."""
+    def _function(self, kernel: Any, word: int) -> int:
+        """Return the driver's handle of a kernel."""
         import cupy
         from cupy.cuda import driver
 
         with self._loading:
-            known = self._functions.get((kernel, *codes))
+            known = self._functions.get((kernel, word))
             if known is not None:
                 return known
             with _our_errors():
                 capability = cupy.cuda.Device(self.ordinal).compute_capability
-            program = machine_code.load(kernel, codes, (int(capability[:-1]), int(capability[-1])))
+            program = machine_code.load(kernel, word, (int(capability[:-1]), int(capability[-1])))
             with _our_errors():
                 # For as long as the process lives, as CuPy's own kernels.
                 module = driver.moduleLoadData(program.image)
                 function: int = driver.moduleGetFunction(module, program.entry)
-            self._functions[(kernel, *codes)] = function
+            self._functions[kernel, word] = function
             return function
 
     def decompressor(self, algorithm: str) -> Decompressor | None:

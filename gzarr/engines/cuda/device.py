@@ -14,16 +14,11 @@ if TYPE_CHECKING:
 
 
 class Event(Protocol):
-    """A point in a stream.
-
-    Attributes
-    ----------
-    done
-        Whether the stream has passed it; asks without waiting. True where it was never recorded.
-    """
+    """A point in a stream."""
 
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the stream has passed it; asks without waiting. True where it was never recorded."""
 
     def synchronize(self) -> None:
         """Wait on the host until the stream has passed it."""
@@ -244,14 +239,14 @@ class Device(Protocol):
         It goes back when it is let go of, in order with ``stream``.
         """
 
+    def free_cached(self, stream: Any) -> None:
+        """Give the driver back what the allocator keeps of a stream's memory; the stream must have run."""
+
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Return page-locked host memory, aligned to 64 bytes at least."""
+        """Return page-locked host memory, aligned to 64 bytes at least; it goes back when it is let go of."""
 
     def address(self, array: Any) -> int:
         """Return the device address of an array's first element."""
-
-    def view(self, memory: Any, dtype: str) -> Any:
-        """Return 1-d device memory as elements of another type; a kernel argument. Cheap."""
 
     def shaped(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return contiguous uint8 device memory as an array."""
@@ -291,8 +286,23 @@ class Device(Protocol):
     def copy_array(self, target: Any, source: Any, stream: Any) -> None:
         """Enqueue ``target[...] = source`` for device arrays of one shape and type, any strides."""
 
-    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: Any) -> None:
-        """Enqueue a kernel of ``gzarr_kernels.device``; arguments are 1-d device memory and integers."""
+    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: int, word: int = 0) -> None:
+        """Enqueue a kernel of ``gzarr_kernels.device``.
+
+        Parameters
+        ----------
+        kernel, blocks, threads, stream
+            What, how many of it, and where.
+        arguments
+            Addresses of device memory, aligned to the elements that the kernel takes it for, and integers.
+        word
+            Bytes of the words of a kernel that takes memory in words.
+
+        Raises
+        ------
+        DeviceError
+            If it cannot be compiled or enqueued.
+        """
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
         """Return the decoder of an algorithm, or None if there is none.

@@ -6,12 +6,13 @@
     wave 1          read    ▶ copy in ▶ decode ▶ assemble
     wave 2                    read    ▶ …
 
-The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its own,
-which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's stream. The
-host does not wait for it, unless a read has more waves than are in flight: a later wave takes the memory of an earlier
-one, when the results of that are written. Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data,
-or the error that it gives on the CPU. Uncompressed chunks may go past host memory, with rules of their own
-(:mod:`gzarr.engines.cuda.direct`).
+The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its
+own, which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's
+stream. The host does not wait for that one, unless a read has more waves than are in flight: a later wave takes the
+memory of an earlier one when the results of that are written.
+
+Chunks that did not decode are decoded by the CPU engine afterwards: it gives the right data, or the error that it gives
+on the CPU. Uncompressed chunks may go past host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
 """
 
 from __future__ import annotations
@@ -212,11 +213,10 @@ class _Read:
             slot = self._tables_slot = self._slot(tables.nbytes)
             staging = slot.staging(tables.nbytes)
             staging[:] = tables.view(np.uint8)
-            memory = device.allocate(tables.nbytes, slot.stream)
+            memory = self._tables = device.allocate(tables.nbytes, slot.stream)
             device.copy_in(memory, staging, slot.stream)
             slot.stream.record(slot.decoded)
             self._stream.wait_event(slot.decoded)
-            self._tables = device.view(memory, "int64")
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -303,7 +303,7 @@ class _Read:
                 memory = wave.encoded_memory() if direct else staging
                 staged, frames = source.stage(part, memory, shape.encoded, shape.frames)
                 self._refuse_absent(staged)
-                frames = _without_foreign(staged, frames, program)
+                frames = _without_foreign(staged, frames, program, decoder)
                 wave.enqueue(staged, frames, staging, self._place, self._tables, self._output, self._stream)
                 left.append(staged.rows[staged.state == FALLBACK])
                 pending = np.concatenate([staged.rows[staged.state == DEFERRED], pending[len(part) :]])
@@ -343,11 +343,18 @@ class _Read:
         raise self._request.failure(kind, row, reason)
 
 
-def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram) -> Frames:
-    """Leave chunks to the CPU whose container holds something else than the metadata says."""
+def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram, decoder: Decompressor | None) -> Frames:
+    """Leave chunks to the CPU that the device's decoder does not take.
+
+    Those whose container holds something else than the metadata says, and those with frames that begin where the
+    decoder cannot write: frames are decoded to where they belong.
+    """
     expected = ALGORITHM_CODES[program.algorithm] if program.algorithm is not None else 0
     foreign = np.zeros(len(staged.rows), np.bool_)
-    foreign[frames.chunk[(frames.algorithm != 0) & (frames.algorithm != expected)]] = True
+    refused = frames.algorithm != expected
+    if decoder is not None:
+        refused |= frames.target % decoder.output_alignment != 0
+    foreign[frames.chunk[(frames.algorithm != 0) & refused]] = True
     if not program.bits:
         foreign |= (staged.state == READY) & staged.bits.astype(np.bool_)
     if not foreign.any():

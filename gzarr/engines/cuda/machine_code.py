@@ -1,6 +1,6 @@
 """Machine code of the device kernels: compiled once for a GPU's compute capability, and kept on disk.
 
-A file holds one kernel for one list of argument types. Its name carries a fingerprint of the kernels' sources and of
+A file holds one kernel for one size of words. Its name carries a fingerprint of the kernels' sources and of
 what compiled them, and its first line a digest of the rest: a file of another version, or a damaged one, is never
 loaded. Where no file can be written, every process compiles for itself.
 """
@@ -10,26 +10,26 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import DeviceError
 from .. import cache_folder, kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from gzarr_kernels.device.program import Program
+    from gzarr_kernels.device.target import Kernel
 
 _COMPILERS = ("numba-cuda", "numba", "nvidia-nvvm", "nvidia-nvjitlink")
 
 
-def load(kernel: Any, parameters: Sequence[str], capability: tuple[int, int]) -> Program:
+def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> Program:
     """Return a kernel of ``gzarr_kernels.device`` for a GPU, from disk or compiled now.
 
     Parameters
     ----------
-    kernel, parameters, capability
+    kernel, word, capability
         As for :func:`gzarr_kernels.device.program.compiled`.
 
     Raises
@@ -39,13 +39,13 @@ def load(kernel: Any, parameters: Sequence[str], capability: tuple[int, int]) ->
     """
     from gzarr_kernels.device import program
 
-    path = _path(kernel, parameters, capability)
+    path = _path(kernel, word, capability)
     found = _read(path)
     if found is not None:
         return found
     with kernels.compiling("device kernels"):
         try:
-            made = program.compiled(kernel, parameters, capability)
+            made = program.compiled(kernel, word, capability)
         # Of numba-cuda, of the bindings, and of what these look for on the disk.
         except Exception as error:
             raise DeviceError(
@@ -60,7 +60,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _path(kernel: Any, parameters: Sequence[str], capability: tuple[int, int]) -> Path | None:
+def _path(kernel: Kernel, word: int, capability: tuple[int, int]) -> Path | None:
     from gzarr_kernels.device.target import FINGERPRINT
 
     folder = cache_folder.cache_folder()
@@ -68,8 +68,7 @@ def _path(kernel: Any, parameters: Sequence[str], capability: tuple[int, int]) -
         return None
     compilers = " ".join(f"{name} {_version(name)}" for name in _COMPILERS)
     digest = hashlib.sha256(f"{FINGERPRINT} {compilers}".encode()).hexdigest()[:16]
-    types = "".join(code or "-" for code in parameters)
-    name = f"{kernel.py_func.__name__}-{types}-sm_{capability[0]}{capability[1]}-{digest}.bin"
+    name = f"{kernel.py_func.__name__}-{word}-sm_{capability[0]}{capability[1]}-{digest}.bin"
     return folder / "kernels" / name
 
 

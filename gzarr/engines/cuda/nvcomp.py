@@ -62,7 +62,6 @@ class Properties(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("cudart_version", ctypes.c_uint32))
 
 
-
 def options(algorithm: str) -> Options:
     """Return the options of every decompression by an algorithm."""
     return Options(backend=BACKENDS.get(algorithm, DEFAULT_BACKEND))

@@ -139,7 +139,14 @@ def give_back(device: Device, slot: Slot) -> None:
             kept.remove(oldest)
             dropped.append(oldest)
     for one in dropped:
-        one.stream.synchronize()
+        _drop(one)
+
+
+def _drop(slot: Slot) -> None:
+    """Wait for a slot, and free what the device's allocator keeps for its stream, which nothing else would use."""
+    with slot._device as device:
+        slot.stream.synchronize()
+        device.free_cached(slot.stream)
 
 
 def _nbytes(slot: Slot) -> int:
@@ -152,8 +159,7 @@ def release() -> None:
         idle = [slot for kept in _idle.values() for slot in kept]
         _idle.clear()
     for slot in idle:
-        with slot._device:
-            slot.stream.synchronize()
+        _drop(slot)
 
 
 def _forget() -> None:

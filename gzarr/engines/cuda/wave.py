@@ -80,9 +80,9 @@ class Wave:
     def encoded_memory(self) -> Any:
         """Return the device memory for encoded chunks, ``shape.encoded`` bytes, to be written before :meth:`enqueue`.
 
-        Waits for the slot's stream, and so, where the slot is gated, for the caller's. Memory of CuPy's pools is free in the order of the stream that it was allocated
-        for: kernels that are enqueued may still read what was there before, and with some pools it is not even there
-        yet. Reads of files are in no order with any stream.
+        Waits for the slot's stream, and so, where the slot is gated, for the caller's. Memory of CuPy's pools is free
+        in the order of the stream that it was allocated for: kernels that are enqueued may still read what was there
+        before, and with some pools it is not even there yet. Reads of files are in no order with any stream.
         """
         arena = self._arena = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
         self.slot.stream.synchronize()
@@ -141,7 +141,7 @@ class Wave:
         nbytes = begin - copied + 8 * columns.used
         device.copy_in(arena[copied : copied + nbytes], host[:nbytes], own)
         for enqueue in (*batches, *jobs):
-            enqueue(arena, own)
+            enqueue(base, own)
         back = self.slot.results(shape.results_bytes)
         for source, size, at in (
             (results, RESULT_BYTES * len(frames.chunk), 0),
@@ -156,23 +156,12 @@ class Wave:
     def _assemble(self, arena: Any, header: int, tiles: int, tables: Any, output: Output, stream: Any) -> None:
         from gzarr_kernels.device import assemble as a
 
-        device = self._device
-        unit = f"uint{8 * output.word}"
-        whole = arena.shape[0] // 8 * 8
-        columns = device.view(arena[:whole], "int64")
+        base = self._device.address(arena)
         stream.wait_event(self.slot.decoded)
-        device.launch(
-            a.assemble,
-            a.blocks(tiles),
-            a.THREADS,
-            stream,
-            arena,
-            device.view(arena[:whole], unit),
-            columns,
-            columns if tables is None else tables,
-            device.view(output.memory, unit),
-            header,
-        )
+        self._device.launch(
+            a.assemble, a.blocks(tiles), a.THREADS, stream, base, base, base,
+            base if tables is None else self._device.address(tables), output.address, header, word=output.word,
+        )  # fmt: skip
         # The arena is let go of in the order of the slot's stream: what takes its place comes after the results.
         self.slot.gate(stream)
 
@@ -377,7 +366,7 @@ class _Batch:
     decoder: Decompressor
     arguments: dict[str, int]
 
-    def __call__(self, arena: Any, stream: Any) -> None:
+    def __call__(self, base: int, stream: Any) -> None:
         self.decoder.run(stream, **self.arguments)
 
 
@@ -390,8 +379,6 @@ class _Launch:
     job: int
     statuses: bool = False
 
-    def __call__(self, arena: Any, stream: Any) -> None:
-        whole = arena[: arena.shape[0] // 8 * 8]
-        columns = self.device.view(whole, "int64")
-        more = (self.device.view(whole, "int32"),) if self.statuses else ()
-        self.device.launch(self.kernel, self.blocks, self.threads, stream, arena, columns, *more, self.job)
+    def __call__(self, base: int, stream: Any) -> None:
+        more = (base,) if self.statuses else ()
+        self.device.launch(self.kernel, self.blocks, self.threads, stream, base, base, *more, self.job)

@@ -92,11 +92,15 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
             compressor = device.compressor(program.algorithm)
             if compressor is None or program.largest_frame > compressor.max_frame_bytes:
                 return every
+            if (program.frame_at % compressor.input_alignment).any():
+                # Frames are compressed where their chunk's bytes lie.
+                return every
         input_of = _inputs_of(request)
         taken = _taken(device, request, input_of)
         if not taken.any():
             return every
-        writing = _Writing(device, request, program, compressor, stream, _budget(device, budget_bytes), input_of)
+        budget, strict = _budget(device, budget_bytes), budget_bytes is not None
+        writing = _Writing(device, request, program, compressor, stream, budget, input_of, strict=strict)
         left = writing.run(every[taken])
     return np.sort(np.concatenate([every[~taken], *left]))
 
@@ -219,8 +223,12 @@ class _Writing:
         stream: Any,
         budget: int,
         input_of: IntArray,
+        *,
+        strict: bool,
     ) -> None:
         self._device = device
+        # Whether page-locked memory that is kept from other calls counts.
+        self._strict = strict
         self._request = request
         self._program = program
         self._compressor = compressor
@@ -267,7 +275,8 @@ class _Writing:
             )
             for part in parts:
                 shape = self._shape(part)
-                slot = slots.take(self._device, shape.staging_bytes + shape.results_bytes)
+                nbytes = shape.staging_bytes + shape.results_bytes
+                slot = slots.take(self._device, nbytes, nbytes if self._strict else None)
                 wave = WriteWave(self._device, slot, self._program, self._compressor, shape, self._gathering, part)
                 waves.append(wave)
                 wave.enqueue(self._ready)

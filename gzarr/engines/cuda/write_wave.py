@@ -113,7 +113,6 @@ class WriteWave:
         self._by_input = np.argsort(gathering.input_of[rows], kind="stable")
         self._marks_at = 0
         self._arena: Any = None
-        self._views: dict[str, Any] = {}
         # Where each chunk is, before and after a Blosc container's shuffle.
         self._plain: IntArray = np.zeros(0, np.int64)
         self._shuffled: IntArray = np.zeros(0, np.int64)
@@ -122,7 +121,6 @@ class WriteWave:
         """Enqueue the first part, behind an event from which on the inputs can be read."""
         device, shape, own = self._device, self._shape, self.slot.stream
         arena = self._arena = device.allocate(shape.arena_bytes, own)
-        self._views = {}
         columns = Columns(self.slot.staging(shape.staging_bytes)[: 8 * shape.words].view(np.int64), 0)
         work = [*self._gather(columns), *self._shuffle(columns)]
         if self._compressor is not None:
@@ -140,14 +138,9 @@ class WriteWave:
         device.copy_out(back[12 * shape.frames :], marks, own)
         own.record(self.slot.decoded)
 
-    def _view(self, dtype: str) -> Any:
-        """Return the arena as elements of a type."""
-        if dtype not in self._views:
-            self._views[dtype] = self._device.view(self._arena[: self._arena.shape[0] // 8 * 8], dtype)
-        return self._views[dtype]
-
     def _launch(self, kernel: Any, blocks: int, threads: int, job: int) -> None:
-        self._device.launch(kernel, blocks, threads, self.slot.stream, self._arena, self._view("int64"), job)
+        base = self._device.address(self._arena)
+        self._device.launch(kernel, blocks, threads, self.slot.stream, base, base, job)
 
     def _gather(self, columns: Columns) -> list[Any]:
         """Write the columns of the gather kernel, for each input; return what to enqueue."""
@@ -204,10 +197,9 @@ class WriteWave:
     def _run_gather(self, source: Output, job: int, words: int) -> None:
         from gzarr_kernels.device import gather as g
 
-        unit = f"uint{8 * source.word}"
-        memory = self._device.view(source.memory, unit)
+        base = self._device.address(self._arena)
         self._device.launch(
-            g.gather, g.blocks(words), g.THREADS, self.slot.stream, memory, self._view(unit), self._view("int64"), job
+            g.gather, g.blocks(words), g.THREADS, self.slot.stream, source.address, base, base, job, word=source.word
         )
 
     def _shuffle(self, columns: Columns) -> list[Any]:
@@ -304,7 +296,6 @@ class WriteWave:
             device.copy_out(data, self._arena[shape.containers_at : shape.containers_at + used], own)
             own.synchronize()
         self._arena = None
-        self._views = {}
         encoded = Encoded(failed, begin, nbytes, data)
         if program.container == "zstd":
             self._refuse_foreign(encoded)

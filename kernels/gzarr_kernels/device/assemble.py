@@ -17,7 +17,7 @@ from .layout import get, get_byte, quotient, search, shuffled_index, swap_in_wor
 from .target import THREADS, blocks, body, kernel, raw, width_of
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column
+    from .layout import Bytes, Column, Words
 
 __all__ = ["THREADS", "TILE", "assemble", "blocks"]
 
@@ -301,7 +301,7 @@ def _assemble(
 
 
 @kernel
-def assemble(arena: Any, words: Any, columns: Any, tables: Any, out: Any, job: int) -> None:
+def assemble(arena: Bytes, words: Words, columns: Column, tables: Column, out: Words, job: int) -> None:
     """Write the results of a wave.
 
     Launched with ``blocks(tiles)`` blocks of ``THREADS``.

@@ -17,7 +17,7 @@ from .layout import get, get_byte, quotient
 from .target import THREADS, blocks, body, kernel, raw
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column
+    from .layout import Bytes, Column, Statuses
 
 __all__ = ["ADLER32", "CRC32", "CRC32C", "THREADS", "blocks", "checksums"]
 
@@ -177,7 +177,7 @@ def _verdict(expected: int, kind: int, low: int, high: int) -> int:
 
 
 @kernel
-def checksums(arena: Any, columns: Any, statuses: Any, job: int) -> None:
+def checksums(arena: Bytes, columns: Column, statuses: Statuses, job: int) -> None:
     """Compare the checksums of frames, a block a frame.
 
     Launched with ``blocks(frames)`` blocks of ``THREADS``.

@@ -71,7 +71,7 @@ def _put_sum(arena: Bytes, target: int, kind: int, low: int, high: int) -> None:
 
 
 @kernel
-def put_numbers(arena: Any, columns: Any, job: int) -> None:
+def put_numbers(arena: Bytes, columns: Column, job: int) -> None:
     """Write numbers of four bytes, little-endian.
 
     Launched with ``number_blocks(count)`` blocks of ``THREADS``.
@@ -89,7 +89,7 @@ def put_numbers(arena: Any, columns: Any, job: int) -> None:
 
 
 @kernel
-def put_checksums(arena: Any, columns: Any, job: int) -> None:
+def put_checksums(arena: Bytes, columns: Column, job: int) -> None:
     """Compute checksums and write them: CRC-32 and CRC-32C little-endian, Adler-32 big-endian. A block takes one.
 
     Launched with ``checksums.blocks(count)`` blocks of ``THREADS``. What is summed must not be what is written.

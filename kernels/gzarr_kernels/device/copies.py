@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from numba import cuda, int64, uint64
 
@@ -65,7 +65,7 @@ def _copy_frames(arena: Bytes, columns: Column, job: int, block: int, grid: int,
 
 
 @kernel
-def copy_frames(arena: Any, columns: Any, job: int) -> None:
+def copy_frames(arena: Bytes, columns: Column, job: int) -> None:
     """Copy frames within the arena, a block a frame.
 
     Launched with ``blocks(frames)`` blocks of ``THREADS``.

@@ -365,7 +365,7 @@ def _runs(columns: Column, job: int) -> int:
 
 
 @kernel
-def convert(arena: Any, columns: Any, job: int) -> None:
+def convert(arena: Bytes, columns: Column, job: int) -> None:
     """Convert elements: between types, after a division by a scale and an addition of an offset, or only byte order.
 
     Launched with ``blocks(chunks, nbytes)`` blocks of ``THREADS``. A float must fit the integer that it becomes; floats
@@ -384,7 +384,7 @@ def convert(arena: Any, columns: Any, job: int) -> None:
 
 
 @kernel
-def accumulate(arena: Any, columns: Any, job: int) -> None:
+def accumulate(arena: Bytes, columns: Column, job: int) -> None:
     """Make integers of their differences: running sums, which wrap.
 
     Launched with a block of ``THREADS``, or fewer, a chunk. Threads add up a run each, their block the sums of these.

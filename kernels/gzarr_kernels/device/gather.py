@@ -18,7 +18,7 @@ from .target import THREADS, body, kernel, raw, width_of
 from .target import blocks as _blocks
 
 if TYPE_CHECKING:
-    from .layout import Column
+    from .layout import Column, Words
 
 __all__ = ["THREADS", "blocks", "gather"]
 
@@ -132,7 +132,7 @@ def _gather(source: Any, words: Any, columns: Column, job: int, first: int, step
 
 
 @kernel
-def gather(source: Any, words: Any, columns: Any, job: int) -> None:
+def gather(source: Words, words: Words, columns: Column, job: int) -> None:
     """Write chunks from one array.
 
     Launched with ``blocks(words)`` blocks of ``THREADS``.

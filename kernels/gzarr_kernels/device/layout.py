@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     Bytes = npt.NDArray[np.uint8]
     Column = npt.NDArray[np.int64]
+    Statuses = npt.NDArray[np.int32]
+    # Of uint8, uint16, uint32 or uint64.
+    Words = npt.NDArray[Any]
 
 __all__ = [
     "element_index",

@@ -164,7 +164,7 @@ def _unpack_bits(arena: Bytes, columns: Column, job: int, first: int, step: int)
 
 
 @kernel
-def unpack_bits(arena: Any, columns: Any, job: int) -> None:
+def unpack_bits(arena: Bytes, columns: Column, job: int) -> None:
     """Make elements of packed bits; mark chunks that state another number of bits of padding than they have.
 
     Launched with ``blocks(chunks, nbytes)`` blocks of ``THREADS``.

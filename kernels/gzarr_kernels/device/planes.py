@@ -167,7 +167,7 @@ def _convert(arena: Bytes, columns: Column, job: int, from_bits: bool, first: in
 
 
 @kernel
-def bit_planes_to_byte_planes(arena: Any, columns: Any, job: int) -> None:
+def bit_planes_to_byte_planes(arena: Bytes, columns: Column, job: int) -> None:
     """Bring bit-shuffled chunks to byte planes, those of their blocks included that their encoder left plain.
 
     Of elements of one byte, the byte planes are the plain bytes.
@@ -185,7 +185,7 @@ def bit_planes_to_byte_planes(arena: Any, columns: Any, job: int) -> None:
 
 
 @kernel
-def byte_planes_to_plain(arena: Any, columns: Any, job: int) -> None:
+def byte_planes_to_plain(arena: Bytes, columns: Column, job: int) -> None:
     """Bring chunks in byte planes to plain bytes.
 
     Parameters

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numba import cuda, types
 
+from .target import INTEGER, parameters
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from .target import Kernel
 
-#: Type of a parameter: that of a memory's elements by NumPy's character codes, or :data:`INTEGER`.
-INTEGER: Final = ""
+#: By NumPy's code.
 _ELEMENTS: Final[dict[str, Any]] = {
     np.dtype(kind.name).char: kind
     for kind in (types.uint8, types.uint16, types.int32, types.uint32, types.int64, types.uint64)
@@ -45,15 +46,15 @@ class Program:
     entry: str
 
 
-def compiled(kernel: Kernel, parameters: Sequence[str], capability: tuple[int, int]) -> Program:
+def compiled(kernel: Kernel, word: int, capability: tuple[int, int]) -> Program:
     """Compile a kernel.
 
     Parameters
     ----------
     kernel
         Of this package.
-    parameters
-        The character code of each memory's elements, :data:`INTEGER` for an integer.
+    word
+        Bytes of the words of its memory; any if it takes none in words.
     capability
         Compute capability of the GPU.
 
@@ -62,14 +63,15 @@ def compiled(kernel: Kernel, parameters: Sequence[str], capability: tuple[int, i
     OSError, RuntimeError
         If a part of the CUDA toolkit that numba-cuda needs is missing.
     """
-    text = ptx(kernel, parameters, capability)
+    text = ptx(kernel, word, capability)
     entry = text.split(".visible .entry ", 1)[1].split("(", 1)[0].strip()
     return Program(_linked(text, capability), entry)
 
 
-def ptx(kernel: Kernel, parameters: Sequence[str], capability: tuple[int, int]) -> str:
+def ptx(kernel: Kernel, word: int, capability: tuple[int, int]) -> str:
     """Return the PTX of a kernel; parameters as for :func:`compiled`."""
-    signature = tuple(types.CPointer(_ELEMENTS[code]) if code else types.int64 for code in parameters)
+    codes = parameters(kernel.py_func, word)
+    signature = tuple(types.int64 if code == INTEGER else types.CPointer(_ELEMENTS[code]) for code in codes)
     with _one_at_a_time, _compiling_for(capability):
         text, _ = cuda.compile_ptx(kernel.py_func, signature, cc=capability)
     return str(text)
@@ -89,7 +91,7 @@ def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
     if not hasattr(np, "row_stack"):
         vars(np)["row_stack"] = np.vstack
         try:
-            import numba.cuda.np.arrayobj  # noqa: F401
+            import numba.cuda.np.arrayobj
         finally:
             del vars(np)["row_stack"]
     asking = (numba.cuda.compiler, numba.cuda.dispatcher)
@@ -104,15 +106,13 @@ def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
 
 
 def _linked(text: str, capability: tuple[int, int]) -> bytes:
-    """Return machine code for PTX, or the PTX where nothing here links it."""
+    """Return machine code for PTX; the PTX where there is no linker, or one that is older than what made it."""
     source = text.encode()
     try:
         from cuda.bindings import nvjitlink
-    except ImportError:
-        return source
-    try:
+
         handle = nvjitlink.create(1, ["-arch=sm_{}{}".format(*capability)])
-    # Of the library that is not found, in whichever way the bindings' release says so.
+    # Of the bindings, and of their search for the library: each release raises something else.
     except Exception:
         return source
     try:
@@ -120,6 +120,8 @@ def _linked(text: str, capability: tuple[int, int]) -> bytes:
         nvjitlink.complete(handle)
         image = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, image)
+    except nvjitlink.nvJitLinkError:
+        return source
     finally:
         nvjitlink.destroy(handle)
     return bytes(image)

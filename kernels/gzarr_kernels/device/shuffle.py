@@ -69,7 +69,7 @@ def _convert(arena: Bytes, columns: Column, job: int, to_bits: bool, first: int,
 
 
 @kernel
-def plain_to_byte_planes(arena: Any, columns: Any, job: int) -> None:
+def plain_to_byte_planes(arena: Bytes, columns: Column, job: int) -> None:
     """Bring plain chunks to byte planes, block by block.
 
     Parameters
@@ -85,7 +85,7 @@ def plain_to_byte_planes(arena: Any, columns: Any, job: int) -> None:
 
 
 @kernel
-def plain_to_bit_planes(arena: Any, columns: Any, job: int) -> None:
+def plain_to_bit_planes(arena: Bytes, columns: Column, job: int) -> None:
     """Bring plain chunks to bit planes; blocks whose number of elements is not a multiple of 8 stay plain.
 
     Parameters

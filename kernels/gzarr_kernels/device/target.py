@@ -65,6 +65,15 @@ def body(function: Callable[..., Any]) -> Any:
     return njit(**_BODY)(function)
 
 
+#: What a kernel's parameters are, by their annotations: NumPy's code of a memory's elements, WORD for those of a type
+#: that a launch chooses, INTEGER for an int64.
+WORD: Final = "word"
+INTEGER: Final = ""
+_PARAMETERS: Final = {"Bytes": "B", "Column": "l", "Statuses": "i", "Words": WORD, "int": INTEGER}
+#: By their bytes, the codes of words.
+_WORD_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "L"}
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
     """A kernel for GPUs, compiled by :func:`gzarr_kernels.device.program.compiled`.
@@ -79,8 +88,23 @@ class Kernel:
 
 
 def kernel(function: Callable[..., None]) -> Any:
-    """Make a function a kernel."""
+    """Make a function a kernel; the annotations of its parameters say what they are."""
+    parameters(function)
     return cuda.jit(function) if SIMULATED else Kernel(function)
+
+
+def parameters(function: Callable[..., None], word: int = 8) -> list[str]:
+    """Return what each parameter of a kernel is: the code of a memory's elements, or INTEGER.
+
+    Parameters
+    ----------
+    function
+        Of a kernel.
+    word
+        Bytes of a word.
+    """
+    kinds = [_PARAMETERS[kind] for name, kind in function.__annotations__.items() if name != "return"]
+    return [_WORD_CODES[word] if kind == WORD else kind for kind in kinds]
 
 
 if SIMULATED:

@@ -1,0 +1,50 @@
+"""What a launch of a device kernel costs the host in Python: the driver's call is replaced by nothing.
+
+    python benchmarks/launch.py
+
+Needs CuPy, but neither a GPU nor a driver. On a GPU, ``benchmarks/gpu_questions.py --question launches`` has the cost
+with the driver's call.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from types import SimpleNamespace
+from unittest import mock
+
+import cupy
+from gzarr_kernels.device import assemble, copies
+
+from gzarr.engines.cuda.cupy_device import CupyDevice
+
+LAUNCHES, ROUNDS = 5000, 9
+
+
+def _nothing(*arguments: int) -> None:
+    """Stand for ``cuLaunchKernel``."""
+
+
+def main() -> None:
+    """Print the median of some rounds."""
+    stream = SimpleNamespace(ptr=0)
+    with (
+        mock.patch.object(cupy.cuda.runtime, "getDeviceCount", return_value=1),
+        mock.patch.object(cupy.cuda.driver, "launchKernel", _nothing),
+    ):
+        device = CupyDevice(0)
+        for kernel, arguments, word in ((copies.copy_frames, 3, 0), (assemble.assemble, 6, 2)):
+            # As if it had been compiled and loaded.
+            device._functions[kernel, word] = 1
+            rounds = []
+            for _ in range(ROUNDS):
+                begin = time.perf_counter()
+                for _ in range(LAUNCHES):
+                    device.launch(kernel, 64, 256, stream, *range(arguments), word=word)
+                rounds.append((time.perf_counter() - begin) / LAUNCHES)
+            us = 1e6 * statistics.median(rounds)
+            print(f"{kernel.py_func.__name__}, {arguments} arguments: {us:.1f} µs a launch")
+
+
+if __name__ == "__main__":
+    main()

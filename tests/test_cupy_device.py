@@ -1,0 +1,213 @@
+"""The real device's calls of CuPy and the driver, as far as they go without a GPU: CuPy is real, the driver is not."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import warnings
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import cupy
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.engines.cuda import machine_code
+from gzarr.engines.cuda.cupy_device import CupyDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def device() -> Iterator[CupyDevice]:
+    with mock.patch.object(cupy.cuda.runtime, "getDeviceCount", return_value=2):
+        yield CupyDevice(1)
+
+
+# -- launches
+
+
+class Driver:
+    """What a launch asks of the driver; records it, and copies the arguments as the driver does."""
+
+    def __init__(self) -> None:
+        self.loaded: list[bytes] = []
+        self.launched: list[tuple[Any, ...]] = []
+
+    def load(self, image: bytes) -> int:
+        self.loaded.append(image)
+        return len(self.loaded)
+
+    def find(self, module: int, name: str) -> int:
+        assert self.loaded[module - 1] == f"image of {name}".encode()
+        return 100 + module
+
+    def launch(self, function: int, *rest: int) -> None:
+        *grid, stream, addresses, extra = rest
+        assert extra == 0
+        count = 3 if function == 101 else 6
+        pointers = (ctypes.c_void_p * count).from_address(addresses)
+        values = [ctypes.c_int64.from_address(pointer or 0).value for pointer in pointers]
+        self.launched.append((function, tuple(grid), stream, values))
+
+
+@pytest.fixture
+def driver(device: CupyDevice) -> Iterator[Driver]:
+    found = Driver()
+    made = lambda kernel, word, capability: SimpleNamespace(  # noqa: E731
+        image=f"image of {kernel}{word}sm{capability}".encode(), entry=f"{kernel}{word}sm{capability}"
+    )
+    with (
+        mock.patch.multiple(
+            cupy.cuda.driver, moduleLoadData=found.load, moduleGetFunction=found.find, launchKernel=found.launch
+        ),
+        mock.patch.object(cupy.cuda, "Device", return_value=SimpleNamespace(compute_capability="103")),
+        mock.patch.object(machine_code, "load", side_effect=made) as loading,
+    ):
+        yield found
+    for call in loading.call_args_list:
+        assert call.args[2] == (10, 3)
+
+
+def test_a_launch_passes_the_address_of_each_argument(device: CupyDevice, driver: Driver) -> None:
+    stream = SimpleNamespace(ptr=77)
+    device.launch("first", 5, 256, stream, 1 << 40, (1 << 63) - 1, -3)
+    device.launch("second", 6, 128, stream, *range(1, 7), word=4)
+    device.launch("first", 7, 32, stream, 1, 2, 3)
+    assert driver.launched == [
+        (101, (5, 1, 1, 256, 1, 1, 0), 77, [1 << 40, (1 << 63) - 1, -3]),
+        (102, (6, 1, 1, 128, 1, 1, 0), 77, [1, 2, 3, 4, 5, 6]),
+        (101, (7, 1, 1, 32, 1, 1, 0), 77, [1, 2, 3]),
+    ]
+    # Each kernel is compiled and loaded once for each size of words.
+    assert len(driver.loaded) == 2
+
+
+# -- page-locked memory
+
+
+def test_page_locked_memory_is_as_large_as_asked_and_goes_back_at_once(device: CupyDevice) -> None:
+    taken: dict[int, Any] = {}
+    asked: list[int] = []
+
+    def allocate(nbytes: int, flags: int = 0) -> int:
+        memory = np.empty(nbytes, np.uint8)
+        taken[memory.ctypes.data] = memory
+        asked.append(nbytes)
+        return memory.ctypes.data
+
+    # CuPy calls the runtime past any name that could be replaced; memory has the same two methods.
+    class PinnedMemory:
+        def __init__(self, nbytes: int) -> None:
+            self.size, self.ptr = nbytes, allocate(nbytes)
+
+        def __del__(self) -> None:
+            del taken[self.ptr]
+
+    with mock.patch.object(cupy.cuda, "PinnedMemory", PinnedMemory):
+        sizes = [76 << 20, 1, 0, 4097]
+        arrays = [device.pinned(nbytes) for nbytes in sizes]
+        assert [array.nbytes for array in arrays] == sizes
+        assert asked == [76 << 20, 1, 1, 4097]
+        part = arrays[0][10:20]
+        part[:] = 3
+        arrays.clear()
+        gc.collect()
+        # A view keeps its memory.
+        assert [memory.nbytes for memory in taken.values()] == [76 << 20]
+        del part
+        gc.collect()
+        assert not taken
+
+
+# -- streams
+
+
+class Foreign:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 1234
+
+
+class OfTorch:
+    cuda_stream = 4321
+
+
+class Wrong:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 9, 1234
+
+
+def test_streams_of_others(device: CupyDevice) -> None:
+    with warnings.catch_warnings():
+        # Of CuPy's: ExternalStream is deprecated.
+        warnings.simplefilter("error")
+        assert device.as_stream(Foreign()).ptr == 1234
+        assert device.as_stream(OfTorch()).ptr == 4321
+        assert device.as_stream(99).ptr == 99
+        assert device.as_stream(0).ptr == 0
+    for wrong in (True, -1, "0", Wrong(), 1.5):
+        with pytest.raises(gzarr.ArgumentError, match="stream"):
+            device.as_stream(wrong)
+
+
+# -- what the names of CuPy are
+
+
+def test_cupy_has_what_is_called() -> None:
+    for names, module in (
+        (("launchKernel", "moduleLoadData", "moduleGetFunction", "CUDADriverError"), cupy.cuda.driver),
+        (("memcpyAsync", "memGetInfo", "setDevice", "getDeviceCount", "CUDARuntimeError"), cupy.cuda.runtime),
+        (("PinnedMemory", "PinnedMemoryPointer", "Stream", "ExternalStream", "Event", "MemoryPointer"), cupy.cuda),
+        (("done", "synchronize"), cupy.cuda.Event),
+        (("record", "wait_event", "synchronize", "from_external", "__cuda_stream__"), cupy.cuda.Stream),
+    ):
+        for name in names:
+            assert hasattr(module, name), name
+
+
+# -- machine code on disk
+
+
+def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gzarr_kernels.device import program
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kernel: Any = SimpleNamespace(py_func=test_streams_of_others)
+    made = [program.Program(bytes([i]) * 5 + b"\nmore", f"entry {i}") for i in range(9)]
+    with mock.patch.object(program, "compiled", side_effect=made) as compiled:
+        assert machine_code.load(kernel, 2, (9, 0)) == made[0]
+        assert machine_code.load(kernel, 2, (9, 0)) == made[0]
+        # Another size of words, another GPU.
+        assert machine_code.load(kernel, 4, (9, 0)) == made[1]
+        assert machine_code.load(kernel, 2, (8, 0)) == made[2]
+        assert compiled.call_count == 3
+        files = sorted((tmp_path / "gzarr" / "kernels").iterdir())
+        assert len(files) == 3
+        # What is damaged, cut short, or about other sources is compiled again.
+        for i, damage in enumerate((lambda b: b[:-1], lambda b: b"{}\n" + b, lambda b: b"", lambda b: b"[]\n"), 3):
+            for file in files:
+                if file.name.startswith("test_streams_of_others-2-sm_90"):
+                    file.write_bytes(damage(file.read_bytes()))
+            assert machine_code.load(kernel, 2, (9, 0)) == made[i]
+        monkeypatch.setattr("gzarr_kernels.device.target.FINGERPRINT", "another")
+        assert machine_code.load(kernel, 2, (9, 0)) == made[7]
+        # Where no file can be written, each process compiles.
+        monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
+        assert machine_code.load(kernel, 2, (9, 0)) == made[8]
+
+
+def test_what_is_missing_to_compile_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gzarr_kernels.device import program
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kernel: Any = SimpleNamespace(py_func=test_streams_of_others)
+    for error in (OSError("libnvvm.so\nis not there"), RuntimeError("no nvrtc"), AttributeError("row_stack")):
+        with (
+            mock.patch.object(program, "compiled", side_effect=error),
+            pytest.raises(gzarr.DeviceError, match=r"cannot compile a kernel: \w.*gzarr\[cuda13\].*CUDA_HOME"),
+        ):
+            machine_code.load(kernel, 1, (9, 0))
