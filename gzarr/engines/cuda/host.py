@@ -43,8 +43,8 @@ def read_on_host(
 
     Returns
     -------
-    False if that takes more memory than ``budget``, or the request is a part of a read: outputs are sent over whole, and
-    others write the rest of them. Nothing was done then.
+    False if that takes more memory than ``budget``, or the request is a part of a read: outputs are sent over whole,
+    and others write the rest of them. Nothing was done then.
     """
     wanted = int(request.plan.count.prod(axis=1).sum())
     if 2 * needed > budget or wanted < sum(output.size for output in request.outputs):
