@@ -1,7 +1,11 @@
 """The stages of ``ci/gpu``: each has a share of the time that is left, none stops the next, the table comes last.
 
+What is worth most comes first. Each stage is a process of its own, and those that give damaged frames to decoders come
+last: an error of CUDA that stays (an illegal address, say) fails its own process only.
+
 What a stage does not use goes to the later ones. A stage that runs out of its share is ended; one for which too little
-is left is left out, and both are said. Only Python's own library is imported: packages may be what is missing.
+is left is left out: both are said, and neither is a failure. Only Python's own library is imported: packages may be
+what is missing.
 """
 
 from __future__ import annotations
@@ -36,9 +40,20 @@ ROOT = Path(__file__).resolve().parents[1]
 RESERVE_S = 10.0
 #: A script that is told its time ends by itself this much before it is ended.
 MARGIN_S = 15.0
-#: Part of the tests' time that the soak takes.
-SOAK_SHARE = 0.25
+#: Part of its stage's time that the soak reads for: before, Python imports and the kernels are loaded.
+SOAK_SHARE = 0.5
 TAIL_LINES = 15
+#: Where libnvvm is that compiles our kernels, if neither a wheel nor the environment says so.
+CUDA_HOME = Path("/usr/local/cuda")
+#: All modules with tests on a GPU, what is worth most first; that of others takes long, even to be imported.
+TESTS = (
+    "gpu", "nvcomp_batch", "doctor", "read_matrix", "write_edges", "rectilinear", "read_properties", "dtypes_matrix",
+    "extension_codecs", "extension_dtypes", "golden", "fixtures", "read_api", "copy", "format_v1", "format_v3_draft",
+    "format_v3_draft_documents",
+)  # fmt: skip
+#: Of those, and besides, where damaged frames are.
+DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")
+DAMAGED_FRAMES = "damaged frames"
 
 _KERNELS = """
 import time
@@ -97,7 +112,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        return self.required and self.state != "passed"
+        return self.required and self.state == "failed"
 
 
 def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list[Stage]:
@@ -116,35 +131,46 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
     def fixed(*command: str, **environment: str) -> Command:
         return lambda seconds: ([python, *command], environment)
 
-    def timed(script: str, result: str) -> Command:
+    def timed(script: str, result: str, *arguments: str) -> Command:
         def command(seconds: float) -> tuple[list[str], dict[str, str]]:
             budget = f"{max(seconds - MARGIN_S, 1.0):.0f}"
-            return [python, f"benchmarks/{script}", "--seconds", budget, "--json", str(out / result)], {}
+            return [python, f"benchmarks/{script}", "--seconds", budget, "--json", str(out / result), *arguments], {}
 
         return command
 
-    def tests(seconds: float) -> tuple[list[str], dict[str, str]]:
-        soak = f"{SOAK_SHARE * seconds:.0f}"
-        pytest = [python, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "--tb=short", "--durations=5"]
-        # A test module whose packages are missing fails by itself; where everything fails, the rest says no more.
-        return [*pytest, "--continue-on-collection-errors", "--maxfail=60"], {
-            "GZARR_TEST_GPU": "1",
-            "GZARR_SOAK_SECONDS": soak,
-        }
+    def tests(modules: Sequence[str], marked: str = "gpu") -> Command:
+        def command(seconds: float) -> tuple[list[str], dict[str, str]]:
+            pytest = [python, "-m", "pytest", *(f"tests/test_{name}.py" for name in modules), "-m", marked, "-rs"]
+            pytest += ["-p", "no:cacheprovider", "--tb=short", "--durations=5", "-o", "timeout=60"]
+            # One broken module is not the end of the others; where everything fails, the rest says no more.
+            return [*pytest, "--continue-on-collection-errors", "--maxfail=60"], {
+                "GZARR_TEST_GPU": "1",
+                # Tests that are left then are skipped, so that the outcome of the others is told.
+                "GZARR_TEST_SECONDS": f"{max(seconds - MARGIN_S, 1.0):.0f}",
+                "GZARR_SOAK_SECONDS": f"{SOAK_SHARE * seconds:.0f}",
+            }
+
+        return command
 
     stages = []
     if wheels is not None:
         found = sorted(map(str, wheels.glob("*.whl")))
         pip = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--upgrade"]
         stages.append(Stage("install", 8, 5, True, fixed(*pip, "--target", str(site), *found)))
+    harmless = timed("gpu_questions.py", "questions.json", "--without", DAMAGED_FRAMES)
+    harmful = timed("gpu_questions.py", "damaged.json", "--question", DAMAGED_FRAMES)
     return [
         *stages,
-        Stage("kernels", 16, 5, True, fixed("-c", _KERNELS)),
-        Stage("environment", 10, 5, True, fixed("-m", "gzarr", "doctor", "--device", "cuda", "--json"), "doctor.json"),
-        Stage("tests", 24, 20, True, tests),
-        Stage("questions", 14, 20, False, timed("gpu_questions.py", "questions.json"), "questions.json"),
-        Stage("benchmark", 36, 30, False, timed("gpu.py", "benchmark.json"), "benchmark.json"),
-        Stage("writing", 10, 20, False, timed("gpu_write.py", "writing.json"), "writing.json"),
+        Stage("kernels", 40, 5, True, fixed("-c", _KERNELS)),
+        # Of each codec, what it decodes too.
+        Stage("environment", 12, 5, True, fixed("-m", "gzarr", "doctor", "--device", "cuda", "--json"), "doctor.json"),
+        Stage("equality", 34, 20, True, tests(TESTS, "gpu and not damage")),
+        Stage("questions", 14, 20, False, harmless, "questions.json"),
+        Stage("benchmark", 30, 30, False, timed("gpu.py", "benchmark.json"), "benchmark.json"),
+        Stage("writing", 8, 20, False, timed("gpu_write.py", "writing.json"), "writing.json"),
+        Stage("soak", 6, 20, True, tests(["gpu_soak"])),
+        Stage("damage", 6, 20, True, tests(DAMAGE_TESTS, "gpu and damage")),
+        Stage("damaged frames", 6, 20, False, harmful, "damaged.json"),
     ]
 
 
@@ -265,7 +291,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """Return 0 if every required stage passed, else 1."""
+    """Return 1 if a required stage failed, else 0: also where there was no time for it."""
     return int(any(o.failed for o in outcomes))
 
 
@@ -292,6 +318,25 @@ def hardware() -> dict[str, Any]:
     return facts
 
 
+def cuda_home(environment: Mapping[str, str], path: Sequence[str], home: Path = CUDA_HOME) -> dict[str, str]:
+    """Return what has to be added to the environment for libnvvm to be found, which compiles the kernels.
+
+    Parameters
+    ----------
+    environment
+        That of the stages.
+    path
+        Where packages are installed, besides :data:`sys.path`.
+    home
+        Where CUDA is if nothing says so.
+    """
+    if environment.get("CUDA_HOME") or environment.get("CUDA_PATH") or not home.is_dir():
+        return {}
+    if any(any(Path(folder).glob("nvidia/**/libnvvm.so*")) for folder in (*path, *sys.path)):
+        return {}
+    return {"CUDA_HOME": str(home)}
+
+
 def versions(path: Sequence[str]) -> dict[str, str]:
     """Return the versions of what matters here, first found on ``path``."""
     found: dict[str, str] = {}
@@ -307,6 +352,11 @@ def _commit() -> str:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     return ""
+
+
+def _before(folders: Sequence[str], variable: str) -> str:
+    """Return an environment variable's folders, behind others."""
+    return os.pathsep.join([*folders, *filter(None, [os.environ.get(variable)])])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -328,24 +378,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"there are no wheels in {arguments.wheels}")
     out = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("doctor.json", "questions.json", "benchmark.json", "writing.json"):
+    for name in ("doctor.json", "questions.json", "benchmark.json", "writing.json", "damaged.json"):
         (out / name).unlink(missing_ok=True)
     wheels = None if arguments.wheels is None else arguments.wheels.resolve()
     site = None if wheels is None else Path(tempfile.mkdtemp(prefix="gzarr-site-"))
     try:
-        own = [str(ROOT), str(ROOT / "kernels"), *([] if site is None else [str(site)])]
-        inherited = os.environ.get("PYTHONPATH")
-        path = os.pathsep.join([*own, *([inherited] if inherited else [])])
-        environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+        installed = [] if site is None else [str(site)]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": _before([str(ROOT), str(ROOT / "kernels"), *installed], "PYTHONPATH"),
+            # Where another package of NVIDIA's makes "nvidia" its own, nvCOMP is found as a library.
+            "LD_LIBRARY_PATH": _before([f"{site}/nvidia/libnvcomp/lib64"] if site else [], "LD_LIBRARY_PATH"),
+            "PYTHONUNBUFFERED": "1",
+        }
+        added = cuda_home(environment, installed)
         stages = plan(sys.executable, out, wheels, site)
         seconds = 60 * arguments.minutes - RESERVE_S - (time.monotonic() - start)
-        outcomes, results = run_all(stages, seconds, out, environment)
+        outcomes, results = run_all(stages, seconds, out, {**environment, **added})
         report = {
             "command": shlex.join(["ci/gpu", *(sys.argv[1:] if argv is None else argv)]),
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "commit": _commit(),
             "hardware": hardware(),
-            "versions": versions([] if site is None else [str(site)]),
+            "environment": added,
+            "versions": versions(installed),
             "stages": [o.__dict__ for o in outcomes],
             **results,
         }

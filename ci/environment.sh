@@ -17,6 +17,26 @@ find_python() {
     return 1
 }
 
+# named_pythons: print the versions that pyproject.toml names.
+named_pythons() {
+    sed -n 's/^ *"Programming Language :: Python :: \(3\.[0-9]*\)",$/\1/p' pyproject.toml
+}
+
+# versioned_python VERSION: print an interpreter of that version (3.12, say); fail if there is none.
+versioned_python() {
+    local candidate pyenv
+    pyenv=${PYENV_ROOT:-$(pyenv root 2>/dev/null || printf '%s\n' "${HOME:-}/.pyenv")}
+    # What is on PATH may be a shim of pyenv without an interpreter behind it: each is asked.
+    for candidate in "python$1" "$pyenv/versions/$1".*/bin/python; do
+        if "$candidate" -c 'import sys, venv, ensurepip
+sys.exit("{}.{}".format(*sys.version_info) != sys.argv[1])' "$1" >/dev/null 2>&1; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
 # make_environment DIRECTORY GROUP...: install this checkout (editable) with the dependency groups.
 make_environment() {
     local directory=$1 python stamp group

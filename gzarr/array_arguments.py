@@ -14,7 +14,7 @@ from .codecs.crc32c import Crc32cCodec
 from .codecs.sharding import ShardingIndexed
 from .codecs.transpose import TransposeCodec
 from .documents import NodeReader
-from .dtypes import is_variable_bytes, kind_of, native, packed, parse_v2, parse_v3
+from .dtypes import is_variable_bytes, kind_of, native, not_a_time, packed, parse_v2, parse_v3
 from .errors import ArgumentError, MetadataError, UnsupportedError
 from .items import TEXTS, Items, object_codec
 from .metadata import fill_value as fill_values
@@ -260,7 +260,7 @@ def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str |
     if dtype.hasobject:
         return _object_fill_value(value, text, codec)
     if value is None:
-        return dtype.type("NaT") if dtype.kind in "mM" else np.zeros((), dtype)[()]
+        return not_a_time(dtype) if dtype.kind in "mM" else np.zeros((), dtype)[()]
     kind = kind_of(dtype)
     if kind in "SUV" and isinstance(value, int | float) and value == 0:
         return np.zeros((), dtype)[()]

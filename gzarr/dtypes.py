@@ -74,6 +74,11 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
+def not_a_time(dtype: np.dtype[Any]) -> Any:
+    """Return NaT of a type of dates or times: also of those without a unit, of which NumPy 2.5 warns otherwise."""
+    return np.array(-(2**63), np.int64).view(native(dtype))[()]
+
+
 def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return ``dtype`` with the fields of structured types one behind the other, as documents have them."""
     if dtype.subdtype is not None:

@@ -342,7 +342,11 @@ def _converted(
     if dtype.kind in "mM" and array.dtype.kind == dtype.kind:
         try:
             result = array.astype(dtype, casting="same_kind")
-        except (TypeError, OverflowError):
+        except TypeError:
+            raise refused from None
+        # NumPy 2.5 and later; and of units that have no factor in 64 bits.
+        except OverflowError:
+            _check_range(array, dtype, node)
             raise refused from None
         # There and back: what is out of a unit's range wraps around, also where NumPy compares two units.
         one_unit = "generic" in (np.datetime_data(array.dtype)[0], np.datetime_data(dtype)[0])
@@ -411,6 +415,15 @@ def _has_no_such(array: npt.NDArray[Any], result: npt.NDArray[Any]) -> npt.NDArr
         # Types without NaN stop at their largest number.
         lost |= np.abs(array) > float(ml_dtypes.finfo(result.dtype).max)
     return np.asarray(lost)
+
+
+def _check_range(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> None:
+    """Raise if there is a moment or duration that a type with a smaller unit cannot hold."""
+    with contextlib.suppress(OverflowError):
+        most = np.array(2**63 - 1, np.int64).view(dtype.newbyteorder("=")).astype(array.dtype).astype(np.int64)
+        outside = (np.abs(array.astype(np.int64)) > most) & ~np.isnat(array)
+        if outside.any():
+            raise ArgumentError(f"{node}: {array[outside].flat[0]!r} cannot be stored as {dtype}: out of its range")
 
 
 def _check_same(

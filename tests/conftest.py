@@ -2,13 +2,14 @@
 
 Numba decides when it is imported whether CUDA kernels run on a GPU or in its simulator, so one process of tests has one
 or the other: the simulator, unless ``GZARR_TEST_GPU=1``. A GPU that happens to be there changes nothing by itself.
-``GZARR_TEST_GPU=1 pytest -m gpu`` runs on it what is marked so.
+``GZARR_TEST_GPU=1 pytest -m gpu`` runs on it what is marked so; ``GZARR_TEST_SECONDS`` bounds its time.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,15 +18,47 @@ ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
 os.environ["NUMBA_ENABLE_CUDASIM"] = "0" if ON_GPU else "1"
 
 import devices  # noqa: E402
+import gpu_session  # noqa: E402
 
 from gzarr.engines import kernels  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+#: Packages without which modules of tests are skipped. The test environment has them all, but PyTorch on some Pythons
+#: (see ``pyproject.toml``).
+MAY_BE_MISSING = gpu_session.OPTIONAL if ON_GPU else {"torch"} if sys.version_info >= (3, 12) else frozenset[str]()
+
+
+class OptionalModule(pytest.Module):
+    """A module of tests, skipped if a package that may be missing is."""
+
+    def collect(self) -> Any:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            cause = error.__cause__
+            if isinstance(cause, ModuleNotFoundError) and (cause.name or "").partition(".")[0] in MAY_BE_MISSING:
+                pytest.skip(f"{cause.name} is not installed", allow_module_level=True)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return OptionalModule.from_parent(parent, path=module_path)
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    if not pluginmanager.has_plugin("timeout"):
+        parser.addini("timeout", "of no effect: pytest-timeout is not installed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.markexpr.strip() == "gpu" and not ON_GPU:
+    if not config.pluginmanager.has_plugin("timeout"):
+        config.addinivalue_line("markers", "timeout: of no effect, pytest-timeout is not installed")
+    if ON_GPU:
+        config.pluginmanager.register(gpu_session.GpuSession.of_environment())
+    elif config.option.markexpr.split()[:1] == ["gpu"]:
         raise pytest.UsageError("tests on a GPU need GZARR_TEST_GPU=1: without it, CUDA is simulated")
 
 

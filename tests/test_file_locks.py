@@ -416,6 +416,8 @@ def test_an_interrupt_at_any_moment_of_taking_it_leaves_nothing_open(tmp_path):
 
         lock = FileLock(str(path))
         previous = sys.gettrace()
+        # Python 3.12 asks the frame that sets the function whether instructions are wanted.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(trace)
         try:
             lock.acquire()

@@ -1,7 +1,7 @@
-"""Reads and writes as a GPU's users make them: damaged chunks, streams, a bound on memory, other libraries, a soak.
+"""Reads and writes as a GPU's users make them: streams, a bound on memory, other libraries, what others read.
 
 Each test runs on every device that this run of pytest has: here the CPU and the simulated one; with ``GZARR_TEST_GPU=1
-pytest -m gpu`` a real one. ``GZARR_SOAK_SECONDS`` makes the soak longer.
+pytest -m gpu`` a real one.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import os
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
@@ -21,6 +19,7 @@ import pytest
 import zarr
 import zarr_arrays as z
 from simulated_files import SimulatedFiles
+from volumes import CHUNKS, COMPRESSORS, SHAPE, volume, written
 
 import gzarr
 from gzarr.engines.cuda import devices, kvikio_files, slots, write_engine
@@ -31,103 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from devices import TestedDevice
-
-SOAK_SECONDS = float(os.environ.get("GZARR_SOAK_SECONDS", "3"))
-SHAPE, CHUNKS = (40, 30, 21), (16, 10, 21)
-DAMAGED = "1.2.0"
-#: By name: compressors of Zarr v2, one at least for each decoder that a device has.
-COMPRESSORS: dict[str, dict[str, Any]] = {
-    "zstd": {"id": "zstd", "level": 3},
-    "lz4": {"id": "lz4", "acceleration": 1},
-    "gzip": {"id": "gzip", "level": 3},
-    "zlib": {"id": "zlib", "level": 3},
-    **{
-        f"blosc-{cname}-{shuffle}": {"id": "blosc", "cname": cname, "clevel": 5, "shuffle": shuffle, "blocksize": 0}
-        for cname in ("lz4", "lz4hc", "zstd", "zlib")
-        for shuffle in (0, 1, 2)
-    },
-}
-
-
-def volume(dtype: str = "<u4", shape: tuple[int, ...] = SHAPE, seed: int = 4) -> np.ndarray[Any, Any]:
-    steps = np.random.default_rng(seed).integers(-2, 4, shape)
-    return (np.cumsum(steps, axis=-1) + 300).astype(dtype)
-
-
-def written(path: Path, compressor: str, data: np.ndarray[Any, Any]) -> Path:
-    z.write(path, z.v2(data.shape, CHUNKS, data.dtype.str, COMPRESSORS[compressor]), data)
-    return path
-
-
-def damages(good: bytes) -> dict[str, bytes]:
-    flipped = bytearray(good)
-    for at in np.random.default_rng(2).integers(0, len(good), 12).tolist():
-        flipped[at] ^= 0x10
-    return {
-        "empty": b"",
-        "half": good[: len(good) // 2],
-        "one byte short": good[:-1],
-        "zeros": good[:60] + bytes(200) + good[260:],
-        "flipped": bytes(flipped),
-        "backwards": good[::-1],
-    }
-
-
-def outcome(read: Callable[[], Any]) -> Any:
-    """Return what a read gives, or the error that it raises for a chunk."""
-    try:
-        return read()
-    except gzarr.ChunkDecodeError as error:
-        return error
-
-
-# -- damaged chunks
-
-
-@pytest.mark.parametrize("compressor", COMPRESSORS)
-def test_damaged_chunks_are_named_and_the_next_read_works(
-    compressor: str, tmp_path: Path, device: TestedDevice
-) -> None:
-    data = volume()
-    path = written(tmp_path / "group" / "a", compressor, data)
-    (tmp_path / "group" / ".zgroup").write_text('{"zarr_format": 2}')
-    array, host = (gzarr.open_array(tmp_path / "group", path="a", device=name) for name in (device.name, "cpu"))
-    file = path / DAMAGED
-    good = file.read_bytes()
-    refused = 0
-    for damage, bad in damages(good).items():
-        file.write_bytes(bad)
-        expected = outcome(lambda: host[...])
-        found = outcome(lambda: device.to_numpy(array.read(decode="gpu")))
-        if isinstance(expected, gzarr.ChunkDecodeError):
-            assert str(found) == str(expected), damage
-            assert isinstance(found, gzarr.ChunkDecodeError)
-            assert (found.node, found.chunk, found.key) == ("/a", (1, 2, 0), f"a/{DAMAGED}")
-            refused += 1
-        else:
-            # Bits of a format without checksums: what one decoder takes for data, the other does.
-            z.same(found, expected, damage)
-        # Chunks beside it can be read all the time.
-        z.same(device.to_numpy(array.read(slice(0, 16), decode="gpu")), data[:16], damage)
-    assert refused >= 3
-    file.write_bytes(good)
-    z.same(device.to_numpy(array.read(decode="gpu")), data)
-
-
-def test_a_wrong_checksum_is_named(tmp_path: Path, device: TestedDevice) -> None:
-    data = volume("<f4", (40, 30))
-    codecs = [z.LITTLE, z.codec("zstd", level=1, checksum=False), z.CRC32C]
-    z.write(tmp_path / "a", z.v3(data.shape, (20, 10), "float32", [z.shard([10, 10], codecs)]), data)
-    array = device.open(tmp_path / "a")
-    z.same(device.to_numpy(array.read(decode="gpu")), data)
-    file = tmp_path / "a" / "c" / "1" / "2"
-    good = file.read_bytes()
-    file.write_bytes(good[:20] + bytes([good[20] ^ 1]) + good[21:])
-    with pytest.raises(gzarr.ChunkDecodeError, match="crc32c") as caught:
-        device.to_numpy(array.read(decode="gpu"))
-    assert caught.value.key == "c/1/2"
-    z.same(device.to_numpy(array.read(slice(0, 20), decode="gpu")), data[:20])
-
 
 # -- streams, threads, memory
 
@@ -410,83 +312,3 @@ def test_tensors_are_written(library: str, tmp_path: Path, device: TestedDevice)
     array = _blank(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<i4", COMPRESSORS["zstd"], fill=-1), device)
     array.write(..., tensor)
     z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], tensor.cpu().numpy())
-
-
-# -- soak
-
-
-def _arrays(folder: Path) -> list[Path]:
-    """Return arrays of many formats."""
-    paths = [written(folder / name, name, volume("<u2", seed=i)) for i, name in enumerate(COMPRESSORS)]
-    plain = volume("<f8", (50, 41), seed=30)
-    zstd, gzip = z.codec("zstd", level=1, checksum=False), z.codec("gzip", level=1)
-    transposed = z.codec("transpose", order=[1, 0])
-    chains = {
-        "raw": [z.LITTLE],
-        "big": [z.BIG, gzip],
-        "turned": [transposed, z.BIG, zstd, z.CRC32C],
-        "sharded": [z.shard([5, 4], [z.LITTLE, z.blosc3("lz4", "bitshuffle", 8)])],
-    }
-    for name, codecs in chains.items():
-        chunks = (20, 16) if name == "sharded" else (13, 16)
-        z.write(folder / name, z.v3(plain.shape, chunks, "float64", codecs, fill=7.0), plain)
-        paths.append(folder / name)
-    # Some chunks are absent.
-    (folder / "sharded" / "c" / "1" / "1").unlink()
-    (folder / "raw" / "c" / "0" / "2").unlink()
-    return paths
-
-
-def _slice(random: np.random.Generator, n: int) -> slice:
-    a, b = sorted(random.integers(-1, n + 2, 2).tolist())
-    step = int(random.choice([1, 1, 1, 2, 3, -1, -2]))
-    return slice(max(b, 0), a if a > 0 else None, step) if step < 0 else slice(max(a, 0), b, step)
-
-
-def _some_read(random: np.random.Generator, shape: tuple[int, ...]) -> tuple[str, Any]:
-    """Return how to read, and what."""
-    kind = str(random.choice(["basic", "basic", "orthogonal", "points", "many"]))
-    if kind == "points":
-        n = int(random.integers(1, 40))
-        return kind, tuple(random.integers(0, size, n) for size in shape)
-    if kind == "many":
-        window = [int(random.integers(1, size + 1)) for size in shape]
-        starts = [random.integers(0, size - w + 1, 5) for size, w in zip(shape, window, strict=True)]
-        return kind, [
-            tuple(slice(int(s[i]), int(s[i]) + w) for s, w in zip(starts, window, strict=True)) for i in range(5)
-        ]
-    items: list[Any] = []
-    for size in shape[: int(random.integers(0, len(shape) + 1))]:
-        which = random.random()
-        if which < 0.2:
-            items.append(int(random.integers(-size, size)))
-        elif which < 0.5 and kind == "orthogonal":
-            items.append(random.integers(0, size, int(random.integers(1, 12))))
-        else:
-            items.append(_slice(random, size))
-    return kind, tuple(items)
-
-
-def _read(array: gzarr.Array, kind: str, what: Any, **options: Any) -> Any:
-    if kind == "many":
-        return array.read_many(what, **options)
-    how: Any = {"basic": array, "orthogonal": array.oindex, "points": array.vindex}[kind]
-    return how.read(what, **options)
-
-
-@pytest.mark.timeout(SOAK_SECONDS + 120)
-def test_soak(tmp_path: Path, device: TestedDevice) -> None:
-    """Random selections of arrays of many formats, decoded here and there, in one wave and in many."""
-    pairs = [(device.open(path), gzarr.open_array(path, device="cpu")) for path in _arrays(tmp_path)]
-    deadline = time.monotonic() + SOAK_SECONDS
-    seed = 0
-    while seed < 20 or time.monotonic() < deadline:
-        random = np.random.default_rng(seed)
-        array, host = pairs[int(random.integers(len(pairs)))]
-        kind, what = _some_read(random, array.shape)
-        options: dict[str, Any] = {"decode": str(random.choice(["gpu", "gpu", "cpu", "auto"]))}
-        if random.random() < 0.3:
-            options["budget_bytes"] = int(random.integers(1 << 20, 4 << 20))
-        result = device.to_numpy(_read(array, kind, what, **options))
-        z.same(result, _read(host, kind, what), f"seed {seed}: {array.path}, {kind} {what}, {options}")
-        seed += 1

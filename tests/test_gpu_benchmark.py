@@ -1,10 +1,9 @@
-"""``ci/gpu``, the GPU benchmark and the open questions, as far as they need no GPU: on the simulated device, small."""
+"""The GPU benchmark and the open questions, as far as they need no GPU: on the simulated device, small."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 import time
 import zlib
@@ -16,8 +15,6 @@ import cramjam
 import devices
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numcodecs import lz4
 
 from gzarr.engines.cuda import calibration
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 MODULES = (
     "fields", "report", "rivals", "workloads", "gpu", "gpu_batch", "gpu_limits", "gpu_questions", "gpu_report",
-    "gpu_rivals", "gpu_samples", "gpu_stages", "gpu_targets", "gpu_transfers", "gpu_workloads", "gpu_write",
+    "gpu_rivals", "gpu_samples", "gpu_targets", "gpu_transfers", "gpu_workloads", "gpu_write",
 )  # fmt: skip
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
@@ -51,113 +48,6 @@ def simulated() -> Iterator[SimulatedDevice]:
         assert tested.simulated is not None
         with tested.simulated as device:
             yield device
-
-
-# -- ci/gpu
-
-
-def test_the_script_is_sound_and_refuses_what_makes_no_sense(tmp_path: Path) -> None:
-    subprocess.run(["bash", "-n", ROOT / "ci" / "gpu"], check=True)
-    for wrong in (["--minutes", "0"], ["--wheels", str(tmp_path)], ["--what"]):
-        done = subprocess.run([ROOT / "ci" / "gpu", *wrong], capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert "usage: ci/gpu" in done.stderr
-
-
-def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
-    (tmp_path / "a-1-py3-none-any.whl").touch()
-    names = ["kernels", "environment", "tests", "questions", "benchmark", "writing"]
-    assert [s.name for s in b.gpu_stages.plan("python", tmp_path, None, None)] == names
-    stages = b.gpu_stages.plan("python", tmp_path, tmp_path, tmp_path / "site")
-    assert [s.name for s in stages] == ["install", *names]
-    assert [s.name for s in stages if s.required] == ["install", "kernels", "environment", "tests"]
-    command, _ = stages[0].command(60)
-    assert {"--no-index", "--no-deps", "--no-compile", "--target"} <= set(command)
-    assert command[-1].endswith("a-1-py3-none-any.whl")
-    command, environment = stages[3].command(100)
-    assert command[1:5] == ["-m", "pytest", "-m", "gpu"]
-    assert environment == {"GZARR_TEST_GPU": "1", "GZARR_SOAK_SECONDS": "25"}
-    # Each of the scripts takes the options that it is given, and less time than it is ended after.
-    scripts = (b.gpu_questions, b.gpu, b.gpu_write)
-    for stage, parse in zip(stages[4:], (script.parser() for script in scripts), strict=True):
-        command, _ = stage.command(100)
-        assert (ROOT / command[1]).is_file()
-        arguments = parse.parse_args(command[2:])
-        assert arguments.seconds < 100
-        assert arguments.json.name == stage.result
-
-
-@settings(max_examples=50, deadline=None)
-@given(seconds=st.floats(0, 1000), used=st.lists(st.floats(0, 1), min_size=5, max_size=5))
-def test_shares_never_exceed_what_is_left(b: SimpleNamespace, seconds: float, used: list[float]) -> None:
-    stages = b.gpu_stages
-    planned = stages.plan("python", Path(), None, None)
-    left = seconds
-    for at, part in enumerate(used):
-        share = stages.limit(planned, at, left)
-        if share is None:
-            assert left < planned[at].least_s
-        else:
-            assert planned[at].least_s <= share <= left
-            left -= part * share
-
-
-def test_what_a_stage_leaves_goes_to_the_next_ones(b: SimpleNamespace) -> None:
-    stages = b.gpu_stages.plan("python", Path(), None, None)
-    last = len(stages) - 1
-    assert b.gpu_stages.limit(stages, last, 200.0) == 200.0
-    assert b.gpu_stages.limit(stages, last, stages[last].least_s - 1) is None
-    assert b.gpu_stages.limit(stages, 2, 400.0) < b.gpu_stages.limit(stages, 2, 480.0) < 480.0
-
-
-def test_stages_run_on_when_one_fails_hangs_or_is_left_out(b: SimpleNamespace, tmp_path: Path, capfd: Any) -> None:
-    g = b.gpu_stages
-
-    def stage(name: str, code: str, *, required: bool = True, least: float = 0.1, result: str | None = None) -> Any:
-        return g.Stage(name, 1, least, required, lambda seconds: ([sys.executable, "-c", code], {"SAID": name}), result)
-
-    kept = tmp_path / "kept.json"
-    write = f"import os, pathlib; pathlib.Path({str(kept)!r}).write_text('[1]'); print('wrote', os.environ['SAID'])"
-    stages = [
-        stage("good", write, result="kept.json"),
-        stage("bad", "print('about to fail'); raise SystemExit(3)"),
-        stage("missing", "", required=False),
-        # Its child keeps the output open: both are ended.
-        stage("hangs", "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)", required=False),
-        stage("late", "", required=False, least=1000.0),
-    ]
-    stages[2] = g.Stage("missing", 1, 0.1, False, lambda seconds: (["/no/such/program"], {}))
-    start = time.monotonic()
-    outcomes, results = g.run_all(stages, 8.0, tmp_path, {"PATH": "/usr/bin:/bin"})
-    assert time.monotonic() - start < 20
-    assert [o.state for o in outcomes] == ["passed", "failed", "failed", "out of time", "left out"]
-    assert results == {"good": [1]}
-    assert outcomes[1].note == "exit code 3"
-    assert outcomes[1].tail == ["about to fail"]
-    assert (tmp_path / "good.log").read_text() == "wrote good\n"
-    text = g.table(outcomes)
-    assert [line.split()[:2] for line in text.splitlines()[1:3]] == [["good", "passed"], ["bad", "FAILED"]]
-    assert "left out" in text
-    assert "1000 at least" in text
-    assert g.exit_code(outcomes) == 1
-    assert g.exit_code([outcomes[0], *outcomes[2:]]) == 0
-    json.dumps([o.__dict__ for o in outcomes])
-    assert "wrote good" in capfd.readouterr().out
-
-
-def test_the_doctors_document_is_found_behind_warnings(b: SimpleNamespace, tmp_path: Path) -> None:
-    log = tmp_path / "environment.log"
-    log.write_text('a warning\n{"rows": [1, {"b": "}"}]}\nand more\n')
-    b.gpu_stages._keep_document(log, tmp_path / "doctor.json")
-    assert json.loads((tmp_path / "doctor.json").read_text()) == {"rows": [1, {"b": "}"}]}
-
-
-def test_facts_of_the_machine(b: SimpleNamespace) -> None:
-    facts = b.gpu_stages.hardware()
-    assert facts["cores"] >= 1
-    assert facts["gpus"] or facts["no_gpu"]
-    assert b.gpu_stages.versions([])["numpy"] == np.__version__
-    json.dumps([facts, b.gpu_transfers.device_facts()])
 
 
 # -- frames
@@ -202,7 +92,7 @@ def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, 
     ):
         for name, value in small.items():
             monkeypatch.setattr(module, name, value)
-    names = [name for name in q.QUESTIONS if name != "damaged frames"]
+    names = [name for name in q.QUESTIONS if name != q.DAMAGED]
     answers = q.ask(simulated, names, 60)
     assert list(answers) == names
     assert "error" not in answers["zstd forms"]["answer"], answers

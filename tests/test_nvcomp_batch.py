@@ -75,6 +75,7 @@ def test_reads(algorithm: str, data: np.ndarray[Any, Any], device: TestedDevice)
         assert algorithm in a.decode_path
 
 
+@pytest.mark.damage
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_corrupt_chunks_are_named(algorithm: str, data: np.ndarray[Any, Any], device: TestedDevice) -> None:
     store = stored(algorithm, data)

@@ -99,7 +99,8 @@ def test_orthogonal_selections(data: st.DataObject, device: TestedDevice) -> Non
     array = data.draw(arrays(stores=STORES, shapes=npst.array_shapes(max_dims=4, min_side=1, max_side=6)))
     ours, everything = reopened(array, device), expected(array)
     ours_index, numpy_index = data.draw(orthogonal_indices(shape=array.shape))
-    same(device.read(ours.oindex, ours_index), everything[numpy_index], ours_index)
+    # The dots keep it an array where the strategy drew an integer for every axis, which zarr-python's does since 3.4.
+    same(device.read(ours.oindex, ours_index), everything[(*numpy_index, ...)], ours_index)
 
 
 @BOUNDED

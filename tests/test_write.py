@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numcodecs
 import numpy as np
 import pytest
-import torch
 import zarr
 import zarr_arrays as z
 from hypothesis import HealthCheck, given, settings
@@ -254,7 +253,7 @@ def test_values_that_fit(tmp_path: Path) -> None:
     zarr.create_array(tmp_path, shape=(4,), chunks=(2,), dtype="f4")
     array = writable(tmp_path)
     for value in (
-        True, 3, 2.5, np.float64(1 / 3), np.array([[1, 2, 3, 4]], "i8"), [1, 2, 3, 4.5], range(4), torch.arange(4),
+        True, 3, 2.5, np.float64(1 / 3), np.array([[1, 2, 3, 4]], "i8"), [1, 2, 3, 4.5], range(4),
         memoryview(b"abcd"), np.arange(4, dtype=">i2"), array,
     ):  # fmt: skip
         array[...] = value

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..dtypes import clear_spare_bits, is_variable_bytes, kind_of, native, number_limits, storage
+from ..dtypes import clear_spare_bits, is_variable_bytes, kind_of, native, not_a_time, number_limits, storage
 from ..errors import MetadataError
 from .json import quote
 
@@ -130,7 +130,7 @@ def _value(value: Any, dtype: np.dtype[Any], *, lenient: bool, text_is_bytes: bo
         return _complex(value, as_read, lenient=lenient)
     if kind in "mM":
         if value == "NaT":
-            return np.array(-(2**63), np.int64).view(as_read)[()]
+            return not_a_time(dtype)
         if type(value) is not int or not -(2**63) <= value < 2**63:
             raise _WrongError('"NaT" or an integer of 64 bits')
         return np.array(value, np.int64).view(as_read)[()]

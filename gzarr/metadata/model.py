@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from ..dtypes import not_a_time
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class ArrayMetadata:
         Where a document leaves it open, dates and times are NaT, as zarr-python has it.
         """
         if self.fill_value is None and self.dtype.kind in "mM":
-            return self.dtype.type("NaT")
+            return not_a_time(self.dtype)
         return self.fill_value
 
     @property

@@ -42,9 +42,11 @@ def read_on_host(
 
     Returns
     -------
-    False if that takes more memory than ``budget``; nothing was written then.
+    False if that takes more memory than ``budget``, or the request is a part of a read: outputs are sent over whole,
+    and others write the rest of them. Nothing was written then.
     """
-    if 2 * needed > budget.limit(2 * needed):
+    wanted = int(request.plan.count.prod(axis=1).sum())
+    if wanted < sum(output.size for output in request.outputs) or 2 * needed > budget.limit(2 * needed):
         return False
     slot = slots.take(device, needed, needed if budget.strict else None)
     arrived: Any = None
