@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = by_each_launcher
 SETTINGS = settings(max_examples=400, deadline=None)
-NAMES = {id(kernel): kernel.__name__ for kernel in (a.assemble, r.place_rows, r.place_planes)}
+NAMES = {id(kernel): kernel.py_func.__name__ for kernel in (a.assemble, r.place_rows, r.place_planes)}
 
 
 @pytest.fixture(scope="module", autouse=True)
