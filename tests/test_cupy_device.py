@@ -74,9 +74,12 @@ def driver(device: CupyDevice) -> Iterator[Driver]:
 
 def test_a_launch_passes_the_address_of_each_argument(device: CupyDevice, driver: Driver) -> None:
     stream = SimpleNamespace(ptr=77)
-    device.launch("first", 5, 256, stream, 1 << 40, (1 << 63) - 1, -3)
-    device.launch("second", 6, 128, stream, *range(1, 7), word=4)
-    device.launch("first", 7, 32, stream, 1, 2, 3)
+    with warnings.catch_warnings():
+        # Of few blocks too, which numba-cuda warns of.
+        warnings.simplefilter("error")
+        device.launch("first", 5, 256, stream, 1 << 40, (1 << 63) - 1, -3)
+        device.launch("second", 6, 128, stream, *range(1, 7), word=4)
+        device.launch("first", 7, 32, stream, 1, 2, 3)
     assert driver.launched == [
         (101, (5, 1, 1, 256, 1, 1, 0), 77, [1 << 40, (1 << 63) - 1, -3]),
         (102, (6, 1, 1, 128, 1, 1, 0), 77, [1, 2, 3, 4, 5, 6]),
