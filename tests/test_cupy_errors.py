@@ -18,13 +18,14 @@ import pytest
 
 import gzarr
 from gzarr.engines.cuda.cupy_device import CupyDevice
+from gzarr.engines.cuda.cupy_errors import OUT_OF_MEMORY
 from gzarr.engines.cuda.cupy_streams import CupyEvent, CupyStream
 from gzarr.engines.cuda.loss import LASTING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ILLEGAL_ADDRESS, INVALID_VALUE, NO_ROOM = 700, 1, 2
+ILLEGAL_ADDRESS, INVALID_VALUE = 700, 1
 RuntimeFailure = cupy.cuda.runtime.CUDARuntimeError
 
 
@@ -51,10 +52,14 @@ class Failing:
             raise self.error
         return 3
 
-    @property
-    def done(self) -> bool:
-        self.call("done")
-        return True
+    def status(self, name: str) -> int:
+        """Return what a function of the runtime does that raises no error of the runtime itself."""
+        self.calls.append(name)
+        if isinstance(self.error, RuntimeFailure):
+            return self.error.status
+        if self.error is not None:
+            raise self.error
+        return 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -91,6 +96,8 @@ def calls_of(device: CupyDevice, raw: Failing) -> dict[str, Callable[[], Any]]:
         runtime["memGetInfo"] = lambda: (raw.call("memGetInfo"), 0)
 
         def run() -> Any:
+            # CuPy's event says of every failure that it is not done.
+            runtime["eventQuery"] = lambda _: raw.status("done")
             with (
                 mock.patch.multiple(cupy.cuda, Device=mock.Mock(return_value=raw), **cuda),
                 mock.patch.multiple(cupy.cuda.runtime, **runtime),
@@ -194,8 +201,6 @@ def test_the_thread_s_device_is_restored_and_errors_stay(device: CupyDevice) -> 
 def test_no_room_is_no_loss(device: CupyDevice) -> None:
     with pytest.raises(MemoryError, match="no room"), device._errors:
         raise cupy.cuda.memory.OutOfMemoryError(10, 5)
-    with pytest.raises(gzarr.DeviceError, match=r"^CUDA failed"), device._errors:
-        raise RuntimeFailure(NO_ROOM)
     assert device.lost is None
 
 
@@ -232,6 +237,47 @@ def test_a_caller_s_stream_is_the_caller_s(device: CupyDevice) -> None:
     assert found.cupy is null
     assert found.ptr == null.ptr
     assert device.as_stream(found) is found
+
+
+def test_a_stream_of_another_device_is_refused(device: CupyDevice) -> None:
+    stream = cupy.cuda.Stream.__new__(cupy.cuda.Stream)
+    stream.ptr, stream._foreign_stream_ref = 77, stream
+    for ordinal, fits in ((1, True), (-1, True), (0, False)):
+        stream.device_id = ordinal
+        if fits:
+            assert device.as_stream(stream).ptr == 77
+        else:
+            with pytest.raises(gzarr.ArgumentError, match="one of cuda:0; the array is on cuda:1"):
+                device.as_stream(stream)
+
+
+@pytest.mark.parametrize("failure", [RuntimeFailure, DriverFailure], ids=["runtime", "driver"])
+def test_no_room_for_what_is_not_of_the_pool(failure: Any, device: CupyDevice) -> None:
+    with (
+        mock.patch.object(cupy.cuda, "PinnedMemory", side_effect=failure(OUT_OF_MEMORY)),
+        pytest.raises(MemoryError, match="no room"),
+    ):
+        device.pinned(100)
+    assert device.lost is None
+
+
+def test_several_threads_may_be_the_first(device: CupyDevice) -> None:
+    device._start()
+    # The second has asked before the first was done.
+    device._start()
+    with mock.patch.object(os, "getpid", return_value=-5), pytest.raises(gzarr.DeviceError, match="forked"):
+        device._start()
+
+
+def test_a_device_that_cannot_be_entered_is_left(device: CupyDevice) -> None:
+    raw = Failing()
+    with (
+        mock.patch.object(cupy.cuda, "Device", return_value=raw),
+        mock.patch.object(cupy.cuda.runtime, "setDevice", side_effect=RuntimeFailure(INVALID_VALUE)),
+        pytest.raises(gzarr.DeviceError),
+    ):
+        device.__enter__()
+    assert raw.calls == ["enter", "exit"]
 
 
 WITHOUT_A_DEVICE = """

@@ -116,6 +116,11 @@ def test_formats_and_selections(
     same(a.read((slice(3, 290, 7), slice(None, None, -2)), decode="gpu"), data[3:290:7, ::-2])
     same(a.oindex.read((rows, columns), decode="gpu"), data[np.ix_(rows, columns)])
     same(a.vindex.read((rows[:2], columns), decode="gpu"), data[rows[:2], columns])
+    # One wave at a time: nothing of the last is held while the next one's memory is allocated.
+    slots.release()
+    device.reset_peak()
+    same(a.read(decode="gpu", budget_bytes=210_000), data)
+    assert 0 < device.peak <= 210_000
     # In many waves, which take turns with the same slots; what is kept from other reads does not count.
     slots.release()
     device.reset_peak()

@@ -99,7 +99,7 @@ def test_the_smallest_slot_that_has_the_memory_is_taken(device: SimulatedDevice)
     assert [slot.nbytes for slot in taken] == [100, 1000, 10_000]
     slots.give_back(device, large)
     with device:
-        assert slots.take(device, 50, 50) is large
+        assert slots.take(device, 50, (50, 0)) is large
     assert large.nbytes == 0
 
 
@@ -132,6 +132,39 @@ def test_slots_that_are_dropped_wait_for_nothing(device: SimulatedDevice, monkey
     stream.synchronize()
     slots.give_back(device, held[4])
     assert slots._idle[device.name] == held[3:]
+
+
+def test_a_host_far_ahead_waits_for_the_oldest(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "KEEP_SLOTS", 2)
+    stream = device.current_stream()
+    stream.enqueue(lambda: None)
+    made = []
+    with device:
+        for _ in range(6):
+            slot = slots.take(device, 100)
+            slot.gate(stream)
+            slots.give_back(device, slot)
+            made.append(slot)
+    assert made == made[:2] * 3
+    assert stream.pending
+
+
+def test_page_locked_memory_is_bounded_in_each_direction(device: SimulatedDevice) -> None:
+    slot = slot_of(device, 60)
+    with device:
+        slot.results(10)
+        slots.give_back(device, slot)
+        taken = slots.take(device, 70, (10, 60))
+        assert taken is slot
+        taken.staging(10)
+        taken.results(60)
+    assert taken.nbytes == 70
+
+
+def test_indices_of_a_selection_count(array: gzarr.Array) -> None:
+    points = np.zeros(50_000, np.int64)
+    with pytest.raises(gzarr.ArgumentError, match=r"budget_bytes=400000 .* the selection's indices \d{7}"):
+        array.vindex.read((points, points), decode="gpu", budget_bytes=400_000)
 
 
 def test_released_memory_is_given_back(array: gzarr.Array, device: SimulatedDevice) -> None:

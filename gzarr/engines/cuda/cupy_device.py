@@ -65,9 +65,13 @@ class CupyDevice:
 
         with self._errors:
             cupy.cuda.Device(self.ordinal).__enter__()
-            # CuPy leaves a new thread as it is if it wants the first device: without a context. CUDA's runtime makes
-            # one when it needs it; kvikio, which calls the driver, would find none.
-            cupy.cuda.runtime.setDevice(self.ordinal)
+            try:
+                # CuPy leaves a new thread as it is if it wants the first device: without a context. CUDA's runtime
+                # makes one when it needs it; kvikio, which calls the driver, would find none.
+                cupy.cuda.runtime.setDevice(self.ordinal)
+            except BaseException:
+                cupy.cuda.Device(self.ordinal).__exit__()
+                raise
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -91,7 +95,8 @@ class CupyDevice:
 
     def _start(self) -> None:
         """Initialise CUDA, in the process that is to use the device."""
-        if self._pid or is_lost():
+        # Several threads may be the first.
+        if self._pid not in (0, os.getpid()) or is_lost():
             raise DeviceError(f"{self.name} cannot be used: {LOST}")
         try:
             import cupy
@@ -212,6 +217,9 @@ class CupyDevice:
         if isinstance(stream, CupyStream):
             return stream
         if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
+            # -1: the default streams, and those that others have made.
+            if stream.device_id not in (-1, self.ordinal):
+                raise ArgumentError(f"stream is one of cuda:{stream.device_id}; the array is on {self.name}")
             return CupyStream(stream, self._errors)
         # PyTorch's of before the protocol, and addresses.
         address = getattr(stream, "cuda_stream", stream)

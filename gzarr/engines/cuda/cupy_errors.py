@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ...errors import DeviceError
 from .loss import LASTING, Loss
+
+#: ``cudaErrorMemoryAllocation`` and ``CUDA_ERROR_OUT_OF_MEMORY``.
+OUT_OF_MEMORY: Final = 2
 
 
 class CupyErrors:
@@ -44,6 +47,9 @@ class CupyErrors:
             return
         if isinstance(error, self._no_room):
             raise MemoryError(f"the device has no room: {error}") from error
+        # Of page-locked memory, streams, events and machine code, which are not of CuPy's pool.
+        if isinstance(error, self._failures) and error.status == OUT_OF_MEMORY:
+            raise MemoryError(f"CUDA has no room: {error}") from error
         ours = self.failure(error)
         if ours is not None:
             raise ours from error

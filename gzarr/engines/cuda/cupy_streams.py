@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from typing import Self
 
     from .cupy_errors import CupyErrors
+
+#: ``cudaSuccess`` and ``cudaErrorNotReady``.
+_SUCCESS: Final = 0
+_NOT_READY: Final = 600
 
 
 class CupyEvent:
@@ -30,8 +34,14 @@ class CupyEvent:
     @property
     def done(self) -> bool:
         """Whether the stream has passed it."""
+        from cupy.cuda import runtime
+
         with self._errors:
-            return bool(self.cupy.done)
+            # Of CuPy's own property all that fails is not done.
+            status = runtime.eventQuery(self.cupy.ptr)
+            if status not in (_SUCCESS, _NOT_READY):
+                raise runtime.CUDARuntimeError(status)
+        return bool(status == _SUCCESS)
 
     def synchronize(self) -> None:
         """Wait on the host until the stream has passed it."""

@@ -227,12 +227,14 @@ class _Read:
         self._tables: Any = None
         self._tables_slot: Slot | None = None
         self._pieces: IntArray = np.diff(request.plan.piece_offsets)
+        # On the device and in page-locked memory, as long as the read.
+        self._tables_bytes = 2 * self._place.tables.nbytes if len(self._place.tables) > 1 else 0
 
     def __enter__(self) -> _Read:
         """Have the plan's tables on the device."""
         if len(self._place.tables) > 1:
             device, tables = self._device, self._place.tables
-            slot = self._tables_slot = self._slot(tables.nbytes)
+            slot = self._tables_slot = self._slot(tables.nbytes, 0)
             try:
                 staging = slot.staging(tables.nbytes)
                 staging[:] = tables.view(np.uint8)
@@ -262,9 +264,9 @@ class _Read:
         else:
             slots.give_back(self._device, slot)
 
-    def _slot(self, nbytes: int) -> Slot:
-        """Return a slot whose page-locked memory counts in a caller's budget."""
-        return slots.take(self._device, nbytes, nbytes if self._budget.strict else None)
+    def _slot(self, staging: int, results: int) -> Slot:
+        """Return a slot for so many bytes in each direction; in a caller's budget, no more are held."""
+        return slots.take(self._device, staging + results, (staging, results) if self._budget.strict else None)
 
     def _shape(
         self,
@@ -291,16 +293,18 @@ class _Read:
         while True:
             found = shape(chunks)
             flight = min(MOST_SLOTS, -(-n // chunks))
-            budget = self._budget.limit(found.nbytes * flight)
+            limit = self._budget.limit(found.nbytes * flight + self._tables_bytes)
+            budget = limit - self._tables_bytes
             if found.nbytes * flight <= budget or chunks == 1:
                 break
-            chunks = max(1, min(chunks - 1, int(chunks * budget / (found.nbytes * flight))))
+            chunks = max(1, min(chunks - 1, int(chunks * max(budget, 0) / (found.nbytes * flight))))
         while found.nbytes * flight > budget and flight > 1:
             flight -= 1
         if self._budget.strict and found.nbytes > budget:
             raise ArgumentError(
-                f"budget_bytes={budget} is too small: one chunk of {self._request.chunk.shape}, "
+                f"budget_bytes={limit} is too small: one chunk of {self._request.chunk.shape}, "
                 f"{self._request.chunk.dtype} takes {found.nbytes} bytes while it is read and decoded"
+                + (f", the selection's indices {self._tables_bytes}" if self._tables_bytes else "")
             )
         return found, flight
 
@@ -347,13 +351,15 @@ class _Read:
                     failed, slot = self._finish(waves)
                     left.append(failed)
                 else:
-                    slot = self._slot(shape.staging_bytes + shape.results_bytes)
+                    slot = self._slot(shape.staging_bytes, shape.results_bytes)
                 wave = Wave(self._device, slot, program, decoder, shape)
                 waves.append(wave)
                 staging = slot.staging(shape.staging_bytes)
                 part = pending[: self._fitting(pending, shape)]
                 memory = wave.encoded_memory() if direct else staging
                 staged, frames = source.stage(part, memory, shape.encoded, shape.frames)
+                # Of the arena; it would be held while the next wave's is allocated.
+                del memory
                 self._refuse_absent(staged)
                 frames = _without_foreign(staged, frames, program, decoder)
                 wave.enqueue(staged, frames, staging, self._place, self._tables, self._output, self._stream)

@@ -48,8 +48,9 @@ def read_on_host(
     wanted = int(request.plan.count.prod(axis=1).sum())
     if wanted < sum(output.size for output in request.outputs) or 2 * needed > budget.limit(2 * needed):
         return False
-    slot = slots.take(device, needed, needed if budget.strict else None)
+    slot = slots.take(device, needed, (needed, 0) if budget.strict else None)
     arrived: Any = None
+    has_room = True
     try:
         staging = slot.staging(needed)
         hosts, spans = [], []
@@ -64,22 +65,22 @@ def read_on_host(
         try:
             arrived = device.allocate(max(needed, 1), slot.stream)
         except MemoryError:
+            has_room = False
             if not budget.tighten():
                 raise
-            slots.give_back(device, slot)
-            return False
-        device.copy_in(arrived[:needed], staging, slot.stream)
-        slot.stream.record(slot.decoded)
-        stream.wait_event(slot.decoded)
-        for output, span in zip(request.outputs, spans, strict=True):
-            device.copy_array(output, device.shaped(arrived[span], output.dtype, output.shape), stream)
-        slot.gate(stream)
-        slot.decoded.synchronize()
+        if has_room:
+            device.copy_in(arrived[:needed], staging, slot.stream)
+            slot.stream.record(slot.decoded)
+            stream.wait_event(slot.decoded)
+            for output, span in zip(request.outputs, spans, strict=True):
+                device.copy_array(output, device.shaped(arrived[span], output.dtype, output.shape), stream)
+            slot.gate(stream)
+            slot.decoded.synchronize()
     except BaseException:
         slots.settle(device, slot, stream, arrived)
         raise
     slots.give_back(device, slot)
-    return True
+    return has_room
 
 
 class HostStaging:

@@ -2,8 +2,9 @@
 
 Device memory is not kept here: it comes from CuPy's allocator for each wave, and goes back to it in the order of the
 slot's stream. Where kernels on a caller's stream still read it then, that stream has to wait for them first, and so
-has all that comes after: a slot is *gated* until they have run. Gated slots are not taken, so that a read never waits
-for what the caller has enqueued before another one.
+has all that comes after: a slot is *gated* until they have run. Gated slots are not taken, so that a read does not wait
+for what the caller has enqueued before another one; but where :data:`KEEP_SLOTS` are gated, the oldest is, so that a
+host far ahead of its device does not hold more and more memory.
 """
 
 from __future__ import annotations
@@ -84,10 +85,11 @@ class Slot:
             self.gated = False
         return not self.gated
 
-    def shrink(self, nbytes: int) -> None:
-        """Let go of page-locked memory if there is more than ``nbytes``."""
-        if self.nbytes > nbytes:
+    def shrink(self, staging: int, results: int) -> None:
+        """Let go of page-locked memory of which there is more: for what goes to the device, and for what comes back."""
+        if self._pinned.size > staging:
             self._pinned = np.empty(0, np.uint8)
+        if self._results.size > results:
             self._results = np.empty(0, np.uint8)
 
 
@@ -98,8 +100,8 @@ _lock = threading.Lock()
 _unusable: list[tuple[Slot, Any]] = []
 
 
-def take(device: Device, nbytes: int, most_nbytes: int | None = None) -> Slot:
-    """Return an idle slot of a device that waits for nothing, or a new one.
+def take(device: Device, nbytes: int, most: tuple[int, int] | None = None) -> Slot:
+    """Return an idle slot of a device that waits for nothing, or a new one; of too many that wait, the oldest.
 
     Give it back with :func:`give_back` when the host has waited for all copies from and to its page-locked memory.
 
@@ -109,20 +111,24 @@ def take(device: Device, nbytes: int, most_nbytes: int | None = None) -> Slot:
         Whose it is.
     nbytes
         Page-locked memory that is going to be asked for: of several slots the smallest that has it is taken.
-    most_nbytes
-        Page-locked memory that the slot may hold, at most; any if not given.
+    most
+        Page-locked memory that the slot may hold, at most: for what goes to the device, and for what comes back; any if
+        not given.
     """
     with _lock:
         kept = _idle.get(device.name, [])
         free = [slot for slot in kept if slot._device is device and slot.is_free()]
         fitting = [slot for slot in free if slot.nbytes >= nbytes]
         slot = min(fitting, key=_nbytes) if fitting else max(free, key=_nbytes, default=None)
+        gated = [one for one in kept if one._device is device] if slot is None else []
+        if len(gated) >= KEEP_SLOTS:
+            slot = gated[0]
         if slot is not None:
             kept.remove(slot)
     if slot is None:
         return Slot(device)
-    if most_nbytes is not None:
-        slot.shrink(most_nbytes)
+    if most is not None:
+        slot.shrink(*most)
     return slot
 
 
@@ -139,7 +145,7 @@ def give_back(device: Device, slot: Slot) -> None:
             if oldest is None:
                 # Their streams have to live on; their page-locked memory is in use by nobody.
                 for one in kept:
-                    one.shrink(0)
+                    one.shrink(0, 0)
                 break
             kept.remove(oldest)
             dropped.append(oldest)

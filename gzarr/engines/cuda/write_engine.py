@@ -272,7 +272,8 @@ class _Writing:
             for part in parts:
                 shape = self._shape(part)
                 nbytes = shape.staging_bytes + shape.results_bytes
-                slot = slots.take(self._device, nbytes, nbytes if self._budget.strict else None)
+                most = (shape.staging_bytes, shape.results_bytes) if self._budget.strict else None
+                slot = slots.take(self._device, nbytes, most)
                 wave = WriteWave(self._device, slot, self._program, self._compressor, shape, self._gathering, part)
                 waves.append(wave)
                 wave.enqueue(self._ready)
