@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..dtypes import native, parse_v2
+from ..dtypes.data_type import native, parse_v2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..dtypes import parse_v2
+from ..dtypes import fill_value
+from ..dtypes.data_type import parse_v2
 from ..errors import ArgumentError
-from . import fill_value
 from .to_v2 import data_type_json, filters_of
 from .v1 import ATTRS, META
 

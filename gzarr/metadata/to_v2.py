@@ -13,9 +13,9 @@ from ..codecs.bytes import BytesCodec
 from ..codecs.numcodecs_adapter import NumcodecsCodec
 from ..codecs.transpose import TransposeCodec
 from ..codecs.zstd import ZstdCodec
-from ..dtypes import parse_v2, storage
+from ..dtypes import fill_value
+from ..dtypes.data_type import parse_v2, storage
 from ..errors import ArgumentError
-from . import fill_value
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,16 +17,16 @@ import numpy as np
 from ..codecs.bytes import BytesCodec
 from ..codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
 from ..codecs.sharding import ShardingIndexed
-from ..dtypes import native
+from ..dtypes import fill_value
+from ..dtypes.data_type import native
 from ..errors import ArgumentError
-from . import fill_value
 from .to_v2 import data_type_json, small_number_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..codecs.codec import Codec
-    from ..edges import Edges
+    from .chunk_grid import Edges
     from .model import ArrayMetadata, GroupMetadata
 
 # Filters that are given an array in version 3, and bytes in version 2.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..codecs.bytes import BytesCodec
 from ..codecs.sharding import ShardingIndexed
-from ..dtypes import native, parse_v2, parse_v3
+from ..dtypes import fill_value
+from ..dtypes.data_type import native, parse_v2, parse_v3
 from ..errors import ArgumentError
-from . import fill_value
 from .to_v2 import data_type_json, filters_of
 from .v3_draft import ENTRY_POINT, Layout, parse_entry_point
 

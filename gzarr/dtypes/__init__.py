@@ -1,0 +1,1 @@
+"""Data types of documents as NumPy dtypes."""
