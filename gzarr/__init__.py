@@ -78,10 +78,10 @@ if TYPE_CHECKING:
         UnsupportedError,
         ValueSizeError,
     )
-    from .hierarchy.create import create_array, create_group, require_array, require_group
+    from .hierarchy.create import create_array, create_group
     from .hierarchy.create_filled import empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
     from .hierarchy.group import Group
-    from .hierarchy.open import open, open_array, open_group
+    from .hierarchy.open import open, open_array, open_group, require_array, require_group
     from .stores import LocalStore, MemoryStore
     from .tools.consolidate import consolidate
     from .tools.copy import copy
@@ -91,7 +91,7 @@ else:
     _NAMES = {
         "arrays.array": ("Array",),
         "engines.memory": ("release_memory",),
-        "hierarchy.create": ("create_array", "create_group", "require_array", "require_group"),
+        "hierarchy.create": ("create_array", "create_group"),
         "hierarchy.create_filled": (
             "empty",
             "empty_like",
@@ -103,7 +103,7 @@ else:
             "zeros_like",
         ),
         "hierarchy.group": ("Group",),
-        "hierarchy.open": ("open", "open_array", "open_group"),
+        "hierarchy.open": ("open", "open_array", "open_group", "require_array", "require_group"),
         "stores": ("LocalStore", "MemoryStore"),
         "tools.consolidate": ("consolidate",),
         "tools.copy": ("copy",),

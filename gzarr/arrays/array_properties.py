@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import display
 from ..engines.cuda import devices, driver
+from ..nodes.attributes import Attributes
 from .stored_chunks import stored_chunks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
     import numpy as np
 
     from ..codecs.codec import Codec
@@ -130,6 +135,25 @@ class ArrayProperties:
     def codecs(self) -> tuple[Codec, ...]:
         """The codec chain of a chunk (of a shard, in a sharded array), in encoding order."""
         return self._metadata.codecs
+
+    @property
+    def attrs(self) -> Attributes:
+        """User attributes, a mapping; each change of it is written, if the array is not read-only."""
+        return Attributes(self, self._take_attributes)
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
+        """Change some user attributes in one write, as ``attrs.update`` does; return this array."""
+        self.attrs.update(attributes)
+        return self
+
+    def _take_attributes(self, found: ArrayMetadata) -> None:
+        """Take over what the store has now, of all that does not bear on reading; its documents are held meanwhile."""
+        self._metadata = dataclasses.replace(
+            self._metadata,
+            attributes=found.attributes,
+            dimension_names=found.dimension_names,
+            document=found.document,
+        )
 
     @property
     def zarr_format(self) -> ZarrFormat:

@@ -142,7 +142,7 @@ def run(device: str, *, as_json: bool = False) -> int:
 
 def _resolve(device: str) -> tuple[str | None, str | None]:
     """Return what ``device`` means here, or None and why it cannot be used."""
-    from ..arrays.device import resolve_device
+    from ..arrays.device_choice import resolve_device
     from ..engines.cuda.devices import get_device
 
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
-from ..arrays.array import Array, check_verify
-from ..arrays.device import resolve_device
+from ..arrays.array import Array
+from ..arrays.device_choice import resolve_device
+from ..arrays.read_options import check_verify
 from ..errors import ArgumentError, NodeNotFoundError, NodeTypeError, StoreError
 from ..metadata import v3_draft
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
@@ -16,6 +17,7 @@ from ..stores.base import ListableStore
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .group import Group, make_node
+from .new_nodes import check_required, new_array, new_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -117,23 +119,23 @@ def open(
     >>> gzarr.open(store).name
     '/'
     """
-    said = _prepare(
+    request = _prepare(
         store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
     )
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
     elif "shape" in creation or "data" in creation:
-        return _array(said, creation)
+        return _array(request, creation)
     else:
         _check_creation(creation, mode, group=True)
         if mode != "a":
-            return _group(said, creation.get("attributes"))
-    entry = said.reader.node(said.path, zarr_format)
+            return _group(request, creation.get("attributes"))
+    entry = request.reader.node(request.path, zarr_format)
     if entry is None:
         if mode == "a":
-            return _group(said, creation.get("attributes"))
-        raise _not_found("array or group", said)
-    return said.node(entry)
+            return _group(request, creation.get("attributes"))
+        raise _not_found("array or group", request)
+    return request.node(entry)
 
 
 def open_array(
@@ -168,10 +170,10 @@ def open_array(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    said = _prepare(store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback)
+    request = _prepare(store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback)
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
-    return _array(said, creation)
+    return _array(request, creation)
 
 
 def open_group(
@@ -206,17 +208,57 @@ def open_group(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    said = _prepare(
+    request = _prepare(
         store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
     )
     if attributes is not None and mode in ("r", "r+"):
         _check_creation({"attributes": attributes}, mode)
-    return _group(said, attributes)
+    return _group(request, attributes)
+
+
+def require_group(store: StoreLike, *, path: str = "", **arguments: Any) -> Group:
+    """Open the group at ``path`` to read and write, or make it; ``arguments`` are those of :func:`create_group`.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array at ``path``.
+    """
+    return open_group(store, path=path, mode="a", **arguments)
+
+
+def require_array(
+    store: StoreLike, *, path: str = "", shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
+) -> Array:
+    """Open the array at ``path`` to read and write, or make it.
+
+    Parameters
+    ----------
+    store, path
+        Where it is.
+    shape, dtype
+        What it must have.
+    exact
+        Whether ``dtype`` must be the array's; else it must be one that can be stored without loss.
+    **arguments
+        Of :func:`create_array`, if it is made.
+
+    Returns
+    -------
+    The array.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is a group at ``path``, or an array of another shape or dtype.
+    """
+    array = open_array(store, path=path, mode="a", shape=shape, dtype=dtype, **arguments)
+    return check_required(array, shape, dtype, exact=exact)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a caller said of a node, checked."""
+class _OpenRequest:
+    """The checked arguments of a function that opens a node."""
 
     reader: NodeReader
     path: str
@@ -239,94 +281,101 @@ class _Said:
             mode="r" if self.mode == "r" else "r+",
         )
 
+    def group(self, metadata: GroupMetadata) -> Group:
+        """Return a group that has just been made."""
+        return Group(
+            metadata,
+            self.reader,
+            self.path,
+            device=self.device,
+            missing=self.missing,
+            verify=self.verify,
+            mode="r+",
+        )
 
-def _open_or_make(said: _Said, present: Callable[[_Said], _Node | None], make: Callable[[], _Node], kind: str) -> _Node:
-    if said.mode not in ("w", "w-"):
-        found = present(said)
+
+def _open_or_make(
+    request: _OpenRequest, present: Callable[[_OpenRequest], _Node | None], make: Callable[[], _Node], kind: str
+) -> _Node:
+    if request.mode not in ("w", "w-"):
+        found = present(request)
         if found is not None:
             return found
-        if said.mode != "a":
-            raise _not_found(kind, said)
+        if request.mode != "a":
+            raise _not_found(kind, request)
     try:
         return make()
     except ArgumentError:
         # Another thread or process may have been faster; what it made is what was asked for.
-        found = present(said) if said.mode == "a" else None
+        found = present(request) if request.mode == "a" else None
         if found is None:
             raise
         return found
 
 
-def _array(said: _Said, creation: NewArrayArguments) -> Array:
+def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
     """Open or make an array, as the mode says."""
 
     def make() -> Array:
-        from .create import make_array
-
         arguments = dict(creation)
-        return make_array(
-            writable(said.reader.store, f"'/{said.path}'"),
-            said.path,
-            said.zarr_format or 3,
-            overwrite=said.mode == "w",
-            device=said.device,
-            missing=said.missing,
-            verify=said.verify,
-            write_empty=bool(arguments.pop("write_empty", False)),
+        return new_array(
+            writable(request.reader.store, f"'/{request.path}'"),
+            request.path,
+            request.zarr_format or 3,
+            overwrite=request.mode == "w",
+            device=request.device,
+            missing=request.missing,
+            verify=request.verify,
+            write_empty_chunks=bool(arguments.pop("write_empty_chunks", False)),
             shape=arguments.pop("shape", None),
             data=arguments.pop("data", None),
             arguments=cast("ArrayArguments", arguments),
         )
 
-    return _open_or_make(said, _present_array, make, "array")
+    return _open_or_make(request, _present_array, make, "array")
 
 
-def _present_array(said: _Said) -> Array | None:
+def _present_array(request: _OpenRequest) -> Array | None:
     """Return the array that is there, or None."""
     # A group would not be found as long as only arrays are looked for: one is in the way of a new array only.
-    entry = said.reader.node(said.path, said.zarr_format, groups=False)
+    entry = request.reader.node(request.path, request.zarr_format, groups=False)
     if entry is None:
         return None
     if isinstance(entry.metadata, GroupMetadata):
         raise NodeTypeError(
-            f"'/{said.path}' in {said.reader.store!r} is a group, not an array; open it with open_group"
+            f"'/{request.path}' in {request.reader.store!r} is a group, not an array; open it with open_group"
         )
-    array = said.node(entry)
+    array = request.node(entry)
     assert isinstance(array, Array)
     return array
 
 
-def _group(said: _Said, attributes: Mapping[str, Any] | None) -> Group:
+def _group(request: _OpenRequest, attributes: Mapping[str, Any] | None) -> Group:
     """Open or make a group, as the mode says."""
 
     def make() -> Group:
-        from .create import make_group
-
-        return make_group(
-            writable(said.reader.store, f"'/{said.path}'"),
-            said.path,
-            said.zarr_format or 3,
+        metadata = new_group(
+            writable(request.reader.store, f"'/{request.path}'"),
+            request.path,
+            request.zarr_format or 3,
             attributes=attributes,
-            overwrite=said.mode == "w",
-            device=said.device,
-            missing=said.missing,
-            verify=said.verify,
-            reader=said.reader,
+            overwrite=request.mode == "w",
         )
+        return request.group(metadata)
 
-    return _open_or_make(said, _present_group, make, "group")
+    return _open_or_make(request, _present_group, make, "group")
 
 
-def _present_group(said: _Said) -> Group | None:
+def _present_group(request: _OpenRequest) -> Group | None:
     """Return the group that is there, or None."""
-    entry = said.reader.node(said.path, said.zarr_format)
+    entry = request.reader.node(request.path, request.zarr_format)
     if entry is None:
         return None
     if isinstance(entry.metadata, ArrayMetadata):
         raise NodeTypeError(
-            f"'/{said.path}' in {said.reader.store!r} is an array, not a group; open it with open_array"
+            f"'/{request.path}' in {request.reader.store!r} is an array, not a group; open it with open_array"
         )
-    group = said.node(entry)
+    group = request.node(entry)
     assert isinstance(group, Group)
     return group
 
@@ -351,7 +400,7 @@ def _prepare(
     allow_pickle: bool,
     use_consolidated: bool | None,
     allow_fallback: bool,
-) -> _Said:
+) -> _OpenRequest:
     """Check all arguments before the store is touched."""
     if mode not in ("r", "r+", "a", "w", "w-"):
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
@@ -369,12 +418,12 @@ def _prepare(
     if use_consolidated is None and mode != "r" and isinstance(opened, ListableStore):
         use_consolidated = False  # it would be read for nothing: see Group
     reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
-    return _Said(reader, where, mode, device, zarr_format, missing, verify)
+    return _OpenRequest(reader, where, mode, device, zarr_format, missing, verify)
 
 
-def _not_found(what: str, said: _Said) -> NodeNotFoundError:
+def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
     """Return the error for a node that is not there, with a look at what is there instead."""
-    reader, path, zarr_format = said.reader, said.path, said.zarr_format
+    reader, path, zarr_format = request.reader, request.path, request.zarr_format
     documents = _LOOKED_FOR[zarr_format]
     hint = ""
     if isinstance(reader.store, ListableStore):

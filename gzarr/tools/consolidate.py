@@ -64,9 +64,9 @@ def consolidate(
     with hold_documents(target, where):
         metadata = _group(reader, where, zarr_format)
         nodes: dict[str, NodeMetadata] = {}
-        for name, below in Group(metadata, reader, where).walk():
-            if isinstance(below.metadata, MetadataError):
-                raise below.metadata
+        for name, below in Group(metadata, reader, where, device="cpu").walk():
+            if isinstance(below, MetadataError):
+                raise below
             nodes[name] = below.metadata
         # Those above say less than this one, or something else.
         drop_indexes(target, where)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
-from ..arrays.device import resolve_device
+from ..arrays.device_choice import resolve_device
 from ..codecs.choice import AUTO
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.array_spec import arguments_of, new_metadata
@@ -30,7 +30,7 @@ from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.parts import dimension_names_of
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of, writable
-from ..nodes.create import check_name, look, place_group, stray_chunks
+from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
 from ..nodes.reader import NodeReader
 from ..stores.base import ListableStore, LocalFiles
 from ..stores.keys import join_path, normalize_path
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..metadata.v3_draft import Layout
-    from ..nodes.create import Room
-    from ..nodes.reader import Entry
+    from ..nodes.create import Location
     from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike
 
@@ -66,11 +65,11 @@ class Copy:
     """
 
     def __init__(
-        self, store: Store, path: str, room: Room, groups: dict[str, GroupMetadata], arrays: list[ArrayCopy]
+        self, store: Store, path: str, location: Location, groups: dict[str, GroupMetadata], arrays: list[ArrayCopy]
     ) -> None:
         self._store = store
         self._path = path
-        self._room = room
+        self._location = location
         self._erase = False
         self._resume = False
         self.groups = groups
@@ -105,7 +104,7 @@ class Copy:
             self._check_same()
             self._check_no_others()
             return
-        taken = "a node" if self._room.occupied else ""
+        taken = "a node" if self._location.occupied else ""
         if not taken and self.arrays and not self.groups:
             (array,) = self.arrays
             taken = "chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
@@ -170,8 +169,8 @@ class Copy:
         """Copy; yield after each part how many steps of :attr:`total` it was. All in one thread, which holds locks."""
         if self._erase:
             delete_node(self._store, self._path)
-            self._room = look(self._store, self._path, self._format)
-        for parent in self._room.parents:
+            self._location = inspect_location(self._store, self._path, self._format)
+        for parent in self._location.parents:
             self._make_group(parent, GroupMetadata(zarr_format=self._format), may_exist=True)
         for path, metadata in self.groups.items():
             self._make_group(path, metadata, may_exist=self._resume)
@@ -192,15 +191,15 @@ class Copy:
 
     def _make_group(self, path: str, metadata: GroupMetadata, *, may_exist: bool) -> None:
         with hold_node(self._store, path), hold_documents(self._store, path):
-            room = look(self._store, path, metadata.zarr_format)
-            if room.occupied and not (isinstance(room.found, GroupMetadata) and room.found.implicit):
-                if may_exist and isinstance(room.found, GroupMetadata):
+            location = inspect_location(self._store, path, metadata.zarr_format)
+            if location.occupied and not (isinstance(location.found, GroupMetadata) and location.found.implicit):
+                if may_exist and isinstance(location.found, GroupMetadata):
                     return
                 raise _other(path, self._store)
-            if room.layout is not None:
-                metadata = replace(metadata, document={v3_draft.ENTRY_POINT: room.layout.document})
+            if location.layout is not None:
+                metadata = replace(metadata, document={v3_draft.ENTRY_POINT: location.layout.document})
             # What is there without a document is the beginning of this copy.
-            place_group(self._store, path, metadata, replace(room, occupied=False), overwrite=False)
+            write_new_group(self._store, path, metadata, replace(location, occupied=False), overwrite=False)
 
 
 def _other(path: str, store: ReadableStore) -> ArgumentError:
@@ -345,8 +344,8 @@ def plan_copy(
     target = join_path(base, normalize_path(destination_path))
     store = writable(opened, f"'/{target}'")
     _check_apart(root, store, target)
-    room = look(store, target, target_format)
-    check_name(target, room, target_format)
+    location = inspect_location(store, target, target_format)
+    check_name(target, location, target_format)
     groups: dict[str, GroupMetadata] = {}
     arrays: list[ArrayCopy] = []
     for below, metadata in _nodes(root):
@@ -355,7 +354,7 @@ def plan_copy(
             groups[to] = _group_metadata(metadata, target_format)
             continue
         at = join_path(root.path, below)
-        made = _array_metadata(metadata, at, to, target_format, room.layout, chunks, shards, codecs)
+        made = _array_metadata(metadata, at, to, target_format, location.layout, chunks, shards, codecs)
         arrays.append(
             ArrayCopy(
                 metadata,
@@ -370,7 +369,7 @@ def plan_copy(
                 budget_bytes=budget_bytes,
             )
         )
-    planned = Copy(store, target, room, groups, arrays)
+    planned = Copy(store, target, location, groups, arrays)
     planned.check_free(overwrite=overwrite, resume=resume)
     return planned
 
@@ -397,11 +396,10 @@ def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
     """Yield all nodes with their paths relative to ``root``, parents first."""
     yield "", root.metadata
     if isinstance(root, Group):
-        below: Iterator[tuple[str, Entry]] = root.walk()
-        for path, entry in below:
-            if isinstance(entry.metadata, MetadataError):
-                raise entry.metadata
-            yield path, entry.metadata
+        for path, node in root.walk():
+            if isinstance(node, MetadataError):
+                raise node
+            yield path, node.metadata
 
 
 def _check_apart(root: Array | Group, store: Store, target: str) -> None:

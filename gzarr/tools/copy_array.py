@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.array import Array
-from ..arrays.device import is_on_device
+from ..arrays.device_choice import is_on_device
 from ..arrays.stored_chunks import grid_points, stored_chunks
 from ..engines import pool
 from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.arrays.device import is_on_device
+from gzarr.arrays.device_choice import is_on_device
 from gzarr.engines.cuda import calibration, devices, router, slots
 
 if TYPE_CHECKING:
