@@ -45,7 +45,7 @@ class Array(WritableArray):
     missing
         What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
     verify
-        What the host decodes before a GPU does: ``"none"`` or ``"host"``; see :meth:`read`.
+        What the host decodes before a GPU does: ``"none"`` or ``"cpu"``; see :meth:`read`.
     mode
         ``"r"`` or ``"r+"`` (read and write).
     write_empty_chunks

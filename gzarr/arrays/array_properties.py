@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import display
+from ..codecs.transpose import TransposeCodec
 from ..engines.cuda import devices, driver
 from ..nodes.attributes import Attributes
 from .stored_chunks import stored_chunks
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..codecs.codec import Codec
+    from ..codecs.codec import Codec, CodecKind
     from ..display import Info
     from ..engines.request import Verify
     from ..metadata.model import ArrayMetadata, ZarrFormat
@@ -137,6 +138,41 @@ class ArrayProperties:
         return self._metadata.codecs
 
     @property
+    def filters(self) -> tuple[Codec, ...]:
+        """Array→array codecs of a chunk (of an inner chunk, in a sharded array), in encoding order.
+
+        With :attr:`serializer` and :attr:`compressors` the whole chain, in every format, and what
+        :func:`gzarr.create_array` takes under these names. zarr-python has them for version 3; in version 2 it counts
+        codecs that make bytes of objects as filters. The Fortran order of versions 1 and 2 is a ``transpose`` here.
+        """
+        return self._codecs_of_kind("array_to_array")
+
+    @property
+    def serializer(self) -> Codec:
+        """Array→bytes codec of a chunk (of an inner chunk, in a sharded array); zarr-python has None in version 2."""
+        return self._codecs_of_kind("array_to_bytes")[0]
+
+    @property
+    def compressors(self) -> tuple[Codec, ...]:
+        """Bytes→bytes codecs of a chunk (of an inner chunk, in a sharded array), in encoding order."""
+        return self._codecs_of_kind("bytes_to_bytes")
+
+    def _codecs_of_kind(self, kind: CodecKind) -> tuple[Codec, ...]:
+        return tuple(codec for codec in self._reader.decoding.codecs if codec.kind == kind)
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """Order in which the elements of a chunk are stored, ``"C"`` or ``"F"``, as in :func:`gzarr.create_array`.
+
+        Results are in C order in any case. (In version 3, zarr-python's ``order`` is that of its results.)
+        """
+        reversed_axes = tuple(reversed(range(self.ndim)))
+        for codec in self.filters:
+            if isinstance(codec, TransposeCodec):
+                return "F" if self.ndim > 1 and codec.order == reversed_axes else "C"
+        return "C"
+
+    @property
     def attrs(self) -> Attributes:
         """User attributes, a mapping; each change of it is written, if the array is not read-only."""
         return Attributes(self, self._take_attributes)
@@ -184,6 +220,13 @@ class ArrayProperties:
         if self.device != "cpu" and devices.is_lost():
             return f"{self.device}: {driver.LOST}"
         return self._reader.path(self.device, self._verify)
+
+    @property
+    def cdata_shape(self) -> tuple[int, ...]:
+        """Number of chunks (of inner chunks, in a sharded array) along each dimension."""
+        if self.shards is None:
+            return self._metadata.grid_shape
+        return tuple(-(-n // chunk) for n, chunk in zip(self.shape, self.chunks, strict=True))
 
     @property
     def nchunks(self) -> int:

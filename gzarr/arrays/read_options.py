@@ -65,13 +65,13 @@ def check_missing(missing: Missing) -> Missing:
 
 def check_verify(verify: Verify) -> Verify:
     """Return an argument ``verify``; raise ArgumentError if it is none."""
-    if verify not in ("none", "host"):
-        raise ArgumentError(f"verify must be 'none' or 'host', not {verify!r}")
+    if verify not in ("none", "cpu"):
+        raise ArgumentError(f"verify must be 'none' or 'cpu', not {verify!r}")
     return verify
 
 
 def check_decode(decode: Decode) -> Decode:
     """Return an argument ``decode``; raise ArgumentError if it is none."""
-    if decode not in ("auto", "cpu", "gpu"):
-        raise ArgumentError(f"decode must be 'auto', 'cpu' or 'gpu', not {decode!r}")
+    if decode not in ("auto", "cpu", "cuda"):
+        raise ArgumentError(f"decode must be 'auto', 'cpu' or 'cuda', not {decode!r}")
     return decode

@@ -91,10 +91,10 @@ class ReadableArray(ArrayProperties):
             1 GiB and a quarter of the device's free memory; what is free is not asked before 64 MiB are wanted. Means
             nothing on the CPU.
         decode
-            ``"gpu"`` or ``"cpu"``: where chunks of this read are decoded, for a result on a device. ``"auto"`` takes
+            ``"cuda"`` or ``"cpu"``: where chunks of this read are decoded, for a result on a device. ``"auto"`` takes
             what should be faster; see ``decode_path``.
         verify
-            ``"host"``: a GPU's decoder is given nothing that the host has not found to be sound. nvCOMP's decoders are
+            ``"cpu"``: the CPU decodes frames first, so that a GPU's decoder gets sound ones only. nvCOMP's decoders are
             undefined on corrupt zstd, snappy, deflate and gdeflate, also inside of Blosc, gzip and zlib: a flipped bit
             may end the use of CUDA in this process, where it should be an error that names the chunk. Chunks with a
             crc32c over their encoded bytes (v3's ``crc32c`` codec behind the compressor) are checked by it in any case,

@@ -422,7 +422,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         ReadOnlyError
             If the group is read-only; nothing was touched.
         StoreError
-            If the store fails. The source is erased when all is at the destination, not before.
+            If the store fails. The source is erased when all is at ``dest``, not before.
         """
         move_node(self._writable(), self._path_of_member(source), self._path_to_change(dest), self.zarr_format)
 

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
     from ..stores.resolve import StoreLike
     from .array_spec import ArrayArguments, NewArrayArguments
 
-__all__ = ["Array", "Group", "open", "open_array", "open_group"]
+__all__ = [
+    "Array",
+    "Group",
+    "group",
+    "open",
+    "open_array",
+    "open_consolidated",
+    "open_group",
+    "require_array",
+    "require_group",
+]
 
 #: Read; read and write; the same, made if absent; made anew; made, if absent.
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
@@ -81,7 +91,7 @@ def open(
     missing
         What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
     verify
-        ``"host"``: the host decodes frames that no crc32c vouches for, before a GPU's decoder sees them, which is
+        ``"cpu"``: the CPU decodes frames that no crc32c vouches for, before a GPU's decoder sees them, which is
         undefined on corrupt ones. :meth:`Array.read` says what that costs. Means nothing on the CPU.
     allow_pickle
         Allow codecs that run pickled code. Only for data that you trust.
@@ -254,6 +264,58 @@ def require_array(
     """
     array = open_array(store, path=path, mode="a", shape=shape, dtype=dtype, **arguments)
     return check_required(array, shape, dtype, exact=exact)
+
+
+def group(store: StoreLike | None = None, *, path: str = "", overwrite: bool = False, **arguments: Any) -> Group:
+    """Open the group at ``path`` to read and write, or make it.
+
+    Parameters
+    ----------
+    store
+        As for :func:`open`; None: in memory.
+    path
+        Path of the group in the store.
+    overwrite
+        Erase the node that is there, with all that is below it, and make a new group.
+    **arguments
+        Of :func:`open_group`, but for ``mode``.
+
+    Returns
+    -------
+    The group.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array at ``path``, and ``overwrite`` is False.
+    ArgumentError, ReadOnlyError, DeviceError, MetadataError, StoreError
+        As :func:`open_group`.
+    """
+    return open_group({} if store is None else store, path=path, mode="w" if overwrite else "a", **arguments)
+
+
+def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
+    """Open a group that has consolidated metadata: :func:`open_group` with ``use_consolidated=True``.
+
+    Parameters
+    ----------
+    store, **arguments
+        As for :func:`open_group`.
+
+    Returns
+    -------
+    The group.
+
+    Raises
+    ------
+    ArgumentError
+        If the group has no consolidated metadata.
+    NodeNotFoundError, NodeTypeError, DeviceError, MetadataError, StoreError
+        As :func:`open_group`.
+    """
+    if arguments.pop("use_consolidated", True) is not True:
+        raise ArgumentError("open_consolidated opens groups with consolidated metadata; open others with open_group")
+    return open_group(store, use_consolidated=True, **arguments)
 
 
 @dataclass(frozen=True, slots=True)

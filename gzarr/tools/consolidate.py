@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 _V3_MEMBER = "consolidated_metadata"
 
 
-def consolidate(
+def consolidate_metadata(
     store: StoreLike, *, path: str = "", zarr_format: ZarrFormat | None = None, device: str = "auto"
 ) -> Group:
-    """Write the consolidated metadata of a group.
+    """Write the consolidated metadata of a group: the metadata of all nodes below, into the group's own.
 
     Groups without documents become explicit in it. Whatever gzarr changes below the group later removes it again, since
     it would be wrong then. No other process may change something below it meanwhile; other threads wait.

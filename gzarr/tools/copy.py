@@ -54,7 +54,7 @@ _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 
 
 class Copy:
-    """A copy that has been planned and checked; see :func:`plan_copy`. Nothing is written before :meth:`steps`.
+    """A copy that has been planned and checked; see :func:`prepare_copy`. Nothing is written before :meth:`steps`.
 
     Attributes
     ----------
@@ -211,10 +211,10 @@ def _other(path: str, store: ReadableStore) -> ArgumentError:
 
 def copy(
     source: StoreLike | Array | Group,
-    destination: StoreLike,
+    dest: StoreLike,
     *,
     path: str = "",
-    destination_path: str = "",
+    dest_path: str = "",
     zarr_format: ZarrFormat | None = None,
     chunks: Any = KEEP,
     shards: Any = KEEP,
@@ -222,23 +222,23 @@ def copy(
     device: str = "cpu",
     overwrite: bool = False,
     resume: bool = False,
-    verify: bool = False,
+    read_back: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
 ) -> Array | Group:
     """Copy an array, or a group with all that is below it.
 
     Elements, attributes, dimension names and fill values are the same in the copy; consolidated metadata is not copied
-    (see :func:`gzarr.consolidate`), and groups without documents get some. Chunks whose codecs, shape and elements stay
+    (see :func:`gzarr.consolidate_metadata`), and groups without documents get some. Chunks whose codecs, shape and elements stay
     as they are, are copied without decoding them, damaged ones included: :func:`gzarr.verify` finds those.
 
     Parameters
     ----------
     source
         What :func:`gzarr.open` takes, or a node.
-    destination
+    dest
         What :func:`gzarr.create_array` takes.
-    path, destination_path
+    path, dest_path
         Of the node in either store. ``path`` is left out where ``source`` is a node.
     zarr_format
         Of the copy; None: the source's.
@@ -251,7 +251,7 @@ def copy(
     resume
         Go on with a copy that was interrupted. What is there is compared with the source. It is an error if there are
         nodes that the source has not, or not any more: nothing says whether they are wanted.
-    verify
+    read_back
         Read back all that is written, and compare it bit by bit.
     budget_bytes
         Memory for elements and encoded chunks, about. One chunk (shard) of the copy is always held, if it has more.
@@ -277,14 +277,14 @@ def copy(
     >>> import gzarr
     >>> old, new = {}, {}
     >>> gzarr.save(old, [1, 2, 3], zarr_format=2)
-    >>> gzarr.copy(old, new, zarr_format=3, verify=True)[...].tolist()
+    >>> gzarr.copy(old, new, zarr_format=3, read_back=True)[...].tolist()
     [1, 2, 3]
     """
-    planned = plan_copy(
+    planned = prepare_copy(
         source,
-        destination,
+        dest,
         path=path,
-        destination_path=destination_path,
+        dest_path=dest_path,
         zarr_format=zarr_format,
         chunks=chunks,
         shards=shards,
@@ -292,7 +292,7 @@ def copy(
         device=device,
         overwrite=overwrite,
         resume=resume,
-        verify=verify,
+        read_back=read_back,
         budget_bytes=budget_bytes,
         allow_pickle=allow_pickle,
     )
@@ -306,12 +306,12 @@ def copy(
     )
 
 
-def plan_copy(
+def prepare_copy(
     source: StoreLike | Array | Group,
-    destination: StoreLike,
+    dest: StoreLike,
     *,
     path: str = "",
-    destination_path: str = "",
+    dest_path: str = "",
     zarr_format: ZarrFormat | None = None,
     chunks: Any = KEEP,
     shards: Any = KEEP,
@@ -319,7 +319,7 @@ def plan_copy(
     device: str = "cpu",
     overwrite: bool = False,
     resume: bool = False,
-    verify: bool = False,
+    read_back: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
 ) -> Copy:
@@ -340,8 +340,8 @@ def plan_copy(
     target_format = zarr_format or root.zarr_format
     if isinstance(root, Group) and target_format == 1:
         raise ArgumentError(f"{root.name} is a group, and version 1 has arrays only; copy its arrays one by one")
-    opened, base = as_store(destination, "a")
-    target = join_path(base, normalize_path(destination_path))
+    opened, base = as_store(dest, "a")
+    target = join_path(base, normalize_path(dest_path))
     store = writable(opened, f"'/{target}'")
     _check_apart(root, store, target)
     location = inspect_location(store, target, target_format)
@@ -365,7 +365,7 @@ def plan_copy(
                 to,
                 device=device,
                 resume=resume,
-                verify=verify,
+                read_back=read_back,
                 budget_bytes=budget_bytes,
             )
         )

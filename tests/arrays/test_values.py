@@ -15,7 +15,7 @@ import zarr
 import gzarr
 from gzarr.arrays.elements import all_elements, all_of, as_elements
 from gzarr.arrays.objects import ObjectType
-from gzarr.hierarchy.create import of_data
+from gzarr.hierarchy.new_nodes import arguments_of_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,7 +232,7 @@ class TestData:
     def test_of_a_device(self) -> None:
         """What another library has on a GPU stays there, and tells its type in NumPy's words."""
         tensor = SimpleNamespace(dtype="float32 of theirs", shape=(2,), __cuda_array_interface__={"typestr": "<f4"})
-        data, shape, arguments = of_data(tensor, None, {}, 3)
+        data, shape, arguments = arguments_of_data(tensor, None, {}, 3)
         assert data is tensor
         assert (shape, arguments) == ((2,), {"dtype": np.dtype("f4")})
         metadata = made(shape=2, dtype="f4").metadata

@@ -49,7 +49,7 @@ def test_formats(dtype: str, name: str, order: str, tmp_path: Path, device: Simu
     algorithm = ENCODER.get(name, name.removeprefix("blosc-").partition("-")[0])
     assert (device.counts[f"encoded frames {algorithm}"] >= 12) == (algorithm is not None)
     check(tmp_path, data, name)
-    result = gzarr.open_array(tmp_path, device="cuda").read(decode="gpu")
+    result = gzarr.open_array(tmp_path, device="cuda").read(decode="cuda")
     z.same(result.get(), data)
 
 
