@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..codecs.codec import Codec, CodecKind
+    from ..codecs.codec import Codec
     from ..display import Info
     from ..engines.request import Verify
     from ..metadata.model import ArrayMetadata, ZarrFormat
@@ -141,24 +141,23 @@ class ArrayProperties:
     def filters(self) -> tuple[Codec, ...]:
         """Array→array codecs of a chunk (of an inner chunk, in a sharded array), in encoding order.
 
-        With :attr:`serializer` and :attr:`compressors` the whole chain, in every format, and what
-        :func:`gzarr.create_array` takes under these names. zarr-python has them for version 3; in version 2 it counts
-        codecs that make bytes of objects as filters. The Fortran order of versions 1 and 2 is a ``transpose`` here.
+        In version 2 the filters of the document, as in zarr-python, but for those that make bytes of objects, which are
+        the :attr:`serializer`.
         """
-        return self._codecs_of_kind("array_to_array")
+        return self._codec_parts[0]
 
     @property
     def serializer(self) -> Codec:
         """Array→bytes codec of a chunk (of an inner chunk, in a sharded array); zarr-python has None in version 2."""
-        return self._codecs_of_kind("array_to_bytes")[0]
+        return self._codec_parts[1]
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """Bytes→bytes codecs of a chunk (of an inner chunk, in a sharded array), in encoding order."""
-        return self._codecs_of_kind("bytes_to_bytes")
+        """Bytes→bytes codecs of a chunk (of an inner chunk, in a sharded array), in encoding order.
 
-    def _codecs_of_kind(self, kind: CodecKind) -> tuple[Codec, ...]:
-        return tuple(codec for codec in self._reader.decoding.codecs if codec.kind == kind)
+        In version 2 the compressor of the document, if it has one.
+        """
+        return self._codec_parts[2]
 
     @property
     def order(self) -> Literal["C", "F"]:
@@ -166,11 +165,27 @@ class ArrayProperties:
 
         Results are in C order in any case. (In version 3, zarr-python's ``order`` is that of its results.)
         """
+        document = self._metadata.document.get(".zarray")
+        if document is not None:
+            return "F" if document.get("order") == "F" else "C"
+        codec = self._reader.decoding.codecs[0]
         reversed_axes = tuple(reversed(range(self.ndim)))
-        for codec in self.filters:
-            if isinstance(codec, TransposeCodec):
-                return "F" if self.ndim > 1 and codec.order == reversed_axes else "C"
-        return "C"
+        return "F" if isinstance(codec, TransposeCodec) and codec.order == reversed_axes else "C"
+
+    @property
+    def _codec_parts(self) -> tuple[tuple[Codec, ...], Codec, tuple[Codec, ...]]:
+        """Filters, serializer and compressors."""
+        codecs = self._reader.decoding.codecs
+        (at,) = (i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
+        filters, compressors = codecs[:at], codecs[at + 1 :]
+        document = self._metadata.document.get(".zarray")
+        if document is not None:
+            # There, the order is no codec, and filters may encode bytes.
+            if filters and document.get("order") == "F" and isinstance(filters[0], TransposeCodec):
+                filters = filters[1:]
+            last = len(compressors) - (document.get("compressor") is not None)
+            filters, compressors = filters + compressors[:last], compressors[last:]
+        return filters, codecs[at], compressors
 
     @property
     def attrs(self) -> Attributes:

@@ -238,7 +238,6 @@ def _text(one: Forecast) -> str:
             frames = f"{counted(profile.frames, 'frame')} of up to {readable_size(profile.frame_nbytes)}"
         lines.append(f"  {name:<6}{printable(profile.stored_as)}")
         lines.append(f"        {stored if name == 'now' else f'about {stored}'}; {frames}")
-        lines.append(
-            f"        decoded on the {'GPU' if profile.decode == 'cuda' else 'CPU'}, with assumed rates: {profile.reason}"
-        )
+        where = "GPU" if profile.decode == "cuda" else "CPU"
+        lines.append(f"        decoded on the {where}, with assumed rates: {profile.reason}")
     return "\n".join(lines)

@@ -229,8 +229,9 @@ def copy(
     """Copy an array, or a group with all that is below it.
 
     Elements, attributes, dimension names and fill values are the same in the copy; consolidated metadata is not copied
-    (see :func:`gzarr.consolidate_metadata`), and groups without documents get some. Chunks whose codecs, shape and elements stay
-    as they are, are copied without decoding them, damaged ones included: :func:`gzarr.verify` finds those.
+    (see :func:`gzarr.consolidate_metadata`), and groups without documents get some. Chunks whose codecs, shape and
+    elements stay as they are, are copied without decoding them, damaged ones included: :func:`gzarr.verify` finds
+    those.
 
     Parameters
     ----------

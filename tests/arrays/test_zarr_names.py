@@ -39,18 +39,19 @@ SELECTIONS: list[tuple[str, Any]] = [
 
 
 def pair(root: Path, **options: Any) -> tuple[gzarr.Array, Any]:
-    """Return an array opened by gzarr to read and write, and a copy of it opened by zarr-python."""
-    arrays = []
-    for name in ("ours", "theirs"):
-        array = zarr.create_array(str(root / name), data=DATA, chunks=(4, 3, 7), **options)
-        arrays.append(array)
-    return gzarr.open_array(root / "ours", mode="r+", device="cpu"), arrays[1]
+    """Return an array opened by gzarr to read and write, and a copy of it made by zarr-python."""
+    zarr.create_array(str(root / "ours"), data=DATA, chunks=(4, 3, 7), **options)
+    theirs = zarr.create_array(str(root / "theirs"), data=DATA, chunks=(4, 3, 7), **options)
+    return gzarr.open_array(root / "ours", mode="r+", device="cpu"), theirs
 
 
 @pytest.mark.parametrize("options", [{}, {"zarr_format": 2}, {"shards": (8, 6, 7)}], ids=["v3", "v2", "shards"])
 @pytest.mark.parametrize(("kind", "selection"), SELECTIONS)
 def test_selections(kind: str, selection: Any, options: dict[str, Any], tmp_path: Path) -> None:
     ours, theirs = pair(tmp_path, **options)
+    if kind == "orthogonal" and "shards" in options:
+        # zarr-python 3.1.6 cannot write all of these to shards.
+        theirs = zarr.create_array({}, data=DATA, chunks=(4, 3, 7))
     expected = getattr(theirs, f"get_{kind}_selection")(selection)
     found = getattr(ours, f"get_{kind}_selection")(selection)
     same(found, expected)
@@ -174,13 +175,27 @@ def test_codecs_of_version_2(tmp_path: Path) -> None:
         tmp_path, zarr_format=2, filters=[numcodecs.Delta("i4")], compressors=numcodecs.Zstd(level=2), order="F"
     )
     assert ours.order == theirs.order == "F"
-    transpose, delta = ours.filters
-    assert transpose.to_json()["name"] == "transpose"
+    (delta,) = ours.filters
     assert "delta" in delta.label
     assert [codec.codec_id for codec in theirs.filters] == ["delta"]
     assert [codec.to_json()["name"] for codec in ours.compressors] == ["zstd"]
     assert [codec.codec_id for codec in theirs.compressors] == ["zstd"]
     assert ours.serializer.to_json()["name"] == "bytes"
+    plain, _ = pair(tmp_path / "plain", zarr_format=2, filters=[numcodecs.Delta("i4")], compressors=None)
+    assert (len(plain.filters), plain.compressors, plain.order) == (1, (), "C")
+    for array in (ours, plain):
+        again = gzarr.create_array(
+            {},
+            data=DATA,
+            chunks=array.chunks,
+            filters=array.filters,
+            compressors=array.compressors,
+            order=array.order,
+            zarr_format=2,
+            device="cpu",
+        )
+        assert again.codecs == array.codecs
+        same(again[...], DATA)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
