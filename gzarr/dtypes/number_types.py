@@ -18,6 +18,7 @@ To add a type, add a row.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -141,7 +142,12 @@ class NumberTypes:
         self.rows: Final = tuple(rows)
         self.by_v3_name: Final = {name: row for row in self.rows for name in row.names}
         self.by_v2_name: Final = {row.type_string or row.names[0]: row for row in self.rows}
-        self.by_dtype_name: Final = {row.dtype_name: row for row in self.rows}
+        self._by_dtype_name: Final = {row.dtype_name: row for row in self.rows}
+        # NumPy takes microseconds to make the name of a dtype.
+        self.of: Final = lru_cache(maxsize=256)(self._of)
+
+    def _of(self, dtype: np.dtype[Any]) -> NumberType | None:
+        return self._by_dtype_name.get(dtype.name)
 
 
 # fmt: off
@@ -186,7 +192,7 @@ NUMBER_TYPES: NumberTypes = NumberTypes((
 
 def of(dtype: np.dtype[Any]) -> NumberType | None:
     """Return the row of a dtype in any byte order; None if it is not one of numbers."""
-    return NUMBER_TYPES.by_dtype_name.get(dtype.name)
+    return NUMBER_TYPES.of(dtype)
 
 
 def named_v3(name: str) -> NumberType | None:

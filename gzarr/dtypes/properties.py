@@ -51,27 +51,31 @@ def swap_unit(dtype: np.dtype[Any]) -> int | None:
     return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
 
 
-@functools.lru_cache(maxsize=256)
 def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a type of the same layout and byte order in which numbers of ml_dtypes are unsigned integers."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((storage(base), shape))
     if dtype.fields is not None:
-        fields = dtype.fields
-        # By offset: fields of a view need not be packed.
-        return np.dtype(
-            {
-                "names": list(dtype.names or ()),
-                "formats": [storage(fields[name][0]) for name in dtype.names or ()],
-                "offsets": [fields[name][1] for name in dtype.names or ()],
-                "itemsize": dtype.itemsize,
-            }
-        )
+        return _storage_of_fields(dtype)
     row = number_types.of(dtype)
     if row is None or row.is_numpys:
         return dtype
     return row.storage.newbyteorder(dtype.byteorder)
+
+
+@functools.lru_cache(maxsize=256)
+def _storage_of_fields(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    names, fields = dtype.names or (), dtype.fields or {}
+    # By offset: fields of a view need not be packed.
+    return np.dtype(
+        {
+            "names": list(names),
+            "formats": [storage(fields[name][0]) for name in names],
+            "offsets": [fields[name][1] for name in names],
+            "itemsize": dtype.itemsize,
+        }
+    )
 
 
 def low_bits(dtype: np.dtype[Any]) -> npt.NDArray[np.uint8] | None:
@@ -80,15 +84,19 @@ def low_bits(dtype: np.dtype[Any]) -> npt.NDArray[np.uint8] | None:
     return np.array([(1 << row.bits) - 1], np.uint8) if row is not None and row.has_spare_bits else None
 
 
-@functools.lru_cache(maxsize=256)
 def has_spare_bits(dtype: np.dtype[Any]) -> bool:
     """Return whether a type has numbers of less than 8 bits: in the low bits of a byte, whose others mean nothing."""
     if dtype.subdtype is not None:
         return has_spare_bits(dtype.subdtype[0])
     if dtype.fields is not None:
-        return any(has_spare_bits(field[0]) for field in dtype.fields.values())
+        return _some_field_has_spare_bits(dtype)
     row = number_types.of(dtype)
     return row is not None and row.has_spare_bits
+
+
+@functools.lru_cache(maxsize=256)
+def _some_field_has_spare_bits(dtype: np.dtype[Any]) -> bool:
+    return any(has_spare_bits(field[0]) for field in (dtype.fields or {}).values())
 
 
 def clear_spare_bits(elements: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
