@@ -10,6 +10,8 @@ import numpy as np
 from . import number_types
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
 
@@ -66,7 +68,8 @@ def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 @functools.lru_cache(maxsize=256)
 def _storage_of_fields(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    names, fields = dtype.names or (), dtype.fields or {}
+    names = dtype.names or ()
+    fields: Mapping[str, Any] = dtype.fields or {}
     # By offset: fields of a view need not be packed.
     return np.dtype(
         {
