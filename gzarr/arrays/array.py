@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import available
 from ..errors import ArgumentError
 from ..plan.selection import parse_orthogonal, parse_points
 from . import resize
-from .device_choice import is_on_device, resolve_device
+from .device_choice import resolve_device
 from .index import Indexer
 from .read import Reader
 from .read_options import check_missing, check_verify
@@ -189,7 +190,7 @@ class Array(WritableArray):
 def _device_for(device: str, dtype: np.dtype[Any]) -> str:
     """Return the device that ``device`` means for elements of a type: ``"auto"`` is one that can hold them."""
     resolved = resolve_device(device)
-    if device != "auto" or resolved == "cpu" or is_on_device(dtype):
+    if device != "auto" or resolved == "cpu" or is_in_cupy(dtype):
         return resolved
     return "cpu"
 

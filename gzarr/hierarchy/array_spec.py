@@ -16,12 +16,17 @@ from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
 from ..documents.json import quote
 from ..dtypes import fill_value as fill_values
-from ..dtypes.data_type import is_variable_bytes, kind_of, native, not_a_time, packed, parse_v2, parse_v3
+from ..dtypes.properties import kind_of, native, packed
+from ..dtypes.times import not_a_time
+from ..dtypes.v2 import parse_v2, to_v2
+from ..dtypes.v3 import parse_v3, to_v3
+from ..dtypes.variable_length import is_variable_bytes
 from ..errors import ArgumentError, MetadataError, UnsupportedError
-from ..metadata import to_v2, to_v3, v3_draft
+from ..metadata import v3_draft
 from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat
 from ..metadata.parts import dimension_names_of, parse_chunk_shapes
 from ..metadata.to_documents import array_documents, check_shape, plain, plain_value
+from ..metadata.to_v2 import data_type_json
 from ..metadata.to_v3_draft import NEW_ENTRY_POINT
 from ..nodes.reader import NodeReader
 from ..stores.memory import MemoryStore
@@ -246,9 +251,9 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
 
 def _data_type_text(stored: np.dtype[Any], text: str | None, name: str | None, zarr_format: ZarrFormat) -> str:
     if zarr_format == 3:
-        said: Any = name or (to_v3.data_type(native(stored)) if text is None else _V3_TEXT[text])
+        said: Any = name or (to_v3(native(stored)) if text is None else _V3_TEXT[text])
     else:
-        said = "|O" if stored.hasobject else to_v2.data_type(stored)
+        said = "|O" if stored.hasobject else to_v2(stored)
     return said if isinstance(said, str) else json.dumps(said)
 
 
@@ -380,7 +385,7 @@ def arguments_of(metadata: ArrayMetadata) -> dict[str, Any]:
     Attributes are left out, and so is ``zarr_format``.
     """
     text = object_codec(metadata.codecs)
-    dtype: Any = to_v2.data_type_json(metadata.data_type)
+    dtype: Any = data_type_json(metadata.data_type)
     if metadata.dtype.hasobject and text in TEXTS:
         dtype = TEXTS[text]
     elif isinstance(dtype, list) or (metadata.zarr_format != 3 and dtype[:1] in "<>|"):

@@ -10,7 +10,7 @@ from ..arrays.array import Array
 from ..arrays.elements import all_of, as_data, type_on_device
 from ..arrays.objects import TEXTS, object_codec
 from ..documents.json import quote
-from ..dtypes.data_type import native
+from ..dtypes.properties import native
 from ..errors import ArgumentError, NodeTypeError
 from ..metadata import v3_draft
 from ..metadata.model import GroupMetadata
