@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.dtypes.properties import is_in_cupy
 from gzarr.engines.cuda import calibration, devices, router, slots
 
 if TYPE_CHECKING:
