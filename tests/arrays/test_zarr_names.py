@@ -114,7 +114,7 @@ def test_fields() -> None:
         (lambda a: a.get_coordinate_selection(([0], [1])), "one integer array a dimension"),
         (lambda a: a.set_coordinate_selection(([0], [1], [7]), 1), "out of bounds"),
         (lambda a: a.get_block_selection(9), "out of bounds"),
-        (lambda a: a.set_orthogonal_selection(([0], [[1]]), 1), ""),
+        (lambda a: a.set_orthogonal_selection(([0], [[1]]), 1), "one-dimensional"),
     ],
 )
 def test_wrong_selections(call: Any, message: str, tmp_path: Path) -> None:

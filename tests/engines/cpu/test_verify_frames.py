@@ -297,7 +297,7 @@ def test_auto_decodes_on_the_host_what_it_would_have_to_decode_there_first(
 
 def test_arguments() -> None:
     store = stored("zstd")
-    for verify in ("cpu", None, True, "", 1):
+    for verify in ("host", None, True, "", 1):
         for call in (
             lambda verify: gzarr.open(store, verify=verify),
             lambda verify: gzarr.open_array(store, device="cpu", verify=verify),
