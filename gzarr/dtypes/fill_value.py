@@ -290,18 +290,33 @@ def _float_to_json(value: Any) -> float | str:
     return number
 
 
-def to_json(value: Any, dtype: np.dtype[Any], zarr_format: int) -> Any:
-    """Return a fill value as JSON: the inverse of :func:`from_v3` and :func:`from_v2`.
+def to_v3(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as JSON: the inverse of :func:`from_v3`.
 
     Parameters
     ----------
     value
         As the model holds it.
     dtype
-        Of the array as stored (byte orders matter for v2's base64).
-    zarr_format
-        2 or 3.
+        Of the array as stored.
     """
+    return _to_json(value, dtype, nan_bits=True, raw_as_integers=True)
+
+
+def to_v2(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as JSON: the inverse of :func:`from_v2`.
+
+    Parameters
+    ----------
+    value
+        As the model holds it.
+    dtype
+        Of the array as stored; its byte orders are those of the bytes in base64.
+    """
+    return _to_json(value, dtype, nan_bits=False, raw_as_integers=False)
+
+
+def _to_json(value: Any, dtype: np.dtype[Any], *, nan_bits: bool, raw_as_integers: bool) -> Any:
     if value is None:
         return None
     kind = kind_of(dtype)
@@ -314,15 +329,16 @@ def to_json(value: Any, dtype: np.dtype[Any], zarr_format: int) -> Any:
         return int(scalar)
     if kind == "f":
         text = _float_to_json(scalar)
-        return "NaN" if zarr_format == 2 and isinstance(text, str) and text.startswith("0x") else text
+        return "NaN" if not nan_bits and isinstance(text, str) and text.startswith("0x") else text
     if kind == "c":
         part = _part(dtype)
-        return [to_json(p, part, zarr_format) for p in np.asarray(scalar).reshape(1).view(part)]
+        parts = np.asarray(scalar).reshape(1).view(part)
+        return [_to_json(p, part, nan_bits=nan_bits, raw_as_integers=raw_as_integers) for p in parts]
     if kind in "mM":
         return "NaT" if np.isnat(scalar) else int(np.asarray(scalar).view(np.int64))
     if kind == "U":
         return str(scalar)
     data = np.asarray(scalar, native(dtype)).reshape(1).view(storage(native(dtype))).astype(storage(dtype)).tobytes()
-    if kind == "V" and dtype.fields is None and zarr_format == 3:
+    if kind == "V" and dtype.fields is None and raw_as_integers:
         return list(data)
     return base64.b64encode(data.rstrip(b"\0") if kind == "S" else data).decode()

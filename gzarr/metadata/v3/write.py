@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..codecs.bytes import BytesCodec
-from ..codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
-from ..codecs.sharding import ShardingIndexed
-from ..dtypes import fill_value
-from ..dtypes.data_type import native
-from ..errors import ArgumentError
-from .to_v2 import data_type_json, small_number_name
+from ...codecs.bytes import BytesCodec
+from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
+from ...codecs.sharding import ShardingIndexed
+from ...dtypes import fill_value
+from ...dtypes.data_type import native
+from ...errors import ArgumentError
+from ..v2.write import data_type_json, small_number_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..codecs.codec import Codec
-    from .chunk_grid import Edges
-    from .model import ArrayMetadata, GroupMetadata
+    from ...codecs.codec import Codec
+    from ..chunk_grid import Edges
+    from ..model import ArrayMetadata, GroupMetadata
 
 # Filters that are given an array in version 3, and bytes in version 2.
 _FILTERS: Final = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
@@ -130,8 +130,8 @@ def _fill_value(metadata: ArrayMetadata) -> Any:
         value = "" if metadata.dtype.hasobject else np.zeros((), metadata.dtype)[()]
     if metadata.dtype.type is np.void and metadata.data_type.startswith("{") and metadata.dtype.fields is None:
         # zarr-python's "raw_bytes", and its base64; only the core's "r32" has an array of integers.
-        return fill_value.to_json(value, stored, 2)
-    return fill_value.to_json(value, stored, 3)
+        return fill_value.to_v2(value, stored)
+    return fill_value.to_v3(value, stored)
 
 
 def _innermost(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
