@@ -55,11 +55,6 @@ def looked_for(zarr_format: ZarrFormat | None) -> str:
     return _ANY_DOCUMENT if zarr_format is None else FORMATS[zarr_format].looked_for
 
 
-def with_shards() -> tuple[ZarrFormat, ...]:
-    """Return the formats that have shards."""
-    return tuple(name for name, format in FORMATS.items() if format.features.shards)
-
-
 # -- documents under a path --------------------------------------------------------------------------------------------
 
 

@@ -130,9 +130,13 @@ def check_free(store: ReadableStore, path: str, room: Room, zarr_format: ZarrFor
         return
     found = room.found
     implicit = isinstance(found, GroupMetadata) and found.implicit
-    if group and isinstance(found, GroupMetadata) and found.implicit:  # noqa: SIM102
-        if FORMATS[zarr_format].shares_hierarchy(FORMATS[found.zarr_format]):
-            return
+    if (
+        group
+        and isinstance(found, GroupMetadata)
+        and found.implicit
+        and FORMATS[zarr_format].shares_hierarchy(FORMATS[found.zarr_format])
+    ):
+        return
     what = "a group, with nodes below it," if implicit else "a group"
     if isinstance(found, ArrayMetadata):
         what = "an array"

@@ -1,13 +1,7 @@
 """Documents of the drafts of Zarr v3 from 2020 to 2022, and of what was written to them as experimental version 3.
 
 Source: https://github.com/zarr-developers/zarr-specs/blob/692fe73/docs/core/v3.0.rst, with the codecs, data types and
-the sharding storage transformer beside it. An entry point, ``zarr.json``, says for a whole hierarchy how documents are
-named; the documents lie under ``meta/``, the chunks under ``data/``.
-
-There are two layouts. Before the last of the drafts all keys had the segment ``root`` (``meta/root/a.array.json``,
-``data/root/a/c0/0``, the root array's ``meta/root.array.json``); the writers in the field (zarr-python 2.13 to 2.18,
-GDAL 3.6, zarrita, xtensor-zarr, acquire) use it. The last texts have ``meta/a.array.json``, ``data/a/c0/0`` and
-``meta/array.json``.
+the sharding storage transformer beside it. Where documents lie, :mod:`gzarr.metadata.layout` says.
 """
 
 from __future__ import annotations
