@@ -13,7 +13,11 @@ from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
 from ..documents.json import quote
 from ..dtypes import fill_value as fill_values
-from ..dtypes.data_type import is_variable_bytes, kind_of, native, not_a_time, packed, parse_v2, parse_v3
+from ..dtypes.properties import kind_of, native, packed
+from ..dtypes.times import not_a_time
+from ..dtypes.v2 import parse_v2
+from ..dtypes.v3 import parse_v3
+from ..dtypes.variable_length import is_variable_bytes
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat

@@ -12,7 +12,7 @@ from ..arrays.elements import all_of, as_data, type_on_device
 from ..arrays.objects import TEXTS, object_codec
 from ..codecs.choice import AUTO
 from ..documents.json import quote
-from ..dtypes.data_type import native
+from ..dtypes.properties import native
 from ..errors import ArgumentError, NodeTypeError
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata

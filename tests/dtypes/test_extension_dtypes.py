@@ -20,7 +20,9 @@ from support.zarr_arrays import BIG, LITTLE, blosc3, codec, same, shard, v2, v3
 
 import gzarr
 from gzarr.dtypes import fill_value
-from gzarr.dtypes.data_type import clear_spare_bits, has_spare_bits, parse_v2, parse_v3, storage
+from gzarr.dtypes.properties import clear_spare_bits, has_spare_bits, storage
+from gzarr.dtypes.v2 import parse_v2
+from gzarr.dtypes.v3 import parse_v3
 from gzarr.metadata.v2 import parse as documents_v2
 from gzarr.metadata.v3 import parse as documents_v3
 

@@ -13,7 +13,9 @@ from gzarr.codecs.codec import ArrayRepresentation
 from gzarr.codecs.sharding import ShardingIndexed
 from gzarr.documents.json import MAX_DEPTH, load_document, quote
 from gzarr.dtypes import fill_value
-from gzarr.dtypes.data_type import parse_v2, parse_v3, swap_unit
+from gzarr.dtypes.properties import swap_unit
+from gzarr.dtypes.v2 import parse_v2
+from gzarr.dtypes.v3 import parse_v3
 from gzarr.errors import MetadataError, UnsupportedError
 from gzarr.metadata.model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
 from gzarr.metadata.v2 import parse as v2

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...dtypes import fill_value
-from ...dtypes.data_type import parse_v2
+from ...dtypes.v2 import parse_v2
 from ...errors import ArgumentError
 from ..v2.write import data_type_json, filters_of
 from .parse import ATTRS, META

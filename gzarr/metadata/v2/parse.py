@@ -24,7 +24,8 @@ from ...codecs.transpose import TransposeCodec
 from ...documents.departures import note
 from ...documents.json import quote
 from ...dtypes import fill_value
-from ...dtypes.data_type import native, parse_v2, swap_unit
+from ...dtypes.properties import native, swap_unit
+from ...dtypes.v2 import parse_v2
 from ...errors import MetadataError, UnsupportedError
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from ..parts import (

@@ -14,7 +14,7 @@ from ...codecs.numcodecs_adapter import NumcodecsCodec
 from ...codecs.transpose import TransposeCodec
 from ...codecs.zstd import ZstdCodec
 from ...dtypes import fill_value
-from ...dtypes.data_type import parse_v2, storage
+from ...dtypes.v2 import parse_v2, to_v2
 from ...errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -149,38 +149,7 @@ _FILTERS: Final = frozenset(
 )
 
 
-def data_type(dtype: np.dtype[Any]) -> Any:
-    """Return a type as version 2 has it: a type string, or an array of fields; byte orders are those of ``dtype``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none.
-    """
-    if dtype.fields is not None:
-        return [_field(name, dtype.fields[name][0]) for name in dtype.names or ()]
-    if (name := small_number_name(dtype)) is not None:
-        return name
-    if dtype.kind not in "biufcmMSUVO" or dtype.char in "gG":
-        raise ArgumentError(f"Zarr has no data type for {dtype}")
-    return dtype.str
-
-
 def data_type_text(stored: np.dtype[Any]) -> str:
     """Return the data type of a new array as the model has it, of objects too."""
-    said = "|O" if stored.hasobject else data_type(stored)
+    said = "|O" if stored.hasobject else to_v2(stored)
     return said if isinstance(said, str) else json.dumps(said)
-
-
-def small_number_name(dtype: np.dtype[Any]) -> str | None:
-    """Return the name of a number type of ml_dtypes, or None for other types."""
-    if dtype.fields is not None or dtype.subdtype is not None or storage(dtype) == dtype:
-        return None
-    return {"bcomplex32": "complex_bfloat16", "complex32": "complex_float16"}.get(dtype.name, dtype.name)
-
-
-def _field(name: str, dtype: np.dtype[Any]) -> list[Any]:
-    if dtype.subdtype is None:
-        return [name, data_type(dtype)]
-    base, shape = dtype.subdtype
-    return [name, data_type(base), list(shape)]

@@ -10,7 +10,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...documents.json import load_document
-from ...dtypes.data_type import native
+from ...dtypes.properties import native
+from ...dtypes.v3 import to_v3
 from ..format import Features, Format
 from ..layout import is_entry_point
 from ..model import ArrayMetadata, ChunkKeyEncoding
@@ -112,7 +113,7 @@ class V3(Format):
         return (ChunkKeyEncoding("default", "/"), ChunkKeyEncoding("v2", "."))
 
     def data_type_text(self, stored: np.dtype[Any], text_codec: str | None, name: str | None) -> str:
-        said = name or (write.data_type(native(stored)) if text_codec is None else _TEXTS[text_codec])
+        said = name or (to_v3(native(stored)) if text_codec is None else _TEXTS[text_codec])
         return said if isinstance(said, str) else json.dumps(said)
 
 

@@ -22,9 +22,10 @@ from ...codecs.registry import codecs_from_v3
 from ...codecs.sharding import ShardingIndexed
 from ...documents.configuration import Configuration
 from ...documents.departures import note
+from ...documents.extension import extension
 from ...documents.json import quote
 from ...dtypes import fill_value
-from ...dtypes.data_type import extension, parse_v3
+from ...dtypes.v3 import parse_v3
 from ...errors import MetadataError, UnsupportedError
 from ...plugins import call, load
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata

@@ -21,7 +21,9 @@ from ...codecs.sharding import ShardingIndexed
 from ...documents.departures import note
 from ...documents.json import quote
 from ...dtypes import fill_value
-from ...dtypes.data_type import native, parse_v2, parse_v3
+from ...dtypes.properties import native
+from ...dtypes.v2 import parse_v2
+from ...dtypes.v3 import parse_v3
 from ...errors import MetadataError, UnsupportedError
 from ..layout import ENTRY_POINT, FORMAT, Layout, check_extensions
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ...codecs.bytes import BytesCodec
 from ...codecs.sharding import ShardingIndexed
 from ...dtypes import fill_value
-from ...dtypes.data_type import native, parse_v2, parse_v3
+from ...dtypes.properties import native
+from ...dtypes.v2 import parse_v2
+from ...dtypes.v3 import parse_v3
 from ...errors import ArgumentError
 from ..layout import ENTRY_POINT, NEW_ENTRY_POINT, Layout, parse_entry_point
 from ..v2.write import data_type_json, filters_of
