@@ -91,8 +91,8 @@ class ReadableArray(ArrayProperties):
             1 GiB and a quarter of the device's free memory; what is free is not asked before 64 MiB are wanted. Means
             nothing on the CPU.
         decode
-            ``"cuda"`` or ``"cpu"``, words that mean what they mean as ``device``: where chunks of this read are decoded,
-            for a result on a GPU. ``"auto"`` takes what should be faster; see ``decode_path``.
+            ``"cuda"`` or ``"cpu"``, in the words of ``device=``: where chunks of this read are decoded, for a result on
+            a GPU. ``"auto"`` takes what should be faster; see ``decode_path``.
         verify
             ``"cpu"``: the CPU decodes frames first, so that a GPU's decoder gets sound ones only. nvCOMP's decoders are
             undefined on corrupt zstd, snappy, deflate and gdeflate, also inside of Blosc, gzip and zlib: a flipped bit

@@ -8,13 +8,14 @@ from ..arrays.device_choice import resolve_device
 from ..arrays.read_options import check_verify
 from ..codecs.choice import AUTO
 from ..errors import ArgumentError
+from ..metadata.formats import check_zarr_format
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .array_spec import ArrayArguments
 from .group import Group
-from .new_nodes import check_format, new_array, new_group
+from .new_nodes import new_array, new_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,7 +194,7 @@ def create_group(
     where = _where(path, name)
     resolve_device(device)
     check_verify(verify)
-    check_format(zarr_format)
+    check_zarr_format(zarr_format)
     opened, base = as_store(store, "w" if overwrite else "a")
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")

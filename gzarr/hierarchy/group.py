@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..engines.request import Missing, Verify
     from ..metadata.model import ZarrFormat
-    from ..nodes.reader import Entry
+    from ..nodes.entries import Entry
     from ..stores.base import ReadableStore, Store
     from .array_spec import LayoutArguments
 

@@ -12,7 +12,7 @@ from ..arrays.objects import TEXTS, object_codec
 from ..documents.json import quote
 from ..dtypes.properties import native
 from ..errors import ArgumentError, NodeTypeError
-from ..metadata import v3_draft
+from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import check_shape, plain
 from ..nodes.change import hold_documents
@@ -43,7 +43,7 @@ def new_array(
     arguments: ArrayArguments,
 ) -> Array:
     """Make an array in a store that can be changed, and write its data; parameters are those of ``create_array``."""
-    check_format(zarr_format)
+    check_zarr_format(zarr_format)
     check_names(arguments)
     if data is not None:
         data, shape, arguments = arguments_of_data(data, shape, arguments, zarr_format)
@@ -85,13 +85,14 @@ def new_group(
     overwrite: bool,
 ) -> GroupMetadata:
     """Make a group in a store that can be changed; return its metadata."""
-    if zarr_format == 1:
-        raise ArgumentError("version 1 has arrays only; a group needs zarr_format=2 or 3")
+    format = FORMATS[zarr_format]
+    if not format.features.groups:
+        raise ArgumentError(f"{format.title} has arrays only; a group needs zarr_format=2 or 3")
     plain_attributes = plain({} if attributes is None else attributes)
     with hold_node(store, path), hold_documents(store, path):
         location = inspect_location(store, path, zarr_format)
         check_name(path, location, zarr_format)
-        document = {} if location.layout is None else {v3_draft.ENTRY_POINT: location.layout.document}
+        document = format.new_document(location.layout)
         metadata = GroupMetadata(attributes=plain_attributes, zarr_format=zarr_format, document=document)
         write_new_group(store, path, metadata, location, overwrite=overwrite)
     return metadata
@@ -143,9 +144,3 @@ def check_required(array: Array, shape: Any, dtype: Any, *, exact: bool) -> Arra
         ]
         raise NodeTypeError(f"{array.name} in {array.store!r} has elements of {names[0]}, not {names[1]}")
     return array
-
-
-def check_format(zarr_format: ZarrFormat) -> None:
-    """Raise ArgumentError if ``zarr_format`` is none."""
-    if isinstance(zarr_format, bool) or zarr_format not in (1, 2, 3, v3_draft.FORMAT):
-        raise ArgumentError(f'zarr_format must be 1, 2, "3-draft-2022" or 3, not {zarr_format!r}')
