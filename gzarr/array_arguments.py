@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import numpy as np
 
 from . import chunk_shapes
 from .codecs.bytes import BytesCodec
-from .codecs.choice import AUTO, choose
+from .codecs.choice import AUTO, choose, gives_level
 from .codecs.crc32c import Crc32cCodec
 from .codecs.sharding import ShardingIndexed
 from .codecs.transpose import TransposeCodec
@@ -165,7 +166,8 @@ def new_metadata(
         chunk_prefix=prefix,
         chunk_edges=edges,
     )
-    return _as_read(metadata, path)
+    given = gives_level(codecs, filters, serializer, compressors)
+    return replace(_as_read(metadata, path), level_is_free=not given)
 
 
 def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:
