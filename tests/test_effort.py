@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 import tensorstore
 import zarr
 import zarr_arrays as z
-from gzarr_kernels import searches
+from gzarr_kernels import libraries, searches
 
 import gzarr
 from gzarr.codecs.zstd import ZstdCodec
@@ -316,15 +317,15 @@ def test_an_array_that_was_made_again_has_its_own_level(tmp_path: Path, trials: 
 @pytest.mark.parametrize(
     "codec",
     [
-        *(z.codec("zstd", level=level, checksum=c) for level in (-5, 0, 1, 2, 3, 5, 9, 12, 19) for c in (False, True)),
-        *(z.codec("gzip", level=level) for level in range(10)),
+        *(z.codec("zstd", level=level, checksum=c) for level in (-5, 0, 1, 3, 9, 19) for c in (False, True)),
+        *(z.codec("gzip", level=level) for level in (0, 1, 5, 9)),
         *(z.codec("numcodecs.zlib", level=level) for level in (0, 1, 6, 9)),
         *(z.codec("numcodecs.lz4", acceleration=n) for n in (1, 9, 10, 100)),
         *(
             z.blosc3(cname, shuffle, 2, level)
             for cname in ("lz4", "lz4hc", "blosclz", "zstd")
             for shuffle in ("noshuffle", "shuffle", "bitshuffle")
-            for level in (0, 1, 2, 5, 9)
+            for level in (0, 2, 5, 9)
         ),
     ],
     ids=lambda codec: " ".join(map(str, (codec["name"], *codec["configuration"].values()))),
@@ -333,26 +334,55 @@ def test_an_array_that_was_made_again_has_its_own_level(tmp_path: Path, trials: 
 def test_a_given_level_makes_the_bytes_of_the_library(
     codec: z.Json, make: Any, tmp_path: Path, ways: list[list[int]]
 ) -> None:
-    """Each stored chunk is compared with what the C library makes of its bytes, called by other packages."""
-    data = make()
-    create(tmp_path / "a", data, [codec])[...] = data
+    """Each stored chunk is compared with what the C library makes of its bytes, called by others than gzarr."""
+    data, chunks = make()[:32, :64, :64], (16, 32, 32)
+    create(tmp_path / "a", data, [codec], chunks=chunks)[...] = data
     assert ways == [[0]]
-    for at in np.ndindex(*(n // c for n, c in zip(SHAPE, CHUNKS, strict=True))):
-        box = tuple(slice(i * c, (i + 1) * c) for i, c in zip(at, CHUNKS, strict=True))
+    for at in np.ndindex(2, 2, 2):
+        box = tuple(slice(i * c, (i + 1) * c) for i, c in zip(at, chunks, strict=True))
         chunk = np.ascontiguousarray(data[box])
-        assert (tmp_path / "a/c" / "/".join(map(str, at))).read_bytes() == by_library(codec, chunk), at
+        found = (tmp_path / "a/c" / "/".join(map(str, at))).read_bytes()
+        check_bytes(codec, chunk, found)
 
 
-def by_library(codec: z.Json, chunk: np.ndarray[Any, Any]) -> bytes:
-    """Return a chunk as numcodecs encodes it; gzip and zlib as libdeflate does at the level that stands for theirs."""
+def check_bytes(codec: z.Json, chunk: np.ndarray[Any, Any], found: bytes) -> None:
     name, options = codec["name"].removeprefix("numcodecs."), dict(codec["configuration"])
     if name in ("gzip", "zlib"):
+        # At libdeflate's level that stands for zlib's.
         compress = deflate.gzip_compress if name == "gzip" else deflate.zlib_compress
-        return bytes(compress(chunk.tobytes(), searches.DEFLATE_LEVELS[options["level"]]))
-    if name == "blosc":
-        options["shuffle"] = ("noshuffle", "shuffle", "bitshuffle").index(options["shuffle"])
-        options.pop("typesize")
-    return bytes(numcodecs.get_codec({"id": name, **options}).encode(chunk))
+        assert found == bytes(compress(chunk.tobytes(), searches.DEFLATE_LEVELS[options["level"]]))
+    elif name == "zstd":
+        assert found == zstd(chunk.tobytes(), options["level"], checksum=options["checksum"])
+    elif name == "blosc" and options["cname"] == "zstd" and options["clevel"]:
+        # Numcodecs may have another version of zstd in its Blosc. Blocks are one stream each, behind its size.
+        assert numcodecs.Blosc().decode(found) == chunk.tobytes()
+        blocks = -(-chunk.nbytes // int.from_bytes(found[8:12], "little"))
+        for begin in np.frombuffer(found[16:], "<i4", blocks).tolist():
+            nbytes = int.from_bytes(found[begin : begin + 4], "little")
+            stream = found[begin + 4 : begin + 4 + nbytes]
+            # As c-blosc turns its levels into zstd's.
+            level = 22 if options["clevel"] == 9 else 2 * options["clevel"] - 1
+            assert stream == zstd(bytes(numcodecs.Zstd().decode(stream)), level)
+    else:
+        if name == "blosc":
+            options["shuffle"] = ("noshuffle", "shuffle", "bitshuffle").index(options["shuffle"])
+            del options["typesize"]
+        assert found == bytes(numcodecs.get_codec({"id": name, **options}).encode(chunk))
+
+
+def zstd(data: bytes, level: int, *, checksum: bool = False) -> bytes:
+    """Return a frame of the library that gzarr takes: numcodecs has one of its own."""
+    _, name = libraries.encoder_addresses()["gzarr_zstd_compress"]
+    library = ctypes.CDLL(str(next(iter(libraries._libraries(name)))))
+    library.ZSTD_createCCtx.restype = ctypes.c_void_p
+    context = ctypes.c_void_p(library.ZSTD_createCCtx())
+    library.ZSTD_CCtx_setParameter(context, 100, level)
+    library.ZSTD_CCtx_setParameter(context, 201, int(checksum))
+    target = ctypes.create_string_buffer(len(data) + 1024)
+    library.ZSTD_compress2.restype = size = ctypes.c_size_t
+    nbytes = library.ZSTD_compress2(context, target, size(len(target)), data, size(len(data)))
+    library.ZSTD_freeCCtx(context)
+    return target.raw[:nbytes]
 
 
 def test_the_same_call_makes_the_same_bytes(

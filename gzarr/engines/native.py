@@ -354,9 +354,10 @@ class _Job:
                 and plan.step[d] == 1
                 and program.strides[d] == itemsize
                 and program.swap in (0, itemsize)
-                and all(stride == itemsize for stride in strides[d::k])
             )
-        geometry[g.DENSE_ROWS] = dense and k > 0
+            if dense:
+                rows = all(stride == itemsize for stride in strides[d::k])
+                geometry[g.DENSE_ROWS] = g.ANY_ROWS if rows else g.SINGLE_ELEMENTS
         geometry[g.STREAM] = sum(output.nbytes for output in outputs) > STREAM_BYTES
         arena = np.array([*bases, *strides, *tables], np.int64)
         start = self._address(arena)
