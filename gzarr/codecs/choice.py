@@ -7,18 +7,19 @@ to shuffle, and lz4 alone finds little in images: they get zstd, and so do texts
 
 A level that the maker gives is a level: each chunk is encoded as the library does it at this level. Where none is given
 (``codecs="auto"``, ``"zstd"``, an object without its level), the default goes into the document, which has to name one,
-and how hard writes search is left to gzarr (:mod:`gzarr.engines.effort`). Documents do not record that: it would take a
-member of their own, which some readers refuse, and others lose when they change the document. So it holds for the array
-that was made, and for its pickles. An array that is opened has the level of its document, as if it had been given.
+and how hard writes search is left to gzarr (:mod:`gzarr.engines.cpu.effort`). Documents do not record that: it would
+take a member of their own, which some readers refuse, and others lose when they change the document. So it holds for
+the array that was made, and for its pickles. An array that is opened has the level of its document, as if it had been
+given.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..dtypes import swap_unit
+from ..documents.json import quote
+from ..dtypes.properties import swap_unit
 from ..errors import ArgumentError, MetadataError
-from ..metadata.json import quote
 from .blosc import BloscCodec
 from .bytes import BytesCodec
 from .codec import Codec

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..codecs.codec import ArrayRepresentation, Codec
-    from ..plan import Plan
-    from ..program import ShardLevel
-    from ..sharding import ChunkKeys
+    from ..plan.decode_program import ShardLevel
+    from ..plan.planner import Plan
     from ..stores.base import Store
+    from .shards import ChunkKeys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ class WriteRequest:
     write_empty
         Whether chunks of nothing but the fill value are stored; else their keys are erased, or left out of a shard.
     level_is_free
-        Whether compressors may search otherwise than their level says (:mod:`gzarr.engines.effort`).
+        Whether compressors may search otherwise than their level says (:mod:`gzarr.engines.cpu.effort`).
     """
 
     node: str
