@@ -120,9 +120,7 @@ class ArrayCopy:
 
     def is_described_by(self, present: ArrayMetadata) -> bool:
         """Return whether metadata are those of this copy."""
-        return present.zarr_format == self.metadata.zarr_format and array_documents(
-            present, self.path
-        ) == array_documents(self.metadata, self.path)
+        return array_documents(present, self.path) == array_documents(self.metadata, self.path)
 
     def steps(self) -> Iterator[int]:
         """Copy the chunks, then the documents; yield after each part how many steps of :attr:`total` it was."""
