@@ -189,9 +189,7 @@ def speed_targets(measured: Sequence[Read]) -> list[Target]:
         Target(
             "least times fastest peer, fresh", speedups.get(slowest), LEAST_SPEEDUP, "x", at_least=True, note=slowest
         ),
-        Target(
-            "geometric mean, fresh", mean, LEAST_GEOMETRIC_MEAN, "x", at_least=True, note=f"{len(speedups)} workloads"
-        ),
+        Target("geometric mean, fresh", mean, LEAST_GEOMETRIC_MEAN, "x", at_least=True, note=count),
         Target("least of limit, out=", of_limit.get(farthest), LEAST_OF_LIMIT, "", at_least=True, note=farthest),
     ]
 
