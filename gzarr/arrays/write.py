@@ -71,9 +71,10 @@ class Writer:
         self._chains: OrderedDict[tuple[int, ...], _Chain] = OrderedDict()
 
     def with_metadata(self, metadata: ArrayMetadata) -> Writer:
-        """Return a writer of the array as it is in another shape, which shares what is known of its codecs."""
+        """Return a writer of the array with other metadata: of another shape, as a rule, which changes no codec."""
         writer = Writer(metadata, self._store, self._path, write_empty_chunks=self.write_empty_chunks)
-        writer._chains = self._chains
+        if (metadata.codecs, metadata.dtype) == (self.metadata.codecs, self.metadata.dtype):
+            writer._chains = self._chains
         return writer
 
     def _chain(self, chunk_shape: tuple[int, ...]) -> _Chain:
@@ -174,6 +175,7 @@ class Writer:
                 beyond=self._beyond(values, decoding),
                 is_current=_never if lock else self._is_current,
                 write_empty=self.write_empty_chunks,
+                level_is_free=metadata.level_is_free,
             )
             yield request, program
 
