@@ -109,13 +109,13 @@ class Writer:
     ) -> Iterator[WriteRequest]:
         metadata = self._metadata
         edges = metadata.chunk_edges
-        decoding = _decoding(metadata)
+        decoding = _decoding(metadata, uneven=edges is not None)
         the_plan = plan(selections, metadata.shape, decoding.chunk.shape, edges)
         for part in [the_plan] if edges is None else by_shape(the_plan, edges):
             if not len(part):
                 continue
             if edges is not None:
-                decoding = _decoding(replace(metadata, chunk_shape=part.chunk_shape, chunk_edges=None))
+                decoding = _decoding(replace(metadata, chunk_shape=part.chunk_shape), uneven=True)
             values, value_of = part.chunks, np.arange(len(part))
             if decoding.levels:
                 level = decoding.levels[0]
@@ -300,11 +300,14 @@ def _write_on_host(request: WriteRequest) -> None:
         write_threads.write(request, rest, already=int(np.count_nonzero(complete)))
 
 
-def _decoding(metadata: ArrayMetadata) -> Decoding:
-    """Take the chain apart for writing: what is stored under a key is a chunk, or a shard of chunks."""
+def _decoding(metadata: ArrayMetadata, *, uneven: bool) -> Decoding:
+    """Take the chain apart for writing: what is stored under a key is a chunk, or a shard of chunks.
+
+    ``uneven`` says that the grid is rectilinear.
+    """
     whole = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
     decoding = analyse(metadata.codecs, whole, kernels.available())
-    if len(decoding.levels) <= 1:
+    if len(decoding.levels) <= 1 and not uneven:
         return decoding
-    # Shards in shards are changed as wholes.
+    # Shards in shards, and shards of different shapes, are changed as wholes.
     return replace(decoding, levels=(), codecs=metadata.codecs, chunk=whole, program=None)

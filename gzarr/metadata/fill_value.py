@@ -18,9 +18,41 @@ import numpy as np
 
 from ..dtypes import clear_spare_bits, is_variable_bytes, kind_of, native, not_a_time, number_limits, storage
 from ..errors import MetadataError
+from .departures import note
 from .json import quote
 
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+#: Infinity, as the drafts of version 3 spell it.
+_DRAFT_INFINITY: Final = "+Infinity"
+
+
+def from_draft(value: Any, dtype: np.dtype[Any], *, json_path: str | None = None) -> Any:
+    """Return a fill value of a draft of version 3 in the accepted spelling of infinity.
+
+    Parameters
+    ----------
+    value
+        As parsed from JSON.
+    dtype
+        Of the array.
+    json_path
+        Where to note that it is in the drafts' spelling; None where that is the right one.
+    """
+    if kind_of(dtype) == "c" and isinstance(value, list):
+        at = [None if json_path is None else f"{json_path}[{i}]" for i in range(len(value))]
+        return [from_draft(part, _part(dtype), json_path=where) for part, where in zip(value, at, strict=True)]
+    if kind_of(dtype) not in "fc" or value != _DRAFT_INFINITY:
+        return value
+    if json_path is not None:
+        note(f'"{_DRAFT_INFINITY}" in place of "Infinity", as in the drafts', json_path)
+    return "Infinity"
+
+
+def to_draft(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as the drafts of version 3 spell it: the inverse of :func:`from_draft`."""
+    if kind_of(dtype) == "c" and isinstance(value, list):
+        return [to_draft(part, _part(dtype)) for part in value]
+    return _DRAFT_INFINITY if kind_of(dtype) == "f" and value == "Infinity" else value
 
 
 class _WrongError(ValueError):
@@ -91,7 +123,24 @@ def from_v2(
         if object_codec == "vlen-bytes":
             return _parse(value, dtype, json_path, "|O", lenient=True, text_is_bytes=True)
         return value
-    return _parse(value, dtype, json_path, dtype.str, lenient=True, text_is_bytes=False)
+    result = _parse(value, dtype, json_path, dtype.str, lenient=True, text_is_bytes=False)
+    if kind_of(dtype) in "SV":
+        _note_raw(value, dtype, json_path)
+    return result
+
+
+def _note_raw(value: Any, dtype: np.dtype[Any], json_path: str) -> None:
+    """Note what :func:`_value` tolerates in version 2 where base64 is wanted."""
+    if not isinstance(value, str):
+        note(f"{quote(value)} in place of base64", json_path)
+        return
+    try:
+        data = _base64(value)
+    except _WrongError:
+        note(f"{quote(value)} is no base64; taken as the bytes themselves", json_path)
+        data = value.encode()
+    if len(data) > dtype.itemsize:
+        note(f"{len(data)} bytes for elements of {dtype.itemsize}; the rest is ignored", json_path)
 
 
 def _parse(

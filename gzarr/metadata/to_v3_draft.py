@@ -113,6 +113,7 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
         }
         for per_shard in shards
     ]
+    fill = fill_value.to_json(metadata.fill_value, stored, 2)
     return {
         "shape": list(metadata.shape),
         "data_type": _data_type(stored, metadata.data_type, objects=layout.root),
@@ -120,7 +121,8 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
         "chunk_memory_layout": order,
         **said,
         **({"storage_transformers": transformers} if transformers else {}),
-        "fill_value": fill_value.to_json(metadata.fill_value, stored, 2),
+        # The texts say "+Infinity"; zarr-python 2 says "Infinity".
+        "fill_value": fill if layout.root else fill_value.to_draft(fill, stored),
         "extensions": [],
         "attributes": attributes,
     }

@@ -20,6 +20,7 @@ from ..codecs.chain import check_kinds
 from ..codecs.codec import ArrayRepresentation, Codec, Representation
 from ..codecs.numcodecs_adapter import STATE_SHAPE
 from ..codecs.registry import codec_from_v2
+from ..codecs.shuffle import ShuffleCodec
 from ..codecs.transpose import TransposeCodec
 from ..dtypes import native, parse_v2, swap_unit
 from ..errors import MetadataError, UnsupportedError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _MEMBERS: Final = frozenset(
     ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
 )
+_POINTER_NBYTES: Final = 8
 _DOCUMENTS: Final = (".zarray", ".zgroup", ".zattrs")
 # The element type behind a filter, for what follows it.
 _TYPES_BEHIND: Final = {"delta": "astype", "fixedscaleoffset": "astype", "quantize": "astype", "astype": "encode_dtype"}
@@ -89,7 +91,14 @@ def parse_array(
     order = member(zarray, "order")
     if order not in ("C", "F"):
         fail(f"expected 'C' or 'F', got {quote(order)}", "$.order")
-    codecs = codec_chain(_filters(zarray), stored, chunk_shape, order, allow_pickle=allow_pickle)
+    codecs = codec_chain(
+        _filters(zarray),
+        stored,
+        chunk_shape,
+        order,
+        allow_pickle=allow_pickle,
+        netcdf_itemsize=_netcdf_itemsize(zarray["dtype"], stored),
+    )
     attributes = parse_attributes(zattrs, "$")
     return ArrayMetadata(
         shape=shape,
@@ -169,6 +178,13 @@ def _parse_parts(parts: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
     return parse_group(parts[".zgroup"], parts.get(".zattrs"))
 
 
+def _netcdf_itemsize(dtype: Any, stored: np.dtype[Any]) -> int:
+    """Return the bytes that netCDF-C takes for the size of an element: of its ``NC_STRING``, those of a pointer."""
+    # "|S1" is a string, too; a character is ">S1".
+    text = stored.kind == "S" and isinstance(dtype, str) and dtype.startswith("|")
+    return _POINTER_NBYTES if text else stored.itemsize
+
+
 def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:
     if stored == stored.newbyteorder("<") or swap_unit(stored) == 1:
         return BytesCodec(None if swap_unit(stored) == 1 else "little")
@@ -199,6 +215,7 @@ def codec_chain(
     *,
     allow_pickle: bool,
     json_paths: tuple[str, str, str] = ("$.dtype", "$.order", "$.filters"),
+    netcdf_itemsize: int | None = None,
 ) -> tuple[Codec, ...]:
     """Make the chain of an array whose document has an order, filters and a compressor.
 
@@ -216,6 +233,8 @@ def codec_chain(
         Whether a codec may load pickles.
     json_paths
         Where the document has its data type, its order and its filters, for messages.
+    netcdf_itemsize
+        Bytes of an element that a shuffle of netCDF-C takes apart; None for those of ``stored``.
 
     Raises
     ------
@@ -237,6 +256,9 @@ def codec_chain(
                     f"an array of objects needs a filter such as 'vlen-utf8' first, but {codec.label} is", json_path=at
                 )
             chain.append((at_dtype, _bytes_codec(stored)))
+        if isinstance(codec, ShuffleCodec) and not codec.elementsize:
+            codec = codec.with_itemsize(stored.itemsize if netcdf_itemsize is None else netcdf_itemsize)
+            note(f"netCDF-C takes it from the data type; {codec.elementsize} is meant", f"{at}.elementsize")
         codec, behind = _with_dtype(codec, behind)
         chain.append((at, codec))
     if not values:
