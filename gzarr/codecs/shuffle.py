@@ -16,7 +16,7 @@ element where they are (``H5Zshuffle.c`` beside it).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -66,7 +66,13 @@ class ShuffleCodec(Codec):
 
     def with_itemsize(self, itemsize: int) -> ShuffleCodec:
         """Return the codec for items of so many bytes, where the element size was left open."""
-        return self if self.elementsize else ShuffleCodec(max(itemsize, 1), tail=True)
+        return self if self.elementsize else ShuffleCodec(max(itemsize, 1))
+
+    def for_bytes(self, decoded: Representation) -> ShuffleCodec:
+        """Return the codec without a tail where what it is given has none."""
+        if self.tail and isinstance(decoded, BytesRepresentation) and decoded.nbytes is not None:
+            return replace(self, tail=decoded.nbytes % self.elementsize != 0)
+        return self
 
     @property
     def label(self) -> str:

@@ -131,8 +131,8 @@ def to_numcodecs(codec: Codec, itemsize: int | None, version: str = "version 2")
     if isinstance(codec, NumcodecsCodec):
         return {"id": codec.id, **codec.configuration}
     if isinstance(codec, ShuffleCodec):
-        # In version 2, a size of 0 means the array's item size; here it means that nothing is shuffled.
-        return {"id": "shuffle", "elementsize": max(codec.elementsize, 1)}
+        # In version 2, a size of 0 is netCDF's, which leaves a tail alone; here it means that nothing is shuffled.
+        return {"id": "shuffle", "elementsize": 0 if codec.tail else max(codec.elementsize, 1)}
     name = codec.to_json()["name"]
     if name in _SAME or name.startswith("numcodecs."):
         return {"id": name.removeprefix("numcodecs."), **codec.to_json().get("configuration", {})}

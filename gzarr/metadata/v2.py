@@ -258,6 +258,7 @@ def codec_chain(
             chain.append((at_dtype, _bytes_codec(stored)))
         if isinstance(codec, ShuffleCodec) and not codec.elementsize:
             codec = codec.with_itemsize(stored.itemsize if netcdf_itemsize is None else netcdf_itemsize)
+            codec = replace(codec, tail=True)
             note(f"netCDF-C takes it from the data type; {codec.elementsize} is meant", f"{at}.elementsize")
         codec, behind = _with_dtype(codec, behind)
         chain.append((at, codec))
@@ -265,16 +266,19 @@ def codec_chain(
         if stored.hasobject:
             fail("an array of objects needs a filter such as 'vlen-utf8', but it has none", at_filters)
         chain.append((at_dtype, _bytes_codec(stored)))
-    codecs = tuple(codec for _, codec in chain)
-    check_kinds(codecs, at_filters)
+    check_kinds([codec for _, codec in chain], at_filters)
     representation: Representation = ArrayRepresentation(chunk_shape, native(stored))
+    codecs: list[Codec] = []
     for at, codec in chain:
+        if isinstance(codec, ShuffleCodec):
+            codec = codec.for_bytes(representation)
+        codecs.append(codec)
         try:
             representation = codec.encoded(representation)
         except MetadataError as error:
             error.json_path = at
             raise
-    return codecs
+    return tuple(codecs)
 
 
 def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.dtype[Any] | None]:
