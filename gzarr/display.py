@@ -12,9 +12,9 @@ from .stores.base import ListableStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .array_properties import ArrayProperties
-    from .documents import Entry
-    from .group import Group
+    from .arrays.array_properties import ArrayProperties
+    from .hierarchy.group import Group
+    from .nodes.reader import Entry
 
 _TABLE = "border-collapse:collapse;font-size:0.9em"
 _LABEL = "text-align:left;font-weight:600;padding:2px 12px 2px 0;vertical-align:top;white-space:nowrap"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..dtypes import swap_unit
+from ..documents.json import quote
+from ..dtypes.properties import swap_unit
 from ..errors import ArgumentError, MetadataError
-from ..metadata.json import quote
 from .blosc import BloscCodec
 from .bytes import BytesCodec
 from .codec import Codec

@@ -26,7 +26,7 @@ from .buffers import Bytes, checked, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .buffers import ceiling, checked, compressed, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _BLOCK_BYTES = 128 << 10  # the most that one block of three bytes or more decodes to
 

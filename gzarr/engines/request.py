@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..codecs.codec import ArrayRepresentation, Codec
     from ..errors import ChunkError
-    from ..plan import Plan
+    from ..plan.planner import Plan
     from ..stores.base import ReadableStore
 
     E = TypeVar("E", bound=ChunkError)

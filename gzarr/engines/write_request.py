@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..codecs.codec import ArrayRepresentation, Codec
-    from ..plan import Plan
-    from ..program import ShardLevel
-    from ..sharding import ChunkKeys
+    from ..plan.decode_program import ShardLevel
+    from ..plan.planner import Plan
     from ..stores.base import Store
+    from .shards import ChunkKeys
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,15 +10,15 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..dtypes import not_a_time
+from ..dtypes.times import not_a_time
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..codecs.codec import Codec
-    from ..edges import Edges
     from ..errors import MetadataError
+    from .chunk_grid import Edges
 
 #: ``"3-draft-2022"`` stands for the drafts of version 3 from 2020 to 2022, which share nothing but the number with it.
 ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3]

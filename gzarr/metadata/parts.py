@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from ..edges import Edges
+from ..documents.departures import note
+from ..documents.json import quote
 from ..errors import MetadataError
-from .departures import note
-from .json import quote
+from .chunk_grid import Edges
 
 if TYPE_CHECKING:
     from collections.abc import Callable

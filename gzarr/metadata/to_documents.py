@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..edges import Edges
+from ..documents.json import MAX_DEPTH, quote
 from ..errors import ArgumentError
 from ..stores.keys import join_path
 from . import to_v1, to_v2, to_v3, to_v3_draft
-from .json import MAX_DEPTH, quote
+from .chunk_grid import Edges
 from .parts import MAX_NDIM, MAX_UNEVEN_CHUNKS, dimension_names_of
 from .v3_draft import FORMAT as DRAFT
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..dtypes import parse_v2
+from ..dtypes import fill_value
+from ..dtypes.v2 import parse_v2
 from ..errors import ArgumentError
-from . import fill_value
 from .to_v2 import data_type_json, filters_of
 from .v1 import ATTRS, META
 
@@ -81,7 +81,7 @@ def _compression(filters: list[dict[str, Any]]) -> tuple[str | None, Any]:
 
 def _fill_value(value: Any, stored: np.dtype[Any]) -> Any:
     if value is None or stored.kind != "S":
-        return fill_value.to_json(value, stored, 2)
+        return fill_value.to_v2(value, stored)
     try:
         return bytes(value).decode("ascii")
     except UnicodeDecodeError:

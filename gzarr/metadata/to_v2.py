@@ -14,9 +14,9 @@ from ..codecs.numcodecs_adapter import NumcodecsCodec
 from ..codecs.shuffle import ShuffleCodec
 from ..codecs.transpose import TransposeCodec
 from ..codecs.zstd import ZstdCodec
-from ..dtypes import parse_v2, storage
+from ..dtypes import fill_value
+from ..dtypes.v2 import parse_v2
 from ..errors import ArgumentError
-from . import fill_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
         "shape": list(metadata.shape),
         "chunks": list(metadata.chunk_shape),
         "dtype": data_type_json(metadata.data_type),
-        "fill_value": fill_value.to_json(metadata.fill_value, stored, 2),
+        "fill_value": fill_value.to_v2(metadata.fill_value, stored),
         "order": order,
         "filters": filters or None,
         "dimension_separator": metadata.chunk_key_encoding.separator,
@@ -151,34 +151,3 @@ _FILTERS: Final = frozenset(
         *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
     )
 )
-
-
-def data_type(dtype: np.dtype[Any]) -> Any:
-    """Return a type as version 2 has it: a type string, or an array of fields; byte orders are those of ``dtype``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none.
-    """
-    if dtype.fields is not None:
-        return [_field(name, dtype.fields[name][0]) for name in dtype.names or ()]
-    if (name := small_number_name(dtype)) is not None:
-        return name
-    if dtype.kind not in "biufcmMSUVO" or dtype.char in "gG":
-        raise ArgumentError(f"Zarr has no data type for {dtype}")
-    return dtype.str
-
-
-def small_number_name(dtype: np.dtype[Any]) -> str | None:
-    """Return the name of a number type of ml_dtypes, or None for other types."""
-    if dtype.fields is not None or dtype.subdtype is not None or storage(dtype) == dtype:
-        return None
-    return {"bcomplex32": "complex_bfloat16", "complex32": "complex_float16"}.get(dtype.name, dtype.name)
-
-
-def _field(name: str, dtype: np.dtype[Any]) -> list[Any]:
-    if dtype.subdtype is None:
-        return [name, data_type(dtype)]
-    base, shape = dtype.subdtype
-    return [name, data_type(base), list(shape)]

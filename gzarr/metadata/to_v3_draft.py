@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..codecs.bytes import BytesCodec
 from ..codecs.sharding import ShardingIndexed
-from ..dtypes import native, parse_v2, parse_v3
+from ..dtypes import fill_value
+from ..dtypes.properties import native
+from ..dtypes.v2 import parse_v2
+from ..dtypes.v3 import parse_v3
 from ..errors import ArgumentError
-from . import fill_value
 from .to_v2 import data_type_json, filters_of
 from .v3_draft import ENTRY_POINT, Layout, parse_entry_point
 
@@ -113,7 +115,7 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
         }
         for per_shard in shards
     ]
-    fill = fill_value.to_json(metadata.fill_value, stored, 2)
+    fill = fill_value.to_v2(metadata.fill_value, stored)
     return {
         "shape": list(metadata.shape),
         "data_type": _data_type(stored, metadata.data_type, objects=layout.root),

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..dtypes import native, parse_v2
-from . import fill_value
-from .departures import note
-from .json import quote
+from ..documents.departures import note
+from ..documents.json import quote
+from ..dtypes import fill_value
+from ..dtypes.properties import native
+from ..dtypes.v2 import parse_v2
 from .model import ArrayMetadata, ChunkKeyEncoding
 from .parts import check_format, dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
 from .v2 import codec_chain
@@ -35,7 +36,7 @@ def parse_array(meta: dict[str, Any], attrs: dict[str, Any] | None = None) -> Ar
     Parameters
     ----------
     meta
-        ``meta``, as :func:`gzarr.metadata.json.load_document` returns it. Members that are not specified are ignored.
+        ``meta``, as :func:`gzarr.documents.json.load_document` returns it. Members that are not specified are ignored.
     attrs
         ``attrs``, or None if there is none.
 

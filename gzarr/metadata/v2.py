@@ -22,11 +22,12 @@ from ..codecs.numcodecs_adapter import STATE_SHAPE
 from ..codecs.registry import codec_from_v2
 from ..codecs.shuffle import ShuffleCodec
 from ..codecs.transpose import TransposeCodec
-from ..dtypes import native, parse_v2, swap_unit
+from ..documents.departures import note
+from ..documents.json import quote
+from ..dtypes import fill_value
+from ..dtypes.properties import native, swap_unit
+from ..dtypes.v2 import parse_v2
 from ..errors import MetadataError, UnsupportedError
-from . import fill_value
-from .departures import note
-from .json import quote
 from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from .parts import (
     check_format,
@@ -60,7 +61,7 @@ def parse_array(
     Parameters
     ----------
     zarray
-        ``.zarray``, as :func:`gzarr.metadata.json.load_document` returns it.
+        ``.zarray``, as :func:`gzarr.documents.json.load_document` returns it.
     zattrs
         ``.zattrs``, or None if there is none.
     allow_pickle

@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ..codecs.bytes import BytesCodec
 from ..codecs.chain import check_kinds, representations
 from ..codecs.codec import ArrayRepresentation
-from ..codecs.configuration import Configuration
 from ..codecs.fill_values import with_fill_value
 from ..codecs.registry import codecs_from_v3
 from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
-from ..dtypes import extension, parse_v3
+from ..documents.configuration import Configuration
+from ..documents.departures import note
+from ..documents.extension import extension
+from ..documents.json import quote
+from ..dtypes import fill_value
+from ..dtypes.v3 import parse_v3
 from ..errors import MetadataError, UnsupportedError
 from ..plugins import call, load
-from . import fill_value
-from .departures import note
-from .json import quote
 from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from .parts import (
     check_format,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..codecs.codec import Codec
-    from ..edges import Edges
     from ..plugins import Plugin
+    from .chunk_grid import Edges
 
 _ARRAY_MEMBERS: Final = frozenset(
     (
@@ -90,7 +91,7 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     Parameters
     ----------
     document
-        As :func:`gzarr.metadata.json.load_document` returns it.
+        As :func:`gzarr.documents.json.load_document` returns it.
     allow_pickle
         Whether a codec may load pickles, which can run code that is in the data.
     allow_fallback

@@ -25,12 +25,14 @@ from ..codecs.bytes import BytesCodec
 from ..codecs.chain import representations
 from ..codecs.codec import ArrayRepresentation
 from ..codecs.sharding import ShardingIndexed
-from ..dtypes import native, parse_v2, parse_v3
+from ..documents.departures import note
+from ..documents.json import quote
+from ..dtypes import fill_value
+from ..dtypes.properties import native
+from ..dtypes.v2 import parse_v2
+from ..dtypes.v3 import parse_v3
 from ..errors import MetadataError, UnsupportedError
 from ..stores.keys import join_path
-from . import fill_value
-from .departures import note
-from .json import quote
 from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, ZarrFormat
 from .parts import dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
 from .v2 import codec_chain, object_codec
@@ -193,7 +195,7 @@ def parse_array(
     Parameters
     ----------
     document
-        As :func:`gzarr.metadata.json.load_document` returns it.
+        As :func:`gzarr.documents.json.load_document` returns it.
     layout
         Of its hierarchy.
     path

@@ -42,9 +42,9 @@ from .wave_shape import WaveShape, shape_for
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...program import Decoding
+    from ...plan.decode_program import Decoding
     from ...stores.base import ReadableStore
-    from ..cpu import CpuEngine
+    from ..cpu.engine import CpuEngine
     from ..request import ReadRequest, Verify
     from .columns import Output, Placement
     from .device import Decompressor, Device, DirectFiles

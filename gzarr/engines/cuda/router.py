@@ -38,7 +38,7 @@ from .filters import FilterCodec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...program import Decoding
+    from ...plan.decode_program import Decoding
 
 Decode = Literal["auto", "cpu", "gpu"]
 

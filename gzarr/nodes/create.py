@@ -1,0 +1,308 @@
+"""Places of new nodes: what is where one is to be made or moved to, and making or moving it.
+
+Whether a place is free is asked where it is taken, while the documents of the node and of all groups above it are held:
+of the threads of one process that want one place, one gets it. Other processes are not kept out, but what they have
+made by then is seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
+from ..metadata import v3_draft
+from ..metadata.model import ArrayMetadata, GroupMetadata
+from ..metadata.to_documents import array_documents, group_documents
+from ..metadata.to_v3_draft import NEW_ENTRY_POINT
+from ..stores.base import ExclusiveStore, ListableStore, knows_of
+from ..stores.locks import hold, hold_node
+from .change import documents_and_prefixes, drop_indexes, erase_node, format_of, keys_above, reader_of, set_documents
+from .reader import NODE_DOCUMENTS, upward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..metadata.model import NodeMetadata, ZarrFormat
+    from ..metadata.v3_draft import Layout
+    from ..stores.base import ReadableStore, Store
+
+# Where an array without a document is looked for.
+_PROBED_KEYS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is where a node is to be made.
+
+    Attributes
+    ----------
+    occupied
+        Whether something is there.
+    found
+        What it is: a node, or the error of one that cannot be read; None for nothing.
+    parents
+        Paths of the groups above that have no document, from the root down.
+    layout
+        Of the hierarchy of a 2022 draft that the new node will be in.
+    old_layout
+        Of the hierarchy of a 2022 draft that the path is in now.
+    """
+
+    occupied: bool
+    found: NodeMetadata | MetadataError | None
+    parents: tuple[str, ...]
+    layout: Layout | None
+    old_layout: Layout | None
+
+
+def look(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Room:
+    """Look at the place of a new node, and at the groups above it.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array above.
+    ArgumentError
+        If the hierarchy is of another format.
+    """
+    reader = reader_of(store)
+    try:
+        entry = reader.node(path, None)
+        there = None if entry is None else entry.metadata
+    except MetadataError as error:
+        there = error
+    old_layout = reader.layout(path)
+    layout = None
+    if zarr_format == v3_draft.FORMAT:
+        layout = old_layout or v3_draft.parse_entry_point(NEW_ENTRY_POINT)
+    parents = _parents(store, path, zarr_format, old_layout, layout)
+    return Room(there is not None, there, parents, layout, old_layout)
+
+
+def _parents(
+    store: ReadableStore, path: str, zarr_format: ZarrFormat, old_layout: Layout | None, layout: Layout | None
+) -> tuple[str, ...]:
+    """Return the paths of the groups above that have no document; one request."""
+    above = list(reversed(upward(path)[1:]))
+    parents = []
+    fetched = reader_of(store).fetch(above, sorted(NODE_DOCUMENTS)) if above else ()
+    for group, found in zip(above, fetched, strict=True):
+        kind = format_of(group, found)
+        if layout is not None and old_layout is not None and not _is_inside(group, old_layout):
+            continue
+        if kind == "array":
+            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
+        if kind is None:
+            parents.append(group)
+        elif kind != zarr_format:
+            raise ArgumentError(
+                f"'/{path}': the group '/{group}' is of Zarr format {kind!r}, and a hierarchy has one; "
+                f"pass zarr_format={kind!r}"
+            )
+    if layout is not None:
+        return _draft_parents(store, [group for group in above if _is_inside(group, layout)], layout)
+    return () if zarr_format == 1 else tuple(parents)
+
+
+def _is_inside(path: str, layout: Layout) -> bool:
+    return not layout.base or path == layout.base or path.startswith(f"{layout.base}/")
+
+
+def _draft_parents(store: ReadableStore, groups: Iterable[str], layout: Layout) -> tuple[str, ...]:
+    missing = []
+    for group in groups:
+        below = layout.relative(group)
+        if store.get(layout.array_key(below)) is not None:
+            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
+        if store.get(layout.group_key(below)) is None:
+            missing.append(group)
+    return tuple(missing)
+
+
+def check_free(store: ReadableStore, path: str, room: Room, zarr_format: ZarrFormat, *, group: bool) -> None:
+    """Refuse a place that is taken. A group without documents may become one that has some.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the node.
+    """
+    if not room.occupied:
+        return
+    found = room.found
+    implicit = isinstance(found, GroupMetadata) and found.implicit
+    if group and implicit and found.zarr_format == zarr_format:  # type: ignore[union-attr]
+        return
+    what = "a group, with nodes below it," if implicit else "a group"
+    if isinstance(found, ArrayMetadata):
+        what = "an array"
+    elif isinstance(found, MetadataError):
+        what = f"a node that cannot be read ({found})"
+    raise ArgumentError(
+        f"there is {what} at '/{path}' in {store!r} already; pass overwrite=True to erase it with all that is below it"
+    )
+
+
+def stray_chunks(store: ReadableStore, path: str, metadata: ArrayMetadata) -> list[str]:
+    """Return some keys that would be chunks of a new array: what is left of one whose documents are gone."""
+    if not isinstance(store, ListableStore):
+        return []
+    encoding, folder = metadata.chunk_key_encoding, metadata.key_prefix(path)
+    if not metadata.shape:
+        key = folder + encoding.encode(())
+        return [key] if store.get(key) is not None else []
+    number = f"[0-9]+(?:{re.escape(encoding.separator)}[0-9]+){{{metadata.ndim - 1}}}"
+    pattern = re.compile(re.escape(folder + encoding.prefix) + number)
+    inside = folder + (encoding.prefix if encoding.prefix.endswith("/") else "")
+    return [key for key in islice(store.list_prefix(inside), _PROBED_KEYS) if pattern.fullmatch(key)]
+
+
+def check_name(path: str, room: Room, zarr_format: ZarrFormat) -> None:
+    """Refuse to make nodes with names that are not theirs to have.
+
+    Raises
+    ------
+    ArgumentError
+        If a name of version 3 starts with ``"__"``, which its specification ("Node names") reserves.
+    """
+    for made in (path, *room.parents) if zarr_format == 3 else ():
+        name = made.rpartition("/")[2]
+        if name.startswith("__"):
+            raise ArgumentError(
+                f"'/{path}': a node cannot be named {name!r}: version 3 reserves names that start with '__'; take "
+                "another one"
+            )
+
+
+def place_array(store: Store, path: str, metadata: ArrayMetadata, room: Room, *, overwrite: bool) -> None:
+    """Write a new array, and explicit groups above it; first erase what is there if ``overwrite``.
+
+    The documents must be held (:func:`hold_documents`) since before the room was looked at.
+
+    Raises
+    ------
+    ArgumentError
+        If something is there, and not ``overwrite``; nothing was changed.
+    """
+    if not overwrite:
+        check_free(store, path, room, metadata.zarr_format, group=False)
+    documents = array_documents(metadata, path)
+    strays = [] if room.occupied else stray_chunks(store, path, metadata)
+    if strays:
+        # They are no strays if another process has made the array just then.
+        room = look(store, path, metadata.zarr_format)
+        if not overwrite:
+            check_free(store, path, room, metadata.zarr_format, group=False)
+            raise ArgumentError(
+                f"there is no array at '/{path}' in {store!r}, but {strays[0]!r} would be a chunk of it; pass "
+                "overwrite=True to erase such chunks"
+            )
+    while strays:
+        store.erase_values(strays)
+        strays = stray_chunks(store, path, metadata)
+    _place(store, path, documents, room, metadata.zarr_format, overwrite=overwrite)
+
+
+def place_group(store: Store, path: str, metadata: GroupMetadata, room: Room, *, overwrite: bool) -> None:
+    """Write a new group; as :func:`place_array`. A group without documents keeps what is below it."""
+    if not overwrite:
+        check_free(store, path, room, metadata.zarr_format, group=True)
+    hierarchy = "" if room.layout is None else room.layout.base
+    documents = group_documents(metadata, path, hierarchy=hierarchy)
+    _place(store, path, documents, room, metadata.zarr_format, overwrite=overwrite)
+
+
+def _place(
+    store: Store, path: str, documents: dict[str, bytes], room: Room, zarr_format: ZarrFormat, *, overwrite: bool
+) -> None:
+    drop_indexes(store, path)
+    if overwrite and room.occupied:
+        erase_node(store, path, room.old_layout)
+    _write_parents(store, path, room, zarr_format)
+    if overwrite:
+        set_documents(store, documents)
+    elif not _create(store, documents):
+        # Since it was looked at, by another process.
+        check_free(store, path, look(store, path, zarr_format), zarr_format, group=False)
+        raise ArgumentError(f"'/{path}' in {store!r} was made, and erased again, by somebody else meanwhile")
+
+
+def _create(store: Store, documents: dict[str, bytes]) -> bool:
+    """Write the documents of a new node; return False if another process has made one meanwhile."""
+    *others, (key, value) = documents.items()
+    set_documents(store, dict(others))
+    if isinstance(store, ExclusiveStore) and knows_of(store, "create", "set"):
+        return store.create(key, value)
+    store.set(key, value)
+    return True
+
+
+def _write_parents(store: Store, path: str, room: Room, zarr_format: ZarrFormat) -> None:
+    if not room.parents:
+        return
+    document = {} if room.layout is None else {v3_draft.ENTRY_POINT: room.layout.document}
+    hierarchy = "" if room.layout is None else room.layout.base
+    # Another process may have made some since, and given them attributes.
+    for parent in _parents(store, path, zarr_format, room.old_layout, room.layout):
+        metadata = GroupMetadata(zarr_format=zarr_format, document=document)
+        _create(store, group_documents(metadata, parent, hierarchy=hierarchy))
+
+
+def move_node(store: Store, source: str, destination: str, zarr_format: ZarrFormat) -> None:
+    """Move a node with all that is below it. Values are copied, one by one, and then erased.
+
+    Raises
+    ------
+    ArgumentError
+        If the destination is taken, or lies in the source; nothing was changed.
+    NodeNotFoundError
+        If there is no such node (any more); nothing was changed.
+    StoreError
+        If the store fails, or cannot list. The source is erased when all is at the destination, not before.
+    """
+    if not isinstance(store, ListableStore):
+        raise StoreError(f"{store!r} cannot list its keys, so the node '/{source}' cannot be moved")
+    if destination == source or destination.startswith(f"{source}/"):
+        raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{destination}'")
+    with hold_node(store, source, destination), hold(store, [*keys_above(source), *keys_above(destination)]):
+        if not reader_of(store).exists(source, None):
+            raise NodeNotFoundError(f"'/{source}' is not in {store!r} any more; nothing was moved")
+        room = look(store, destination, zarr_format)
+        check_name(destination, room, zarr_format)
+        check_free(store, destination, room, zarr_format, group=False)
+        layout = room.layout
+        sources, source_prefixes = documents_and_prefixes(source, layout)
+        destinations, destination_prefixes = documents_and_prefixes(destination, layout)
+        for prefix in destination_prefixes:
+            for key in islice(store.list_prefix(prefix), 1):
+                raise ArgumentError(
+                    f"there is no node at '/{destination}' in {store!r}, but {key!r} would become part of it; erase "
+                    "it, or move to another place"
+                )
+        drop_indexes(store, source)
+        drop_indexes(store, destination)
+        _write_parents(store, destination, room, zarr_format)
+        documents = dict(zip(sources, destinations, strict=True))
+        try:
+            for before, after in zip(source_prefixes, destination_prefixes, strict=True):
+                for key in store.list_prefix(before):
+                    if key not in documents:
+                        _copy(store, key, after + key[len(before) :])
+            for key, to in documents.items():
+                _copy(store, key, to)
+        except StoreError:
+            # Nothing was there before; what is left would be in the way of the next attempt.
+            with contextlib.suppress(StoreError):
+                erase_node(store, destination, layout)
+            raise
+        erase_node(store, source, layout)
+
+
+def _copy(store: Store, key: str, to: str) -> None:
+    value: Any = store.get(key)
+    if value is not None:
+        store.set(to, value)
