@@ -198,6 +198,6 @@ def _step(codec: Codec, nbytes: int, exact: bool, available: frozenset[str]) -> 
             step, encoder = EncodingStep("blosc", nbytes + _BLOSC_HEADER_BYTES, parameters), codec.cname
         case Crc32cCodec():
             step, encoder = EncodingStep("crc32c", nbytes + 4), "crc32c"
-        case ShuffleCodec() if exact:
+        case ShuffleCodec() if exact and nbytes % max(codec.elementsize, 1) == 0:
             step, encoder = EncodingStep("shuffle", nbytes, (codec.elementsize,)), "loop"
     return step if encoder in available else None
