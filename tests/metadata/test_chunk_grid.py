@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gzarr.errors import ArgumentError
@@ -37,6 +37,7 @@ def cut(lengths: list[int], size: int) -> list[int]:
     return [max(min(end, size) - begin, 0) for begin, end in pairwise(accumulate(lengths, initial=0))]
 
 
+@settings(deadline=None)
 @given(axes())
 def test_axis(drawn: tuple[ChunkAxis, list[int]]) -> None:
     axis, lengths = drawn
@@ -69,6 +70,7 @@ def test_axis(drawn: tuple[ChunkAxis, list[int]]) -> None:
     assert pickle.loads(pickle.dumps(axis)) == axis
 
 
+@settings(deadline=None)
 @given(axes(), st.integers(1, 40))
 def test_merged_axis(drawn: tuple[ChunkAxis, list[int]], length: int) -> None:
     axis, _ = drawn
@@ -85,6 +87,7 @@ def test_merged_axis(drawn: tuple[ChunkAxis, list[int]], length: int) -> None:
         assert following[1] - run[0] > length or following[1] == axis.size, "as long as fits"
 
 
+@settings(deadline=None)
 @given(axes(), st.integers(0, 60))
 def test_resized_axis(drawn: tuple[ChunkAxis, list[int]], size: int) -> None:
     axis, lengths = drawn
@@ -99,6 +102,7 @@ def test_resized_axis(drawn: tuple[ChunkAxis, list[int]], size: int) -> None:
     assert new.end >= size
 
 
+@settings(deadline=None)
 @given(st.lists(axes(), max_size=3), st.data())
 def test_grid(drawn: list[tuple[ChunkAxis, list[int]]], data: st.DataObject) -> None:
     grid = ChunkGrid(tuple(axis for axis, _ in drawn))
