@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from devices import TestedDevice
+    from support.devices import TestedDevice
 
     Chain = list[dict[str, Any]]
     Lengths = tuple[tuple[int, ...], ...]

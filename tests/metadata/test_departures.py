@@ -10,7 +10,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
-from golden_stores import unpack
+from support.golden_stores import unpack
 
 import gzarr
 from gzarr.cli import main
@@ -19,7 +19,7 @@ from gzarr.documents.departures import collect, note
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from devices import TestedDevice
+    from support.devices import TestedDevice
 
 DATA = np.arange(12, dtype="<f8").reshape(3, 4)
 V3: dict[str, Any] = {
