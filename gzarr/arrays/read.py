@@ -6,8 +6,8 @@ import contextlib
 import itertools
 import math
 from collections import OrderedDict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
@@ -18,6 +18,7 @@ from ..engines.shards import ShardIndexCache, read_shards, whole_chunks
 from ..plan.decode_program import analyse
 from ..plan.planner import by_shape, few_chunks, plan
 from .outputs import HOST, DeviceResults
+from .read_options import NO_OPTIONS, DeviceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,27 +34,6 @@ if TYPE_CHECKING:
     from ..stores.base import ReadableStore
     from .outputs import Results
 
-
-@dataclass(frozen=True, slots=True)
-class DeviceOptions:
-    """How one read to a device is done.
-
-    Attributes
-    ----------
-    budget_bytes
-        Device and page-locked memory that it holds besides its results, at most; None for the default.
-    decode
-        Where chunks are decoded.
-    verify
-        What the host decodes before the device does.
-    """
-
-    budget_bytes: int | None = None
-    decode: Literal["auto", "cpu", "gpu"] = "auto"
-    verify: Verify = "none"
-
-
-NO_OPTIONS = DeviceOptions()
 
 #: Shapes of chunks of a rectilinear grid for which what decodes them is kept.
 KEEP_SHAPES = 64

@@ -53,7 +53,7 @@ class Outcome:
     passed
         Whether every element came back.
     decoded_by
-        ``"gpu"`` or ``"cpu"``: what decodes such chunks for results on the tested device; None if that is not known.
+        ``"cuda"`` or ``"cpu"``: what decodes such chunks for results on the tested device; None if that is not known.
     decode_path
         How, as :attr:`gzarr.Array.decode_path` says it.
     message
@@ -62,7 +62,7 @@ class Outcome:
 
     codec: str
     passed: bool
-    decoded_by: Literal["cpu", "gpu"] | None = None
+    decoded_by: Literal["cpu", "cuda"] | None = None
     decode_path: str = ""
     message: str = ""
 
@@ -83,6 +83,10 @@ class Case:
         Its elements, ``(200, 150)``.
     document
         Its metadata.
+    key
+        Store key of the document.
+    chunk_key
+        Store key of a chunk, with a ``{}`` for each coordinate.
     chunk_shape
         Of what ``encode`` takes, in elements.
     encode
@@ -92,20 +96,21 @@ class Case:
     codec: str
     values: AnyArray
     document: Json
+    key: str
+    chunk_key: str
     chunk_shape: tuple[int, int]
     encode: Callable[[AnyArray], bytes]
 
     def store(self) -> dict[str, bytes]:
         """Return the array as keys and values."""
-        is_v3 = self.document["zarr_format"] == 3
-        store = {"zarr.json" if is_v3 else ".zarray": json.dumps(self.document).encode()}
+        store = {self.key: json.dumps(self.document).encode()}
         rows, columns = self.chunk_shape
         grid = (range(-(-n // length)) for n, length in zip(self.values.shape, self.chunk_shape, strict=True))
         for i, j in itertools.product(*grid):
             part = self.values[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
             chunk = np.zeros(self.chunk_shape, self.values.dtype)
             chunk[: part.shape[0], : part.shape[1]] = part
-            store[f"c/{i}/{j}" if is_v3 else f"{i}.{j}"] = self.encode(chunk)
+            store[self.chunk_key.format(i, j)] = self.encode(chunk)
         return store
 
 
@@ -151,7 +156,7 @@ def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
     # ``decode_path`` is about a read with ``decode="auto"``, which may leave so small an array to the CPU.
     path = f"cuda: {_decoding(array).path.partition(': ')[2]}" if on_gpu else array.decode_path
     take_stats()
-    result = array.read(decode="gpu") if array.device != "cpu" else array.read()
+    result = array.read(decode="cuda") if array.device != "cpu" else array.read()
     elements = result.get() if array.device != "cpu" else result
     chunks_by_cpu = int(take_stats()["chunks"])
     message = _difference(elements, case.values)
@@ -160,7 +165,7 @@ def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
             f"the elements are right, but the GPU refused {chunks_by_cpu} chunks, which the CPU had to decode; "
             "this driver, nvCOMP or numba-cuda may be one that gzarr does not work with"
         )
-    return Outcome(case.codec, not message, "gpu" if on_gpu else "cpu", path, message)
+    return Outcome(case.codec, not message, "cuda" if on_gpu else "cpu", path, message)
 
 
 def _decoding(array: Array) -> Decoding:
@@ -267,7 +272,8 @@ def _v2(
         "fill_value": 0,
     }
     configs = [*filters, *([] if compressor is None else [compressor])]
-    return Case(codec, values, document, _CHUNK_SHAPE, encode or functools.partial(_by_numcodecs, configs))
+    encode = encode or functools.partial(_by_numcodecs, configs)
+    return Case(codec, values, document, ".zarray", "{}.{}", _CHUNK_SHAPE, encode)
 
 
 def _v3(
@@ -288,7 +294,7 @@ def _v3(
         "fill_value": 0,
         "codecs": codecs,
     }
-    return Case(codec, values, document, chunk_shape, encode)
+    return Case(codec, values, document, "zarr.json", "c/{}/{}", chunk_shape, encode)
 
 
 def _blosc(cname: str, shuffle: int) -> Json:

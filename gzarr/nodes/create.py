@@ -1,8 +1,8 @@
-"""Places of new nodes: what is where one is to be made or moved to, and making or moving it.
+"""New nodes: inspecting the location of one, writing its documents, and moving nodes.
 
-Whether a place is free is asked where it is taken, while the documents of the node and of all groups above it are held:
-of the threads of one process that want one place, one gets it. Other processes are not kept out, but what they have
-made by then is seen.
+A location is inspected while the documents of the node and of all groups above it are held: of several threads of one
+process that want the same location, one gets it. Other processes are not kept out, but what they have made by then is
+seen.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
-from ..metadata import v3_draft
+from ..metadata.formats import FORMATS, keys_and_prefixes, node_at, node_keys
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
-from ..metadata.to_v3_draft import NEW_ENTRY_POINT
 from ..stores.base import ExclusiveStore, ListableStore, knows_of
 from ..stores.locks import hold, hold_node
-from .change import documents_and_prefixes, drop_indexes, erase_node, format_of, keys_above, reader_of, set_documents
-from .reader import NODE_DOCUMENTS, upward
+from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
+from .documents import upward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
-    from ..metadata.v3_draft import Layout
     from ..stores.base import ReadableStore, Store
 
 # Where an array without a document is looked for.
@@ -35,15 +34,15 @@ _PROBED_KEYS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is where a node is to be made.
+class Location:
+    """The location of a new node, as it is in the store before the node is made.
 
     Attributes
     ----------
     occupied
-        Whether something is there.
+        Whether there is a node already.
     found
-        What it is: a node, or the error of one that cannot be read; None for nothing.
+        Metadata of that node, or the error of one that cannot be read; None if there is none.
     parents
         Paths of the groups above that have no document, from the root down.
     layout
@@ -59,8 +58,8 @@ class Room:
     old_layout: Layout | None
 
 
-def look(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Room:
-    """Look at the place of a new node, and at the groups above it.
+def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Location:
+    """Return the location of a new node, with the groups above it.
 
     Raises
     ------
@@ -76,11 +75,9 @@ def look(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Room:
     except MetadataError as error:
         there = error
     old_layout = reader.layout(path)
-    layout = None
-    if zarr_format == v3_draft.FORMAT:
-        layout = old_layout or v3_draft.parse_entry_point(NEW_ENTRY_POINT)
+    layout = FORMATS[zarr_format].layout(old_layout)
     parents = _parents(store, path, zarr_format, old_layout, layout)
-    return Room(there is not None, there, parents, layout, old_layout)
+    return Location(there is not None, there, parents, layout, old_layout)
 
 
 def _parents(
@@ -89,27 +86,25 @@ def _parents(
     """Return the paths of the groups above that have no document; one request."""
     above = list(reversed(upward(path)[1:]))
     parents = []
-    fetched = reader_of(store).fetch(above, sorted(NODE_DOCUMENTS)) if above else ()
-    for group, found in zip(above, fetched, strict=True):
-        kind = format_of(group, found)
-        if layout is not None and old_layout is not None and not _is_inside(group, old_layout):
+    found = reader_of(store).fetch([key for group in above for key in node_keys(group)])
+    for group in above:
+        present = node_at(group, found)
+        if layout is not None and old_layout is not None and not old_layout.contains(group):
             continue
-        if kind == "array":
-            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
-        if kind is None:
+        if present is None:
             parents.append(group)
-        elif kind != zarr_format:
+            continue
+        format, node_type = present
+        if node_type == "array":
+            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
+        if not FORMATS[zarr_format].shares_hierarchy(format):
             raise ArgumentError(
-                f"'/{path}': the group '/{group}' is of Zarr format {kind!r}, and a hierarchy has one; "
-                f"pass zarr_format={kind!r}"
+                f"'/{path}': the group '/{group}' is of Zarr format {format.zarr_format!r}, and a hierarchy has one; "
+                f"pass zarr_format={format.zarr_format!r}"
             )
     if layout is not None:
-        return _draft_parents(store, [group for group in above if _is_inside(group, layout)], layout)
-    return () if zarr_format == 1 else tuple(parents)
-
-
-def _is_inside(path: str, layout: Layout) -> bool:
-    return not layout.base or path == layout.base or path.startswith(f"{layout.base}/")
+        return _draft_parents(store, [group for group in above if layout.contains(group)], layout)
+    return tuple(parents) if FORMATS[zarr_format].features.groups else ()
 
 
 def _draft_parents(store: ReadableStore, groups: Iterable[str], layout: Layout) -> tuple[str, ...]:
@@ -123,19 +118,24 @@ def _draft_parents(store: ReadableStore, groups: Iterable[str], layout: Layout) 
     return tuple(missing)
 
 
-def check_free(store: ReadableStore, path: str, room: Room, zarr_format: ZarrFormat, *, group: bool) -> None:
-    """Refuse a place that is taken. A group without documents may become one that has some.
+def check_free(store: ReadableStore, path: str, location: Location, zarr_format: ZarrFormat, *, group: bool) -> None:
+    """Refuse a location that is occupied. A group without documents may become one that has some.
 
     Raises
     ------
     ArgumentError
         Naming the node.
     """
-    if not room.occupied:
+    if not location.occupied:
         return
-    found = room.found
+    found = location.found
     implicit = isinstance(found, GroupMetadata) and found.implicit
-    if group and implicit and found.zarr_format == zarr_format:  # type: ignore[union-attr]
+    if (
+        group
+        and isinstance(found, GroupMetadata)
+        and found.implicit
+        and FORMATS[zarr_format].shares_hierarchy(FORMATS[found.zarr_format])
+    ):
         return
     what = "a group, with nodes below it," if implicit else "a group"
     if isinstance(found, ArrayMetadata):
@@ -161,7 +161,7 @@ def stray_chunks(store: ReadableStore, path: str, metadata: ArrayMetadata) -> li
     return [key for key in islice(store.list_prefix(inside), _PROBED_KEYS) if pattern.fullmatch(key)]
 
 
-def check_name(path: str, room: Room, zarr_format: ZarrFormat) -> None:
+def check_name(path: str, location: Location, zarr_format: ZarrFormat) -> None:
     """Refuse to make nodes with names that are not theirs to have.
 
     Raises
@@ -169,19 +169,20 @@ def check_name(path: str, room: Room, zarr_format: ZarrFormat) -> None:
     ArgumentError
         If a name of version 3 starts with ``"__"``, which its specification ("Node names") reserves.
     """
-    for made in (path, *room.parents) if zarr_format == 3 else ():
+    format = FORMATS[zarr_format]
+    for made in (path, *location.parents):
         name = made.rpartition("/")[2]
-        if name.startswith("__"):
+        if format.is_reserved(name):
             raise ArgumentError(
-                f"'/{path}': a node cannot be named {name!r}: version 3 reserves names that start with '__'; take "
+                f"'/{path}': a node cannot be named {name!r}: {format.title} reserves names that start with '__'; take "
                 "another one"
             )
 
 
-def place_array(store: Store, path: str, metadata: ArrayMetadata, room: Room, *, overwrite: bool) -> None:
+def write_new_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
     """Write a new array, and explicit groups above it; first erase what is there if ``overwrite``.
 
-    The documents must be held (:func:`hold_documents`) since before the room was looked at.
+    The documents must be held (:func:`hold_documents`) since before the location was looked at.
 
     Raises
     ------
@@ -189,14 +190,14 @@ def place_array(store: Store, path: str, metadata: ArrayMetadata, room: Room, *,
         If something is there, and not ``overwrite``; nothing was changed.
     """
     if not overwrite:
-        check_free(store, path, room, metadata.zarr_format, group=False)
+        check_free(store, path, location, metadata.zarr_format, group=False)
     documents = array_documents(metadata, path)
-    strays = [] if room.occupied else stray_chunks(store, path, metadata)
+    strays = [] if location.occupied else stray_chunks(store, path, metadata)
     if strays:
         # They are no strays if another process has made the array just then.
-        room = look(store, path, metadata.zarr_format)
+        location = inspect_location(store, path, metadata.zarr_format)
         if not overwrite:
-            check_free(store, path, room, metadata.zarr_format, group=False)
+            check_free(store, path, location, metadata.zarr_format, group=False)
             raise ArgumentError(
                 f"there is no array at '/{path}' in {store!r}, but {strays[0]!r} would be a chunk of it; pass "
                 "overwrite=True to erase such chunks"
@@ -204,30 +205,35 @@ def place_array(store: Store, path: str, metadata: ArrayMetadata, room: Room, *,
     while strays:
         store.erase_values(strays)
         strays = stray_chunks(store, path, metadata)
-    _place(store, path, documents, room, metadata.zarr_format, overwrite=overwrite)
+    _write_new(store, path, documents, location, metadata.zarr_format, overwrite=overwrite)
 
 
-def place_group(store: Store, path: str, metadata: GroupMetadata, room: Room, *, overwrite: bool) -> None:
-    """Write a new group; as :func:`place_array`. A group without documents keeps what is below it."""
+def write_new_group(store: Store, path: str, metadata: GroupMetadata, location: Location, *, overwrite: bool) -> None:
+    """Write a new group; as :func:`write_new_array`. A group without documents keeps what is below it."""
     if not overwrite:
-        check_free(store, path, room, metadata.zarr_format, group=True)
-    hierarchy = "" if room.layout is None else room.layout.base
-    documents = group_documents(metadata, path, hierarchy=hierarchy)
-    _place(store, path, documents, room, metadata.zarr_format, overwrite=overwrite)
+        check_free(store, path, location, metadata.zarr_format, group=True)
+    documents = group_documents(metadata, path, location.layout)
+    _write_new(store, path, documents, location, metadata.zarr_format, overwrite=overwrite)
 
 
-def _place(
-    store: Store, path: str, documents: dict[str, bytes], room: Room, zarr_format: ZarrFormat, *, overwrite: bool
+def _write_new(
+    store: Store,
+    path: str,
+    documents: dict[str, bytes],
+    location: Location,
+    zarr_format: ZarrFormat,
+    *,
+    overwrite: bool,
 ) -> None:
     drop_indexes(store, path)
-    if overwrite and room.occupied:
-        erase_node(store, path, room.old_layout)
-    _write_parents(store, path, room, zarr_format)
+    if overwrite and location.occupied:
+        erase_node(store, path, location.old_layout)
+    _write_parents(store, path, location, zarr_format)
     if overwrite:
         set_documents(store, documents)
     elif not _create(store, documents):
         # Since it was looked at, by another process.
-        check_free(store, path, look(store, path, zarr_format), zarr_format, group=False)
+        check_free(store, path, inspect_location(store, path, zarr_format), zarr_format, group=False)
         raise ArgumentError(f"'/{path}' in {store!r} was made, and erased again, by somebody else meanwhile")
 
 
@@ -241,54 +247,51 @@ def _create(store: Store, documents: dict[str, bytes]) -> bool:
     return True
 
 
-def _write_parents(store: Store, path: str, room: Room, zarr_format: ZarrFormat) -> None:
-    if not room.parents:
+def _write_parents(store: Store, path: str, location: Location, zarr_format: ZarrFormat) -> None:
+    if not location.parents:
         return
-    document = {} if room.layout is None else {v3_draft.ENTRY_POINT: room.layout.document}
-    hierarchy = "" if room.layout is None else room.layout.base
     # Another process may have made some since, and given them attributes.
-    for parent in _parents(store, path, zarr_format, room.old_layout, room.layout):
-        metadata = GroupMetadata(zarr_format=zarr_format, document=document)
-        _create(store, group_documents(metadata, parent, hierarchy=hierarchy))
+    for parent in _parents(store, path, zarr_format, location.old_layout, location.layout):
+        _create(store, group_documents(GroupMetadata(zarr_format=zarr_format), parent, location.layout))
 
 
-def move_node(store: Store, source: str, destination: str, zarr_format: ZarrFormat) -> None:
+def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> None:
     """Move a node with all that is below it. Values are copied, one by one, and then erased.
 
     Raises
     ------
     ArgumentError
-        If the destination is taken, or lies in the source; nothing was changed.
+        If ``dest`` is taken, or lies in the source; nothing was changed.
     NodeNotFoundError
         If there is no such node (any more); nothing was changed.
     StoreError
-        If the store fails, or cannot list. The source is erased when all is at the destination, not before.
+        If the store fails, or cannot list. The source is erased when all is at ``dest``, not before.
     """
     if not isinstance(store, ListableStore):
         raise StoreError(f"{store!r} cannot list its keys, so the node '/{source}' cannot be moved")
-    if destination == source or destination.startswith(f"{source}/"):
-        raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{destination}'")
-    with hold_node(store, source, destination), hold(store, [*keys_above(source), *keys_above(destination)]):
+    if dest == source or dest.startswith(f"{source}/"):
+        raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")
+    with hold_node(store, source, dest), hold(store, [*keys_above(source), *keys_above(dest)]):
         if not reader_of(store).exists(source, None):
             raise NodeNotFoundError(f"'/{source}' is not in {store!r} any more; nothing was moved")
-        room = look(store, destination, zarr_format)
-        check_name(destination, room, zarr_format)
-        check_free(store, destination, room, zarr_format, group=False)
-        layout = room.layout
-        sources, source_prefixes = documents_and_prefixes(source, layout)
-        destinations, destination_prefixes = documents_and_prefixes(destination, layout)
-        for prefix in destination_prefixes:
+        location = inspect_location(store, dest, zarr_format)
+        check_name(dest, location, zarr_format)
+        check_free(store, dest, location, zarr_format, group=False)
+        layout = location.layout
+        source_keys, source_prefixes = keys_and_prefixes(source, layout)
+        dest_keys, dest_prefixes = keys_and_prefixes(dest, layout)
+        for prefix in dest_prefixes:
             for key in islice(store.list_prefix(prefix), 1):
                 raise ArgumentError(
-                    f"there is no node at '/{destination}' in {store!r}, but {key!r} would become part of it; erase "
-                    "it, or move to another place"
+                    f"there is no node at '/{dest}' in {store!r}, but {key!r} would become part of it; erase "
+                    "it, or move to another path"
                 )
         drop_indexes(store, source)
-        drop_indexes(store, destination)
-        _write_parents(store, destination, room, zarr_format)
-        documents = dict(zip(sources, destinations, strict=True))
+        drop_indexes(store, dest)
+        _write_parents(store, dest, location, zarr_format)
+        documents = dict(zip(source_keys, dest_keys, strict=True))
         try:
-            for before, after in zip(source_prefixes, destination_prefixes, strict=True):
+            for before, after in zip(source_prefixes, dest_prefixes, strict=True):
                 for key in store.list_prefix(before):
                     if key not in documents:
                         _copy(store, key, after + key[len(before) :])
@@ -297,7 +300,7 @@ def move_node(store: Store, source: str, destination: str, zarr_format: ZarrForm
         except StoreError:
             # Nothing was there before; what is left would be in the way of the next attempt.
             with contextlib.suppress(StoreError):
-                erase_node(store, destination, layout)
+                erase_node(store, dest, layout)
             raise
         erase_node(store, source, layout)
 

@@ -352,7 +352,7 @@ def test_copies(tmp_path: Path) -> None:
         {"chunks": "auto", "shards": "auto"},
     ):
         target: dict[str, bytes] = {}
-        gzarr.copy(values, target, verify=True, **changes)
+        gzarr.copy(values, target, read_back=True, **changes)
         copied = gzarr.open_array(target, device="cpu")
         np.testing.assert_array_equal(copied[...], data, str(changes))
         if set(changes) <= {"codecs"}:

@@ -23,8 +23,8 @@ from gzarr.dtypes import fill_value
 from gzarr.dtypes.properties import clear_spare_bits, has_spare_bits, storage
 from gzarr.dtypes.v2 import parse_v2
 from gzarr.dtypes.v3 import parse_v3
-from gzarr.metadata import v2 as documents_v2
-from gzarr.metadata import v3 as documents_v3
+from gzarr.metadata.v2 import parse as documents_v2
+from gzarr.metadata.v3 import parse as documents_v3
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import zarr
 from support.golden_stores import unpack
 
 import gzarr
-from gzarr.cli import main
+from gzarr.cli.main import main
 from gzarr.documents.departures import collect, note
 
 if TYPE_CHECKING:
@@ -152,14 +152,14 @@ def test_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "g" / name / "zarr.json").write_bytes(values["zarr.json"])
     (tmp_path / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
     (tmp_path / "g" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {"x": NaN}}')
-    assert main.main(["info", "--strict", str(tmp_path)]) == 1
+    assert main(["info", "--strict", str(tmp_path)]) == 1
     listed = capsys.readouterr().out.partition("Departures from the specification:\n")[2].splitlines()
     assert [line.split()[:2] for line in listed] == [
         ["/g", "$:"], ["/g/bad", "'g/bad/zarr.json'"], ["/g/loose", "$.extensions:"], ["/g/loose", "$.codecs:"],
     ]  # fmt: skip
-    assert main.main(["info", str(tmp_path / "g" / "loose")]) == 0
+    assert main(["info", str(tmp_path / "g" / "loose")]) == 0
     assert "Departures" not in capsys.readouterr().out
-    assert main.main(["info", "--strict", str(tmp_path / "g" / "good")]) == 0
+    assert main(["info", "--strict", str(tmp_path / "g" / "good")]) == 0
     assert "No departures" in capsys.readouterr().out
 
 

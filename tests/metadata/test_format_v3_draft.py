@@ -29,8 +29,8 @@ from support.zarr_arrays import same
 
 import gzarr
 from gzarr import errors
-from gzarr.metadata import v3_draft
-from gzarr.metadata.v3_draft import Layout
+from gzarr.metadata.layout import Layout
+from gzarr.metadata.v3_draft import parse as v3_draft
 from gzarr.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class TestLayouts:
         root = gzarr.open(store, device="cpu")
         entries = dict(root.walk())
         assert list(entries) == ["a", "bad", "worse"]
-        assert all(isinstance(entries[name].metadata, errors.MetadataError) for name in ("bad", "worse"))
+        assert all(isinstance(entries[name], errors.MetadataError) for name in ("bad", "worse"))
         with pytest.raises(errors.MetadataError, match=r"'meta/bad.array.json'"):
             root["bad"]
 

@@ -17,8 +17,9 @@ from gzarr.dtypes.properties import swap_unit
 from gzarr.dtypes.v2 import parse_v2
 from gzarr.dtypes.v3 import parse_v3
 from gzarr.errors import MetadataError, UnsupportedError
-from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
+from gzarr.metadata.v2 import parse as v2
+from gzarr.metadata.v3 import parse as v3
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

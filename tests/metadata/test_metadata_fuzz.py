@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gzarr.documents.json import load_document
 from gzarr.dtypes import fill_value
 from gzarr.errors import GzarrError
-from gzarr.metadata import v2, v3
+from gzarr.metadata.v2 import parse as v2
+from gzarr.metadata.v3 import parse as v3
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

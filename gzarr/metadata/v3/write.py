@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..codecs.bytes import BytesCodec
-from ..codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
-from ..codecs.sharding import ShardingIndexed
-from ..dtypes import fill_value
-from ..errors import ArgumentError
-from .to_v2 import data_type_json
+from ...codecs.bytes import BytesCodec
+from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
+from ...codecs.sharding import ShardingIndexed
+from ...dtypes import fill_value
+from ...errors import ArgumentError
+from ..v2.write import data_type_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..codecs.codec import Codec
-    from .chunk_grid import Edges
-    from .model import ArrayMetadata, GroupMetadata
+    from ...codecs.codec import Codec
+    from ..chunk_grid import Edges
+    from ..model import ArrayMetadata, GroupMetadata
 
 # Filters that are given an array in version 3, and bytes in version 2.
 _FILTERS: Final = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))

@@ -8,21 +8,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from ..codecs.blosc import BloscCodec
-from ..codecs.bytes import BytesCodec
-from ..codecs.numcodecs_adapter import NumcodecsCodec
-from ..codecs.shuffle import ShuffleCodec
-from ..codecs.transpose import TransposeCodec
-from ..codecs.zstd import ZstdCodec
-from ..dtypes import fill_value
-from ..dtypes.v2 import parse_v2
-from ..errors import ArgumentError
+from ...codecs.blosc import BloscCodec
+from ...codecs.bytes import BytesCodec
+from ...codecs.numcodecs_adapter import NumcodecsCodec
+from ...codecs.shuffle import ShuffleCodec
+from ...codecs.transpose import TransposeCodec
+from ...codecs.zstd import ZstdCodec
+from ...dtypes import fill_value
+from ...dtypes.v2 import parse_v2, to_v2
+from ...errors import ArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..codecs.codec import Codec
-    from .model import ArrayMetadata, GroupMetadata
+    from ...codecs.codec import Codec
+    from ..model import ArrayMetadata, GroupMetadata
 
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, None: -1}
 # Codecs of version 3 that numcodecs knows by the same name.
@@ -151,3 +151,9 @@ _FILTERS: Final = frozenset(
         *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
     )
 )
+
+
+def data_type_text(stored: np.dtype[Any]) -> str:
+    """Return the data type of a new array as the model has it, of objects too."""
+    said = "|O" if stored.hasobject else to_v2(stored)
+    return said if isinstance(said, str) else json.dumps(said)
