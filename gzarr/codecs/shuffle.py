@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import MetadataError
 from .buffers import Bytes, checked, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -87,3 +87,7 @@ class ShuffleCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``shuffle`` operation, or none where nothing changes."""
         return (Operation("shuffle", (self.elementsize,)),) if self.elementsize > 1 else ()
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``shuffle`` step, of bytes whose number is known."""
+        return EncodingStep("shuffle", nbytes, (self.elementsize,)) if exact else None

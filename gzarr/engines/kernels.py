@@ -31,6 +31,7 @@ _lock = ForkSafeLock()
 _work: Any = None
 _writer: Any = None
 _release: Any = None
+_operations: dict[tuple[str, str], int] = {}
 _said = False
 
 
@@ -57,6 +58,26 @@ def load() -> Any:
             _release = context.release
             _work = read.work
     return _work
+
+
+def operation(name: str, function: str) -> int:
+    """Return the address of a compiled function of an operation, 0 if there is none.
+
+    Parameters
+    ----------
+    name
+        Of ``gzarr_kernels.operations.OPERATIONS``; for ``"verifies"``, of its ``ALGORITHMS``.
+    function
+        ``"decode"``, ``"encode"``, ``"frames"`` or ``"verifies"``.
+    """
+    found = _operations.get((name, function))
+    if found is None:
+        load()
+        with _lock.lock, compiling("kernels"):
+            from gzarr_kernels import operations
+
+            found = _operations[name, function] = operations.address(name, function)
+    return found
 
 
 def load_writer() -> Any:

@@ -31,7 +31,8 @@ from .write_job import Job, encode_in_memory
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...plan.encode_program import EncodingProgram, EncodingStep
+    from ...codecs.codec import EncodingStep
+    from ...plan.encode_program import EncodingProgram
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
@@ -76,7 +77,7 @@ def settle(
     available
         What native writing has here.
     """
-    compressing = [step for step in program.steps if step.compressor is not None]
+    compressing = [step for step in program.steps if step.search is not None]
     if len(compressing) != 1 or (ladder := _ladder(compressing[0], request.chunk.nbytes)) is None:
         return program
     nbytes = request.chunk.nbytes
@@ -108,7 +109,7 @@ def _ladder(step: EncodingStep, nbytes: int) -> _Ladder | None:
     """Return the ways to try for chunks of so many bytes, or None where the level is taken at its word."""
     from gzarr_kernels import searches
 
-    library, level = step.compressor or ("", 0)
+    library, level = step.search or ("", 0)
     if library == "lz4" and level <= _MOST_ACCELERATION:
         return _Ladder(((searches.LZ4_LONG,),), 0)
     if library == "deflate" and level in _DEFLATE_LEVELS:

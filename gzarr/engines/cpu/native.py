@@ -82,20 +82,13 @@ class NativeProgram:
 
 def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> NativeProgram:
     """Turn a program into what jobs share."""
-    from gzarr_kernels import decode
+    from gzarr_kernels.decode import IN_PLACE
+    from gzarr_kernels.operations import OPERATIONS
 
-    codes = {
-        "zstd": decode.ZSTD,
-        "gzip": decode.GZIP,
-        "zlib": decode.ZLIB,
-        "lz4": decode.LZ4,
-        "blosc": decode.BLOSC,
-        "crc32c": decode.CRC32C,
-        "shuffle": decode.SHUFFLE,
-        "snappy": decode.SNAPPY,
-        "deflate": decode.DEFLATE,
-    }
-    words = [word for step in program.operations for word in (codes[step.name], step.nbytes, step.parameter)]
+    words: list[int] = []
+    for step in program.operations:
+        nbytes = IN_PLACE if OPERATIONS[step.name].in_place else step.nbytes
+        words += kernels.operation(step.name, "decode"), nbytes, step.parameter
     one = np.zeros(1, chunk.dtype)
     if fill_value is not None:
         one[0] = fill_value

@@ -109,9 +109,7 @@ class Job:
         job[w.SKIP_FILL] = not request.write_empty
         width = max(program.swap, 1)
         job[w.STORED_FILL] = self._address(fill.reshape(-1, width)[:, ::-1].reshape(-1))
-        # A checksum alone goes behind the chunk, so that needs a copy.
-        in_place = not program.steps or program.steps[0].name != "crc32c"
-        job[w.DIRECT] = in_place and not program.swap
+        job[w.DIRECT] = not program.swap
 
     def _address(self, array: npt.NDArray[Any]) -> int:
         """Return the address of an array that compiled code reads or writes whole; keep it alive."""
@@ -204,10 +202,12 @@ class Job:
 def _words(program: EncodingProgram) -> IntArray:
     """Return the operations as ``gzarr_kernels.encode`` reads them."""
     from gzarr_kernels import encode
+    from gzarr_kernels.operations import OPERATIONS
 
     words = np.zeros((max(len(program.steps), 1), encode.WORDS), np.int64)
     for row, step in zip(words, program.steps, strict=False):
-        row[:2] = encode.OPERATIONS[step.name], step.most_nbytes
+        nbytes = encode.IN_PLACE if OPERATIONS[step.name].in_place else step.most_nbytes
+        row[:2] = kernels.operation(step.name, "encode"), nbytes
         row[2 : 2 + len(step.parameters)] = step.parameters
         row[-1] = step.way
     return words
