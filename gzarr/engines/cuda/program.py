@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ...plan.decode_program import Decoding
     from .filters import Filter
 
-#: nvCOMP's algorithm for a Blosc container's compressor. One that holds another than the metadata says is decoded by the
-#: CPU.
+#: nvCOMP's algorithm for a Blosc container's compressor. One that holds another than the metadata says is decoded by
+#: the CPU.
 _IN_BLOSC: Final = {"lz4": "lz4", "lz4hc": "lz4", "zstd": "zstd", "zlib": "deflate", "snappy": "snappy"}
 
 
