@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# Each is a module of its own, ``cli_NAME``.
+# Each is a module of this package.
 _MORE_COMMANDS = {
     "verify": "decode every chunk, and list what is bad or missing",
     "copy": "copy an array or a hierarchy, into another format, other chunks or other codecs",
@@ -73,10 +73,10 @@ def _of_module(name: str) -> tuple[Callable[[argparse.ArgumentParser], None], Ca
     """Return what adds the arguments of a command and what runs it, from a module that is loaded when it is used."""
 
     def add(parser: argparse.ArgumentParser) -> None:
-        import_module(f"gzarr.{name}").add_arguments(parser)
+        import_module(f"gzarr.cli.{name}").add_arguments(parser)
 
     def run(args: argparse.Namespace) -> int:
-        code: int = import_module(f"gzarr.{name}").run(args)
+        code: int = import_module(f"gzarr.cli.{name}").run(args)
         return code
 
     return add, run
@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
 
     for name, summary in _MORE_COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
-        command.add_later, run = _of_module(f"cli_{name}")
+        command.add_later, run = _of_module(name)
         command.set_defaults(run=run)
     return parser
 

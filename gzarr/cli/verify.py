@@ -1,7 +1,7 @@
 """``gzarr verify PATH``: decode every chunk of a hierarchy, and list what is wrong.
 
 With ``--json`` one document is printed: ``ok``, ``arrays``, ``groups`` and ``chunks`` (counts of what was looked at),
-and ``problems``, a list of :class:`gzarr.verification.Problem` as objects.
+and ``problems``, a list of :class:`gzarr.tools.verify.Problem` as objects.
 """
 
 from __future__ import annotations

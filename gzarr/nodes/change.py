@@ -1,6 +1,6 @@
 """Changes of a hierarchy: documents of nodes that are there, and erasing nodes.
 
-What holds for all of them, and for making and moving nodes (:mod:`gzarr.places`):
+What holds for all of them, and for making and moving nodes (:mod:`gzarr.nodes.create`):
 
 - Everything is checked before anything is written.
 - A node appears with its last document and disappears with its first: readers see it whole, or not at all.

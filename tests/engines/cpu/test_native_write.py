@@ -364,7 +364,7 @@ FULL = """
 import json, pathlib, resource, signal, sys
 import numpy as np
 import gzarr
-from gzarr.engines import native_write
+from gzarr.engines.cpu import native_write
 from gzarr.stores.local import LocalStore
 
 native_write.write  # compiled, or loaded, before files are limited
