@@ -74,9 +74,9 @@ def operation(name: str, function: str) -> int:
     if found is None:
         load()
         with _lock.lock, compiling("kernels"):
-            from gzarr_kernels import operations
+            from gzarr_kernels import compiled
 
-            found = _operations[name, function] = operations.address(name, function)
+            found = _operations[name, function] = compiled.address(name, function)
     return found
 
 

@@ -1,8 +1,8 @@
 """What the compiled loops can do to the bytes of a chunk: one row an operation.
 
 All tables of native code follow from these rows. To add an operation, add its row here and a module with its compiled
-functions; nothing else in this package names an operation. No row loads a compiler: the module of an operation is
-imported, and each function compiled, when it is first asked for (``address``).
+functions; no other table names operations. A row loads no compiler: the module of an operation is imported, and each
+function compiled, when it is first asked for (``compiled.py``).
 
 The functions of an operation ``x`` are called ``x_decode``, ``x_encode`` and ``x_frames``; the one of an algorithm
 ``y`` of frames ``y_verifies``. What they take and return is said where they are called: ``decode.py``, ``encode.py``,
@@ -12,8 +12,6 @@ The functions of an operation ``x`` are called ``x_decode``, ``x_encode`` and ``
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
@@ -343,27 +341,3 @@ PARTS: Final[Mapping[str, Functions]] = MappingProxyType({"blosclz": _BLOSCLZ_EN
 STATES: Final = ("zstd", "deflate")
 #: What else compiled code may call.
 OTHERS: Final = (_INFLATE,)
-
-
-def address(name: str, function: str) -> int:
-    """Return the address of a compiled function, which is compiled if it is not yet; 0 if there is none.
-
-    Parameters
-    ----------
-    name
-        Of an operation, or of an algorithm for ``"verifies"``.
-    function
-        ``"decode"``, ``"encode"``, ``"frames"`` or ``"verifies"``.
-    """
-    from . import context
-
-    module_name = ALGORITHMS[name].module if function == "verifies" else OPERATIONS[name].module
-    if module_name is None:
-        return 0
-    compiled = getattr(importlib.import_module(module_name), f"{name}_{function}", None)
-    # One operation may use what another keeps.
-    for state in STATES:
-        module = sys.modules.get(f"{__package__}.{state}")
-        if module is not None:
-            context.releases_with(getattr(module, f"{state}_release").address)
-    return 0 if compiled is None else int(compiled.address)

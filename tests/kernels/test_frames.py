@@ -13,9 +13,9 @@ import cramjam
 import numcodecs
 import numpy as np
 import pytest
+from gzarr_kernels import compiled
 from gzarr_kernels import context as C
 from gzarr_kernels import frames as f
-from gzarr_kernels import operations
 from support.guarded_memory import Guarded
 from support.staged_chunks import (
     CNAMES,
@@ -271,7 +271,7 @@ def test_mutated_containers(container: str) -> None:
     random = np.random.default_rng(len(container))
     context = np.zeros(C.SIZE, np.int64)
     columns = Guarded(8 * f.COLUMNS * 512)
-    cut = ctypes.CFUNCTYPE(*(ctypes.c_int64,) * 10)(operations.address(name, "frames"))
+    cut = ctypes.CFUNCTYPE(*(ctypes.c_int64,) * 10)(compiled.address(name, "frames"))
 
     def scan(address: int, nbytes: int, columns_at: int) -> int:
         return int(cut(context.ctypes.data, address, 0, nbytes, NBYTES, 0, columns_at, 512, 0))

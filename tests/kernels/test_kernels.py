@@ -11,8 +11,8 @@ import cramjam
 import numba
 import numpy as np
 import pytest
+from gzarr_kernels import compiled
 from gzarr_kernels import context as C
-from gzarr_kernels import operations
 from gzarr_kernels import status as S
 from gzarr_kernels.bitshuffle import to_byte_planes as _to_byte_planes
 from gzarr_kernels.bitshuffle import transpose_bits_8x8
@@ -321,7 +321,7 @@ class Blosc:
 
     def __init__(self) -> None:
         # What is freed belongs to the operations in use.
-        operations.address("blosc", "decode")
+        compiled.address("blosc", "decode")
         self.slots = np.zeros(C.SIZE, np.int64)
         self.address = self.slots.ctypes.data
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from ...codecs.codec import ArrayRepresentation
 from ...plan.encode_program import analyse_encoding
+from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
 from .. import pool
-from ..shards import ChunkKeys
 from .write_job import Job, encode_in_memory
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ChunkError
+from ...plan.keys import ChunkKeys, file_prefix
 from ...stores.base import LocalFiles
 from .. import failures, kernels, pool
 from ..kernels import address
-from ..shards import ChunkKeys
 from . import threads
 from .small_reads import OPEN_FLAGS, FewChunks
 
@@ -106,11 +106,6 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
     )
 
 
-def path_prefix(root: bytes, prefix: str, encoding: ChunkKeyEncoding, ndim: int) -> bytes:
-    """Return the path of a chunk's file up to its first coordinate."""
-    return root + b"/" + os.fsencode(prefix + (encoding.prefix if ndim else encoding.encode(())))
-
-
 def few_chunks(
     program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
 ) -> FewChunks | None:
@@ -118,7 +113,7 @@ def few_chunks(
     root = store.file_root() if isinstance(store, LocalFiles) else None
     if root is None or not ndim:
         return None
-    return FewChunks(program, path_prefix(root, prefix, encoding, ndim), encoding, ndim, most_encoded)
+    return FewChunks(program, file_prefix(root, prefix, encoding, ndim), encoding, ndim, most_encoded)
 
 
 def read(request: ReadRequest, program: NativeProgram) -> None:
@@ -232,7 +227,7 @@ class _Job:
             job[r.NBYTES] = address(self.nbytes)
         elif isinstance(sources.keys, ChunkKeys) and sources.keys.chunks is plan.chunks:
             encoding = sources.keys.encoding
-            prefix = path_prefix(root, sources.keys.prefix, encoding, k)
+            prefix = file_prefix(root, sources.keys.prefix, encoding, k)
             path = np.frombuffer(prefix, np.uint8)
             job[r.MODE] = r.MODE_FILES
             job[r.PATHS] = self._address(path)

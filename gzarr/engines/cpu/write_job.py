@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...codecs.sharding import EMPTY
-from ...stores import atomic_files
+from ...plan.keys import ChunkKeys, file_prefix
 from .. import kernels, pool
 from ..kernels import address
-from ..shards import ChunkKeys
-from .native import path_prefix
 from .write_threads import inner_index
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...plan.encode_program import EncodingProgram
+    from ...stores.base import FileWriter
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
@@ -146,8 +145,8 @@ class Job:
         self._keep.append(inputs)
         return self._address(geometry)
 
-    def for_files(self, request: WriteRequest, root: bytes) -> FileJob:
-        """Complete the job for the loop to write files below ``root``. It lives as long as this."""
+    def for_files(self, request: WriteRequest, writer: FileWriter) -> FileJob:
+        """Complete the job for the loop to write files of a store. It lives as long as this."""
         from gzarr_kernels import read as r
         from gzarr_kernels import write as w
 
@@ -159,8 +158,8 @@ class Job:
         state[:, w.COUNT] = counts
         state[:, w.DESCRIPTOR] = -1
         state[:, w.CODE] = w.PENDING
-        prefix = path_prefix(root, keys.prefix, keys.encoding, k)
-        temporary = os.fsencode(atomic_files.temporary_prefix())
+        prefix = file_prefix(writer.root, keys.prefix, keys.encoding, k)
+        temporary = os.fsencode(writer.temporary_prefix())
         job[r.MODE] = r.MODE_FILES
         job[r.SHARED] = self._address(shared)
         job[r.SPANS] = len(self.rows)
@@ -183,6 +182,7 @@ class Job:
         job[w.TEMPORARY_NBYTES] = len(temporary)
         job[w.TOKEN] = secrets.randbits(62)
         job[w.CREATE_FLAGS] = _CREATE_FLAGS
+        job[w.DURABLE] = writer.durable
         if not job[r.OPERATIONS] and not request.levels and request.chunk.nbytes > _LEAST_SLABS_BYTES:
             job[w.SLAB] = max(1, _SLAB_BYTES // self._plane_nbytes)
         if request.levels:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
 from ..request import Sources
-from ..shards import ChunkKeys
 from . import slots
 from .staging import NO_FRAMES, READY, Frames, Staged
 

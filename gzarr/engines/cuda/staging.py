@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ...plan.keys import ChunkKeys, file_prefix
 from ...stores.base import LocalFiles
 from .. import kernels, pool
-from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch, path_prefix
+from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch
 from ..cpu.small_reads import OPEN_FLAGS
 from ..kernels import address
-from ..shards import ChunkKeys
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -163,7 +163,7 @@ class Staging:
             job[r.WHERE], job[r.NBYTES] = self._address(self._where), self._address(self._nbytes)
         elif isinstance(sources.keys, ChunkKeys) and sources.keys.chunks is plan.chunks:
             k = plan.chunks.shape[1]
-            prefix = path_prefix(root, sources.keys.prefix, sources.keys.encoding, k)
+            prefix = file_prefix(root, sources.keys.prefix, sources.keys.encoding, k)
             job[r.MODE] = r.MODE_FILES
             job[r.PATHS], job[r.PREFIX_NBYTES] = self._address(np.frombuffer(prefix, np.uint8)), len(prefix)
             job[r.GRID], job[r.COORDINATES] = self._address(plan.chunks), k
