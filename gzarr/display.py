@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .arrays.array_properties import ArrayProperties
     from .hierarchy.group import Group
-    from .nodes.reader import Entry
+    from .nodes.entries import Entry
 
 _TABLE = "border-collapse:collapse;font-size:0.9em"
 _LABEL = "text-align:left;font-weight:600;padding:2px 12px 2px 0;vertical-align:top;white-space:nowrap"

@@ -8,6 +8,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import available, get_device, warn_of_loss
 from ..errors import ArgumentError, DeviceError, OutputError, ReadOnlyError, SelectionError
 from ..nodes.attributes import Attributes
@@ -15,7 +16,7 @@ from ..nodes.change import hold_documents
 from ..plan.selection import parse_basic, parse_blocks, parse_orthogonal, parse_points
 from . import resize
 from .array_properties import ArrayProperties
-from .device import is_on_device, resolve_device
+from .device import resolve_device
 from .elements import all_elements
 from .index import Indexer
 from .objects import items_of
@@ -597,7 +598,7 @@ class Array(ArrayProperties):
 def _device_for(device: str, dtype: np.dtype[Any]) -> str:
     """Return the device that ``device`` means for elements of a type: ``"auto"`` is one that can hold them."""
     resolved = resolve_device(device)
-    if device != "auto" or resolved == "cpu" or is_on_device(dtype):
+    if device != "auto" or resolved == "cpu" or is_in_cupy(dtype):
         return resolved
     return "cpu"
 

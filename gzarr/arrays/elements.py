@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..documents.json import quote
-from ..dtypes.data_type import kind_of
+from ..dtypes.properties import kind_of
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
 from .objects import TEXTS, Items, checked, items_of

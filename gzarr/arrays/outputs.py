@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..dtypes.properties import is_in_cupy
 from ..engines import result_memory
 from ..errors import DeviceError, OutputError, SelectionError
-from .device import is_on_device
 
 if TYPE_CHECKING:
     from ..engines.cuda.device import Device
@@ -112,7 +112,7 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
     SelectionError
         If there is no room for the result.
     """
-    if memory is not HOST and not is_on_device(dtype):
+    if memory is not HOST and not is_in_cupy(dtype):
         more = ", or read one field of it" if dtype.names else ""
         raise DeviceError(
             f"{node}: CuPy has no elements of type {dtype}, so they cannot be on a GPU; open the array with "

@@ -298,11 +298,14 @@ def _zarr_python(location: str, zarr_format: ZarrFormat, selection: Selection, *
 
 
 def _tensorstore(location: str, zarr_format: ZarrFormat, selection: Selection) -> Read:
+    from ..metadata.formats import FORMATS
+
     ts = importlib.import_module("tensorstore")
     limit = {"limit": _threads()}
     context = {"data_copy_concurrency": limit, "file_io_concurrency": limit, "cache_pool": {"total_bytes_limit": 0}}
     spec = {
-        "driver": "zarr3" if zarr_format == 3 else "zarr",
+        # Its drivers are named by the document that they read.
+        "driver": "zarr3" if "zarr.json" in FORMATS[zarr_format].document_names else "zarr",
         "kvstore": {"driver": "file", "path": location + "/"},
         "recheck_cached_metadata": False,
         "recheck_cached_data": False,

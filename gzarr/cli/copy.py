@@ -15,7 +15,7 @@ from .progress import start_bar
 if TYPE_CHECKING:
     from ..tools.copy import Copy
 
-_FORMATS: dict[str, Any] = {"1": 1, "2": 2, "3": 3, "3-draft-2022": "3-draft-2022"}
+_FORMATS = (1, 2, 3, "3-draft-2022")
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
 
@@ -31,6 +31,10 @@ def _chunk_shape(text: str) -> Any:
             f"{text!r} is not a shape; write lengths such as 64,64,64 (-1: all of a dimension), auto or keep"
         )
     return lengths[0] if len(lengths) == 1 else lengths
+
+
+def _zarr_format(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
 
 
 def _shard_shape(text: str) -> Any:
@@ -95,7 +99,9 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("destination", metavar="DST", help="directory or file:// URL; made if it is not there")
     parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within SRC")
     parser.add_argument("--to", metavar="NODE", default="", help="path of the copy within DST")
-    parser.add_argument("--zarr-format", choices=list(_FORMATS), metavar="N", help="1, 2, 3 or 3-draft-2022")
+    parser.add_argument(
+        "--zarr-format", type=_zarr_format, choices=_FORMATS, metavar="N", help="1, 2, 3 or 3-draft-2022"
+    )
     parser.add_argument("--device", default="cpu", help="where elements pass through: cpu (default), cuda, cuda:N")
     parser.add_argument(
         "--budget", type=parse_size, default=None, metavar="SIZE", help="memory for elements, about (default 256MiB)"
@@ -158,7 +164,7 @@ def plan(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) -> 
         args.destination,
         path=args.node,
         destination_path=args.to,
-        zarr_format=_FORMATS.get(args.zarr_format),
+        zarr_format=args.zarr_format,
         chunks=chunks,
         shards=shards,
         codecs=codecs,

@@ -238,7 +238,7 @@ def _print_array(array: Array) -> None:
 def _storage_rows(array: Array) -> list[tuple[str, str]]:
     """Return what the chunks take in the store, from one listing."""
     from ..display import readable_size
-    from ..nodes.reader import DOCUMENTS
+    from ..metadata.formats import is_document_name
     from ..stores.base import SizedStore
 
     if not isinstance(array.store, SizedStore):
@@ -254,7 +254,7 @@ def _storage_rows(array: Array) -> list[tuple[str, str]]:
         if is_chunk(below):
             stored += nbytes
             present += 1
-        elif below not in DOCUMENTS:
+        elif not is_document_name(below):
             others += 1
     what = "Shards" if array.shards is not None else "Chunks"
     share = f" ({present / total:.1%})" if total else ""

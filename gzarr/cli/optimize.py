@@ -22,6 +22,7 @@ from ..display import printable, readable_size
 from ..engines import kernels, pool
 from ..engines.cuda import router
 from ..engines.cuda.program import device_program
+from ..metadata.formats import FORMATS
 from ..plan.decode_program import analyse
 from ..stores.base import ListableStore, SizedStore
 from .copy import add_where, counted, execute, plan, summary
@@ -195,7 +196,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_where(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what it will change, and write nothing")
     parser.add_argument("--json", action="store_true", help="print what it will change as JSON")
-    parser.set_defaults(zarr_format="3")
+    parser.set_defaults(zarr_format=3)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -215,7 +216,7 @@ def run(args: argparse.Namespace) -> int:
     GzarrError
         If it cannot be done; what failed on the way can be resumed.
     """
-    shards = AUTO if args.zarr_format in ("3", "3-draft-2022") else None
+    shards = AUTO if FORMATS[args.zarr_format].features.shards else None
     planned = plan(args, chunks=AUTO, shards=shards, codecs=AUTO)
     forecasts = [forecast(array) for array in planned.arrays]
     if args.json:

@@ -83,6 +83,10 @@ class Case:
         Its elements, ``(200, 150)``.
     document
         Its metadata.
+    key
+        Store key of the document.
+    chunk_key
+        Store key of a chunk, with a ``{}`` for each coordinate.
     chunk_shape
         Of what ``encode`` takes, in elements.
     encode
@@ -92,20 +96,21 @@ class Case:
     codec: str
     values: AnyArray
     document: Json
+    key: str
+    chunk_key: str
     chunk_shape: tuple[int, int]
     encode: Callable[[AnyArray], bytes]
 
     def store(self) -> dict[str, bytes]:
         """Return the array as keys and values."""
-        is_v3 = self.document["zarr_format"] == 3
-        store = {"zarr.json" if is_v3 else ".zarray": json.dumps(self.document).encode()}
+        store = {self.key: json.dumps(self.document).encode()}
         rows, columns = self.chunk_shape
         grid = (range(-(-n // length)) for n, length in zip(self.values.shape, self.chunk_shape, strict=True))
         for i, j in itertools.product(*grid):
             part = self.values[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
             chunk = np.zeros(self.chunk_shape, self.values.dtype)
             chunk[: part.shape[0], : part.shape[1]] = part
-            store[f"c/{i}/{j}" if is_v3 else f"{i}.{j}"] = self.encode(chunk)
+            store[self.chunk_key.format(i, j)] = self.encode(chunk)
         return store
 
 
@@ -267,7 +272,8 @@ def _v2(
         "fill_value": 0,
     }
     configs = [*filters, *([] if compressor is None else [compressor])]
-    return Case(codec, values, document, _CHUNK_SHAPE, encode or functools.partial(_by_numcodecs, configs))
+    encode = encode or functools.partial(_by_numcodecs, configs)
+    return Case(codec, values, document, ".zarray", "{}.{}", _CHUNK_SHAPE, encode)
 
 
 def _v3(
@@ -288,7 +294,7 @@ def _v3(
         "fill_value": 0,
         "codecs": codecs,
     }
-    return Case(codec, values, document, chunk_shape, encode)
+    return Case(codec, values, document, "zarr.json", "c/{}/{}", chunk_shape, encode)
 
 
 def _blosc(cname: str, shuffle: int) -> Json:

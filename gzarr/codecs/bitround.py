@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..documents.json import quote
-from ..dtypes.data_type import kind_of
-from ..dtypes.number_types import bits, component, mantissa_bits
+from ..dtypes.properties import bits, component, kind_of, mantissa_bits
 from ..errors import MetadataError
 from .buffers import need_array
 from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from ..documents.json import quote
-from ..dtypes.data_type import clear_spare_bits, has_spare_bits, storage, swap_unit
+from ..dtypes.properties import clear_spare_bits, has_spare_bits, storage, swap_unit
 from ..errors import MetadataError
 from .buffers import flat, need_array
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation

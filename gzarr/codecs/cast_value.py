@@ -24,7 +24,8 @@ import numpy.typing as npt
 
 from ..documents.json import quote
 from ..dtypes import fill_value
-from ..dtypes.data_type import kind_of, parse_v3
+from ..dtypes.properties import kind_of
+from ..dtypes.v3 import parse_v3
 from ..errors import MetadataError
 from . import casting
 from .buffers import need_array

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..documents.json import quote
-from ..dtypes.data_type import swap_unit
+from ..dtypes.properties import swap_unit
 from ..errors import ArgumentError, MetadataError
 from .blosc import BloscCodec
 from .bytes import BytesCodec

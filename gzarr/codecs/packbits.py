@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..documents.json import quote
-from ..dtypes.data_type import kind_of, storage
-from ..dtypes.number_types import bits, component
+from ..dtypes.properties import bits, component, kind_of, storage
 from ..errors import MetadataError
 from .buffers import Bytes, flat, need_array
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation

@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..documents.configuration import Configuration
+from ..documents.extension import extension
 from ..documents.json import quote
-from ..dtypes.data_type import extension
 from ..errors import MetadataError, UnsupportedError
 from ..plugins import call, load
 from .codec import Codec

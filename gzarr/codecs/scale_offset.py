@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from ..documents.json import quote
 from ..dtypes import fill_value
-from ..dtypes.data_type import kind_of, number_limits
+from ..dtypes.properties import kind_of, number_limits
 from ..errors import MetadataError
 from .buffers import need_array
 from .casting import is_real

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import numpy as np
 
 from ..arrays.elements import as_elements
 from ..arrays.objects import TEXTS, Items, object_codec
-from ..codecs.bytes import BytesCodec
 from ..codecs.choice import AUTO, choose
-from ..codecs.crc32c import Crc32cCodec
 from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
 from ..documents.json import quote
 from ..dtypes import fill_value as fill_values
-from ..dtypes.data_type import is_variable_bytes, kind_of, native, not_a_time, packed, parse_v2, parse_v3
+from ..dtypes.properties import kind_of, native, packed
+from ..dtypes.times import not_a_time
+from ..dtypes.v2 import parse_v2
+from ..dtypes.v3 import parse_v3
+from ..dtypes.variable_length import is_variable_bytes
 from ..errors import ArgumentError, MetadataError, UnsupportedError
-from ..metadata import to_v2, to_v3, v3_draft
+from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat
 from ..metadata.parts import dimension_names_of, parse_chunk_shapes
 from ..metadata.to_documents import array_documents, check_shape, plain, plain_value
-from ..metadata.to_v3_draft import NEW_ENTRY_POINT
+from ..metadata.v2.write import data_type_json
 from ..nodes.reader import NodeReader
 from ..stores.memory import MemoryStore
 from . import auto_chunks
@@ -30,8 +31,8 @@ from . import auto_chunks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..codecs.codec import Codec
-    from ..metadata.v3_draft import Layout
+    from ..metadata.format import Format
+    from ..metadata.layout import Layout
 
 #: What an item of any length counts as where sizes are chosen.
 _TEXT_NBYTES: Final = 16
@@ -111,6 +112,7 @@ def new_metadata(
     ArgumentError
         If an argument is wrong, or the format has no words for it.
     """
+    format = FORMATS[zarr_format]
     size = check_shape(shape)
     stored, text, named = data_type(dtype, zarr_format)
     if text is None and stored.hasobject and _is_auto(codecs) and _is_auto(filters):
@@ -126,8 +128,8 @@ def new_metadata(
         filters=filters,
         serializer=serializer,
         compressors=compressors,
-        big=zarr_format == 3 and stored.byteorder == ">",
-        blosc_only=zarr_format == 1,
+        big=format.features.byte_order_codec and stored.byteorder == ">",
+        blosc_only=not format.features.zstd,
     )
     if order not in ("C", "F"):
         raise ArgumentError(f"order must be 'C' or 'F', not {order!r}")
@@ -135,34 +137,28 @@ def new_metadata(
         chain = (TransposeCodec(tuple(reversed(range(len(size))))), *chain)
     chunk_shape, edges, shard_shape = _grid(chunks, shards, size, _TEXT_NBYTES if text else element.itemsize)
     if shard_shape is not None:
-        chain = (ShardingIndexed(chunk_shape, chain, _index_codecs(zarr_format)),)
+        chain = (ShardingIndexed(chunk_shape, chain, format.shard_index_codecs),)
         chunk_shape = shard_shape
     plain_attributes = plain({} if attributes is None else attributes)
     names = _dimension_names(dimension_names, len(size))
-    if names is not None and zarr_format != 3:
+    if names is not None and not format.features.dimension_names:
         if None in names:
             raise ArgumentError("before version 3 all dimensions have a name, or none; got a None among them")
         # Where xarray keeps them.
         plain_attributes = {**plain_attributes, "_ARRAY_DIMENSIONS": list(names)}
-    document: dict[str, Any] = {}
-    prefix = None
-    if zarr_format == v3_draft.FORMAT:
-        layout = layout or v3_draft.parse_entry_point(NEW_ENTRY_POINT)
-        document = {v3_draft.ENTRY_POINT: layout.document}
-        prefix = layout.chunk_prefix(layout.relative(path))
     metadata = ArrayMetadata(
         shape=size,
         dtype=element,
-        data_type=_data_type_text(stored, text, named, zarr_format),
+        data_type=format.data_type_text(stored, text, named),
         chunk_shape=chunk_shape,
-        chunk_key_encoding=_encoding(chunk_key_encoding, zarr_format, layout),
+        chunk_key_encoding=_encoding(chunk_key_encoding, format, layout),
         fill_value=_fill_value(fill_value, element, text, object_codec(chain)),
         codecs=chain,
         attributes=plain_attributes,
-        dimension_names=names if zarr_format == 3 else dimension_names_of(plain_attributes, len(size)),
+        dimension_names=names if format.features.dimension_names else dimension_names_of(plain_attributes, len(size)),
         zarr_format=zarr_format,
-        document=document,
-        chunk_prefix=prefix,
+        document=format.new_document(layout),
+        chunk_prefix=format.chunk_prefix(path, layout),
         chunk_edges=edges,
     )
     return _as_read(metadata, path)
@@ -237,22 +233,11 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
         ) from None
     if result.kind in "SU" and not result.itemsize:
         return np.dtype(object), _TEXT_CODECS[result.kind == "S"], None
-    if result.hasobject and (result.fields is not None or zarr_format != 2):
+    if result.hasobject and (result.fields is not None or not FORMATS[zarr_format].features.objects):
         raise ArgumentError(
             f"dtype={quote(dtype)}: elements are Python objects; take dtype=str or dtype=bytes for texts of any length"
         )
     return packed(result), None, None
-
-
-def _data_type_text(stored: np.dtype[Any], text: str | None, name: str | None, zarr_format: ZarrFormat) -> str:
-    if zarr_format == 3:
-        said: Any = name or (to_v3.data_type(native(stored)) if text is None else _V3_TEXT[text])
-    else:
-        said = "|O" if stored.hasobject else to_v2.data_type(stored)
-    return said if isinstance(said, str) else json.dumps(said)
-
-
-_V3_TEXT: Final = {"vlen-utf8": "string", "vlen-bytes": "variable_length_bytes"}
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str | None) -> Any:
@@ -328,18 +313,11 @@ def _lengths(value: Any) -> Any:
     return value.__index__() if hasattr(value, "__index__") and not isinstance(value, bool) else value
 
 
-def _index_codecs(zarr_format: ZarrFormat) -> tuple[Codec, ...]:
-    return (BytesCodec("little"),) if zarr_format == v3_draft.FORMAT else (BytesCodec("little"), Crc32cCodec())
-
-
-def _encoding(value: Any, zarr_format: ZarrFormat, layout: Layout | None) -> ChunkKeyEncoding:
+def _encoding(value: Any, format: Format, layout: Layout | None) -> ChunkKeyEncoding:
     """Return how chunk keys are built; a separator alone is the format's own encoding with it."""
-    name = "default" if zarr_format == 3 else "v2"
-    separator = "." if name == "v2" else "/"
-    if zarr_format == v3_draft.FORMAT:
-        name, separator = "draft_root" if layout is not None and layout.root else "draft", "/"
+    usual, *others = format.chunk_key_encodings(layout)
     if value is None:
-        return ChunkKeyEncoding(name, separator)  # type: ignore[arg-type]
+        return usual
     if isinstance(value, ChunkKeyEncoding):
         value = {"name": value.name, "separator": value.separator}
     if isinstance(value, str):
@@ -352,13 +330,14 @@ def _encoding(value: Any, zarr_format: ZarrFormat, layout: Layout | None) -> Chu
     if not isinstance(configuration, dict):
         raise ArgumentError(f"chunk_key_encoding: configuration is an object, not {quote(configuration)}")
     given = {**value, **configuration}
-    asked = given.get("name", name)
-    if asked not in (("default", "v2") if zarr_format == 3 else (name,)):
-        raise ArgumentError(f"chunk_key_encoding: zarr_format={zarr_format!r} has no encoding {quote(asked)}")
-    said = given.get("separator", separator if asked == name else ".")
+    asked = given.get("name", usual.name)
+    encoding = next((one for one in (usual, *others) if one.name == asked), None)
+    if encoding is None:
+        raise ArgumentError(f"chunk_key_encoding: zarr_format={format.zarr_format!r} has no encoding {quote(asked)}")
+    said = given.get("separator", encoding.separator)
     if said not in ("/", "."):
         raise ArgumentError(f"chunk_key_encoding: the separator is '/' or '.', not {quote(said)}")
-    return ChunkKeyEncoding(asked, said)
+    return ChunkKeyEncoding(encoding.name, said)
 
 
 def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
@@ -380,10 +359,10 @@ def arguments_of(metadata: ArrayMetadata) -> dict[str, Any]:
     Attributes are left out, and so is ``zarr_format``.
     """
     text = object_codec(metadata.codecs)
-    dtype: Any = to_v2.data_type_json(metadata.data_type)
+    dtype: Any = data_type_json(metadata.data_type)
     if metadata.dtype.hasobject and text in TEXTS:
         dtype = TEXTS[text]
-    elif isinstance(dtype, list) or (metadata.zarr_format != 3 and dtype[:1] in "<>|"):
+    elif isinstance(dtype, list) or (isinstance(dtype, str) and dtype[:1] in "<>|"):  # NumPy's, not version 3's
         dtype = parse_v2(dtype)
     codecs, shards = metadata.codecs, None
     chunks: Any = metadata.chunk_shape

@@ -12,9 +12,9 @@ from ..arrays.elements import all_of, as_data, type_on_device
 from ..arrays.objects import TEXTS, object_codec
 from ..codecs.choice import AUTO
 from ..documents.json import quote
-from ..dtypes.data_type import native
+from ..dtypes.properties import native
 from ..errors import ArgumentError, NodeTypeError
-from ..metadata import v3_draft
+from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import check_shape, plain
 from ..nodes.change import hold_documents, writable
@@ -183,7 +183,7 @@ def make_array(
     arguments: ArrayArguments,
 ) -> Array:
     """Make an array in a store that can be changed."""
-    _check_format(zarr_format)
+    check_zarr_format(zarr_format)
     check_names(arguments)
     if data is not None:
         data, shape, arguments = of_data(data, shape, arguments, zarr_format)
@@ -265,7 +265,7 @@ def create_group(
     where = _where(path, name)
     resolve_device(device)
     check_verify(verify)
-    _check_format(zarr_format)
+    check_zarr_format(zarr_format)
     opened, base = as_store(store, "w" if overwrite else "a")
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
@@ -294,13 +294,14 @@ def make_group(
     reader: NodeReader | None = None,
 ) -> Group:
     """Make a group in a store that can be changed; nodes below it are read with ``reader``'s permissions."""
-    if zarr_format == 1:
-        raise ArgumentError("version 1 has arrays only; a group needs zarr_format=2 or 3")
+    format = FORMATS[zarr_format]
+    if not format.features.groups:
+        raise ArgumentError(f"{format.title} has arrays only; a group needs zarr_format=2 or 3")
     said = plain({} if attributes is None else attributes)
     with hold_node(store, path), hold_documents(store, path):
         room = look(store, path, zarr_format)
         check_name(path, room, zarr_format)
-        document = {} if room.layout is None else {v3_draft.ENTRY_POINT: room.layout.document}
+        document = format.new_document(room.layout)
         metadata = GroupMetadata(attributes=said, zarr_format=zarr_format, document=document)
         place_group(store, path, metadata, room, overwrite=overwrite)
     return Group(metadata, reader or NodeReader(store), path, device=device, missing=missing, verify=verify, mode="r+")
@@ -313,11 +314,6 @@ def _where(path: str, name: str | None) -> str:
             raise ArgumentError(f"name={name!r} and path={path!r} both say where; give one of them")
         return alias
     return where
-
-
-def _check_format(zarr_format: ZarrFormat) -> None:
-    if isinstance(zarr_format, bool) or zarr_format not in (1, 2, 3, v3_draft.FORMAT):
-        raise ArgumentError(f'zarr_format must be 1, 2, "3-draft-2022" or 3, not {zarr_format!r}')
 
 
 # -- what must be there ------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
+from ..metadata.formats import DEFAULT_FORMAT
 from ..metadata.to_documents import check_shape
 from .array_spec import arguments_of
 from .create import create_array, of_data
@@ -86,7 +87,7 @@ def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arg
 
 def _like(array: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(array, Array):
-        _, shape, found = of_data(array, None, {}, arguments.get("zarr_format", 3))
+        _, shape, found = of_data(array, None, {}, arguments.get("zarr_format", DEFAULT_FORMAT))
         return {"shape": shape, "dtype": found["dtype"]}
     result = {**arguments_of(array.metadata), "zarr_format": array.zarr_format}
     if "shape" in arguments and check_shape(arguments["shape"]) != array.shape:

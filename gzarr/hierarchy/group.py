@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ..display import Tree
     from ..engines.request import Missing, Verify
     from ..metadata.model import ZarrFormat
-    from ..nodes.reader import Entry, NodeReader
+    from ..nodes.entries import Entry
+    from ..nodes.reader import NodeReader
     from ..stores.base import ReadableStore, Store
     from .array_spec import LayoutArguments
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from ..display import Info
     from ..metadata.model import GroupMetadata, ZarrFormat
-    from ..nodes.reader import Entry, NodeReader
+    from ..nodes.entries import Entry
+    from ..nodes.reader import NodeReader
     from ..stores.base import ReadableStore
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from ..arrays.array import Array, check_verify
 from ..arrays.device import resolve_device
 from ..errors import ArgumentError, NodeNotFoundError, NodeTypeError, StoreError
-from ..metadata import v3_draft
+from ..metadata.formats import DEFAULT_FORMAT, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader, suggest
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ..engines.request import Missing, Verify
-    from ..nodes.reader import Entry
+    from ..nodes.entries import Entry
     from ..stores.resolve import StoreLike
     from .array_spec import ArrayArguments, NewArrayArguments
 
@@ -31,15 +31,6 @@ __all__ = ["Array", "Group", "open", "open_array", "open_group"]
 #: Read; read and write; the same, made if absent; made anew; made, if absent.
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 _Node = TypeVar("_Node", Array, Group)
-
-# What makes a node, by format, for messages.
-_LOOKED_FOR: Final[dict[ZarrFormat | None, str]] = {
-    None: "zarr.json, .zarray, .zgroup or meta, nor a document of a 2022 draft",
-    1: "meta",
-    2: ".zarray or .zgroup",
-    3: "zarr.json",
-    v3_draft.FORMAT: "document of a 2022 draft under meta/ beside a zarr.json that is the entry point of a hierarchy",
-}
 
 
 def open(
@@ -267,7 +258,7 @@ def _array(said: _Said, creation: NewArrayArguments) -> Array:
         return make_array(
             writable(said.reader.store, f"'/{said.path}'"),
             said.path,
-            said.zarr_format or 3,
+            said.zarr_format or DEFAULT_FORMAT,
             overwrite=said.mode == "w",
             device=said.device,
             missing=said.missing,
@@ -305,7 +296,7 @@ def _group(said: _Said, attributes: Mapping[str, Any] | None) -> Group:
         return make_group(
             writable(said.reader.store, f"'/{said.path}'"),
             said.path,
-            said.zarr_format or 3,
+            said.zarr_format or DEFAULT_FORMAT,
             attributes=attributes,
             overwrite=said.mode == "w",
             device=said.device,
@@ -356,8 +347,7 @@ def _prepare(
     if mode not in ("r", "r+", "a", "w", "w-"):
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
     resolve_device(device)
-    if zarr_format not in (None, 1, 2, v3_draft.FORMAT, 3):
-        raise ArgumentError(f'zarr_format must be 1, 2, "3-draft-2022", 3 or None, not {zarr_format!r}')
+    check_zarr_format(zarr_format, optional=True)
     if missing not in ("fill", "error"):
         raise ArgumentError(f'missing must be "fill" or "error", not {missing!r}')
     check_verify(verify)
@@ -375,7 +365,7 @@ def _prepare(
 def _not_found(what: str, said: _Said) -> NodeNotFoundError:
     """Return the error for a node that is not there, with a look at what is there instead."""
     reader, path, zarr_format = said.reader, said.path, said.zarr_format
-    documents = _LOOKED_FOR[zarr_format]
+    documents = looked_for(zarr_format)
     hint = ""
     if isinstance(reader.store, ListableStore):
         parent, _, name = path.rpartition("/")

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..dtypes.data_type import not_a_time
+from ..dtypes.times import not_a_time
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:

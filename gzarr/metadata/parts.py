@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..errors import MetadataError
 from .chunk_grid import Edges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .model import NodeMetadata
 
@@ -29,6 +30,17 @@ _MAX_LENGTH: Final = 2**63 - 1
 def fail(message: str, json_path: str) -> NoReturn:
     """Raise a :class:`MetadataError`."""
     raise MetadataError(message, json_path=json_path)
+
+
+@contextmanager
+def error_at(key: str) -> Iterator[None]:
+    """Add the store key of a document to a metadata error on its way out."""
+    try:
+        yield
+    except MetadataError as error:
+        if error.key is None:
+            error.at(key)
+        raise
 
 
 def member(document: dict[str, Any], name: str) -> Any:

@@ -16,25 +16,24 @@ import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..documents.json import load_document
 from ..errors import MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
-from ..metadata import v3_draft
+from ..metadata.formats import FORMATS, consolidated_keys, keys_and_prefixes, node_at, node_keys, without_consolidated
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, dump, group_documents
 from ..stores.base import WritableStore
 from ..stores.keys import join_path
 from ..stores.locks import hold, hold_node
-from .reader import DOCUMENTS, NODE_DOCUMENTS, NodeReader, upward
+from .documents import upward
+from .reader import NodeReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
-    from ..metadata.v3_draft import Layout
     from ..stores.base import ReadableStore, Store
 
-_INDEX: Final = ".zmetadata"
 # What a store says whose disk, or whose user's share of it, is full.
 _FULL: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -91,8 +90,9 @@ def write_array(store: Store, path: str, metadata: ArrayMetadata) -> None:
     """
     documents = array_documents(metadata, path)
     with hold_documents(store, path):
-        (found,) = reader_of(store).fetch([path], sorted(NODE_DOCUMENTS))
-        if metadata.zarr_format != v3_draft.FORMAT and format_of(path, found) not in ("array", None):
+        _, present = node_at(path, reader_of(store).fetch(node_keys(path))) or (None, None)
+        # Documents of a draft lie elsewhere: under the path there may be the entry point of its hierarchy.
+        if present == "group" and not FORMATS[metadata.zarr_format].has_entry_point:
             raise NodeTypeError(f"'/{path}' in {store!r} has become a group; the array was not written")
         drop_indexes(store, path)
         set_documents(store, documents)
@@ -158,8 +158,7 @@ def change_node(
         old = {} if implicit else _documents(reader, path, before)
         changed = {key: value for key, value in documents.items() if old.get(key) != value}
         if changed:
-            # Version 2 keeps a group's own attributes in its index, too.
-            drop_indexes(store, path, own=after.zarr_format == 2)
+            drop_indexes(store, path, own=FORMATS[after.zarr_format].consolidates_own)
             set_documents(store, changed)
         if done is not None:
             done(after)
@@ -169,21 +168,8 @@ def change_node(
 def _documents(reader: NodeReader, path: str, metadata: NodeMetadata) -> dict[str, bytes]:
     if isinstance(metadata, ArrayMetadata):
         return array_documents(metadata, path)
-    layout = reader.layout(path) if metadata.zarr_format == v3_draft.FORMAT else None
-    if layout is None:
-        return group_documents(metadata, path)
-    document = {v3_draft.ENTRY_POINT: layout.document, **metadata.document}
-    return group_documents(replace(metadata, document=document), path, hierarchy=layout.base)
-
-
-def format_of(path: str, found: dict[str, bytes]) -> ZarrFormat | str | None:
-    """Return the format of the group that has some documents, ``"array"`` for an array, or None."""
-    if "zarr.json" in found:
-        document = load_document(found["zarr.json"], join_path(path, "zarr.json"))
-        if v3_draft.is_entry_point(document):
-            return v3_draft.FORMAT
-        return "array" if document.get("node_type") == "array" else 3
-    return "array" if ".zarray" in found else 2 if ".zgroup" in found else None
+    layout = reader.layout(path) if FORMATS[metadata.zarr_format].has_entry_point else None
+    return group_documents(metadata, path, layout)
 
 
 def set_documents(store: Store, documents: dict[str, bytes]) -> None:
@@ -205,13 +191,12 @@ def drop_indexes(store: Store, path: str, *, own: bool = False) -> None:
     groups = upward(path)[0 if own else 1 :]
     if not groups:
         return
-    for group, found in zip(groups, reader_of(store).fetch(groups, ["zarr.json", _INDEX]), strict=True):
-        if _INDEX in found:
-            store.erase(join_path(group, _INDEX))
-        if b'"consolidated_metadata"' in found.get("zarr.json", b""):
-            key = join_path(group, "zarr.json")
-            document = load_document(found["zarr.json"], key)
-            if document.pop("consolidated_metadata", None) is not None:
+    found = reader_of(store).fetch([key for group in groups for key in consolidated_keys(group)])
+    for group in groups:
+        for key, document in without_consolidated(group, found).items():
+            if document is None:
+                store.erase(key)
+            else:
                 store.set(key, dump(document))
 
 
@@ -250,20 +235,7 @@ def delete_node(store: Store, path: str) -> None:
 
 def erase_node(store: Store, path: str, layout: Layout | None) -> None:
     """Erase documents first, so that nobody reads an array whose chunks are half gone; then all that is below."""
-    keys, prefixes = documents_and_prefixes(path, layout)
+    keys, prefixes = keys_and_prefixes(path, layout)
     store.erase_values(keys)
     for prefix in prefixes:
         store.erase_prefix(prefix)
-
-
-def documents_and_prefixes(path: str, layout: Layout | None) -> tuple[list[str], list[str]]:
-    """Return the keys of the documents that a node can have, and the prefixes of all that is below it."""
-    if layout is None:
-        return [join_path(path, name) for name in sorted(DOCUMENTS)], [f"{path}/" if path else ""]
-    below = layout.relative(path)
-    keys = [layout.array_key(below), layout.group_key(below)]
-    prefixes = [layout.below(below), layout.chunk_prefix(below)]
-    if not below:
-        keys.append(join_path(layout.base, v3_draft.ENTRY_POINT))
-        prefixes = [join_path(layout.base, "meta/"), join_path(layout.base, "data/")]
-    return keys, prefixes

@@ -14,20 +14,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
-from ..metadata import v3_draft
+from ..metadata.formats import FORMATS, keys_and_prefixes, node_at, node_keys
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
-from ..metadata.to_v3_draft import NEW_ENTRY_POINT
 from ..stores.base import ExclusiveStore, ListableStore, knows_of
 from ..stores.locks import hold, hold_node
-from .change import documents_and_prefixes, drop_indexes, erase_node, format_of, keys_above, reader_of, set_documents
-from .reader import NODE_DOCUMENTS, upward
+from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
+from .documents import upward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
-    from ..metadata.v3_draft import Layout
     from ..stores.base import ReadableStore, Store
 
 # Where an array without a document is looked for.
@@ -76,9 +75,7 @@ def look(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Room:
     except MetadataError as error:
         there = error
     old_layout = reader.layout(path)
-    layout = None
-    if zarr_format == v3_draft.FORMAT:
-        layout = old_layout or v3_draft.parse_entry_point(NEW_ENTRY_POINT)
+    layout = FORMATS[zarr_format].layout(old_layout)
     parents = _parents(store, path, zarr_format, old_layout, layout)
     return Room(there is not None, there, parents, layout, old_layout)
 
@@ -89,27 +86,25 @@ def _parents(
     """Return the paths of the groups above that have no document; one request."""
     above = list(reversed(upward(path)[1:]))
     parents = []
-    fetched = reader_of(store).fetch(above, sorted(NODE_DOCUMENTS)) if above else ()
-    for group, found in zip(above, fetched, strict=True):
-        kind = format_of(group, found)
-        if layout is not None and old_layout is not None and not _is_inside(group, old_layout):
+    found = reader_of(store).fetch([key for group in above for key in node_keys(group)])
+    for group in above:
+        present = node_at(group, found)
+        if layout is not None and old_layout is not None and not old_layout.contains(group):
             continue
-        if kind == "array":
-            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
-        if kind is None:
+        if present is None:
             parents.append(group)
-        elif kind != zarr_format:
+            continue
+        format, node_type = present
+        if node_type == "array":
+            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
+        if not FORMATS[zarr_format].shares_hierarchy(format):
             raise ArgumentError(
-                f"'/{path}': the group '/{group}' is of Zarr format {kind!r}, and a hierarchy has one; "
-                f"pass zarr_format={kind!r}"
+                f"'/{path}': the group '/{group}' is of Zarr format {format.zarr_format!r}, and a hierarchy has one; "
+                f"pass zarr_format={format.zarr_format!r}"
             )
     if layout is not None:
-        return _draft_parents(store, [group for group in above if _is_inside(group, layout)], layout)
-    return () if zarr_format == 1 else tuple(parents)
-
-
-def _is_inside(path: str, layout: Layout) -> bool:
-    return not layout.base or path == layout.base or path.startswith(f"{layout.base}/")
+        return _draft_parents(store, [group for group in above if layout.contains(group)], layout)
+    return tuple(parents) if FORMATS[zarr_format].features.groups else ()
 
 
 def _draft_parents(store: ReadableStore, groups: Iterable[str], layout: Layout) -> tuple[str, ...]:
@@ -135,7 +130,12 @@ def check_free(store: ReadableStore, path: str, room: Room, zarr_format: ZarrFor
         return
     found = room.found
     implicit = isinstance(found, GroupMetadata) and found.implicit
-    if group and implicit and found.zarr_format == zarr_format:  # type: ignore[union-attr]
+    if (
+        group
+        and isinstance(found, GroupMetadata)
+        and found.implicit
+        and FORMATS[zarr_format].shares_hierarchy(FORMATS[found.zarr_format])
+    ):
         return
     what = "a group, with nodes below it," if implicit else "a group"
     if isinstance(found, ArrayMetadata):
@@ -169,11 +169,12 @@ def check_name(path: str, room: Room, zarr_format: ZarrFormat) -> None:
     ArgumentError
         If a name of version 3 starts with ``"__"``, which its specification ("Node names") reserves.
     """
-    for made in (path, *room.parents) if zarr_format == 3 else ():
+    format = FORMATS[zarr_format]
+    for made in (path, *room.parents):
         name = made.rpartition("/")[2]
-        if name.startswith("__"):
+        if format.is_reserved(name):
             raise ArgumentError(
-                f"'/{path}': a node cannot be named {name!r}: version 3 reserves names that start with '__'; take "
+                f"'/{path}': a node cannot be named {name!r}: {format.title} reserves names that start with '__'; take "
                 "another one"
             )
 
@@ -211,8 +212,7 @@ def place_group(store: Store, path: str, metadata: GroupMetadata, room: Room, *,
     """Write a new group; as :func:`place_array`. A group without documents keeps what is below it."""
     if not overwrite:
         check_free(store, path, room, metadata.zarr_format, group=True)
-    hierarchy = "" if room.layout is None else room.layout.base
-    documents = group_documents(metadata, path, hierarchy=hierarchy)
+    documents = group_documents(metadata, path, room.layout)
     _place(store, path, documents, room, metadata.zarr_format, overwrite=overwrite)
 
 
@@ -244,12 +244,9 @@ def _create(store: Store, documents: dict[str, bytes]) -> bool:
 def _write_parents(store: Store, path: str, room: Room, zarr_format: ZarrFormat) -> None:
     if not room.parents:
         return
-    document = {} if room.layout is None else {v3_draft.ENTRY_POINT: room.layout.document}
-    hierarchy = "" if room.layout is None else room.layout.base
     # Another process may have made some since, and given them attributes.
     for parent in _parents(store, path, zarr_format, room.old_layout, room.layout):
-        metadata = GroupMetadata(zarr_format=zarr_format, document=document)
-        _create(store, group_documents(metadata, parent, hierarchy=hierarchy))
+        _create(store, group_documents(GroupMetadata(zarr_format=zarr_format), parent, room.layout))
 
 
 def move_node(store: Store, source: str, destination: str, zarr_format: ZarrFormat) -> None:
@@ -275,8 +272,8 @@ def move_node(store: Store, source: str, destination: str, zarr_format: ZarrForm
         check_name(destination, room, zarr_format)
         check_free(store, destination, room, zarr_format, group=False)
         layout = room.layout
-        sources, source_prefixes = documents_and_prefixes(source, layout)
-        destinations, destination_prefixes = documents_and_prefixes(destination, layout)
+        sources, source_prefixes = keys_and_prefixes(source, layout)
+        destinations, destination_prefixes = keys_and_prefixes(destination, layout)
         for prefix in destination_prefixes:
             for key in islice(store.list_prefix(prefix), 1):
                 raise ArgumentError(

@@ -6,12 +6,12 @@ Version 2: ``.zmetadata``, as zarr-python has written it since version 2.3. Vers
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
-from ..metadata import to_v2, to_v3
-from ..metadata.model import ArrayMetadata, GroupMetadata
+from ..metadata.formats import FORMATS
+from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import dump
 from ..nodes.change import drop_indexes, hold_documents, reader_of, writable
 from ..nodes.reader import NodeReader
@@ -21,8 +21,6 @@ from ..stores.resolve import as_store
 if TYPE_CHECKING:
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.resolve import StoreLike
-
-_V3_MEMBER = "consolidated_metadata"
 
 
 def consolidate(
@@ -70,16 +68,10 @@ def consolidate(
             nodes[name] = below.metadata
         # Those above say less than this one, or something else.
         drop_indexes(target, where)
-        if metadata.zarr_format == 2:
-            documents = _documents("", metadata)
-            for name, found in nodes.items():
-                documents.update(_documents(name, found))
-            index = {"metadata": documents, "zarr_consolidated_format": 1}
-            target.set(join_path(where, ".zmetadata"), dump(index))
-        else:
-            below_documents = {name: _document(found) for name, found in nodes.items()}
-            inline = {"kind": "inline", "must_understand": False, "metadata": below_documents}
-            target.set(join_path(where, "zarr.json"), dump({**_document(metadata), _V3_MEMBER: inline}))
+        format = FORMATS[metadata.zarr_format]
+        key = format.consolidated_key(where)
+        assert key is not None
+        target.set(key, dump(format.consolidated(metadata, nodes)))
         metadata = _group(reader, where, metadata.zarr_format)
     return Group(metadata, NodeReader(target), where, device=device, mode="r+")
 
@@ -93,19 +85,6 @@ def _group(reader: NodeReader, path: str, zarr_format: ZarrFormat | None) -> Gro
         raise entry.metadata
     if not isinstance(entry.metadata, GroupMetadata):
         raise NodeTypeError(f"'/{path}' in {reader.store!r} is an array; only groups have consolidated metadata")
-    if entry.metadata.zarr_format not in (2, 3):
+    if FORMATS[entry.metadata.zarr_format].consolidated_key(path) is None:
         raise ArgumentError(f"'/{path}': Zarr format {entry.metadata.zarr_format!r} has no consolidated metadata")
     return entry.metadata
-
-
-def _documents(path: str, metadata: NodeMetadata) -> dict[str, dict[str, Any]]:
-    """Return the documents of a node of version 2 by key."""
-    make = to_v2.array_documents if isinstance(metadata, ArrayMetadata) else to_v2.group_documents
-    return {join_path(path, name): document for name, document in make(metadata).items()}  # type: ignore[arg-type]
-
-
-def _document(metadata: NodeMetadata) -> dict[str, Any]:
-    """Return the document of a node of version 3, without consolidated metadata of its own."""
-    make = to_v3.array_documents if isinstance(metadata, ArrayMetadata) else to_v3.group_documents
-    document = make(metadata)["zarr.json"]  # type: ignore[arg-type]
-    return {name: value for name, value in document.items() if name != _V3_MEMBER}

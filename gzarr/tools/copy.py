@@ -25,7 +25,7 @@ from ..codecs.choice import AUTO
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.array_spec import arguments_of, new_metadata
 from ..hierarchy.group import Group, make_node
-from ..metadata import v3_draft
+from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.parts import dimension_names_of
 from ..metadata.to_documents import dump
@@ -41,10 +41,10 @@ from .copy_array import ArrayCopy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
-    from ..metadata.v3_draft import Layout
     from ..nodes.create import Room
-    from ..nodes.reader import Entry
+    from ..nodes.entries import Entry
     from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike
 
@@ -120,10 +120,7 @@ class Copy:
         """Refuse to go on with a copy of something else."""
         for path, metadata in self.groups.items():
             present = self._present(path)
-            if isinstance(present, GroupMetadata) and (
-                present.implicit
-                or (present.zarr_format, dump(present.attributes)) == (metadata.zarr_format, dump(metadata.attributes))
-            ):
+            if isinstance(present, GroupMetadata) and (present.implicit or _is_same(present, metadata)):
                 continue
             if present is not None:
                 raise _other(path, self._store)
@@ -197,10 +194,16 @@ class Copy:
                 if may_exist and isinstance(room.found, GroupMetadata):
                     return
                 raise _other(path, self._store)
-            if room.layout is not None:
-                metadata = replace(metadata, document={v3_draft.ENTRY_POINT: room.layout.document})
             # What is there without a document is the beginning of this copy.
             place_group(self._store, path, metadata, replace(room, occupied=False), overwrite=False)
+
+
+def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:
+    """Return whether a group that is there is the one that is to be made: its format, and its attributes."""
+    format = FORMATS[metadata.zarr_format]
+    return format.shares_hierarchy(FORMATS[present.zarr_format]) and dump(present.attributes) == dump(
+        metadata.attributes
+    )
 
 
 def _other(path: str, store: ReadableStore) -> ArgumentError:
@@ -334,13 +337,13 @@ def plan_copy(
         raise ArgumentError("overwrite erases what is there, and resume goes on with it: pass one of them")
     if type(budget_bytes) is not int or budget_bytes < 1:
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-    if zarr_format not in (None, 1, 2, 3, v3_draft.FORMAT):
-        raise ArgumentError(f'zarr_format must be 1, 2, "3-draft-2022", 3 or None, not {zarr_format!r}')
+    check_zarr_format(zarr_format, optional=True)
     resolve_device(device)
     root = _open(source, path, allow_pickle=allow_pickle)
     target_format = zarr_format or root.zarr_format
-    if isinstance(root, Group) and target_format == 1:
-        raise ArgumentError(f"{root.name} is a group, and version 1 has arrays only; copy its arrays one by one")
+    format = FORMATS[target_format]
+    if isinstance(root, Group) and not format.features.groups:
+        raise ArgumentError(f"{root.name} is a group, and {format.title} has arrays only; copy its arrays one by one")
     opened, base = as_store(destination, "a")
     target = join_path(base, normalize_path(destination_path))
     store = writable(opened, f"'/{target}'")
@@ -421,7 +424,7 @@ def _folder(root: bytes, path: str) -> str:
 
 
 def _group_metadata(metadata: GroupMetadata, zarr_format: ZarrFormat) -> GroupMetadata:
-    if metadata.zarr_format == zarr_format and zarr_format != v3_draft.FORMAT and not metadata.implicit:
+    if FORMATS[zarr_format].can_reuse(metadata) and not metadata.implicit:
         document = {name: value for name, value in metadata.document.items() if name != "consolidated_metadata"}
         return replace(metadata, consolidated=None, document=document)
     return GroupMetadata(attributes=metadata.attributes, zarr_format=zarr_format)
@@ -445,20 +448,21 @@ def _array_metadata(
         If an argument is wrong, or if the format has no words for something; it names the array.
     """
     kept = [_is(value, KEEP) for value in (chunks, shards, codecs)]
-    if all(kept) and metadata.zarr_format == zarr_format and zarr_format != v3_draft.FORMAT:
+    format, source_format = FORMATS[zarr_format], FORMATS[metadata.zarr_format]
+    if all(kept) and format.can_reuse(metadata):
         return metadata
     arguments = arguments_of(metadata)
     shape = arguments.pop("shape")
     arguments["attributes"] = metadata.attributes
-    if zarr_format == 3 and metadata.dimension_names is not None:
+    if format.features.dimension_names and metadata.dimension_names is not None:
         names = dimension_names_of(metadata.attributes, metadata.ndim)
-        if metadata.zarr_format != 3 and names == metadata.dimension_names:
+        if not source_format.features.dimension_names and names == metadata.dimension_names:
             # Where version 2 keeps what version 3 has a place for.
             rest = {name: value for name, value in metadata.attributes.items() if name != _DIMENSIONS}
             arguments["attributes"] = rest
-    if zarr_format == metadata.zarr_format != v3_draft.FORMAT:
+    if format.can_reuse(metadata):
         arguments["chunk_key_encoding"] = metadata.chunk_key_encoding
-    if zarr_format in (1, 2):
+    if not format.features.shards:
         arguments["shards"] = None
     for name, value, keep in zip(("chunks", "shards", "codecs"), (chunks, shards, codecs), kept, strict=True):
         if not keep:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.array import Array
-from ..arrays.device import is_on_device
 from ..arrays.stored_chunks import grid_points, stored_chunks
+from ..dtypes.properties import is_in_cupy
 from ..engines import pool
 from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError
 from ..metadata.to_documents import array_documents
@@ -87,7 +87,7 @@ class ArrayCopy:
         verify: bool,
         budget_bytes: int,
     ) -> None:
-        device = device if is_on_device(metadata.dtype) else "cpu"
+        device = device if is_in_cupy(metadata.dtype) else "cpu"
         if source_metadata.fill_value is None and metadata.dtype.hasobject:
             # Zeros are no texts: where a document leaves it open what absent ones are, the copy says it.
             source_metadata = replace(source_metadata, fill_value=metadata.fill_value)
@@ -120,9 +120,7 @@ class ArrayCopy:
 
     def is_described_by(self, present: ArrayMetadata) -> bool:
         """Return whether metadata are those of this copy."""
-        return present.zarr_format == self.metadata.zarr_format and array_documents(
-            present, self.path
-        ) == array_documents(self.metadata, self.path)
+        return array_documents(present, self.path) == array_documents(self.metadata, self.path)
 
     def steps(self) -> Iterator[int]:
         """Copy the chunks, then the documents; yield after each part how many steps of :attr:`total` it was."""

@@ -17,7 +17,6 @@ from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
 from ..errors import ArgumentError, ChunkError, MetadataError, MissingChunkError, SelectionError, StoreError
 from ..hierarchy.open import open as open_node
-from ..metadata import v3_draft
 from ..metadata.model import ArrayMetadata
 from ..nodes.reader import NodeReader
 from ..plan.decode_program import analyse
@@ -366,7 +365,4 @@ def verify(store: StoreLike, *, path: str = "", missing: bool = False, allow_pic
         raise ArgumentError(f"missing must be True or False, not {missing!r}")
     root = open_node(store, path=path, device="cpu", allow_pickle=allow_pickle, use_consolidated=False)
     reader = NodeReader(root.store, allow_pickle, use_consolidated=False)
-    if root.zarr_format == v3_draft.FORMAT:
-        # Which also finds how the hierarchy is laid out.
-        reader.node(root.path, root.zarr_format)
     return Verification(reader, root, missing=missing)

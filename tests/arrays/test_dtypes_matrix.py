@@ -18,8 +18,8 @@ from support.devices import ENGINES, holds
 from support.zarr_arrays import LITTLE, blosc3, codec, same, sample, shard, v2, v3, write
 
 import gzarr
-from gzarr.metadata import v2 as documents_v2
-from gzarr.metadata import v3 as documents_v3
+from gzarr.metadata.v2 import parse as documents_v2
+from gzarr.metadata.v3 import parse as documents_v3
 
 if TYPE_CHECKING:
     from pathlib import Path

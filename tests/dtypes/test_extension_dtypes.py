@@ -20,9 +20,11 @@ from support.zarr_arrays import BIG, LITTLE, blosc3, codec, same, shard, v2, v3
 
 import gzarr
 from gzarr.dtypes import fill_value
-from gzarr.dtypes.data_type import clear_spare_bits, has_spare_bits, parse_v2, parse_v3, storage
-from gzarr.metadata import v2 as documents_v2
-from gzarr.metadata import v3 as documents_v3
+from gzarr.dtypes.properties import clear_spare_bits, has_spare_bits, storage
+from gzarr.dtypes.v2 import parse_v2
+from gzarr.dtypes.v3 import parse_v3
+from gzarr.metadata.v2 import parse as documents_v2
+from gzarr.metadata.v3 import parse as documents_v3
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,7 +186,7 @@ def test_small_complex_numbers(name: str, endian: dict[str, Any]) -> None:
     same(result.view(part)[:6], parts)
     same(result[3:].view(part), np.array([1.5, np.nan] * 3).astype(part))
     assert complex(result[0]) == 1 - 2.5j
-    assert fill_value.to_json(array.fill_value, array.dtype, 3) == [1.5, "NaN"]
+    assert fill_value.to_v3(array.fill_value, array.dtype) == [1.5, "NaN"]
 
 
 @pytest.mark.parametrize(("name", "plain"), [("complex_float32", "c8"), ("complex_float64", "c16")])
@@ -230,7 +232,7 @@ def test_fields(endian: str, threads: bool, monkeypatch: pytest.MonkeyPatch) -> 
     same(array["e"].view("u1"), np.array(columns[4], "u1"))
     same(array[...]["s"]["n"].view("u1"), np.array(columns[5], "u1") & 15)
     same(array[::-2]["b"].astype("f4"), array["b"][::-2].astype("f4"))
-    assert fill_value.to_json(array.fill_value["e"], array.dtype["e"], 3) == "NaN"
+    assert fill_value.to_v3(array.fill_value["e"], array.dtype["e"]) == "NaN"
 
 
 def test_layout_of_storage() -> None:
@@ -291,7 +293,7 @@ def test_fill_values(name: str, value: Any, expected: str) -> None:
     # An absent chunk is made of it.
     result = gzarr.open_array({"zarr.json": json.dumps(document).encode()})[...]
     assert result.tobytes() == metadata.fill_value.tobytes() * 3
-    again = fill_value.to_json(metadata.fill_value, metadata.dtype, 3)
+    again = fill_value.to_v3(metadata.fill_value, metadata.dtype)
     assert fill_value.from_v3(again, metadata.dtype, name).tobytes() == metadata.fill_value.tobytes()
     if not isinstance(value, str):
         assert documents_v2.parse_array(v2((3,), (2,), name, fill=value)).fill_value == metadata.fill_value

@@ -12,7 +12,7 @@ from support.draft_hierarchies import ARRAY, ENTRY, ROOT_ENTRY, SHARDED, encode
 from support.golden_stores import GOLDEN, unpack
 
 from gzarr.errors import ArgumentError, MetadataError
-from gzarr.metadata import v3_draft
+from gzarr.metadata import layout as v3_draft
 from gzarr.metadata.chunk_grid import Edges
 from gzarr.metadata.model import ArrayMetadata, GroupMetadata
 from gzarr.metadata.to_documents import (
@@ -24,12 +24,13 @@ from gzarr.metadata.to_documents import (
     with_attributes,
 )
 from gzarr.nodes.change import reader_of
-from gzarr.nodes.reader import Entry
+from gzarr.nodes.entries import Entry
 from gzarr.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gzarr.metadata.layout import Layout
     from gzarr.metadata.model import NodeMetadata
 
 ARCHIVES = sorted(str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.tar.xz"))
@@ -92,7 +93,7 @@ def test_what_others_wrote_is_written_as_it_was(archive: str) -> None:
         if isinstance(metadata, ArrayMetadata):
             documents = array_documents(metadata, path)
         else:
-            documents = group_documents(metadata, path, hierarchy=hierarchy_of(keys, path))
+            documents = group_documents(metadata, path, layout_of(keys, path))
         for key, value in documents.items():
             ours, theirs = json.loads(value), json.loads(keys[key])
             # What is for the reader of a store as a whole is not the node's.
@@ -102,9 +103,8 @@ def test_what_others_wrote_is_written_as_it_was(archive: str) -> None:
     assert count
 
 
-def hierarchy_of(keys: dict[str, bytes], path: str) -> str:
-    layout = reader_of(MemoryStore(dict(keys))).layout(path)
-    return "" if layout is None else layout.base
+def layout_of(keys: dict[str, bytes], path: str) -> Layout | None:
+    return reader_of(MemoryStore(dict(keys))).layout(path)
 
 
 @pytest.mark.parametrize("archive", ARCHIVES)

@@ -14,7 +14,7 @@ from support.zarr_arrays import same
 
 import gzarr
 from gzarr import errors
-from gzarr.metadata import v1
+from gzarr.metadata.v1 import parse as v1
 from gzarr.stores import MemoryStore
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from support.zarr_arrays import same
 
 import gzarr
 from gzarr import errors
-from gzarr.metadata import v3_draft
-from gzarr.metadata.v3_draft import Layout
+from gzarr.metadata.layout import Layout
+from gzarr.metadata.v3_draft import parse as v3_draft
 
 if TYPE_CHECKING:
     from support.devices import TestedDevice

@@ -13,10 +13,13 @@ from gzarr.codecs.codec import ArrayRepresentation
 from gzarr.codecs.sharding import ShardingIndexed
 from gzarr.documents.json import MAX_DEPTH, load_document, quote
 from gzarr.dtypes import fill_value
-from gzarr.dtypes.data_type import parse_v2, parse_v3, swap_unit
+from gzarr.dtypes.properties import swap_unit
+from gzarr.dtypes.v2 import parse_v2
+from gzarr.dtypes.v3 import parse_v3
 from gzarr.errors import MetadataError, UnsupportedError
-from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
+from gzarr.metadata.v2 import parse as v2
+from gzarr.metadata.v3 import parse as v3
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -384,7 +387,7 @@ def test_v2_objects(codec, items):
 def test_v3_fill_values(data_type, value, raw):
     ours = v3.parse_array(doc(data_type=data_type, fill_value=value))
     assert np.asarray(ours.fill_value).astype(ours.dtype.newbyteorder("<")).tobytes().hex() == raw
-    again = fill_value.to_json(ours.fill_value, ours.dtype, 3)
+    again = fill_value.to_v3(ours.fill_value, ours.dtype)
     assert same(fill_value.from_v3(again, ours.dtype, ours.data_type), ours.fill_value)
 
 
@@ -420,7 +423,7 @@ def test_v2_fill_values(dtype, value, expected):
     assert type(ours.fill_value) is type(expected)
     assert ours.fill_value.dtype.isnative
     assert same(ours.fill_value, np.asarray(expected, ours.dtype))
-    again = fill_value.to_json(ours.fill_value, parse_v2(dtype), 2)
+    again = fill_value.to_v2(ours.fill_value, parse_v2(dtype))
     assert same(fill_value.from_v2(again, parse_v2(dtype)), ours.fill_value)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.arrays.device import is_on_device
+from gzarr.dtypes.properties import is_in_cupy
 from gzarr.engines.cuda import calibration, devices, router, slots
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def over(cases: Iterable[Any], dtype_of: Callable[[Any], Any]) -> list[Any]:
 
 def holds(dtype: Any) -> bool:
     """Return whether results of a type can be on a GPU."""
-    return is_on_device(np.dtype(dtype).newbyteorder("="))
+    return is_in_cupy(np.dtype(dtype).newbyteorder("="))
 
 
 @dataclass(frozen=True, eq=False)

@@ -440,8 +440,8 @@ def test_identical_compares_bits() -> None:
 
 CODE = """
 import sys
-from gzarr import copying
-planned = copying.plan_copy(sys.argv[1], sys.argv[2], chunks=(8, 16), resume=sys.argv[3] == "resume", budget_bytes=1)
+from gzarr.tools.copy import plan_copy
+planned = plan_copy(sys.argv[1], sys.argv[2], chunks=(8, 16), resume=sys.argv[3] == "resume", budget_bytes=1)
 print("ready", flush=True)
 planned.run()
 """

@@ -21,8 +21,7 @@ from ...codecs.numcodecs_adapter import NumcodecsCodec
 from ...codecs.packbits import PackbitsCodec
 from ...codecs.scale_offset import ScaleOffsetCodec
 from ...dtypes import fill_value
-from ...dtypes.data_type import kind_of
-from ...dtypes.number_types import bits, component
+from ...dtypes.properties import bits, component, kind_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..dtypes import fill_value
-from ..dtypes.data_type import parse_v2
-from ..errors import ArgumentError
-from .to_v2 import data_type_json, filters_of
-from .v1 import ATTRS, META
+from ...dtypes import fill_value
+from ...dtypes.v2 import parse_v2
+from ...errors import ArgumentError
+from ..v2.write import data_type_json, filters_of
+from .parse import ATTRS, META
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .model import ArrayMetadata
+    from ..model import ArrayMetadata
 
 _COMPRESSORS: Final = ("blosc", "zlib", "bz2", "lzma")
 
@@ -81,7 +81,7 @@ def _compression(filters: list[dict[str, Any]]) -> tuple[str | None, Any]:
 
 def _fill_value(value: Any, stored: np.dtype[Any]) -> Any:
     if value is None or stored.kind != "S":
-        return fill_value.to_json(value, stored, 2)
+        return fill_value.to_v2(value, stored)
     try:
         return bytes(value).decode("ascii")
     except UnicodeDecodeError:

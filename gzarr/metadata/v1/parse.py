@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..documents.json import quote
-from ..dtypes import fill_value
-from ..dtypes.data_type import native, parse_v2
-from .model import ArrayMetadata, ChunkKeyEncoding
-from .parts import check_format, dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
-from .v2 import codec_chain
+from ...documents.json import quote
+from ...dtypes import fill_value
+from ...dtypes.properties import native
+from ...dtypes.v2 import parse_v2
+from ..model import ArrayMetadata, ChunkKeyEncoding
+from ..parts import check_format, dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
+from ..v2.parse import codec_chain
 
 #: Names of the documents: the array's, and its user attributes'.
 META: Final = "meta"

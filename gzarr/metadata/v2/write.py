@@ -8,20 +8,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from ..codecs.blosc import BloscCodec
-from ..codecs.bytes import BytesCodec
-from ..codecs.numcodecs_adapter import NumcodecsCodec
-from ..codecs.transpose import TransposeCodec
-from ..codecs.zstd import ZstdCodec
-from ..dtypes import fill_value
-from ..dtypes.data_type import parse_v2, storage
-from ..errors import ArgumentError
+from ...codecs.blosc import BloscCodec
+from ...codecs.bytes import BytesCodec
+from ...codecs.numcodecs_adapter import NumcodecsCodec
+from ...codecs.transpose import TransposeCodec
+from ...codecs.zstd import ZstdCodec
+from ...dtypes import fill_value
+from ...dtypes.v2 import parse_v2, to_v2
+from ...errors import ArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..codecs.codec import Codec
-    from .model import ArrayMetadata, GroupMetadata
+    from ...codecs.codec import Codec
+    from ..model import ArrayMetadata, GroupMetadata
 
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, None: -1}
 # Codecs of version 3 that numcodecs knows by the same name.
@@ -52,7 +52,7 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
         "shape": list(metadata.shape),
         "chunks": list(metadata.chunk_shape),
         "dtype": data_type_json(metadata.data_type),
-        "fill_value": fill_value.to_json(metadata.fill_value, stored, 2),
+        "fill_value": fill_value.to_v2(metadata.fill_value, stored),
         "order": order,
         "filters": filters or None,
         "dimension_separator": metadata.chunk_key_encoding.separator,
@@ -149,32 +149,7 @@ _FILTERS: Final = frozenset(
 )
 
 
-def data_type(dtype: np.dtype[Any]) -> Any:
-    """Return a type as version 2 has it: a type string, or an array of fields; byte orders are those of ``dtype``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none.
-    """
-    if dtype.fields is not None:
-        return [_field(name, dtype.fields[name][0]) for name in dtype.names or ()]
-    if (name := small_number_name(dtype)) is not None:
-        return name
-    if dtype.kind not in "biufcmMSUVO" or dtype.char in "gG":
-        raise ArgumentError(f"Zarr has no data type for {dtype}")
-    return dtype.str
-
-
-def small_number_name(dtype: np.dtype[Any]) -> str | None:
-    """Return the name of a number type of ml_dtypes, or None for other types."""
-    if dtype.fields is not None or dtype.subdtype is not None or storage(dtype) == dtype:
-        return None
-    return {"bcomplex32": "complex_bfloat16", "complex32": "complex_float16"}.get(dtype.name, dtype.name)
-
-
-def _field(name: str, dtype: np.dtype[Any]) -> list[Any]:
-    if dtype.subdtype is None:
-        return [name, data_type(dtype)]
-    base, shape = dtype.subdtype
-    return [name, data_type(base), list(shape)]
+def data_type_text(stored: np.dtype[Any]) -> str:
+    """Return the data type of a new array as the model has it, of objects too."""
+    said = "|O" if stored.hasobject else to_v2(stored)
+    return said if isinstance(said, str) else json.dumps(said)

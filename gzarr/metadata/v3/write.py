@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..codecs.bytes import BytesCodec
-from ..codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
-from ..codecs.sharding import ShardingIndexed
-from ..dtypes import fill_value
-from ..dtypes.data_type import native
-from ..errors import ArgumentError
-from .to_v2 import data_type_json, small_number_name
+from ...codecs.bytes import BytesCodec
+from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
+from ...codecs.sharding import ShardingIndexed
+from ...dtypes import fill_value
+from ...errors import ArgumentError
+from ..v2.write import data_type_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..codecs.codec import Codec
-    from .chunk_grid import Edges
-    from .model import ArrayMetadata, GroupMetadata
+    from ...codecs.codec import Codec
+    from ..chunk_grid import Edges
+    from ..model import ArrayMetadata, GroupMetadata
 
 # Filters that are given an array in version 3, and bytes in version 2.
 _FILTERS: Final = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
@@ -130,8 +129,8 @@ def _fill_value(metadata: ArrayMetadata) -> Any:
         value = "" if metadata.dtype.hasobject else np.zeros((), metadata.dtype)[()]
     if metadata.dtype.type is np.void and metadata.data_type.startswith("{") and metadata.dtype.fields is None:
         # zarr-python's "raw_bytes", and its base64; only the core's "r32" has an array of integers.
-        return fill_value.to_json(value, stored, 2)
-    return fill_value.to_json(value, stored, 3)
+        return fill_value.to_v2(value, stored)
+    return fill_value.to_v3(value, stored)
 
 
 def _innermost(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
@@ -157,42 +156,3 @@ def chain(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
     elif isinstance(maker, ShardingIndexed):
         maker = replace(maker, codecs=chain(maker.codecs))
     return (*front, maker, *back)
-
-
-def data_type(dtype: np.dtype[Any]) -> Any:
-    """Return a type as version 3 has it: a name, or an object with name and configuration.
-
-    Strings of variable length are no NumPy type here: they are ``"string"`` or ``"variable_length_bytes"``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none.
-    """
-    if dtype.fields is not None:
-        return {"name": "structured", "configuration": {"fields": [_field(dtype, name) for name in dtype.names or ()]}}
-    if (name := small_number_name(dtype)) is not None:
-        return name
-    if dtype.kind in "mM":
-        unit, factor = np.datetime_data(dtype)
-        kind = "datetime64" if dtype.kind == "M" else "timedelta64"
-        return {"name": f"numpy.{kind}", "configuration": {"unit": unit, "scale_factor": factor}}
-    if dtype.kind == "U":
-        return {"name": "fixed_length_utf32", "configuration": {"length_bytes": dtype.itemsize}}
-    if dtype.kind == "S":
-        return {"name": "null_terminated_bytes", "configuration": {"length_bytes": dtype.itemsize}}
-    if dtype.kind == "V" and dtype.subdtype is None:
-        return {"name": "raw_bytes", "configuration": {"length_bytes": dtype.itemsize}}
-    if dtype.kind not in "biufc" or dtype.char in "gG":
-        raise ArgumentError(f"Zarr has no data type for {dtype}")
-    return native(dtype).name
-
-
-def _field(dtype: np.dtype[Any], name: str) -> list[Any]:
-    field = dtype[name]
-    if field.subdtype is not None:
-        raise ArgumentError(
-            f"the field {name!r} holds arrays ({field}), which version 3 has no data type for; take one field an "
-            "element, or zarr_format=2"
-        )
-    return [name, data_type(field)]

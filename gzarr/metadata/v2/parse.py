@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..codecs.blosc import BloscCodec
-from ..codecs.bytes import BytesCodec
-from ..codecs.chain import check_kinds
-from ..codecs.codec import ArrayRepresentation, Codec, Representation
-from ..codecs.numcodecs_adapter import STATE_SHAPE
-from ..codecs.registry import codec_from_v2
-from ..codecs.transpose import TransposeCodec
-from ..documents.departures import note
-from ..documents.json import quote
-from ..dtypes import fill_value
-from ..dtypes.data_type import native, parse_v2, swap_unit
-from ..errors import MetadataError, UnsupportedError
-from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
-from .parts import (
+from ...codecs.blosc import BloscCodec
+from ...codecs.bytes import BytesCodec
+from ...codecs.chain import check_kinds
+from ...codecs.codec import ArrayRepresentation, Codec, Representation
+from ...codecs.numcodecs_adapter import STATE_SHAPE
+from ...codecs.registry import codec_from_v2
+from ...codecs.transpose import TransposeCodec
+from ...documents.departures import note
+from ...documents.json import quote
+from ...dtypes import fill_value
+from ...dtypes.properties import native, swap_unit
+from ...dtypes.v2 import parse_v2
+from ...errors import MetadataError, UnsupportedError
+from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
+from ..parts import (
     check_format,
     check_path,
     dimension_names_of,
@@ -257,7 +258,7 @@ def codec_chain(
 
 def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.dtype[Any] | None]:
     """Tell a codec the element type that it is given, and return the one that it gives (None after a compressor)."""
-    from ..codecs.numcodecs_adapter import NumcodecsBytesToBytes
+    from ...codecs.numcodecs_adapter import NumcodecsBytesToBytes
 
     if isinstance(codec, BloscCodec):
         return (codec.with_itemsize(before.itemsize) if before is not None and before.itemsize else codec), None
@@ -275,6 +276,6 @@ def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.d
 
 def object_codec(codecs: tuple[Codec, ...]) -> str | None:
     """Return the ``id`` of the codec of numcodecs that makes bytes of an array of objects, if there is one."""
-    from ..codecs.numcodecs_adapter import NumcodecsArrayToBytes
+    from ...codecs.numcodecs_adapter import NumcodecsArrayToBytes
 
     return next((codec.id for codec in codecs if isinstance(codec, NumcodecsArrayToBytes)), None)

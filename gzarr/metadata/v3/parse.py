@@ -14,21 +14,22 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..codecs.bytes import BytesCodec
-from ..codecs.chain import check_kinds, representations
-from ..codecs.codec import ArrayRepresentation
-from ..codecs.fill_values import with_fill_value
-from ..codecs.registry import codecs_from_v3
-from ..codecs.sharding import ShardingIndexed
-from ..documents.configuration import Configuration
-from ..documents.departures import note
-from ..documents.json import quote
-from ..dtypes import fill_value
-from ..dtypes.data_type import extension, parse_v3
-from ..errors import MetadataError, UnsupportedError
-from ..plugins import call, load
-from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
-from .parts import (
+from ...codecs.bytes import BytesCodec
+from ...codecs.chain import check_kinds, representations
+from ...codecs.codec import ArrayRepresentation
+from ...codecs.fill_values import with_fill_value
+from ...codecs.registry import codecs_from_v3
+from ...codecs.sharding import ShardingIndexed
+from ...documents.configuration import Configuration
+from ...documents.departures import note
+from ...documents.extension import extension
+from ...documents.json import quote
+from ...dtypes import fill_value
+from ...dtypes.v3 import parse_v3
+from ...errors import MetadataError, UnsupportedError
+from ...plugins import call, load
+from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
+from ..parts import (
     check_format,
     check_path,
     fail,
@@ -43,9 +44,9 @@ from .parts import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..codecs.codec import Codec
-    from ..plugins import Plugin
-    from .chunk_grid import Edges
+    from ...codecs.codec import Codec
+    from ...plugins import Plugin
+    from ..chunk_grid import Edges
 
 _ARRAY_MEMBERS: Final = frozenset(
     (

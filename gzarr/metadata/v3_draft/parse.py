@@ -1,13 +1,7 @@
 """Documents of the drafts of Zarr v3 from 2020 to 2022, and of what was written to them as experimental version 3.
 
 Source: https://github.com/zarr-developers/zarr-specs/blob/692fe73/docs/core/v3.0.rst, with the codecs, data types and
-the sharding storage transformer beside it. An entry point, ``zarr.json``, says for a whole hierarchy how documents are
-named; the documents lie under ``meta/``, the chunks under ``data/``.
-
-There are two layouts. Before the last of the drafts all keys had the segment ``root`` (``meta/root/a.array.json``,
-``data/root/a/c0/0``, the root array's ``meta/root.array.json``); the writers in the field (zarr-python 2.13 to 2.18,
-GDAL 3.6, zarrita, xtensor-zarr, acquire) use it. The last texts have ``meta/a.array.json``, ``data/a/c0/0`` and
-``meta/array.json``.
+the sharding storage transformer beside it. Where documents lie, :mod:`gzarr.metadata.layout` says.
 """
 
 from __future__ import annotations
@@ -16,32 +10,26 @@ import json
 import math
 import re
 import warnings
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from ..codecs.bytes import BytesCodec
-from ..codecs.chain import representations
-from ..codecs.codec import ArrayRepresentation
-from ..codecs.sharding import ShardingIndexed
-from ..documents.departures import note
-from ..documents.json import quote
-from ..dtypes import fill_value
-from ..dtypes.data_type import native, parse_v2, parse_v3
-from ..errors import MetadataError, UnsupportedError
-from ..stores.keys import join_path
-from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, ZarrFormat
-from .parts import dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
-from .v2 import codec_chain, object_codec
+from ...codecs.bytes import BytesCodec
+from ...codecs.chain import representations
+from ...codecs.codec import ArrayRepresentation
+from ...codecs.sharding import ShardingIndexed
+from ...documents.departures import note
+from ...documents.json import quote
+from ...dtypes import fill_value
+from ...dtypes.properties import native
+from ...dtypes.v2 import parse_v2
+from ...dtypes.v3 import parse_v3
+from ...errors import MetadataError, UnsupportedError
+from ..layout import ENTRY_POINT, FORMAT, Layout, check_extensions
+from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
+from ..parts import dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
+from ..v2.parse import codec_chain, object_codec
 
-#: Key of the entry point, relative to the hierarchy.
-ENTRY_POINT: Final = "zarr.json"
-#: The format, as ``zarr_format=`` names it.
-FORMAT: Final[ZarrFormat] = "3-draft-2022"
-
-_FORMAT_URI: Final = re.compile(r"https?://purl\.org/zarr/spec/(protocol/)?core/3(\.[0-9]+)?/?")
-_SUFFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
 _CODEC_URI: Final = re.compile(r"https?://purl\.org/zarr/spec/codecs?/([A-Za-z0-9_-]{1,50})(/1(\.[0-9]+)?)?/?")
 _CODECS: Final = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
 _CORE_TYPE: Final = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r[0-9]{1,11}")
@@ -74,100 +62,6 @@ _ARRAY_MEMBERS: Final = frozenset(
 _GROUP_MEMBERS: Final = frozenset(("attributes", "extensions"))
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where a hierarchy keeps its documents and its chunks. Paths of nodes are relative to the hierarchy.
-
-    Attributes
-    ----------
-    base
-        Path of the hierarchy in its store, ``""`` for the store's root.
-    root
-        Whether keys have the segment ``root``.
-    suffix
-        End of the keys of documents, such as ``".json"``.
-    document
-        The entry point.
-    """
-
-    base: str = ""
-    root: bool = False
-    suffix: str = ".json"
-    document: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-
-    def relative(self, path: str) -> str:
-        """Return the path of a node relative to the hierarchy, from its path in the store."""
-        return path[len(self.base) :].strip("/")
-
-    def array_key(self, path: str) -> str:
-        """Return the store key of an array's document."""
-        return self._document_key(path, "array")
-
-    def group_key(self, path: str) -> str:
-        """Return the store key of a group's document."""
-        return self._document_key(path, "group")
-
-    def _document_key(self, path: str, kind: str) -> str:
-        where = join_path("meta/root" if self.root else "meta", path)
-        name = f"{where}.{kind}" if self.root or path else f"{where}/{kind}"
-        return join_path(self.base, name + self.suffix)
-
-    def below(self, path: str) -> str:
-        """Return the store prefix of the documents of a group's children."""
-        return join_path(self.base, join_path("meta/root" if self.root else "meta", path)) + "/"
-
-    def chunk_prefix(self, path: str) -> str:
-        """Return the store prefix of an array's chunks."""
-        return join_path(self.base, join_path("data/root" if self.root else "data", path)) + "/"
-
-    def child(self, key: str) -> tuple[str, str] | None:
-        """Return name and kind of the node that a key directly below :meth:`below` documents, or None."""
-        name = key.rpartition("/")[2]
-        for kind in ("array", "group"):
-            end = f".{kind}{self.suffix}"
-            if name.endswith(end) and len(name) > len(end):
-                return name[: -len(end)], kind
-        return None
-
-
-def is_entry_point(document: dict[str, Any]) -> bool:
-    """Return whether a ``zarr.json`` is the entry point of a hierarchy rather than the document of a node."""
-    uri = document.get("zarr_format")
-    return isinstance(uri, str) and _FORMAT_URI.fullmatch(uri) is not None
-
-
-def parse_entry_point(document: dict[str, Any], base: str = "") -> Layout:
-    """Parse the entry point of the hierarchy at path ``base`` of a store.
-
-    Raises
-    ------
-    MetadataError
-        If it is malformed.
-    UnsupportedError
-        If metadata is not JSON, or an extension must be understood.
-    """
-    if not is_entry_point(document):
-        fail(
-            f'expected "https://purl.org/zarr/spec/core/3.0", got {quote(document.get("zarr_format"))}', "$.zarr_format"
-        )
-    encoding = member(document, "metadata_encoding")
-    # While the segment "root" was there, the encoding was a string, and the suffix stood beside it.
-    root = "/protocol/" in document["zarr_format"] or not isinstance(encoding, dict)
-    at = "$.metadata_key_suffix"
-    suffix = document.get("metadata_key_suffix", "" if encoding == "application/json" else ".json")
-    if isinstance(encoding, dict):
-        at = "$.metadata_encoding.metadata_key_suffix"
-        suffix = encoding.get("metadata_key_suffix", suffix)
-        if "extension" in encoding or encoding.get("type") != "json":
-            raise UnsupportedError(f"metadata must be JSON, not {quote(encoding)}", json_path="$.metadata_encoding")
-    elif encoding not in ("json", "application/json", document["zarr_format"]):
-        raise UnsupportedError(f"metadata must be JSON, not {quote(encoding)}", json_path="$.metadata_encoding")
-    if not isinstance(suffix, str) or not _SUFFIX.fullmatch(suffix):
-        fail(f"expected a suffix such as '.json', got {quote(suffix)}", at)
-    _check_extensions(document)
-    return Layout(base, root, suffix, document)
-
-
 def parse_group(document: dict[str, Any], layout: Layout) -> GroupMetadata:
     """Parse the document of a group.
 
@@ -177,7 +71,7 @@ def parse_group(document: dict[str, Any], layout: Layout) -> GroupMetadata:
         If it is malformed.
     """
     _check_members(document, _GROUP_MEMBERS)
-    _check_extensions(document)
+    check_extensions(document)
     return GroupMetadata(
         attributes=_attributes(document),
         zarr_format=FORMAT,
@@ -216,7 +110,7 @@ def parse_array(
         If a fallback is used.
     """
     _check_members(document, _ARRAY_MEMBERS)
-    _check_extensions(document)
+    check_extensions(document)
     shape = parse_shape(member(document, "shape"), "$.shape")
     stored, data_type = _data_type(member(document, "data_type"), allow_fallback=allow_fallback)
     grid = _chunk_grid(member(document, "chunk_grid"))
@@ -267,22 +161,6 @@ def _check_members(document: Any, known: frozenset[str]) -> None:
     for name, value in document.items():
         if name not in known and not (isinstance(value, dict) and value.get("must_understand") is False):
             raise UnsupportedError(f"the document has an unknown member {quote(name)}", json_path=f"$.{name[:100]}")
-
-
-def _check_extensions(document: dict[str, Any]) -> None:
-    extensions = document.get("extensions")
-    if extensions is None:
-        return
-    if not isinstance(extensions, list):
-        fail(f"expected an array, got {quote(extensions)}", "$.extensions")
-    for i, value in enumerate(extensions):
-        at = f"$.extensions[{i}]"
-        if not isinstance(value, dict) or not isinstance(value.get("extension"), str):
-            fail(f'expected an object with an "extension", got {quote(value)}', at)
-        if not isinstance(value.get("must_understand"), bool):
-            fail(f"expected true or false, got {quote(value.get('must_understand'))}", f"{at}.must_understand")
-        if value["must_understand"]:
-            raise UnsupportedError(f"the extension {quote(value['extension'])} is not known", json_path=at)
 
 
 def _attributes(document: dict[str, Any]) -> dict[str, Any]:

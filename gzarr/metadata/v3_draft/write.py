@@ -12,26 +12,22 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from ..codecs.bytes import BytesCodec
-from ..codecs.sharding import ShardingIndexed
-from ..dtypes import fill_value
-from ..dtypes.data_type import native, parse_v2, parse_v3
-from ..errors import ArgumentError
-from .to_v2 import data_type_json, filters_of
-from .v3_draft import ENTRY_POINT, Layout, parse_entry_point
+from ...codecs.bytes import BytesCodec
+from ...codecs.sharding import ShardingIndexed
+from ...dtypes import fill_value
+from ...dtypes.properties import native
+from ...dtypes.v2 import parse_v2
+from ...dtypes.v3 import parse_v3
+from ...errors import ArgumentError
+from ..layout import ENTRY_POINT, NEW_ENTRY_POINT, Layout, parse_entry_point
+from ..v2.write import data_type_json, filters_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..codecs.codec import Codec
-    from .model import ArrayMetadata, GroupMetadata
+    from ...codecs.codec import Codec
+    from ..model import ArrayMetadata, GroupMetadata
 
-#: Of a new hierarchy.
-NEW_ENTRY_POINT: Final[dict[str, Any]] = {
-    "zarr_format": "https://purl.org/zarr/spec/core/3.0",
-    "metadata_encoding": {"type": "json", "metadata_key_suffix": ".json"},
-    "extensions": [],
-}
 _SPEC: Final = "https://purl.org/zarr/spec"
 _CODECS: Final = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
 # Types of one byte, which zarr-python writes without the "|" of NumPy.
@@ -51,9 +47,8 @@ def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, dict[str, A
     return {**_entry_point(layout), layout.array_key(layout.relative(path)): document}
 
 
-def group_documents(metadata: GroupMetadata, path: str, hierarchy: str) -> dict[str, dict[str, Any]]:
+def group_documents(metadata: GroupMetadata, path: str, layout: Layout) -> dict[str, dict[str, Any]]:
     """Return entry point and document of a group, by store key."""
-    layout = parse_entry_point(metadata.document.get(ENTRY_POINT, NEW_ENTRY_POINT), hierarchy)
     before = metadata.document.get("group", {"extensions": []})
     return {
         **_entry_point(layout),
@@ -120,7 +115,7 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
         "chunk_memory_layout": order,
         **said,
         **({"storage_transformers": transformers} if transformers else {}),
-        "fill_value": fill_value.to_json(metadata.fill_value, stored, 2),
+        "fill_value": fill_value.to_v2(metadata.fill_value, stored),
         "extensions": [],
         "attributes": attributes,
     }
