@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...plan.decode_program import Decoding
     from ...stores.base import ReadableStore
     from ..request import ReadRequest
-    from .native import NativeProgram
+    from .native_program import NativeProgram
     from .small_reads import FewChunks
 
 
@@ -74,10 +74,10 @@ class CpuEngine:
     def _program(self) -> NativeProgram | None:
         if self._prepared is None and self._decoding.program is not None:
             from .. import kernels
-            from . import native
+            from . import native_program
 
             kernels.load()
-            self._prepared = native.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
+            self._prepared = native_program.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
         return self._prepared
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...metadata.model import ChunkKeyEncoding
     from ...plan.planner import Term
-    from .native import NativeProgram
+    from .native_program import NativeProgram
 
 #: Decoded bytes of the chunks of a small read, at most: more is worth a second thread.
 SMALL_BYTES = 256 << 10

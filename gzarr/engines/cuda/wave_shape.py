@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from .arena import MARK_BYTES, RESULT_BYTES, aligned
 from .placing import placing_words
-from .wave import MARK_BYTES, RESULT_BYTES, aligned
 
 if TYPE_CHECKING:
     from .device import Decompressor

@@ -23,7 +23,7 @@ from support.nvcomp_declarations import Facts, declarations, known
 from gzarr import DeviceError
 from gzarr.cli import doctor
 from gzarr.engines.cuda import nvcomp, nvcomp_compress
-from gzarr.engines.cuda.wave import ALIGNMENT
+from gzarr.engines.cuda.arena import ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
