@@ -20,7 +20,7 @@ from gzarr_kernels.operations import ALGORITHMS
 
 import gzarr
 from gzarr.arrays.read import Reader
-from gzarr.engines.cuda.program import device_program
+from gzarr.engines.cuda.device_program import device_program
 from gzarr.engines.cuda.router import frames_in_chunk
 from gzarr.engines.cuda.staging import READY, Staging
 from gzarr.engines.request import WHOLE, ReadRequest
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from gzarr.engines.cuda.device import Device
-    from gzarr.engines.cuda.program import DeviceProgram
+    from gzarr.engines.cuda.device_program import DeviceProgram
+    from gzarr.engines.cuda.device_protocol import Device
     from gzarr.engines.cuda.staging import Frames
 
 LIMITS = ("read", "copy", "decode", "place")

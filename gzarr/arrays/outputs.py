@@ -13,7 +13,7 @@ from ..engines import result_memory
 from ..errors import DeviceError, OutputError, SelectionError
 
 if TYPE_CHECKING:
-    from ..engines.cuda.device import Device
+    from ..engines.cuda.device_protocol import Device
     from ..engines.request import Missing
     from .read import DeviceOptions
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .device import Decompressor, Device
+    from .device_protocol import Decompressor, Device
 
 #: A wave's worth of small frames, and a large one.
 FRAMES: Final = 1024

@@ -19,7 +19,7 @@ from .driver import LOST, is_lost
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .device import Compressor, Decompressor, DirectFiles
+    from .device_protocol import Compressor, Decompressor, DirectFiles
     from .loss import Loss
 
 #: ``kDLCUDA``.
@@ -37,7 +37,7 @@ class _StreamAt:
 
 
 class CupyDevice:
-    """One CUDA device; see :class:`gzarr.engines.cuda.device.Device` for its methods.
+    """One CUDA device; see :class:`gzarr.engines.cuda.device_protocol.Device` for its methods.
 
     CUDA is initialised when it first becomes a thread's device: until then, the process may be forked.
 

@@ -33,9 +33,9 @@ from .. import failures, pool
 from . import calibration, loss, router, slots
 from .budget import Budget
 from .columns import output_memory, placement
+from .device_program import device_program, host_program
 from .direct import DirectStaging, files_for
 from .host import HostStaging, read_on_host
-from .program import device_program, host_program
 from .staging import ABSENT, DEFERRED, FALLBACK, READY, Frames, Staged, Staging
 from .wave import Wave
 from .wave_shape import WaveShape, shape_for
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ..cpu.engine import CpuEngine
     from ..request import ReadRequest, Verify
     from .columns import Output, Placement
-    from .device import Decompressor, Device, DirectFiles
-    from .program import DeviceProgram
+    from .device_program import DeviceProgram
+    from .device_protocol import Decompressor, Device, DirectFiles
     from .router import Decode, Route
     from .slots import Slot
     from .staging import FrameFormat

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..cpu.engine import CpuEngine
     from ..request import ReadRequest
     from .budget import Budget
-    from .device import Device
+    from .device_protocol import Device
 
     IntArray = npt.NDArray[np.int64]
 

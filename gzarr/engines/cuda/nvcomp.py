@@ -229,7 +229,7 @@ class Functions:
 
 
 class NvcompDecompressor:
-    """One algorithm; see :class:`gzarr.engines.cuda.device.Decompressor`.
+    """One algorithm; see :class:`gzarr.engines.cuda.device_protocol.Decompressor`.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def options(algorithm: str) -> Options:
 
 
 class NvcompCompressor:
-    """One algorithm; see :class:`gzarr.engines.cuda.device.Compressor`.
+    """One algorithm; see :class:`gzarr.engines.cuda.device_protocol.Compressor`.
 
     Parameters
     ----------

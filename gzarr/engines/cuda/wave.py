@@ -20,16 +20,16 @@ import numpy as np
 from ...errors import DeviceError
 from .arena import MARK_BYTES, RESULT_BYTES, aligned
 from .columns import Columns
-from .placing import Layout, placings
+from .placing import DecodedChunks, placings
 from .staging import ABSENT, READY
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .columns import Output, Placement
-    from .device import Decompressor, Device
+    from .device_program import DeviceProgram
+    from .device_protocol import Decompressor, Device
     from .placing import Placing
-    from .program import DeviceProgram
     from .slots import Slot
     from .staging import Frames, Staged
     from .wave_shape import WaveShape
@@ -126,7 +126,7 @@ class Wave:
         results = decoded_at + shape.chunks * shape.slot * (int(shape.decoded) + int(shape.second))
         batches = self._frame_columns(frames, columns, steps, base, results)
         jobs, marks = self._steps_jobs(steps, taken)
-        layout = Layout(
+        layout = DecodedChunks(
             staged.rows[taken],
             steps.source[taken],
             steps.typesize[taken],

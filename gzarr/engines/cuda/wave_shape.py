@@ -9,8 +9,8 @@ from .arena import MARK_BYTES, RESULT_BYTES, aligned
 from .placing import placing_words
 
 if TYPE_CHECKING:
-    from .device import Decompressor
-    from .program import DeviceProgram
+    from .device_program import DeviceProgram
+    from .device_protocol import Decompressor
 
 #: Encoded bytes a frame, on average, that there are columns for.
 FRAME_BYTES: Final = 512

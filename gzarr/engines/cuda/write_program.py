@@ -1,7 +1,7 @@
 """A codec chain as the device encodes it: our kernels, then frames of nvCOMP, then a container around them.
 
-What fits are chains that the device decodes (``program.py``), without filters of numcodecs, and of Blosc's compressors
-LZ4 and Zstandard. Any other chunk is encoded by the CPU.
+What fits are chains that the device decodes (``device_program.py``), without filters of numcodecs, and of Blosc's
+compressors LZ4 and Zstandard. Any other chunk is encoded by the CPU.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ...codecs.bitround import BitroundCodec
 from ...codecs.blosc import BloscCodec
 from ...codecs.zstd import ZstdCodec
 from ...plan.decode_program import Decoding
+from .device_program import device_program
 from .filters import FilterCodec
-from .program import device_program
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -15,7 +15,7 @@ from .arena import aligned
 from .write_containers import most_nbytes, most_numbers
 
 if TYPE_CHECKING:
-    from .device import Compressor
+    from .device_protocol import Compressor
     from .write_program import WriteProgram
 
 #: Bytes that one block of threads copies.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...plan.planner import Plan
     from .columns import Output
-    from .device import Compressor, Device
+    from .device_protocol import Compressor, Device
     from .slots import Slot
     from .write_containers import Containers
     from .write_program import WriteProgram
