@@ -184,7 +184,13 @@ class Array(ArrayProperties):
             As for ``a[...]``.
         out
             Array of the result's shape and of the array's dtype, writable, of any strides. If a chunk fails, it holds
-            some chunks and not others.
+            some chunks and not others. It saves what the system takes to make a large result's pages ready, which may
+            be as long as reading it.
+
+            Without it, a result on the CPU of 4 MiB or more is in memory that gzarr keeps once the last array over it
+            is gone, and uses for the next result of about that size: at most ``GZARR_RECYCLE_BYTES`` (default 512 MiB)
+            are kept, the system may take them back at any time, and :func:`gzarr.release_memory` gives them back now.
+            With ``GZARR_RECYCLE_BYTES=0`` nothing is kept, and each large result has new memory.
         missing
             Whether an absent chunk is the fill value or an error, for this read.
         stream
@@ -249,7 +255,8 @@ class Array(ArrayProperties):
         selections
             Each as for ``a[...]``, without integer arrays for several dimensions and without fields.
         out
-            Array of shape ``(len(selections), *shape of each)``, if the results have one shape.
+            Array of shape ``(len(selections), *shape of each)``, if the results have one shape; what it saves, and
+            what is done without it, is as for :meth:`read`.
         missing
             Whether an absent chunk is the fill value or an error, for this read.
         stream, budget_bytes, decode, verify

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..dtypes.properties import is_in_cupy
 from ..engines import result_memory
-from ..errors import DeviceError, OutputError, SelectionError
+from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
 
 if TYPE_CHECKING:
     from ..engines.cuda.device_protocol import Device
@@ -111,6 +111,8 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
         If the device cannot hold elements of this type.
     SelectionError
         If there is no room for the result.
+    ArgumentError
+        If ``GZARR_RECYCLE_BYTES`` is set and is not a whole number.
     """
     if memory is not HOST and not is_in_cupy(dtype):
         more = ", or read one field of it" if dtype.names else ""
@@ -123,6 +125,9 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
         return out
     try:
         return memory.empty(shape, dtype)
+    except ArgumentError:
+        # A setting that is wrong, not want of room.
+        raise
     except (MemoryError, ValueError) as error:
         nbytes = math.prod(shape) * dtype.itemsize
         raise SelectionError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -43,7 +44,7 @@ def resize(array: Array, shape: int | Sequence[int], *, erase: bool, lock: bool)
 
     def change(found: ArrayMetadata) -> ArrayMetadata:
         before.append(_checked(array, found))
-        return resized(found, shape)  # type: ignore[arg-type]
+        return resized(before[0], shape)  # type: ignore[arg-type]
 
     with _turn(array, lock=lock):
         after = change_array(store, array.path, array.zarr_format, change, array._become)
@@ -113,7 +114,9 @@ def _turn(array: Array, *, lock: bool) -> Iterator[None]:
 def _checked(array: Array, found: ArrayMetadata) -> ArrayMetadata:
     """Return metadata that the store has now; raise if they are of another array than the one that was opened."""
     if _layout(array.metadata, array.path) == _layout(found, array.path):
-        return found
+        # What no document says stays as it was.
+        same = found.codecs == array.metadata.codecs
+        return replace(found, level_is_free=array.metadata.level_is_free and same)
     raise ArgumentError(
         f"{array.name} in {array.store!r} has been replaced by another array since it was opened; open it again"
     )

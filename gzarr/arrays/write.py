@@ -140,6 +140,7 @@ class Writer:
                 beyond=self._beyond(values, decoding),
                 is_current=_never if lock else self._is_current,
                 write_empty=self._write_empty,
+                level_is_free=metadata.level_is_free,
             )
 
     def _whole(self, the_plan: Plan) -> BoolArray:

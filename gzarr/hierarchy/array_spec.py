@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import numpy as np
 
 from ..arrays.elements import as_elements
 from ..arrays.objects import TEXTS, Items, object_codec
-from ..codecs.choice import AUTO, choose
+from ..codecs.choice import AUTO, choose, gives_level
 from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
 from ..documents.json import quote
@@ -161,7 +162,8 @@ def new_metadata(
         chunk_prefix=format.chunk_prefix(path, layout),
         chunk_edges=edges,
     )
-    return _as_read(metadata, path)
+    given = gives_level(codecs, filters, serializer, compressors)
+    return replace(_as_read(metadata, path), level_is_free=not given)
 
 
 def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:

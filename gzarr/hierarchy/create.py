@@ -90,7 +90,9 @@ def create_array(
         The whole chain, or what follows its array→bytes codec: codecs of ``array.codecs``, names, objects of version 3
         (``{"name": …, "configuration": …}``), of numcodecs (``{"id": …}``), of zarr-python. ``"auto"``: Blosc with lz4
         and byte shuffle, which reads fastest on either engine; zstd for texts and elements of one byte, which have
-        nothing to shuffle.
+        nothing to shuffle. A level that is given is taken at its word. Where none is (``"auto"``, ``"zstd"``, an object
+        without its level), large writes through the array that is made try faster searches first, and take one by which
+        a sample becomes at most 2 % larger; later, opened arrays take the level in the document at its word.
     filters, serializer, compressors
         The chain in three parts, as in zarr-python; None means no filters, or no compression.
     fill_value

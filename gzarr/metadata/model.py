@@ -96,6 +96,8 @@ class ArrayMetadata:
     chunk_edges
         Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length. None for a
         regular grid.
+    level_is_free
+        Whether the level of the compressor is gzarr's own choice (:mod:`gzarr.codecs.choice`). No document says so.
     """
 
     shape: tuple[int, ...]
@@ -111,6 +113,7 @@ class ArrayMetadata:
     document: dict[str, Any] = field(default_factory=dict)
     chunk_prefix: str | None = None
     chunk_edges: tuple[Edges | None, ...] | None = None
+    level_is_free: bool = False
 
     def key_prefix(self, path: str) -> str:
         """Return what stands before every chunk key of the array at node path ``path``."""

@@ -56,7 +56,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
 
 def _compile(function: Callable[..., Any], result: Any, arguments: int) -> Any:
-    function.__qualname__ = f"{function.__qualname__}_{_FINGERPRINT}"
+    # Once: a compilation that was interrupted is begun again.
+    function.__qualname__ = f"{function.__qualname__.removesuffix(f'_{_FINGERPRINT}')}_{_FINGERPRINT}"
     signature = result(*(types.int64,) * arguments)
     if not hasattr(FunctionCache, "_load_overload"):
         return cfunc(signature, cache=True, **_OPTIONS)(function)

@@ -13,6 +13,8 @@ import numcodecs
 import numpy as np
 import pytest
 
+import gzarr
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -40,7 +42,9 @@ def test_a_run_checks_times_and_reports(harness, tmp_path, capsys):
         "--workload",
         "u2-32-zstd-shards",
         "--rival",
-        "gzarr",
+        "automatic",
+        "--rival",
+        "given",
         "--rival",
         "zarrs",
     ]
@@ -48,9 +52,11 @@ def test_a_run_checks_times_and_reports(harness, tmp_path, capsys):
     document = json.loads(file.read_text())
     assert [w["workload"] for w in document["workloads"]] == ["u2-64-blosc-lz4", "u2-32-zstd-shards"]
     for workload in document["workloads"]:
-        assert set(workload["rivals"]) == {"gzarr", "zarrs", "limit"}, workload["notes"]
-        assert workload["stored_nbytes"]["gzarr"] <= 1.02 * workload["stored_nbytes"]["zarrs"]
-        assert set(workload["extra_nbytes"]) == {"gzarr", "zarrs"}, workload["notes"]
+        assert set(workload["rivals"]) == {"automatic", "given", "zarrs", "limit"}, workload["notes"]
+        for ours in ("automatic", "given"):
+            assert workload["stored_nbytes"][ours] <= 1.02 * workload["stored_nbytes"]["zarrs"]
+        assert set(workload["times_fastest_peer"]) == set(workload["of_limit"]) == {"automatic", "given"}
+        assert set(workload["extra_nbytes"]) == {"automatic", "given", "zarrs"}, workload["notes"]
     assert "geometric mean" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == [file]
 
@@ -82,12 +88,24 @@ def test_the_limit_encodes_chunks_in_their_stored_order(harness, name, tmp_path)
 
 def test_goals(harness):
     slow = harness.write.Written("slow", {}, 100, 1 << 20, True)
-    slow.rounds_ms = {"gzarr": [10.0], "zarrs": [11.0], "limit": [5.0]}
-    slow.extra_nbytes = {"gzarr": 70 << 20}
+    slow.rounds_ms = {"automatic": [10.0], "given": [10.5], "zarrs": [11.0], "limit": [5.0]}
+    slow.extra_nbytes = {"automatic": 60 << 20, "given": 70 << 20}
     fast = harness.write.Written("fast", {}, 100, 1 << 20, True)
-    fast.rounds_ms = {"gzarr": [10.0], "zarrs": [90.0], "tensorstore": [44.0]}
-    fast.extra_nbytes = {"gzarr": 1 << 20}
-    least, mean, memory = harness.write.goals([slow, fast], threads=2)
+    fast.rounds_ms = {"automatic": [10.0], "given": [20.0], "zarrs": [90.0], "tensorstore": [44.0]}
+    fast.extra_nbytes = {"given": 1 << 20}
+    mean, least, memory = harness.write.goals([slow, fast], threads=2)
     assert (least.note, least.met) == ("slow", False)
     assert mean.value == pytest.approx(np.sqrt(1.1 * 4.4))
     assert (memory.value, memory.bound, memory.met) == (70, 66, False)
+
+
+@pytest.mark.parametrize("name", ["u2-64-gzip", "f4-weather-blosc-lz4", "f8-big-transpose-zstd", "u2-32-zstd-shards"])
+def test_the_automatic_column_has_the_same_codecs_and_no_level(harness, name, tmp_path):
+    dataset = next(d for d in harness.write._datasets(0.001) if d.name == name)
+    data = harness.write._elements(dataset)
+    for ours, free in (("automatic", True), ("given", False)):
+        with harness.write._fresh(dataset, tmp_path) as path:
+            before = gzarr.open_array(path, device="cpu").metadata.codecs
+            write = harness.write.RIVALS[ours](1).write(path, data)
+            assert write.func.__self__.metadata.level_is_free is free
+            assert gzarr.open_array(path, device="cpu").metadata.codecs == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from gzarr.cli import bench
 from gzarr.cli.main import main
+from gzarr.engines import result_memory
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -88,6 +90,22 @@ def test_text(group_path, capsys):
     assert "same elements" in out
     assert "GB/s" in out
     assert "zarr-python" in out
+
+
+def test_large_results_with_and_without_recycled_memory(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GZARR_RECYCLE_BYTES", str(64 << 20))
+    path = tmp_path / "large"
+    zarr.create_array(str(path), data=np.arange(36 << 20, dtype="u1"), chunks=(1 << 20,))
+    code, document = _json(capsys, str(path), "--rounds", "2", "--peer", "zarr-python")
+    (array,) = document["arrays"]
+    assert set(array["readers"]) == {"gzarr", "gzarr recycled", "zarr-python"}
+    assert all(len(reader["rounds_ms"]) == 2 for reader in array["readers"].values())
+    assert os.environ["GZARR_RECYCLE_BYTES"] == str(64 << 20)
+    # Where none would be kept, there is no such column.
+    monkeypatch.setenv("GZARR_RECYCLE_BYTES", "1000")
+    _, document = _json(capsys, str(path), "--rounds", "1", "--peer", "none")
+    assert set(document["arrays"][0]["readers"]) == {"gzarr"}
+    assert code == 0
 
 
 def test_other_elements_are_told_and_fail(group_path, capsys, monkeypatch):
@@ -174,23 +192,43 @@ def test_the_harness_checks_every_element(harness):
 
 
 def test_the_harness_computes_ratios(harness):
-    m = harness.report.Measured("w", {}, 10**9, 1 << 20, True)
+    m = harness.report.Read("w", {}, 10**9, 1 << 20, True)
     m.rounds_ms = {
-        "gzarr": [50.0, 40, 900],
+        "gzarr fresh": [50.0, 40, 900],
+        "gzarr recycled": [32.0],
         "gzarr out=": [25.0],
         "zarrs": [100.0],
         "zarr-python": [80.0],
         "limit": [20.0],
     }
-    assert m.gb_per_s("gzarr") == 20
+    assert m.gb_per_s("gzarr fresh") == 20
     assert m.fastest_peer == "zarr-python"
     assert m.speedup() == pytest.approx(1.6)
+    assert m.to_json()["times_fastest_peer"] == pytest.approx(1.6)
+    assert m.to_json()["recycled_times_fastest_peer"] == pytest.approx(2.5)
     assert m.of_limit("gzarr out=") == pytest.approx(0.8)
     least, mean, limit = harness.report.speed_targets([m])
     assert (least.met, mean.met, limit.met) == (True, False, True)
-    text = harness.report.table([m], ["gzarr", "zarrs", "zarr-python"])
+    text = harness.report.table([m], ["gzarr fresh", "gzarr recycled", "zarrs", "zarr-python"])
     assert "1.60" in text
+    assert "2.50" in text
     assert "-" in text
+
+
+def test_fresh_memory_is_new_each_time_and_recycled_memory_is_not(harness, tmp_path):
+    path = tmp_path / "a"
+    zarr.create_array(str(path), data=np.arange(40 << 20, dtype="u1"), chunks=(1 << 20,))
+    dataset = harness.workloads.Dataset("x", None, "u1", (40 << 20,), (1 << 20,), ())
+    workload = harness.workloads.Workload("whole", dataset)
+    kept = {}
+    for name in ("gzarr fresh", "gzarr recycled"):
+        rival = harness.rivals.RIVALS[name](1)
+        with rival.session():
+            (call,) = rival.calls(path, workload)
+            call()
+            kept[name] = len(result_memory._kept)
+        assert not result_memory._kept
+    assert kept == {"gzarr fresh": 0, "gzarr recycled": 1}
 
 
 def test_touched_chunks_of_boxes(harness):
@@ -226,7 +264,7 @@ def test_the_limit_decodes_the_arrays_own_bytes(harness, tmp_path):
         limit.close()
 
 
-def test_the_benchmark_runs(tmp_path):
+def test_the_benchmark_runs(harness, tmp_path):
     file, picture = tmp_path / "read.json", tmp_path / "read.png"
     options = ["--scale", "0.0001", "--rounds", "1", "--threads", "1", "--data", str(tmp_path), "--no-targets"]
     options += ["--workload", "public-shards", "--workload", "a[0]", "--json", str(file), "--plot", str(picture)]
@@ -241,7 +279,7 @@ def test_the_benchmark_runs(tmp_path):
     document = json.loads(file.read_text())
     assert [w["workload"] for w in document["workloads"]] == ["public-shards-zstd", "station a[0]"]
     for workload in document["workloads"]:
-        assert set(workload["rivals"]) == {"limit", "gzarr", "gzarr out=", "zarrs", "tensorstore", "zarr-python"}
+        assert set(workload["rivals"]) == {"limit", *harness.rivals.RIVALS}
         assert workload["times_fastest_peer"] > 0
     assert document["versions"]["zarr"] == zarr.__version__
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -140,6 +140,9 @@ def test_unshuffle_rows_across_blocks(typesize: int, swap: bool) -> None:
         (0, 10, 96, 96, 96),
         (999, 1, 1, 0, 0),
         (900, 4, 20, -300, 32),
+        # Single elements, of blocks before and behind the one at hand too.
+        (7, 40, 1, 24, 1),
+        (999, 25, 1, -41, 3),
     ]:
         for stream in (0, 1):
             target = Guarded(((rows - 1) * by_target + n) * typesize)

@@ -1,17 +1,17 @@
-"""How hard compressors search: as their level says, or less where that finds nearly as much.
+"""How hard compressors search where their level is gzarr's own choice; a level that was given is taken at its word.
 
 The levels of zstd and zlib are made for text. In measured numbers most bytes are noise, which no search shortens, and
 thorough searches take longer than fast ones for files of the same size. In labels, masks and tables they find much
 that those miss. Which it is, only a trial tells: a large write first encodes a few pieces of its chunks in each way,
 and takes the first, beginning with the fast ones, by which they become at most ``TOLERANCE`` larger. The trial
 depends on the values and on the write alone, not on threads or clocks: the same call makes the same bytes.
-``benchmarks/write.py`` shows what it gains, next to the sizes.
+``benchmarks/write.py`` shows what it gains, next to the sizes (the column ``automatic``).
 
 LZ4 has one other way, which makes byte planes of numbers smaller, too (``gzarr_kernels.lz4_encode``).
 
 Larger than what: for zlib's levels, than what libdeflate makes at the level that stands for them; for zstd's, than what
-the level makes without the splitting of blocks that zstd has since 1.5.7. Levels of zstd below 3 search fast already;
-who asks for more than 9, or for more of zlib than 6, wants small files at any price.
+the level makes without the splitting of blocks that zstd has since 1.5.7. The levels themselves are those of
+:mod:`gzarr.codecs.choice`, and those that Blosc turns its own into.
 """
 
 from __future__ import annotations
@@ -43,12 +43,8 @@ TOLERANCE: Final = 0.02
 _DISMISSED: Final = 0.03
 #: … and where so much, no other way of the same kind.
 _HOPELESS: Final = 0.25
-#: The levels of zstd and zlib that have trials, and those of zstd's that search as lazy ways do, or more.
-_ZSTD_LEVELS: Final = range(3, 10)
-_ZSTD_LAZY_LEVELS: Final = range(8, 10)
-_DEFLATE_LEVELS: Final = range(1, 7)
-#: LZ4 that is to be faster than at Blosc's lowest level is left alone.
-_MOST_ACCELERATION: Final = 9
+#: From this one on, levels of zstd search as lazy ways do, or more.
+_ZSTD_LAZY_LEVEL: Final = 8
 #: Of Blosc's parameters, the block size.
 _BLOCKSIZE: Final = 4
 #: A trial encodes this share of a write, at most …
@@ -68,7 +64,7 @@ _GOLDEN: Final = (5**0.5 - 1) / 2
 def settle(
     request: WriteRequest, program: EncodingProgram, rows: IntArray, available: frozenset[str]
 ) -> EncodingProgram:
-    """Return the program with the search that this write should have.
+    """Return the program with the search that this write should have: that of its level, where that was given.
 
     Parameters
     ----------
@@ -77,6 +73,8 @@ def settle(
     available
         What native writing has here.
     """
+    if not request.level_is_free:
+        return program
     compressing = [step for step in program.steps if step.search is not None]
     if len(compressing) != 1 or (candidates := _candidates(compressing[0], request.chunk.nbytes)) is None:
         return program
@@ -106,19 +104,19 @@ class _Candidates:
 
 
 def _candidates(step: EncodingStep, nbytes: int) -> _Candidates | None:
-    """Return the ways to try for chunks of so many bytes, or None where the level is taken at its word."""
+    """Return the ways to try for chunks of so many bytes, or None where there are none."""
     from gzarr_kernels import searches
 
     library, level = step.search or ("", 0)
-    if library == "lz4" and level <= _MOST_ACCELERATION:
+    if library == "lz4":
         return _Candidates(((searches.LZ4_LONG,),), 0)
-    if library == "deflate" and level in _DEFLATE_LEVELS:
+    if library == "deflate":
         usual = searches.DEFLATE_LEVELS[level]
         return _Candidates((tuple(w for w, theirs in enumerate(searches.DEFLATE_WAYS, 1) if theirs < usual),), 0)
-    if library == "zstd" and level in _ZSTD_LEVELS:
+    if library == "zstd":
         large = nbytes > searches.SMALL_FRAME_BYTES and not _has_blocks(step)
         fast, lazy = searches.ZSTD_FAST[large], searches.ZSTD_LAZY[large]
-        return _Candidates((fast, lazy) if level in _ZSTD_LAZY_LEVELS else (fast,), searches.ZSTD_UNSPLIT)
+        return _Candidates((fast, lazy) if level >= _ZSTD_LAZY_LEVEL else (fast,), searches.ZSTD_UNSPLIT)
     return None
 
 

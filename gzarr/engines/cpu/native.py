@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import ChunkError
 from ...plan.keys import ChunkKeys, file_prefix
 from ...stores.base import LocalFiles
-from .. import failures, kernels, pool
+from .. import failures, kernels, pool, result_memory
 from ..kernels import address
 from . import threads
 from .small_reads import OPEN_FLAGS, FewChunks
@@ -68,6 +68,8 @@ def read(request: ReadRequest, program: NativeProgram) -> None:
     if job.in_memory:
         _run_batches(request, program, job, work, workers)
     else:
+        if workers > 1:
+            job.share_first_touch(request)
         kernels.run(work, job.address, job.shared, job.turns, workers)
     job.check(request)
 
@@ -138,7 +140,7 @@ class _Job:
         n, k = plan.chunks.shape
         self._keep: list[Any] = [plan, sources, program, request.outputs]
         self.status = np.zeros((n, 2), np.int64)
-        self.shared = np.zeros(2, np.int64)
+        self.shared = np.zeros(3, np.int64)
         self.job = job = np.zeros(r.JOB_SIZE, np.int64)
         self.in_memory = False
         job[r.SHARED] = address(self.shared)
@@ -189,11 +191,18 @@ class _Job:
         """Return a job over some of the chunks (in memory)."""
         from gzarr_kernels import read as r
 
-        part = _Part(self.job.copy(), np.zeros(2, np.int64), np.ascontiguousarray(rows))
+        part = _Part(self.job.copy(), np.zeros(3, np.int64), np.ascontiguousarray(rows))
         part.job[r.SHARED] = address(part.shared)
         part.job[r.SPANS] = len(rows)
         part.job[r.CHUNK_ROWS] = address(part.rows)
         return part
+
+    def share_first_touch(self, request: ReadRequest) -> None:
+        """Have the workers make the pages of a new result ready before they read."""
+        from gzarr_kernels import read as r
+
+        # Outputs are all in one piece of memory, but for windows of different shapes.
+        self.job[r.NEW], self.job[r.NEW_NBYTES] = result_memory.take_untouched(request.outputs[0])
 
     def _ranges(self, request: ReadRequest, root: bytes) -> None:
         """Cut byte ranges into spans: neighbours in one file are one request."""
@@ -281,9 +290,10 @@ class _Job:
                 and plan.step[d] == 1
                 and program.strides[d] == itemsize
                 and program.swap in (0, itemsize)
-                and all(stride == itemsize for stride in strides[d::k])
             )
-        geometry[g.DENSE_ROWS] = dense and k > 0
+            if dense:
+                rows = all(stride == itemsize for stride in strides[d::k])
+                geometry[g.DENSE_ROWS] = g.ANY_ROWS if rows else g.SINGLE_ELEMENTS
         geometry[g.STREAM] = sum(output.nbytes for output in outputs) > STREAM_BYTES
         arena = np.array([*bases, *strides, *tables], np.int64)
         start = self._address(arena)
