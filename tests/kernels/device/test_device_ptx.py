@@ -25,7 +25,7 @@ KERNELS = Path(__file__).parents[3] / "kernels"
 COMPILE = """
 import json, sys
 from gzarr_kernels.device import (
-    assemble, checksums, containers, copies, filters, gather, packed_bits, planes, program, rows, shuffle,
+    assemble, checksums, compiler, containers, copies, filters, gather, packed_bits, planes, rows, shuffle,
 )
 
 kernels = {
