@@ -33,7 +33,8 @@ __all__ = [
     "UnsupportedError",
     "ValueSizeError",
     "__version__",
-    "consolidate",
+    "array",
+    "consolidate_metadata",
     "copy",
     "create_array",
     "create_group",
@@ -41,11 +42,13 @@ __all__ = [
     "empty_like",
     "full",
     "full_like",
+    "group",
     "load",
     "ones",
     "ones_like",
     "open",
     "open_array",
+    "open_consolidated",
     "open_group",
     "release_memory",
     "require_array",
@@ -78,12 +81,12 @@ if TYPE_CHECKING:
         UnsupportedError,
         ValueSizeError,
     )
-    from .hierarchy.create import create_array, create_group, require_array, require_group
-    from .hierarchy.create_filled import empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
+    from .hierarchy.create import create_array, create_group
+    from .hierarchy.create_filled import array, empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
     from .hierarchy.group import Group
-    from .hierarchy.open import open, open_array, open_group
+    from .hierarchy.open import group, open, open_array, open_consolidated, open_group, require_array, require_group
     from .stores import LocalStore, MemoryStore
-    from .tools.consolidate import consolidate
+    from .tools.consolidate import consolidate_metadata
     from .tools.copy import copy
     from .tools.save import load, save
     from .tools.verify import verify
@@ -91,8 +94,9 @@ else:
     _NAMES = {
         "arrays.array": ("Array",),
         "engines.memory": ("release_memory",),
-        "hierarchy.create": ("create_array", "create_group", "require_array", "require_group"),
+        "hierarchy.create": ("create_array", "create_group"),
         "hierarchy.create_filled": (
+            "array",
             "empty",
             "empty_like",
             "full",
@@ -103,9 +107,17 @@ else:
             "zeros_like",
         ),
         "hierarchy.group": ("Group",),
-        "hierarchy.open": ("open", "open_array", "open_group"),
+        "hierarchy.open": (
+            "group",
+            "open",
+            "open_array",
+            "open_consolidated",
+            "open_group",
+            "require_array",
+            "require_group",
+        ),
         "stores": ("LocalStore", "MemoryStore"),
-        "tools.consolidate": ("consolidate",),
+        "tools.consolidate": ("consolidate_metadata",),
         "tools.copy": ("copy",),
         "tools.save": ("load", "save"),
         "tools.verify": ("verify",),

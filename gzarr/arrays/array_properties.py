@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import display
+from ..codecs.transpose import TransposeCodec
 from ..engines.cuda import devices, driver
+from ..nodes.attributes import Attributes
 from .stored_chunks import stored_chunks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
     import numpy as np
 
     from ..codecs.codec import Codec
@@ -132,6 +138,75 @@ class ArrayProperties:
         return self._metadata.codecs
 
     @property
+    def filters(self) -> tuple[Codec, ...]:
+        """Array→array codecs of a chunk (of an inner chunk, in a sharded array), in encoding order.
+
+        In version 2 the filters of the document, as in zarr-python, but for those that make bytes of objects, which are
+        the :attr:`serializer`.
+        """
+        return self._codec_parts[0]
+
+    @property
+    def serializer(self) -> Codec:
+        """Array→bytes codec of a chunk (of an inner chunk, in a sharded array); zarr-python has None in version 2."""
+        return self._codec_parts[1]
+
+    @property
+    def compressors(self) -> tuple[Codec, ...]:
+        """Bytes→bytes codecs of a chunk (of an inner chunk, in a sharded array), in encoding order.
+
+        In version 2 the compressor of the document, if it has one.
+        """
+        return self._codec_parts[2]
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """Order in which the elements of a chunk are stored, ``"C"`` or ``"F"``, as in :func:`gzarr.create_array`.
+
+        Results are in C order in any case. (In version 3, zarr-python's ``order`` is that of its results.)
+        """
+        document = self._metadata.document.get(".zarray")
+        if document is not None:
+            return "F" if document.get("order") == "F" else "C"
+        codec = self._reader.decoding.codecs[0]
+        reversed_axes = tuple(reversed(range(self.ndim)))
+        return "F" if isinstance(codec, TransposeCodec) and codec.order == reversed_axes else "C"
+
+    @property
+    def _codec_parts(self) -> tuple[tuple[Codec, ...], Codec, tuple[Codec, ...]]:
+        """Filters, serializer and compressors."""
+        codecs = self._reader.decoding.codecs
+        (at,) = (i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
+        filters, compressors = codecs[:at], codecs[at + 1 :]
+        document = self._metadata.document.get(".zarray")
+        if document is not None:
+            # There, the order is no codec, and filters may encode bytes.
+            if filters and document.get("order") == "F" and isinstance(filters[0], TransposeCodec):
+                filters = filters[1:]
+            last = len(compressors) - (document.get("compressor") is not None)
+            filters, compressors = filters + compressors[:last], compressors[last:]
+        return filters, codecs[at], compressors
+
+    @property
+    def attrs(self) -> Attributes:
+        """User attributes, a mapping; each change of it is written, if the array is not read-only."""
+        return Attributes(self, self._take_attributes)
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
+        """Change some user attributes in one write, as ``attrs.update`` does; return this array."""
+        self.attrs.update(attributes)
+        return self
+
+    def _take_attributes(self, found: ArrayMetadata) -> None:
+        """Take over what the store has now, of all that does not bear on reading; its documents are held meanwhile."""
+        self._metadata = dataclasses.replace(
+            self._metadata,
+            attributes=found.attributes,
+            dimension_names=found.dimension_names,
+            document=found.document,
+        )
+
+    @property
     def zarr_format(self) -> ZarrFormat:
         """Zarr format of the metadata document."""
         return self._metadata.zarr_format
@@ -160,6 +235,13 @@ class ArrayProperties:
         if self.device != "cpu" and devices.is_lost():
             return f"{self.device}: {driver.LOST}"
         return self._reader.path(self.device, self._verify)
+
+    @property
+    def cdata_shape(self) -> tuple[int, ...]:
+        """Number of chunks (of inner chunks, in a sharded array) along each dimension."""
+        if self.shards is None:
+            return self._metadata.grid_shape
+        return tuple(-(-n // chunk) for n, chunk in zip(self.shape, self.chunks, strict=True))
 
     @property
     def nchunks(self) -> int:

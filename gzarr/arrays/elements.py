@@ -11,7 +11,7 @@ from ..documents.json import quote
 from ..dtypes.properties import kind_of
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
-from .objects import TEXTS, Items, checked, items_of
+from .objects import TEXTS, ObjectType, checked, object_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ _NUMBERS: Final = "biufc"
 
 
 def as_elements(
-    value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], node: str, items: Items | None = None
+    value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], node: str, object_type: ObjectType | None = None
 ) -> npt.NDArray[Any]:
     """Return a value as an array of a dtype and shape.
 
@@ -40,8 +40,8 @@ def as_elements(
         That it has to broadcast to. Leading dimensions of 1 may be there besides, as for NumPy.
     node
         Path of the array, for messages.
-    items
-        What elements that are Python objects can be; None: any.
+    object_type
+        Type of elements that are Python objects; None: any.
 
     Returns
     -------
@@ -53,12 +53,12 @@ def as_elements(
         If it does not broadcast, or if an element of it is not one of ``dtype``.
     """
     # Lists can be elements of their own, but no texts.
-    array = on_host(value, dtype, node, None if items is None or items.codec in TEXTS else len(shape))
+    array = on_host(value, dtype, node, None if object_type is None or object_type.codec in TEXTS else len(shape))
     while array.ndim > len(shape) and array.shape[0] == 1:
         # An array also where that leaves no dimension.
         array = array[0, ...]
     # Checked and converted before it is broadcast: a scalar is one element.
-    elements = _converted(array, dtype, node, items)
+    elements = _converted(array, dtype, node, object_type)
     try:
         return np.broadcast_to(elements, shape)
     except ValueError as error:
@@ -71,7 +71,7 @@ def all_elements(
     shapes: Sequence[tuple[int, ...]],
     node: str,
     memory: DeviceResults | None,
-    items: Items | None = None,
+    object_type: ObjectType | None = None,
 ) -> tuple[list[Any], DeviceResults | None]:
     """Return several values as arrays, all on a device or all in host memory.
 
@@ -80,7 +80,7 @@ def all_elements(
 
     Parameters
     ----------
-    values, dtype, shapes, node, items
+    values, dtype, shapes, node, object_type
         As for :func:`as_elements`; a shape for each value.
     memory
         The array's device, and the stream on which values that are there can be read; None for the CPU.
@@ -104,7 +104,9 @@ def all_elements(
                 value if array is None else device.to_host(array, memory.stream)
                 for value, array in zip(values, found, strict=True)
             ]
-    return [as_elements(value, dtype, shape, node, items) for value, shape in zip(values, shapes, strict=True)], None
+    return [
+        as_elements(value, dtype, shape, node, object_type) for value, shape in zip(values, shapes, strict=True)
+    ], None
 
 
 def all_of(data: Any, metadata: ArrayMetadata, node: str) -> Any:
@@ -113,7 +115,7 @@ def all_of(data: Any, metadata: ArrayMetadata, node: str) -> Any:
     # None equals NumPy's default type.
     if found is not None and found == metadata.dtype:
         return data
-    return as_elements(data, metadata.dtype, metadata.shape, node, items_of(metadata))
+    return as_elements(data, metadata.dtype, metadata.shape, node, object_type_of(metadata))
 
 
 def _misfit(node: str, given: tuple[int, ...], shape: tuple[int, ...]) -> ArgumentError:
@@ -320,12 +322,12 @@ def _by_field(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.N
 
 
 def _converted(
-    array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, items: Items | None = None
+    array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, object_type: ObjectType | None = None
 ) -> npt.NDArray[Any]:
     """Return elements of a dtype; raise if one would become another."""
     if dtype.hasobject:
         objects = array.astype(dtype, copy=False)
-        return objects if items is None else checked(objects, items, node)
+        return objects if object_type is None else checked(objects, object_type, node)
     if array.dtype == dtype:
         return array
     if dtype.fields is not None and array.dtype.fields is not None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..engines.cuda.router import Decode
     from ..engines.request import Missing, Verify
     from ..plan.selection import Selection
-    from .array import Array
+    from .read_options import Decode
+    from .writing import WritableArray
 
 
 class Indexer:
@@ -18,7 +18,7 @@ class Indexer:
 
     __slots__ = ("_array", "_name", "_parse")
 
-    def __init__(self, array: Array, parse: Callable[..., Selection], name: str) -> None:
+    def __init__(self, array: WritableArray, parse: Callable[..., Selection], name: str) -> None:
         self._array = array
         self._parse = parse
         self._name = name
@@ -57,5 +57,5 @@ class Indexer:
     ) -> Any:
         """Read a selection, into the caller's array if there is one; see :meth:`Array.read`."""
         rest, field = self._array._split_field(selection)
-        how = self._array._how(missing, stream, budget_bytes, decode, verify)
-        return self._array._read(self._parse(rest, self._array.shape), field, out, how)
+        options = self._array._read_options(missing, stream, budget_bytes, decode, verify)
+        return self._array._read(self._parse(rest, self._array.shape), field, out, options)

@@ -26,8 +26,8 @@ TEXTS: Final[dict[str, type[str] | type[bytes]]] = {"vlen-utf8": str, "vlen-byte
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
-    """What the objects of an array can be.
+class ObjectType:
+    """Type of the Python objects that an array holds.
 
     Attributes
     ----------
@@ -51,22 +51,22 @@ def object_codec(codecs: Sequence[Codec]) -> str | None:
     return None
 
 
-def items_of(metadata: ArrayMetadata) -> Items | None:
-    """Return what the objects of an array can be; None for elements that are none."""
+def object_type_of(metadata: ArrayMetadata) -> ObjectType | None:
+    """Return the type of an array's objects; None where elements are no Python objects."""
     if not metadata.dtype.hasobject:
         return None
-    return Items(object_codec(metadata.codecs), unset=metadata.fill_value is None)
+    return ObjectType(object_codec(metadata.codecs), unset=metadata.fill_value is None)
 
 
-def checked(objects: npt.NDArray[Any], items: Items, node: str) -> npt.NDArray[Any]:
+def checked(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.NDArray[Any]:
     """Return objects as the array will give them back.
 
     Parameters
     ----------
     objects
         Of dtype object.
-    items
-        What they can be.
+    object_type
+        Type of the objects.
     node
         Path of the array, for messages.
 
@@ -75,9 +75,9 @@ def checked(objects: npt.NDArray[Any], items: Items, node: str) -> npt.NDArray[A
     ArgumentError
         If one of them would be refused by the codec, or would become another one.
     """
-    if items.codec in TEXTS:
-        return _texts(objects, TEXTS[items.codec], items, node)
-    if items.codec == "json2":
+    if object_type.codec in TEXTS:
+        return _texts(objects, TEXTS[object_type.codec], object_type, node)
+    if object_type.codec == "json2":
         result = np.empty(objects.shape, object)
         # Element by element: NumPy would take lists for dimensions.
         for index, item in np.ndenumerate(objects):
@@ -86,13 +86,15 @@ def checked(objects: npt.NDArray[Any], items: Items, node: str) -> npt.NDArray[A
     return objects
 
 
-def _texts(objects: npt.NDArray[Any], kind: type[str] | type[bytes], items: Items, node: str) -> npt.NDArray[Any]:
+def _texts(
+    objects: npt.NDArray[Any], kind: type[str] | type[bytes], object_type: ObjectType, node: str
+) -> npt.NDArray[Any]:
     # A list of references: twice as fast as going through the array.
     found = objects.ravel().tolist()
     plain = set(map(type, found)) <= {kind}
     for item in () if plain else found:
         # What the elements that nobody has written are read as can be written.
-        if not isinstance(item, kind) and not (items.unset and type(item) is int and item == 0):
+        if not isinstance(item, kind) and not (object_type.unset and type(item) is int and item == 0):
             raise ArgumentError(
                 f"{node}: {quote(item)} cannot be stored: elements are of type {kind.__name__}, "
                 f"not {type(item).__name__}"

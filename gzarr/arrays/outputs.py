@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,8 +13,6 @@ from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
 
 if TYPE_CHECKING:
     from ..engines.cuda.device_protocol import Device
-    from ..engines.request import Missing
-    from .read import DeviceOptions
 
 
 class Results(Protocol):
@@ -89,15 +86,6 @@ class DeviceResults:
 
 
 HOST = HostResults()
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """How one read is done: what absent chunks mean, where results are, and options of the device."""
-
-    missing: Missing
-    memory: Results
-    options: DeviceOptions
 
 
 def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], node: str) -> Any:

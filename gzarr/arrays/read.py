@@ -6,8 +6,8 @@ import contextlib
 import itertools
 import math
 from collections import OrderedDict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
@@ -16,8 +16,9 @@ from ..engines.cpu.small_reads import SMALL_BYTES
 from ..engines.request import ReadRequest
 from ..engines.shards import ShardIndexCache, read_shards, whole_chunks
 from ..plan.decode_program import analyse
-from ..plan.planner import by_shape, few_chunks, plan
+from ..plan.planner import box_chunks, by_shape, plan
 from .outputs import HOST, DeviceResults
+from .read_options import NO_OPTIONS, DeviceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,27 +34,6 @@ if TYPE_CHECKING:
     from ..stores.base import ReadableStore
     from .outputs import Results
 
-
-@dataclass(frozen=True, slots=True)
-class DeviceOptions:
-    """How one read to a device is done.
-
-    Attributes
-    ----------
-    budget_bytes
-        Device and page-locked memory that it holds besides its results, at most; None for the default.
-    decode
-        Where chunks are decoded.
-    verify
-        What the host decodes before the device does.
-    """
-
-    budget_bytes: int | None = None
-    decode: Literal["auto", "cpu", "gpu"] = "auto"
-    verify: Verify = "none"
-
-
-NO_OPTIONS = DeviceOptions()
 
 #: Shapes of chunks of a rectilinear grid for which what decodes them is kept.
 KEEP_SHAPES = 64
@@ -225,14 +205,14 @@ class Reader:
         chunk = self.decoding.chunk
         if chunk.nbytes > SMALL_BYTES:
             return False
-        rows = few_chunks(selection, chunk.shape)
+        rows = box_chunks(selection, chunk.shape)
         if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
             return False
-        few = self._the_engine.few()
+        small_reads = self._the_engine.small_reads()
         view = selection.view(result)
-        if few is None or view is None:
+        if small_reads is None or view is None:
             return False
-        return few.read(rows, selection.step, view, fill=missing == "fill")
+        return small_reads.read(rows, selection.step, view, fill=missing == "fill")
 
     @property
     def _the_engine(self) -> CpuEngine:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..stores.base import Store
-    from .array import Array
+    from .writing import WritableArray
 
 Chunks: TypeAlias = "Iterator[tuple[str, tuple[int, ...]]]"
 
@@ -37,7 +37,7 @@ MAX_NAMED: Final = 1000
 _BATCH: Final = 256
 
 
-def resize(array: Array, shape: int | Sequence[int], *, erase: bool, lock: bool) -> None:
+def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, lock: bool) -> None:
     """Give an array another shape; see :meth:`gzarr.Array.resize`."""
     store: Store = array.store  # type: ignore[assignment]
     before: list[ArrayMetadata] = []
@@ -52,7 +52,7 @@ def resize(array: Array, shape: int | Sequence[int], *, erase: bool, lock: bool)
             clear_outside(store, array.path, before[0], after, lock=lock)
 
 
-def append(array: Array, value: Any, axis: int, *, lock: bool) -> tuple[int, ...]:
+def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[int, ...]:
     """Write elements behind the end of an array, then make them part of it; see :meth:`gzarr.Array.append`."""
     store: Store = array.store  # type: ignore[assignment]
     value = as_data(value, array.dtype, array.name, array.ndim)
@@ -83,7 +83,7 @@ def append(array: Array, value: Any, axis: int, *, lock: bool) -> tuple[int, ...
         return shape
 
 
-def _appended(array: Array, shape: tuple[int, ...], axis: int) -> tuple[int, tuple[int, ...]]:
+def _appended(array: WritableArray, shape: tuple[int, ...], axis: int) -> tuple[int, tuple[int, ...]]:
     """Return the axis, counted from 0, and the shape of the array with an array of another shape behind it."""
     if not array.ndim:
         raise ArgumentError(f"{array.name} has zero dimensions: nothing can be appended to it")
@@ -102,7 +102,7 @@ def _appended(array: Array, shape: tuple[int, ...], axis: int) -> tuple[int, tup
 
 
 @contextlib.contextmanager
-def _turn(array: Array, *, lock: bool) -> Iterator[None]:
+def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
     """Keep others from changing the shape meanwhile."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(locks.hold_node(array.store, array.path))
@@ -111,7 +111,7 @@ def _turn(array: Array, *, lock: bool) -> Iterator[None]:
         yield
 
 
-def _checked(array: Array, found: ArrayMetadata) -> ArrayMetadata:
+def _checked(array: WritableArray, found: ArrayMetadata) -> ArrayMetadata:
     """Return metadata that the store has now; raise if they are of another array than the one that was opened."""
     if _layout(array.metadata, array.path) == _layout(found, array.path):
         # What no document says stays as it was.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,11 +16,12 @@ from ..engines.write_request import WriteRequest
 from ..errors import ArgumentError, ChunkWriteError, GzarrError
 from ..nodes.change import reader_of
 from ..plan.decode_program import Decoding, analyse
-from ..plan.encode_program import analyse_encoding
+from ..plan.encode_program import EncodingProgram, analyse_encoding
 from ..plan.keys import ChunkKeys, distinct_rows
 from ..plan.planner import by_shape, plan
 from ..stores import locks
 from ..stores.base import LockingStore
+from .read import KEEP_SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
     BoolArray = npt.NDArray[np.bool_]
 
 
+class _Chain(NamedTuple):
+    """The codec chain of chunks of one shape, analysed for writing."""
+
+    decoding: Decoding
+    #: For the native loop; None where host threads encode.
+    program: EncodingProgram | None
+
+
 class Writer:
     """Writes one array.
 
@@ -44,19 +54,44 @@ class Writer:
         The array, and where its chunks go.
     path
         Of the node, without leading slash.
-    write_empty
+    write_empty_chunks
         Whether chunks of nothing but the fill value are stored.
     """
 
-    __slots__ = ("_metadata", "_name", "_path", "_prefix", "_store", "_write_empty")
+    __slots__ = ("_chains", "_name", "_path", "_prefix", "_store", "metadata", "write_empty_chunks")
 
-    def __init__(self, metadata: ArrayMetadata, store: Store, path: str, *, write_empty: bool = False) -> None:
-        self._metadata = metadata
+    def __init__(self, metadata: ArrayMetadata, store: Store, path: str, *, write_empty_chunks: bool = False) -> None:
+        self.metadata = metadata
+        self.write_empty_chunks = write_empty_chunks
         self._store = store
         self._path = path
         self._name = f"/{path}"
         self._prefix = metadata.key_prefix(path)
-        self._write_empty = write_empty
+        # By shape of the chunks, of which a rectilinear grid has several; least recently used first.
+        self._chains: OrderedDict[tuple[int, ...], _Chain] = OrderedDict()
+
+    def with_metadata(self, metadata: ArrayMetadata) -> Writer:
+        """Return a writer of the array with other metadata: of another shape, as a rule, which changes no codec."""
+        writer = Writer(metadata, self._store, self._path, write_empty_chunks=self.write_empty_chunks)
+        if (metadata.codecs, metadata.dtype) == (self.metadata.codecs, self.metadata.dtype):
+            writer._chains = self._chains
+        return writer
+
+    def _chain(self, chunk_shape: tuple[int, ...]) -> _Chain:
+        """Return the analysed codec chain of chunks (shards) of a shape; analysed once."""
+        chain = self._chains.get(chunk_shape)
+        if chain is None:
+            decoding = _decoding(self.metadata, chunk_shape)
+            chain = _Chain(decoding, analyse_encoding(decoding.codecs, decoding.chunk, native_write.available()))
+        elif self.metadata.chunk_edges is None:
+            return chain
+        # Threads may do this at the same time: the worst is a chain that is analysed twice.
+        self._chains.pop(chunk_shape, None)
+        self._chains[chunk_shape] = chain
+        while len(self._chains) > KEEP_SHAPES:
+            with contextlib.suppress(KeyError):
+                self._chains.popitem(last=False)
+        return chain
 
     def write(
         self,
@@ -101,29 +136,29 @@ class Writer:
             views.append(view)
         requests = list(self._requests(selections, tuple(views), field, lock=lock))
         if aligned:
-            for request in requests:
+            for request, _ in requests:
                 self._check_aligned(request)
-        for request in requests:
-            self._run(request, memory, lock=lock)
+        for request, program in requests:
+            self._run(request, program, memory, lock=lock)
 
     def _requests(
         self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None, *, lock: bool = False
-    ) -> Iterator[WriteRequest]:
-        metadata = self._metadata
+    ) -> Iterator[tuple[WriteRequest, EncodingProgram | None]]:
+        metadata = self.metadata
         edges = metadata.chunk_edges
-        decoding = _decoding(metadata)
+        decoding, program = self._chain(metadata.chunk_shape)
         the_plan = plan(selections, metadata.shape, decoding.chunk.shape, edges)
         for part in [the_plan] if edges is None else by_shape(the_plan, edges):
             if not len(part):
                 continue
             if edges is not None:
-                decoding = _decoding(replace(metadata, chunk_shape=part.chunk_shape, chunk_edges=None))
+                decoding, program = self._chain(part.chunk_shape)
             values, value_of = part.chunks, np.arange(len(part))
             if decoding.levels:
                 level = decoding.levels[0]
                 ratio = np.array([a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)], np.int64)
                 values, value_of = distinct_rows(part.chunks // ratio)
-            yield WriteRequest(
+            request = WriteRequest(
                 node=self._name,
                 store=self._store,
                 levels=decoding.levels,
@@ -139,9 +174,10 @@ class Writer:
                 whole=np.zeros(len(part), np.bool_) if field is not None else self._whole(part),
                 beyond=self._beyond(values, decoding),
                 is_current=_never if lock else self._is_current,
-                write_empty=self._write_empty,
+                write_empty=self.write_empty_chunks,
                 level_is_free=metadata.level_is_free,
             )
+            yield request, program
 
     def _whole(self, the_plan: Plan) -> BoolArray:
         """Return which chunks are covered as far as they lie within the array, by one of their pieces."""
@@ -150,8 +186,8 @@ class Writer:
             return np.zeros(n, np.bool_)
         covers = np.ones(len(the_plan.start), np.bool_)
         chunk_of = np.repeat(np.arange(n), np.diff(the_plan.piece_offsets))
-        edges = self._metadata.chunk_edges or (None,) * len(self._metadata.shape)
-        for d, (size, block, edge) in enumerate(zip(self._metadata.shape, the_plan.chunk_shape, edges, strict=True)):
+        edges = self.metadata.chunk_edges or (None,) * len(self.metadata.shape)
+        for d, (size, block, edge) in enumerate(zip(self.metadata.shape, the_plan.chunk_shape, edges, strict=True)):
             coords = the_plan.chunks[:, d]
             begin = coords * block if edge is None else edge.starts[coords]
             inside = np.minimum(block, size - begin)[chunk_of]
@@ -163,7 +199,7 @@ class Writer:
 
     def _beyond(self, values: npt.NDArray[np.int64], decoding: Decoding) -> BoolArray:
         """Return which stored values, by their coordinates, reach beyond the array."""
-        metadata = self._metadata
+        metadata = self.metadata
         shape = np.array(metadata.shape, np.int64)
         if metadata.chunk_edges is None:
             block = np.array(decoding.levels[0].shard_shape if decoding.levels else decoding.chunk.shape, np.int64)
@@ -181,10 +217,10 @@ class Writer:
         if locks.node_is_held(self._store, self._path):
             return False
         try:
-            entry = reader_of(self._store).node(self._path, self._metadata.zarr_format)
+            entry = reader_of(self._store).node(self._path, self.metadata.zarr_format)
         except GzarrError:
             return False
-        return entry is not None and getattr(entry.metadata, "shape", None) == self._metadata.shape
+        return entry is not None and getattr(entry.metadata, "shape", None) == self.metadata.shape
 
     def _joined(self, request: WriteRequest) -> BoolArray:
         """Return which chunks several pieces cover together, as far as they lie within the array."""
@@ -192,7 +228,7 @@ class Writer:
         joined = np.zeros(len(the_plan), np.bool_)
         if the_plan.points is not None or any(table is not None for table in the_plan.tables):
             return joined
-        edges = self._metadata.chunk_edges or (None,) * len(self._metadata.shape)
+        edges = self.metadata.chunk_edges or (None,) * len(self.metadata.shape)
         for i in np.flatnonzero(np.diff(the_plan.piece_offsets) > 1).tolist():
             begins = [
                 n * c if e is None else e.starts[n]
@@ -200,7 +236,7 @@ class Writer:
             ]
             inside = [
                 min(c, size - begin)
-                for begin, c, size in zip(begins, the_plan.chunk_shape, self._metadata.shape, strict=True)
+                for begin, c, size in zip(begins, the_plan.chunk_shape, self.metadata.shape, strict=True)
             ]
             covered = np.zeros(inside, np.bool_)
             for piece in range(*the_plan.piece_offsets[i : i + 2].tolist()):
@@ -217,22 +253,24 @@ class Writer:
             value = int(np.argmax(partial))
             raise ArgumentError(
                 f"{self._name}: the region covers {request.keys[value]!r} in part, and aligned=True was asked for; "
-                f"regions have to begin and end at multiples of {self._metadata.chunk_shape}, or at the array's end"
+                f"regions have to begin and end at multiples of {self.metadata.chunk_shape}, or at the array's end"
             )
 
-    def _run(self, request: WriteRequest, memory: DeviceResults | None, *, lock: bool) -> None:
+    def _run(
+        self, request: WriteRequest, program: EncodingProgram | None, memory: DeviceResults | None, *, lock: bool
+    ) -> None:
         with contextlib.ExitStack() as stack:
             if lock:
                 stack.enter_context(between_processes(self._store, request.keys.all(), self._prefix))
             if memory is None:
-                _write(request)
+                _write(request, program)
                 return
             # What a device needs is loaded where there is one.
             from ..engines.cuda import write_engine
 
             rows = write_engine.write(memory.device, request, memory.stream)
             for part in write_engine.on_host(memory.device, request, rows, memory.stream):
-                _write(part)
+                _write(part, program)
 
 
 def _never() -> bool:
@@ -273,10 +311,10 @@ def between_processes(store: ReadableStore, keys: Iterable[str], below: str = ""
         yield
 
 
-def _write(request: WriteRequest) -> None:
-    """Write what is covered by the native loop, if that can encode it, and the rest by host threads."""
+def _write(request: WriteRequest, program: EncodingProgram | None) -> None:
+    """Write what is covered by the native loop, if there is a program for it, and the rest by host threads."""
     try:
-        _write_on_host(request)
+        _write_on_host(request, program)
     except MemoryError as cause:
         # Of what a few bytes of metadata ask for: a shard may have an index of terabytes.
         chunk = tuple(request.plan.chunks[0].tolist())
@@ -284,8 +322,7 @@ def _write(request: WriteRequest) -> None:
         raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=request.keys[0]) from cause
 
 
-def _write_on_host(request: WriteRequest) -> None:
-    program = analyse_encoding(request.codecs, request.chunk, native_write.available())
+def _write_on_host(request: WriteRequest, program: EncodingProgram | None) -> None:
     if program is None:
         write_threads.write(request)
         return
@@ -303,9 +340,9 @@ def _write_on_host(request: WriteRequest) -> None:
         write_threads.write(request, rest, already=int(np.count_nonzero(complete)))
 
 
-def _decoding(metadata: ArrayMetadata) -> Decoding:
+def _decoding(metadata: ArrayMetadata, chunk_shape: tuple[int, ...]) -> Decoding:
     """Take the chain apart for writing: what is stored under a key is a chunk, or a shard of chunks."""
-    whole = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
+    whole = ArrayRepresentation(chunk_shape, metadata.dtype)
     decoding = analyse(metadata.codecs, whole, kernels.available())
     if len(decoding.levels) <= 1:
         return decoding

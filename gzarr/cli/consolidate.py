@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
     GzarrError
         If there is no such group, or a node below it cannot be read, or it cannot be written.
     """
-    from ..tools.consolidate import consolidate
+    from ..tools.consolidate import consolidate_metadata
 
-    group = consolidate(args.path, path=args.node)
+    group = consolidate_metadata(args.path, path=args.node)
     print(f"{group.name}: {group.nmembers(None):,} nodes")
     return 0

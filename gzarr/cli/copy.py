@@ -96,9 +96,9 @@ def _codec(part: str, text: str) -> dict[str, Any]:
 def add_where(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that every command that copies has."""
     parser.add_argument("source", metavar="SRC", help="directory or file:// URL of an array or a group")
-    parser.add_argument("destination", metavar="DST", help="directory or file:// URL; made if it is not there")
+    parser.add_argument("dest", metavar="DST", help="directory or file:// URL; made if it is not there")
     parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within SRC")
-    parser.add_argument("--to", metavar="NODE", default="", help="path of the copy within DST")
+    parser.add_argument("--dest-path", metavar="NODE", default="", help="path of the copy within DST")
     parser.add_argument(
         "--zarr-format", type=_zarr_format, choices=_FORMATS, metavar="N", help="1, 2, 3 or 3-draft-2022"
     )
@@ -111,7 +111,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--resume", action="store_true", help="go on with a copy that was interrupted; what is there is compared"
     )
-    parser.add_argument("--verify", action="store_true", help="read back what is written, and compare it bit by bit")
+    parser.add_argument("--read-back", action="store_true", help="read back what is written, and compare it bit by bit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,21 +149,21 @@ def run(args: argparse.Namespace) -> int:
     GzarrError
         If it cannot be done; what failed on the way can be resumed.
     """
-    planned = plan(args, chunks=args.chunks, shards=args.shards, codecs=args.codecs)
+    planned = prepare(args, chunks=args.chunks, shards=args.shards, codecs=args.codecs)
     execute(planned)
     print(summary(planned, args))
     return 0
 
 
-def plan(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) -> Copy:
+def prepare(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) -> Copy:
     """Return the copy that arguments of :func:`add_where` ask for."""
-    from ..tools.copy import DEFAULT_BUDGET_BYTES, plan_copy
+    from ..tools.copy import DEFAULT_BUDGET_BYTES, prepare_copy
 
-    return plan_copy(
+    return prepare_copy(
         args.source,
-        args.destination,
+        args.dest,
         path=args.node,
-        destination_path=args.to,
+        dest_path=args.dest_path,
         zarr_format=args.zarr_format,
         chunks=chunks,
         shards=shards,
@@ -171,7 +171,7 @@ def plan(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) -> 
         device=args.device,
         overwrite=args.overwrite,
         resume=args.resume,
-        verify=args.verify,
+        read_back=args.read_back,
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
     )
 
@@ -198,7 +198,7 @@ def summary(planned: Copy, args: argparse.Namespace) -> str:
     parts = f"{counted(planned.written, 'part')} written"
     if args.resume:
         parts += f", {planned.kept:,} were there already"
-    checked = ", read back and compared" if args.verify else ""
+    checked = ", read back and compared" if args.read_back else ""
     nodes = f"{counted(len(planned.arrays), 'array')} and {counted(len(planned.groups), 'group')}"
     return f"{nodes}: {parts}{checked}"
 

@@ -15,8 +15,8 @@ With ``--json`` one document is printed. Its keys stay; others may be added:
     ``numba_cuda``, ``nvcomp``, ``kvikio``, ``gds``): ``title``; ``status``, which is ``"ok"``, ``"missing"`` or
     ``"not usable"``; ``found``, what is there; ``advice``, what to do (``""``: nothing).
 ``codecs``
-    A list of :class:`gzarr.selftest.Outcome` as objects: ``codec``, ``passed``, ``decoded_by`` (``"gpu"``, ``"cpu"`` or
-    null), ``decode_path``, ``message``.
+    A list of :class:`gzarr.cli.selftest.Outcome` as objects: ``codec``, ``passed``, ``decoded_by`` (``"cuda"``,
+    ``"cpu"`` or null), ``decode_path``, ``message``.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def run(device: str, *, as_json: bool = False) -> int:
 
 def _resolve(device: str) -> tuple[str | None, str | None]:
     """Return what ``device`` means here, or None and why it cannot be used."""
-    from ..arrays.device import resolve_device
+    from ..arrays.device_choice import resolve_device
     from ..engines.cuda.devices import get_device
 
     try:

@@ -222,9 +222,9 @@ def _print_departures(root: str, node: Array | Group) -> int:
 
 
 def _print_group(group: Group) -> None:
-    from ..display import Tree, group_info
+    from ..display import Tree
 
-    print(group_info(group))
+    print(group.info)
     if lines := str(Tree(group.name, watch(group.walk(0), "reading metadata"))).split("\n")[1:]:
         print("\n".join(lines))
 

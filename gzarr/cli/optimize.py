@@ -25,7 +25,7 @@ from ..engines.cuda.device_program import device_program
 from ..metadata.formats import FORMATS
 from ..plan.decode_program import analyse
 from ..stores.base import ListableStore, SizedStore
-from .copy import add_where, counted, execute, plan, summary
+from .copy import add_where, counted, execute, prepare, summary
 
 if TYPE_CHECKING:
     import argparse
@@ -43,8 +43,8 @@ _SAMPLE_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How an array is stored, and what that means for reading it to a GPU.
+class StorageProfile:
+    """Storage of an array, and what it means for reads to a GPU.
 
     Attributes
     ----------
@@ -55,11 +55,11 @@ class Layout:
     frame_nbytes
         Decoded bytes of the largest one.
     decode
-        ``"gpu"`` or ``"cpu"``: where the router would decode a read of the whole array.
+        ``"cuda"`` or ``"cpu"``: where the router would decode a read of the whole array.
     reason
         Of the router, one line.
     stored_nbytes
-        In the store; of a layout to come, estimated from a sample. None if not known.
+        In the store; of a copy to be made, estimated from a sample. None if not known.
     """
 
     stored_as: str
@@ -77,8 +77,8 @@ class Forecast:
     node: str
     shape: tuple[int, ...]
     dtype: str
-    now: Layout
-    then: Layout
+    now: StorageProfile
+    then: StorageProfile
 
 
 def forecast(array: ArrayCopy) -> Forecast:
@@ -103,8 +103,8 @@ def forecast(array: ArrayCopy) -> Forecast:
         node=source.name,
         shape=source.shape,
         dtype=str(source.dtype),
-        now=_layout(source.metadata, stored),
-        then=_layout(array.metadata, then),
+        now=_profile(source.metadata, stored),
+        then=_profile(array.metadata, then),
     )
 
 
@@ -112,7 +112,7 @@ def _decoding(metadata: ArrayMetadata) -> Decoding:
     return analyse(metadata.codecs, ArrayRepresentation(metadata.chunk_shape, metadata.dtype), kernels.available())
 
 
-def _layout(metadata: ArrayMetadata, stored_nbytes: int | None) -> Layout:
+def _profile(metadata: ArrayMetadata, stored_nbytes: int | None) -> StorageProfile:
     decoding = _decoding(metadata)
     chunks = math.prod(metadata.grid_shape)
     for level in decoding.levels:
@@ -127,7 +127,7 @@ def _layout(metadata: ArrayMetadata, stored_nbytes: int | None) -> Layout:
     compressed = program is None or program.algorithm is not None
     shards = f" in shards {metadata.chunk_shape}" if decoding.levels else ""
     codecs = " + ".join(codec.label for codec in decoding.codecs)
-    return Layout(
+    return StorageProfile(
         stored_as=f"chunks {decoding.chunk.shape}{shards}, {codecs}",
         frames=chunks * frames.count if compressed else 0,
         frame_nbytes=frames.nbytes if compressed else 0,
@@ -217,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
         If it cannot be done; what failed on the way can be resumed.
     """
     shards = AUTO if FORMATS[args.zarr_format].features.shards else None
-    planned = plan(args, chunks=AUTO, shards=shards, codecs=AUTO)
+    planned = prepare(args, chunks=AUTO, shards=shards, codecs=AUTO)
     forecasts = [forecast(array) for array in planned.arrays]
     if args.json:
         print(json.dumps([asdict(one) for one in forecasts], indent=1))
@@ -232,12 +232,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _text(one: Forecast) -> str:
     lines = [f"{printable(one.node)}  {one.shape} {one.dtype}"]
-    for name, layout in (("now", one.now), ("then", one.then)):
-        stored = "size unknown" if layout.stored_nbytes is None else readable_size(layout.stored_nbytes)
+    for name, profile in (("now", one.now), ("then", one.then)):
+        stored = "size unknown" if profile.stored_nbytes is None else readable_size(profile.stored_nbytes)
         frames = "nothing is compressed"
-        if layout.frames:
-            frames = f"{counted(layout.frames, 'frame')} of up to {readable_size(layout.frame_nbytes)}"
-        lines.append(f"  {name:<6}{printable(layout.stored_as)}")
+        if profile.frames:
+            frames = f"{counted(profile.frames, 'frame')} of up to {readable_size(profile.frame_nbytes)}"
+        lines.append(f"  {name:<6}{printable(profile.stored_as)}")
         lines.append(f"        {stored if name == 'now' else f'about {stored}'}; {frames}")
-        lines.append(f"        decoded on the {layout.decode.upper()}, with assumed rates: {layout.reason}")
+        where = "GPU" if profile.decode == "cuda" else "CPU"
+        lines.append(f"        decoded on the {where}, with assumed rates: {profile.reason}")
     return "\n".join(lines)

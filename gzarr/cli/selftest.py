@@ -53,7 +53,7 @@ class Outcome:
     passed
         Whether every element came back.
     decoded_by
-        ``"gpu"`` or ``"cpu"``: what decodes such chunks for results on the tested device; None if that is not known.
+        ``"cuda"`` or ``"cpu"``: what decodes such chunks for results on the tested device; None if that is not known.
     decode_path
         How, as :attr:`gzarr.Array.decode_path` says it.
     message
@@ -62,7 +62,7 @@ class Outcome:
 
     codec: str
     passed: bool
-    decoded_by: Literal["cpu", "gpu"] | None = None
+    decoded_by: Literal["cpu", "cuda"] | None = None
     decode_path: str = ""
     message: str = ""
 
@@ -156,7 +156,7 @@ def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
     # ``decode_path`` is about a read with ``decode="auto"``, which may leave so small an array to the CPU.
     path = f"cuda: {_decoding(array).path.partition(': ')[2]}" if on_gpu else array.decode_path
     take_stats()
-    result = array.read(decode="gpu") if array.device != "cpu" else array.read()
+    result = array.read(decode="cuda") if array.device != "cpu" else array.read()
     elements = result.get() if array.device != "cpu" else result
     chunks_by_cpu = int(take_stats()["chunks"])
     message = _difference(elements, case.values)
@@ -165,7 +165,7 @@ def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
             f"the elements are right, but the GPU refused {chunks_by_cpu} chunks, which the CPU had to decode; "
             "this driver, nvCOMP or numba-cuda may be one that gzarr does not work with"
         )
-    return Outcome(case.codec, not message, "gpu" if on_gpu else "cpu", path, message)
+    return Outcome(case.codec, not message, "cuda" if on_gpu else "cpu", path, message)
 
 
 def _decoding(array: Array) -> Decoding:

@@ -22,7 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr verify``."""
     parser.add_argument("path", metavar="PATH", help="directory or file:// URL of an array or a group")
     parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
-    parser.add_argument("--missing", action="store_true", help="list chunks that are not stored; they count as bad")
+    parser.add_argument(
+        "--missing",
+        choices=["fill", "error"],
+        default="fill",
+        help="meaning of chunks that are not stored: the fill value (default), or an error, which lists them",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 

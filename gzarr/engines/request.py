@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["fill", "error"]
 #: What the host decodes before a device's decoder sees it.
-Verify: TypeAlias = Literal["none", "host"]
+Verify: TypeAlias = Literal["none", "cpu"]
 
 #: ``Sources.nbytes`` of a chunk that is the whole value of its key.
 WHOLE = -1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 import numpy as np
 
 from ..arrays.elements import as_elements
-from ..arrays.objects import TEXTS, Items, object_codec
+from ..arrays.objects import TEXTS, ObjectType, object_codec
 from ..codecs.choice import AUTO, choose, gives_level
 from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
@@ -67,7 +67,7 @@ class NewArrayArguments(ArrayArguments, total=False):
 
     shape: Any
     data: Any
-    write_empty: bool
+    write_empty_chunks: bool
 
 
 def check_names(arguments: Mapping[str, Any]) -> None:
@@ -266,7 +266,7 @@ def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:
     if value is None:
         return None
     if codec in TEXTS:
-        return as_elements(value, np.dtype(object), (), "fill_value", Items(codec, unset=False))[()]
+        return as_elements(value, np.dtype(object), (), "fill_value", ObjectType(codec, unset=False))[()]
     return plain_value(value, "fill_value")
 
 

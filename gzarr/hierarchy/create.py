@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from ..arrays.array import Array, check_verify
-from ..arrays.device import resolve_device
-from ..arrays.elements import all_of, as_data, type_on_device
-from ..arrays.objects import TEXTS, object_codec
+from ..arrays.device_choice import resolve_device
+from ..arrays.read_options import check_verify
 from ..codecs.choice import AUTO
-from ..documents.json import quote
-from ..dtypes.properties import native
-from ..errors import ArgumentError, NodeTypeError
-from ..metadata.formats import FORMATS, check_zarr_format
-from ..metadata.model import GroupMetadata
-from ..metadata.to_documents import check_shape, plain
-from ..nodes.change import hold_documents, writable
-from ..nodes.create import check_name, look, place_array, place_group
+from ..errors import ArgumentError
+from ..metadata.formats import check_zarr_format
+from ..nodes.change import writable
 from ..nodes.reader import NodeReader
 from ..stores.keys import join_path, normalize_path
-from ..stores.locks import hold_node
 from ..stores.resolve import as_store
-from .array_spec import ArrayArguments, check_names, data_type, new_metadata
+from .array_spec import ArrayArguments
 from .group import Group
+from .new_nodes import new_array, new_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..arrays.array import Array
     from ..engines.request import Missing, Verify
     from ..metadata.model import ZarrFormat
-    from ..stores.base import Store
     from ..stores.resolve import StoreLike
 
 
@@ -59,7 +50,7 @@ def create_array(
     device: str = "auto",
     missing: Missing = "fill",
     verify: Verify = "none",
-    write_empty: bool = False,
+    write_empty_chunks: bool = False,
 ) -> Array:
     """Make an array, and explicit groups above it.
 
@@ -113,7 +104,7 @@ def create_array(
         node at one place, one succeeds, and on local disks also of several processes.
     device, missing, verify
         As for :func:`gzarr.open_array`.
-    write_empty
+    write_empty_chunks
         Whether chunks of nothing but the fill value are stored when they are written.
 
     Returns
@@ -142,7 +133,7 @@ def create_array(
     opened, base = as_store(store, "w" if overwrite else "a")
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
-    return make_array(
+    return new_array(
         target,
         where,
         zarr_format,
@@ -150,7 +141,7 @@ def create_array(
         device=device,
         missing=missing,
         verify=verify,
-        write_empty=write_empty,
+        write_empty_chunks=write_empty_chunks,
         shape=shape,
         data=data,
         arguments=ArrayArguments(
@@ -168,68 +159,6 @@ def create_array(
             chunk_key_encoding=chunk_key_encoding,
         ),
     )
-
-
-def make_array(
-    store: Store,
-    path: str,
-    zarr_format: ZarrFormat,
-    *,
-    overwrite: bool,
-    device: str,
-    missing: Missing,
-    verify: Verify = "none",
-    write_empty: bool,
-    shape: Any,
-    data: Any,
-    arguments: ArrayArguments,
-) -> Array:
-    """Make an array in a store that can be changed."""
-    check_zarr_format(zarr_format)
-    check_names(arguments)
-    if data is not None:
-        data, shape, arguments = of_data(data, shape, arguments, zarr_format)
-    elif shape is None:
-        raise ArgumentError("a new array needs a shape (or data)")
-    # Arguments first: they may be wrong without the store.
-    metadata = new_metadata(path, shape, zarr_format, **arguments)
-    if data is not None:
-        data = all_of(data, metadata, f"/{path}")
-    # The node is held until its data are in it, so that who replaces it does not mix them with others.
-    with hold_node(store, path):
-        with hold_documents(store, path):
-            room = look(store, path, zarr_format)
-            check_name(path, room, zarr_format)
-            if room.layout is not None:
-                metadata = new_metadata(path, shape, zarr_format, layout=room.layout, **arguments)
-            array = Array(
-                metadata, store, path, device=device, missing=missing, verify=verify, mode="r+", write_empty=write_empty
-            )
-            place_array(store, path, metadata, room, overwrite=overwrite)
-        if data is not None and metadata.size:
-            array[...] = data
-    return array
-
-
-def of_data(
-    data: Any, shape: Any, arguments: ArrayArguments, zarr_format: ZarrFormat
-) -> tuple[Any, tuple[int, ...], ArrayArguments]:
-    """Return data as an array, with the shape and the arguments (dtype among them) of the array that it fills."""
-    dtype = arguments.get("dtype")
-    if dtype is None and isinstance(data, Array) and data.dtype.hasobject:
-        dtype = TEXTS.get(object_codec(data.metadata.codecs) or "", object)
-    wanted = None if dtype is None else data_type(dtype, zarr_format)[0]
-    data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)))
-    if shape is not None and check_shape(shape) != tuple(data.shape):
-        raise ArgumentError(f"shape {quote(shape)} is not that of the data, {tuple(data.shape)}")
-    if dtype is None:
-        on_device = type_on_device(data)
-        dtype = data.dtype if on_device is None else on_device
-        if dtype.hasobject and dtype.fields is None:
-            kinds = {type(item) for item in data.flat}
-            if kinds <= {str} or kinds <= {bytes}:
-                dtype = bytes if bytes in kinds else str
-    return data, tuple(data.shape), cast("ArrayArguments", {**arguments, "dtype": dtype})
 
 
 def create_group(
@@ -271,42 +200,8 @@ def create_group(
     opened, base = as_store(store, "w" if overwrite else "a")
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
-    return make_group(
-        target,
-        where,
-        zarr_format,
-        attributes=attributes,
-        overwrite=overwrite,
-        device=device,
-        missing=missing,
-        verify=verify,
-    )
-
-
-def make_group(
-    store: Store,
-    path: str,
-    zarr_format: ZarrFormat,
-    *,
-    attributes: Mapping[str, Any] | None,
-    overwrite: bool,
-    device: str,
-    missing: Missing,
-    verify: Verify = "none",
-    reader: NodeReader | None = None,
-) -> Group:
-    """Make a group in a store that can be changed; nodes below it are read with ``reader``'s permissions."""
-    format = FORMATS[zarr_format]
-    if not format.features.groups:
-        raise ArgumentError(f"{format.title} has arrays only; a group needs zarr_format=2 or 3")
-    said = plain({} if attributes is None else attributes)
-    with hold_node(store, path), hold_documents(store, path):
-        room = look(store, path, zarr_format)
-        check_name(path, room, zarr_format)
-        document = format.new_document(room.layout)
-        metadata = GroupMetadata(attributes=said, zarr_format=zarr_format, document=document)
-        place_group(store, path, metadata, room, overwrite=overwrite)
-    return Group(metadata, reader or NodeReader(store), path, device=device, missing=missing, verify=verify, mode="r+")
+    metadata = new_group(target, where, zarr_format, attributes=attributes, overwrite=overwrite)
+    return Group(metadata, NodeReader(target), where, device=device, missing=missing, verify=verify, mode="r+")
 
 
 def _where(path: str, name: str | None) -> str:
@@ -316,77 +211,3 @@ def _where(path: str, name: str | None) -> str:
             raise ArgumentError(f"name={name!r} and path={path!r} both say where; give one of them")
         return alias
     return where
-
-
-# -- what must be there ------------------------------------------------------------------------------------------------
-
-
-def check_like(array: Array, shape: Any, dtype: Any, *, exact: bool) -> Array:
-    """Return an array that is there, if it is what was required.
-
-    Raises
-    ------
-    NodeTypeError
-        If shape or dtype are others.
-    """
-    if shape is not None and check_shape(shape) != array.shape:
-        raise NodeTypeError(f"{array.name} in {array.store!r} has shape {array.shape}, not {check_shape(shape)}")
-    if dtype is None:
-        return array
-    stored, text, _ = data_type(dtype, array.zarr_format)
-    wanted, found = native(stored), object_codec(array.metadata.codecs)
-    if wanted.hasobject or array.dtype.hasobject:
-        # Objects of any kind are asked for by object.
-        same = wanted == array.dtype and text in (None, found)
-    else:
-        same = wanted == array.dtype if exact else np.can_cast(wanted, array.dtype)
-    if not same:
-        names = [
-            TEXTS[codec].__name__ if codec in TEXTS else str(t) for t, codec in ((array.dtype, found), (wanted, text))
-        ]
-        raise NodeTypeError(f"{array.name} in {array.store!r} has elements of {names[0]}, not {names[1]}")
-    return array
-
-
-def require_group(store: StoreLike, *, path: str = "", **arguments: Any) -> Group:
-    """Open the group at ``path`` to read and write, or make it; ``arguments`` are those of :func:`create_group`.
-
-    Raises
-    ------
-    NodeTypeError
-        If there is an array at ``path``.
-    """
-    from .open import open_group
-
-    return open_group(store, path=path, mode="a", **arguments)
-
-
-def require_array(
-    store: StoreLike, *, path: str = "", shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
-) -> Array:
-    """Open the array at ``path`` to read and write, or make it.
-
-    Parameters
-    ----------
-    store, path
-        Where it is.
-    shape, dtype
-        What it must have.
-    exact
-        Whether ``dtype`` must be the array's; else it must be one that can be stored without loss.
-    **arguments
-        Of :func:`create_array`, if it is made.
-
-    Returns
-    -------
-    The array.
-
-    Raises
-    ------
-    NodeTypeError
-        If there is a group at ``path``, or an array of another shape or dtype.
-    """
-    from .open import open_array
-
-    array = open_array(store, path=path, mode="a", shape=shape, dtype=dtype, **arguments)
-    return check_like(array, shape, dtype, exact=exact)

@@ -1,4 +1,4 @@
-"""Arrays of one value, and arrays like others."""
+"""Arrays of data, arrays of one value, and arrays like others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,45 @@ from ..arrays.array import Array
 from ..metadata.formats import DEFAULT_FORMAT
 from ..metadata.to_documents import check_shape
 from .array_spec import arguments_of
-from .create import create_array, of_data
+from .create import create_array
+from .new_nodes import arguments_of_data
 
 if TYPE_CHECKING:
     from ..stores.resolve import StoreLike
+
+
+def array(data: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
+    """Make an array of data.
+
+    Parameters
+    ----------
+    data
+        As for :func:`create_array`. Of an array of gzarr, chunks, shards, codecs, fill value, dimension names,
+        attributes and format are taken over, too.
+    store
+        As for :func:`create_array`; None: in memory.
+    **arguments
+        Of :func:`create_array`, in place of what is taken over.
+
+    Returns
+    -------
+    The array, to read and write.
+
+    Raises
+    ------
+    ArgumentError, ReadOnlyError, NodeTypeError, DeviceError, StoreError, ChunkError
+        As :func:`create_array`.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> gzarr.array([[1, 2], [3, 4]], chunks=(1, 2))[1].tolist()
+    [3, 4]
+    """
+    if isinstance(data, Array):
+        arguments = {"attributes": dict(data.attrs), **_like(data, arguments), **arguments}
+        arguments.pop("shape")
+    return create_array({} if store is None else store, data=data, **arguments)
 
 
 def empty(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
@@ -87,7 +122,7 @@ def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arg
 
 def _like(array: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(array, Array):
-        _, shape, found = of_data(array, None, {}, arguments.get("zarr_format", DEFAULT_FORMAT))
+        _, shape, found = arguments_of_data(array, None, {}, arguments.get("zarr_format", DEFAULT_FORMAT))
         return {"shape": shape, "dtype": found["dtype"]}
     result = {**arguments_of(array.metadata), "zarr_format": array.zarr_format}
     if "shape" in arguments and check_shape(arguments["shape"]) != array.shape:

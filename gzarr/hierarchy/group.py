@@ -7,23 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..arrays.array import Array
+from ..arrays.device_choice import resolve_device
+from ..display import MemberCounts, Tree
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..nodes.change import delete_node, writable
 from ..nodes.create import move_node
-from ..nodes.reader import suggest
+from ..nodes.reader import NodeReader, suggest
 from ..stores.base import ListableStore
 from ..stores.keys import join_path, normalize_path
 from .group_properties import GroupProperties
+from .new_nodes import check_required, new_array, new_group
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..display import Tree
     from ..engines.request import Missing, Verify
     from ..metadata.model import ZarrFormat
     from ..nodes.entries import Entry
-    from ..nodes.reader import NodeReader
     from ..stores.base import ReadableStore, Store
     from .array_spec import LayoutArguments
 
@@ -89,7 +90,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         reader = self._reader
-        return _reopen, (
+        return _unpickled, (
             reader.store,
             self._path,
             self._device,
@@ -192,16 +193,26 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         for name, entry in self._entries().items():
             yield name, self._node(name, entry)
 
-    def walk(self, max_depth: int | None = None) -> Iterator[tuple[str, Entry]]:
+    def walk(self, max_depth: int | None = None) -> Iterator[tuple[str, Array | Group | MetadataError]]:
         """Yield the nodes below with their paths relative to this group, parents first, sorted by name in each group.
 
-        A node whose metadata cannot be used is yielded with its error instead of ending the walk.
+        Unlike :meth:`members`, it goes on where a node cannot be used, and yields its :class:`MetadataError` in place
+        of the node.
 
         Parameters
         ----------
         max_depth
             0: children only; 1: their children, too; None: all.
+
+        Yields
+        ------
+        Path, and array, group or error.
         """
+        for path, entry in self._walk(max_depth):
+            yield path, entry.metadata if isinstance(entry.metadata, MetadataError) else self._node(path, entry)
+
+    def _walk(self, max_depth: int | None) -> Iterator[tuple[str, Entry]]:
+        """Yield what :meth:`walk` does, without making the nodes."""
         if max_depth is not None and (not hasattr(max_depth, "__index__") or max_depth < 0):
             raise ArgumentError(f"max_depth must be None or an integer of at least 0, not {max_depth!r}")
         levels = [("", iter(self._entries().items()))]
@@ -238,11 +249,11 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         StoreError
             If the store fails or cannot list.
         """
-        return tuple((path, self._node(path, entry)) for path, entry in self.walk(max_depth))
+        return tuple((path, self._node(path, entry)) for path, entry in self._walk(max_depth))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """Return how many nodes are below; ``max_depth`` as in :meth:`members`."""
-        return sum(1 for _ in self.walk(max_depth))
+        return sum(1 for _ in self._walk(max_depth))
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
         """Yield the arrays directly below with their names, sorted by name."""
@@ -283,18 +294,18 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             raise ReadOnlyError(f"{self.name} in {self.store!r} is read-only; open it with mode='r+' to change it")
         return writable(self.store, self.name)
 
-    def _place(self, name: str) -> str:
-        """Return the path in the store of a node that is changed; what this group remembers of its children is over."""
+    def _path_to_change(self, name: str) -> str:
+        """Return the path in the store of a node that is going to change; forget the consolidated metadata."""
         relative = normalize_path(name)
         if not relative:
             raise ArgumentError(f"{name!r} names no member of the group {self.name!r}")
         self._consolidated = None
         return join_path(self._path, relative)
 
-    def _place_of(self, name: str) -> str:
+    def _path_of_member(self, name: str) -> str:
         if name not in self:
             raise NodeNotFoundError(f"no array or group {name!r} in the group {self.name!r} of {self.store!r}")
-        return self._place(name)
+        return self._path_to_change(name)
 
     def create_array(
         self,
@@ -304,21 +315,19 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         *,
         data: Any = None,
         overwrite: bool = False,
-        write_empty: bool = False,
+        write_empty_chunks: bool = False,
         **arguments: Unpack[LayoutArguments],
     ) -> Array:
         """Make an array below, in this group's format; parameters are those of :func:`gzarr.create_array`."""
-        from .create import make_array
-
-        return make_array(
+        return new_array(
             self._writable(),
-            self._place(name),
+            self._path_to_change(name),
             self.zarr_format,
             overwrite=overwrite,
             device=self._device,
             missing=self._missing,
             verify=self._verify,
-            write_empty=write_empty,
+            write_empty_chunks=write_empty_chunks,
             shape=shape,
             data=data,
             arguments={"dtype": dtype, **arguments},
@@ -326,26 +335,22 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
 
     def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False) -> Group:
         """Make a group below, in this group's format; parameters are those of :func:`gzarr.create_group`."""
-        from .create import make_group
-
-        return make_group(
-            self._writable(),
-            self._place(name),
-            self.zarr_format,
-            attributes=attributes,
-            overwrite=overwrite,
+        path = self._path_to_change(name)
+        metadata = new_group(self._writable(), path, self.zarr_format, attributes=attributes, overwrite=overwrite)
+        return Group(
+            metadata,
+            self._reader,
+            path,
             device=self._device,
             missing=self._missing,
             verify=self._verify,
-            reader=self._reader,
+            mode="r+",
         )
 
     def require_array(
         self, name: str, *, shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
     ) -> Array:
         """Return the array below, or make it; parameters are those of :func:`gzarr.require_array`."""
-        from .create import check_like
-
         self._writable()
         if name not in self:
             try:
@@ -357,7 +362,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         node = self[name]
         if not isinstance(node, Array):
             raise NodeTypeError(f"{node.name} in {self.store!r} is a group, not an array")
-        return check_like(node, shape, dtype, exact=exact)
+        return check_required(node, shape, dtype, exact=exact)
 
     def require_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Group:
         """Return the group below, or make it; one that is only implied by the nodes in it becomes explicit."""
@@ -372,7 +377,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
                 if not _is_explicit(node):
                     raise
         if not isinstance(node, Group):
-            raise NodeTypeError(f"'/{self._place(name)}' in {self.store!r} is an array, not a group")
+            raise NodeTypeError(f"'/{self._path_to_change(name)}' in {self.store!r} is an array, not a group")
         return node
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:
@@ -401,7 +406,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         StoreError
             If the store fails.
         """
-        delete_node(self._writable(), self._place_of(name))
+        delete_node(self._writable(), self._path_of_member(name))
 
     def move(self, source: str, dest: str) -> None:
         """Move a node from one path to another, relative to this group, with all that is below it.
@@ -417,9 +422,9 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         ReadOnlyError
             If the group is read-only; nothing was touched.
         StoreError
-            If the store fails. The source is erased when all is at the destination, not before.
+            If the store fails. The source is erased when all is at ``dest``, not before.
         """
-        move_node(self._writable(), self._place_of(source), self._place(dest), self.zarr_format)
+        move_node(self._writable(), self._path_of_member(source), self._path_to_change(dest), self.zarr_format)
 
     def tree(self, level: int | None = None) -> Tree:
         """Return the hierarchy below as a tree that prints.
@@ -429,9 +434,14 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         level
             Deepest level to show: 0 for the children only, None for all.
         """
-        from ..display import tree
+        return Tree(self.name, self.walk(level))
 
-        return tree(self, level)
+    def _member_counts(self) -> MemberCounts:
+        """Return how many nodes are directly below; may ask the store."""
+        found = [entry.metadata for entry in self._entries().values()]
+        groups = sum(isinstance(metadata, GroupMetadata) for metadata in found)
+        unreadable = sum(isinstance(metadata, MetadataError) for metadata in found)
+        return MemberCounts(len(found) - groups - unreadable, groups, unreadable)
 
 
 def _is_explicit(node: Node | None) -> bool:
@@ -457,7 +467,7 @@ def make_node(
     return Group(metadata, reader, path, device=device, missing=missing, verify=verify, children=children, mode=mode)
 
 
-def _reopen(
+def _unpickled(
     store: ReadableStore,
     path: str,
     device: str,
@@ -469,18 +479,22 @@ def _reopen(
     allow_fallback: bool,
     mode: Literal["r", "r+"],
 ) -> Group:
-    """Undo pickling: open the group again, where it was."""
-    from .open import open_group
-
-    return open_group(
-        store,
-        path=path,
-        mode=mode,
+    """Undo pickling: read the group from its store again."""
+    resolve_device(device)
+    reader = NodeReader(store, allow_pickle, use_consolidated, allow_fallback)
+    entry = reader.node(path, zarr_format)
+    if entry is None:
+        raise NodeNotFoundError(f"the group '/{path}' is not in {store!r} any more")
+    node = make_node(
+        entry.metadata,
+        reader,
+        path,
         device=device,
-        zarr_format=zarr_format,
         missing=missing,
         verify=verify,
-        allow_pickle=allow_pickle,
-        use_consolidated=use_consolidated,
-        allow_fallback=allow_fallback,
+        children=entry.children,
+        mode=mode,
     )
+    if not isinstance(node, Group):
+        raise NodeTypeError(f"'/{path}' in {store!r} has become an array")
+    return node

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from .. import display
 from ..nodes.attributes import Attributes
+from ..stores.base import ListableStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-    from ..display import Info
+    from ..display import Info, MemberCounts
     from ..metadata.model import GroupMetadata, ZarrFormat
     from ..nodes.entries import Entry
     from ..nodes.reader import NodeReader
@@ -90,16 +92,18 @@ class GroupProperties:
     @property
     def info(self) -> Info:
         """Table of what the group is and how many members it has."""
-        from ..display import group_info
+        countable = self.consolidated or isinstance(self.store, ListableStore)
+        return display.group_info(self, self._member_counts() if countable else None)
 
-        return group_info(self)  # type: ignore[arg-type]
+    def _member_counts(self) -> MemberCounts:
+        raise NotImplementedError
 
     def __repr__(self) -> str:
-        from ..display import group_repr
-
-        return group_repr(self)  # type: ignore[arg-type]
+        return display.group_repr(self, self._known_counts())
 
     def _repr_html_(self) -> str:
-        from ..display import group_html
+        return display.group_html(self, self._known_counts())
 
-        return group_html(self)  # type: ignore[arg-type]
+    def _known_counts(self) -> MemberCounts | None:
+        """Return how many nodes are directly below, where consolidated metadata tells it without a store request."""
+        return self._member_counts() if self.consolidated else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
-from ..arrays.array import Array, check_verify
-from ..arrays.device import resolve_device
+from ..arrays.array import Array
+from ..arrays.device_choice import resolve_device
+from ..arrays.read_options import check_verify
 from ..errors import ArgumentError, NodeNotFoundError, NodeTypeError, StoreError
 from ..metadata.formats import DEFAULT_FORMAT, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
@@ -16,6 +17,7 @@ from ..stores.base import ListableStore
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .group import Group, make_node
+from .new_nodes import check_required, new_array, new_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +28,17 @@ if TYPE_CHECKING:
     from ..stores.resolve import StoreLike
     from .array_spec import ArrayArguments, NewArrayArguments
 
-__all__ = ["Array", "Group", "open", "open_array", "open_group"]
+__all__ = [
+    "Array",
+    "Group",
+    "group",
+    "open",
+    "open_array",
+    "open_consolidated",
+    "open_group",
+    "require_array",
+    "require_group",
+]
 
 #: Read; read and write; the same, made if absent; made anew; made, if absent.
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
@@ -70,7 +82,7 @@ def open(
     missing
         What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
     verify
-        ``"host"``: the host decodes frames that no crc32c vouches for, before a GPU's decoder sees them, which is
+        ``"cpu"``: the CPU decodes frames that no crc32c vouches for, before a GPU's decoder sees them, which is
         undefined on corrupt ones. :meth:`Array.read` says what that costs. Means nothing on the CPU.
     allow_pickle
         Allow codecs that run pickled code. Only for data that you trust.
@@ -108,23 +120,23 @@ def open(
     >>> gzarr.open(store).name
     '/'
     """
-    said = _prepare(
+    request = _prepare(
         store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
     )
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
     elif "shape" in creation or "data" in creation:
-        return _array(said, creation)
+        return _array(request, creation)
     else:
         _check_creation(creation, mode, group=True)
         if mode != "a":
-            return _group(said, creation.get("attributes"))
-    entry = said.reader.node(said.path, zarr_format)
+            return _group(request, creation.get("attributes"))
+    entry = request.reader.node(request.path, zarr_format)
     if entry is None:
         if mode == "a":
-            return _group(said, creation.get("attributes"))
-        raise _not_found("array or group", said)
-    return said.node(entry)
+            return _group(request, creation.get("attributes"))
+        raise _not_found("array or group", request)
+    return request.node(entry)
 
 
 def open_array(
@@ -159,10 +171,10 @@ def open_array(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    said = _prepare(store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback)
+    request = _prepare(store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback)
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
-    return _array(said, creation)
+    return _array(request, creation)
 
 
 def open_group(
@@ -197,17 +209,109 @@ def open_group(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As :func:`open`.
     """
-    said = _prepare(
+    request = _prepare(
         store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
     )
     if attributes is not None and mode in ("r", "r+"):
         _check_creation({"attributes": attributes}, mode)
-    return _group(said, attributes)
+    return _group(request, attributes)
+
+
+def require_group(store: StoreLike, *, path: str = "", **arguments: Any) -> Group:
+    """Open the group at ``path`` to read and write, or make it; ``arguments`` are those of :func:`create_group`.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array at ``path``.
+    """
+    return open_group(store, path=path, mode="a", **arguments)
+
+
+def require_array(
+    store: StoreLike, *, path: str = "", shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
+) -> Array:
+    """Open the array at ``path`` to read and write, or make it.
+
+    Parameters
+    ----------
+    store, path
+        Where it is.
+    shape, dtype
+        What it must have.
+    exact
+        Whether ``dtype`` must be the array's; else it must be one that can be stored without loss.
+    **arguments
+        Of :func:`create_array`, if it is made.
+
+    Returns
+    -------
+    The array.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is a group at ``path``, or an array of another shape or dtype.
+    """
+    array = open_array(store, path=path, mode="a", shape=shape, dtype=dtype, **arguments)
+    return check_required(array, shape, dtype, exact=exact)
+
+
+def group(store: StoreLike | None = None, *, path: str = "", overwrite: bool = False, **arguments: Any) -> Group:
+    """Open the group at ``path`` to read and write, or make it.
+
+    Parameters
+    ----------
+    store
+        As for :func:`open`; None: in memory.
+    path
+        Path of the group in the store.
+    overwrite
+        Erase the node that is there, with all that is below it, and make a new group.
+    **arguments
+        Of :func:`open_group`, but for ``mode``.
+
+    Returns
+    -------
+    The group.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array at ``path``, and ``overwrite`` is False.
+    ArgumentError, ReadOnlyError, DeviceError, MetadataError, StoreError
+        As :func:`open_group`.
+    """
+    return open_group({} if store is None else store, path=path, mode="w" if overwrite else "a", **arguments)
+
+
+def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
+    """Open a group that has consolidated metadata: :func:`open_group` with ``use_consolidated=True``.
+
+    Parameters
+    ----------
+    store, **arguments
+        As for :func:`open_group`.
+
+    Returns
+    -------
+    The group.
+
+    Raises
+    ------
+    ArgumentError
+        If the group has no consolidated metadata.
+    NodeNotFoundError, NodeTypeError, DeviceError, MetadataError, StoreError
+        As :func:`open_group`.
+    """
+    if arguments.pop("use_consolidated", True) is not True:
+        raise ArgumentError("open_consolidated opens groups with consolidated metadata; open others with open_group")
+    return open_group(store, use_consolidated=True, **arguments)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a caller said of a node, checked."""
+class _OpenRequest:
+    """The checked arguments of a function that opens a node."""
 
     reader: NodeReader
     path: str
@@ -230,94 +334,101 @@ class _Said:
             mode="r" if self.mode == "r" else "r+",
         )
 
+    def group(self, metadata: GroupMetadata) -> Group:
+        """Return a group that has just been made."""
+        return Group(
+            metadata,
+            self.reader,
+            self.path,
+            device=self.device,
+            missing=self.missing,
+            verify=self.verify,
+            mode="r+",
+        )
 
-def _open_or_make(said: _Said, present: Callable[[_Said], _Node | None], make: Callable[[], _Node], kind: str) -> _Node:
-    if said.mode not in ("w", "w-"):
-        found = present(said)
+
+def _open_or_make(
+    request: _OpenRequest, present: Callable[[_OpenRequest], _Node | None], make: Callable[[], _Node], kind: str
+) -> _Node:
+    if request.mode not in ("w", "w-"):
+        found = present(request)
         if found is not None:
             return found
-        if said.mode != "a":
-            raise _not_found(kind, said)
+        if request.mode != "a":
+            raise _not_found(kind, request)
     try:
         return make()
     except ArgumentError:
         # Another thread or process may have been faster; what it made is what was asked for.
-        found = present(said) if said.mode == "a" else None
+        found = present(request) if request.mode == "a" else None
         if found is None:
             raise
         return found
 
 
-def _array(said: _Said, creation: NewArrayArguments) -> Array:
+def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
     """Open or make an array, as the mode says."""
 
     def make() -> Array:
-        from .create import make_array
-
         arguments = dict(creation)
-        return make_array(
-            writable(said.reader.store, f"'/{said.path}'"),
-            said.path,
-            said.zarr_format or DEFAULT_FORMAT,
-            overwrite=said.mode == "w",
-            device=said.device,
-            missing=said.missing,
-            verify=said.verify,
-            write_empty=bool(arguments.pop("write_empty", False)),
+        return new_array(
+            writable(request.reader.store, f"'/{request.path}'"),
+            request.path,
+            request.zarr_format or DEFAULT_FORMAT,
+            overwrite=request.mode == "w",
+            device=request.device,
+            missing=request.missing,
+            verify=request.verify,
+            write_empty_chunks=bool(arguments.pop("write_empty_chunks", False)),
             shape=arguments.pop("shape", None),
             data=arguments.pop("data", None),
             arguments=cast("ArrayArguments", arguments),
         )
 
-    return _open_or_make(said, _present_array, make, "array")
+    return _open_or_make(request, _present_array, make, "array")
 
 
-def _present_array(said: _Said) -> Array | None:
+def _present_array(request: _OpenRequest) -> Array | None:
     """Return the array that is there, or None."""
     # A group would not be found as long as only arrays are looked for: one is in the way of a new array only.
-    entry = said.reader.node(said.path, said.zarr_format, groups=False)
+    entry = request.reader.node(request.path, request.zarr_format, groups=False)
     if entry is None:
         return None
     if isinstance(entry.metadata, GroupMetadata):
         raise NodeTypeError(
-            f"'/{said.path}' in {said.reader.store!r} is a group, not an array; open it with open_group"
+            f"'/{request.path}' in {request.reader.store!r} is a group, not an array; open it with open_group"
         )
-    array = said.node(entry)
+    array = request.node(entry)
     assert isinstance(array, Array)
     return array
 
 
-def _group(said: _Said, attributes: Mapping[str, Any] | None) -> Group:
+def _group(request: _OpenRequest, attributes: Mapping[str, Any] | None) -> Group:
     """Open or make a group, as the mode says."""
 
     def make() -> Group:
-        from .create import make_group
-
-        return make_group(
-            writable(said.reader.store, f"'/{said.path}'"),
-            said.path,
-            said.zarr_format or DEFAULT_FORMAT,
+        metadata = new_group(
+            writable(request.reader.store, f"'/{request.path}'"),
+            request.path,
+            request.zarr_format or DEFAULT_FORMAT,
             attributes=attributes,
-            overwrite=said.mode == "w",
-            device=said.device,
-            missing=said.missing,
-            verify=said.verify,
-            reader=said.reader,
+            overwrite=request.mode == "w",
         )
+        return request.group(metadata)
 
-    return _open_or_make(said, _present_group, make, "group")
+    return _open_or_make(request, _present_group, make, "group")
 
 
-def _present_group(said: _Said) -> Group | None:
+def _present_group(request: _OpenRequest) -> Group | None:
     """Return the group that is there, or None."""
-    entry = said.reader.node(said.path, said.zarr_format)
+    entry = request.reader.node(request.path, request.zarr_format)
     if entry is None:
         return None
     if isinstance(entry.metadata, ArrayMetadata):
         raise NodeTypeError(
-            f"'/{said.path}' in {said.reader.store!r} is an array, not a group; open it with open_array"
+            f"'/{request.path}' in {request.reader.store!r} is an array, not a group; open it with open_array"
         )
-    group = said.node(entry)
+    group = request.node(entry)
     assert isinstance(group, Group)
     return group
 
@@ -342,7 +453,7 @@ def _prepare(
     allow_pickle: bool,
     use_consolidated: bool | None,
     allow_fallback: bool,
-) -> _Said:
+) -> _OpenRequest:
     """Check all arguments before the store is touched."""
     if mode not in ("r", "r+", "a", "w", "w-"):
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
@@ -359,12 +470,12 @@ def _prepare(
     if use_consolidated is None and mode != "r" and isinstance(opened, ListableStore):
         use_consolidated = False  # it would be read for nothing: see Group
     reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
-    return _Said(reader, where, mode, device, zarr_format, missing, verify)
+    return _OpenRequest(reader, where, mode, device, zarr_format, missing, verify)
 
 
-def _not_found(what: str, said: _Said) -> NodeNotFoundError:
+def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
     """Return the error for a node that is not there, with a look at what is there instead."""
-    reader, path, zarr_format = said.reader, said.path, said.zarr_format
+    reader, path, zarr_format = request.reader, request.path, request.zarr_format
     documents = looked_for(zarr_format)
     hint = ""
     if isinstance(reader.store, ListableStore):

@@ -60,7 +60,7 @@ def group_documents(metadata: GroupMetadata, path: str, layout: Layout | None = 
     Parameters
     ----------
     metadata
-        Of the group. The nodes below that it may name are not written: see :func:`gzarr.consolidate`.
+        Of the group. The nodes below that it may name are not written: see :func:`gzarr.consolidate_metadata`.
     path
         Of the group in its store, without leading slash.
     layout

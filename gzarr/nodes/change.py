@@ -5,7 +5,7 @@ What holds for all of them, and for making and moving nodes (:mod:`gzarr.nodes.c
 - Everything is checked before anything is written.
 - A node appears with its last document and disappears with its first: readers see it whole, or not at all.
 - Consolidated metadata of the groups above a node would be wrong once the node has changed, so it is removed before.
-  (zarr-python leaves it, and then shows what was.) :func:`gzarr.consolidate` writes it again.
+  (zarr-python leaves it, and then shows what was.) :func:`gzarr.consolidate_metadata` writes it again.
 - Documents are changed as they are in the store at that moment, not as they were when a node was opened, and writers of
   one process take turns.
 """
@@ -228,7 +228,7 @@ def delete_node(store: Store, path: str) -> None:
         except StoreError as error:
             raise StoreError(
                 f"'/{path}' was erased from {store!r}, but consolidated metadata above it could not be removed, and "
-                f"still name it ({error}); run gzarr.consolidate when there is room",
+                f"still name it ({error}); run gzarr.consolidate_metadata when there is room",
                 key=error.key,
             ) from error
 

@@ -1,8 +1,8 @@
-"""Places of new nodes: what is where one is to be made or moved to, and making or moving it.
+"""New nodes: inspecting the location of one, writing its documents, and moving nodes.
 
-Whether a place is free is asked where it is taken, while the documents of the node and of all groups above it are held:
-of the threads of one process that want one place, one gets it. Other processes are not kept out, but what they have
-made by then is seen.
+A location is inspected while the documents of the node and of all groups above it are held: of several threads of one
+process that want the same location, one gets it. Other processes are not kept out, but what they have made by then is
+seen.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _PROBED_KEYS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is where a node is to be made.
+class Location:
+    """The location of a new node, as it is in the store before the node is made.
 
     Attributes
     ----------
     occupied
-        Whether something is there.
+        Whether there is a node already.
     found
-        What it is: a node, or the error of one that cannot be read; None for nothing.
+        Metadata of that node, or the error of one that cannot be read; None if there is none.
     parents
         Paths of the groups above that have no document, from the root down.
     layout
@@ -58,8 +58,8 @@ class Room:
     old_layout: Layout | None
 
 
-def look(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Room:
-    """Look at the place of a new node, and at the groups above it.
+def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Location:
+    """Return the location of a new node, with the groups above it.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def look(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Room:
     old_layout = reader.layout(path)
     layout = FORMATS[zarr_format].layout(old_layout)
     parents = _parents(store, path, zarr_format, old_layout, layout)
-    return Room(there is not None, there, parents, layout, old_layout)
+    return Location(there is not None, there, parents, layout, old_layout)
 
 
 def _parents(
@@ -118,17 +118,17 @@ def _draft_parents(store: ReadableStore, groups: Iterable[str], layout: Layout) 
     return tuple(missing)
 
 
-def check_free(store: ReadableStore, path: str, room: Room, zarr_format: ZarrFormat, *, group: bool) -> None:
-    """Refuse a place that is taken. A group without documents may become one that has some.
+def check_free(store: ReadableStore, path: str, location: Location, zarr_format: ZarrFormat, *, group: bool) -> None:
+    """Refuse a location that is occupied. A group without documents may become one that has some.
 
     Raises
     ------
     ArgumentError
         Naming the node.
     """
-    if not room.occupied:
+    if not location.occupied:
         return
-    found = room.found
+    found = location.found
     implicit = isinstance(found, GroupMetadata) and found.implicit
     if (
         group
@@ -161,7 +161,7 @@ def stray_chunks(store: ReadableStore, path: str, metadata: ArrayMetadata) -> li
     return [key for key in islice(store.list_prefix(inside), _PROBED_KEYS) if pattern.fullmatch(key)]
 
 
-def check_name(path: str, room: Room, zarr_format: ZarrFormat) -> None:
+def check_name(path: str, location: Location, zarr_format: ZarrFormat) -> None:
     """Refuse to make nodes with names that are not theirs to have.
 
     Raises
@@ -170,7 +170,7 @@ def check_name(path: str, room: Room, zarr_format: ZarrFormat) -> None:
         If a name of version 3 starts with ``"__"``, which its specification ("Node names") reserves.
     """
     format = FORMATS[zarr_format]
-    for made in (path, *room.parents):
+    for made in (path, *location.parents):
         name = made.rpartition("/")[2]
         if format.is_reserved(name):
             raise ArgumentError(
@@ -179,10 +179,10 @@ def check_name(path: str, room: Room, zarr_format: ZarrFormat) -> None:
             )
 
 
-def place_array(store: Store, path: str, metadata: ArrayMetadata, room: Room, *, overwrite: bool) -> None:
+def write_new_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
     """Write a new array, and explicit groups above it; first erase what is there if ``overwrite``.
 
-    The documents must be held (:func:`hold_documents`) since before the room was looked at.
+    The documents must be held (:func:`hold_documents`) since before the location was looked at.
 
     Raises
     ------
@@ -190,14 +190,14 @@ def place_array(store: Store, path: str, metadata: ArrayMetadata, room: Room, *,
         If something is there, and not ``overwrite``; nothing was changed.
     """
     if not overwrite:
-        check_free(store, path, room, metadata.zarr_format, group=False)
+        check_free(store, path, location, metadata.zarr_format, group=False)
     documents = array_documents(metadata, path)
-    strays = [] if room.occupied else stray_chunks(store, path, metadata)
+    strays = [] if location.occupied else stray_chunks(store, path, metadata)
     if strays:
         # They are no strays if another process has made the array just then.
-        room = look(store, path, metadata.zarr_format)
+        location = inspect_location(store, path, metadata.zarr_format)
         if not overwrite:
-            check_free(store, path, room, metadata.zarr_format, group=False)
+            check_free(store, path, location, metadata.zarr_format, group=False)
             raise ArgumentError(
                 f"there is no array at '/{path}' in {store!r}, but {strays[0]!r} would be a chunk of it; pass "
                 "overwrite=True to erase such chunks"
@@ -205,29 +205,35 @@ def place_array(store: Store, path: str, metadata: ArrayMetadata, room: Room, *,
     while strays:
         store.erase_values(strays)
         strays = stray_chunks(store, path, metadata)
-    _place(store, path, documents, room, metadata.zarr_format, overwrite=overwrite)
+    _write_new(store, path, documents, location, metadata.zarr_format, overwrite=overwrite)
 
 
-def place_group(store: Store, path: str, metadata: GroupMetadata, room: Room, *, overwrite: bool) -> None:
-    """Write a new group; as :func:`place_array`. A group without documents keeps what is below it."""
+def write_new_group(store: Store, path: str, metadata: GroupMetadata, location: Location, *, overwrite: bool) -> None:
+    """Write a new group; as :func:`write_new_array`. A group without documents keeps what is below it."""
     if not overwrite:
-        check_free(store, path, room, metadata.zarr_format, group=True)
-    documents = group_documents(metadata, path, room.layout)
-    _place(store, path, documents, room, metadata.zarr_format, overwrite=overwrite)
+        check_free(store, path, location, metadata.zarr_format, group=True)
+    documents = group_documents(metadata, path, location.layout)
+    _write_new(store, path, documents, location, metadata.zarr_format, overwrite=overwrite)
 
 
-def _place(
-    store: Store, path: str, documents: dict[str, bytes], room: Room, zarr_format: ZarrFormat, *, overwrite: bool
+def _write_new(
+    store: Store,
+    path: str,
+    documents: dict[str, bytes],
+    location: Location,
+    zarr_format: ZarrFormat,
+    *,
+    overwrite: bool,
 ) -> None:
     drop_indexes(store, path)
-    if overwrite and room.occupied:
-        erase_node(store, path, room.old_layout)
-    _write_parents(store, path, room, zarr_format)
+    if overwrite and location.occupied:
+        erase_node(store, path, location.old_layout)
+    _write_parents(store, path, location, zarr_format)
     if overwrite:
         set_documents(store, documents)
     elif not _create(store, documents):
         # Since it was looked at, by another process.
-        check_free(store, path, look(store, path, zarr_format), zarr_format, group=False)
+        check_free(store, path, inspect_location(store, path, zarr_format), zarr_format, group=False)
         raise ArgumentError(f"'/{path}' in {store!r} was made, and erased again, by somebody else meanwhile")
 
 
@@ -241,51 +247,51 @@ def _create(store: Store, documents: dict[str, bytes]) -> bool:
     return True
 
 
-def _write_parents(store: Store, path: str, room: Room, zarr_format: ZarrFormat) -> None:
-    if not room.parents:
+def _write_parents(store: Store, path: str, location: Location, zarr_format: ZarrFormat) -> None:
+    if not location.parents:
         return
     # Another process may have made some since, and given them attributes.
-    for parent in _parents(store, path, zarr_format, room.old_layout, room.layout):
-        _create(store, group_documents(GroupMetadata(zarr_format=zarr_format), parent, room.layout))
+    for parent in _parents(store, path, zarr_format, location.old_layout, location.layout):
+        _create(store, group_documents(GroupMetadata(zarr_format=zarr_format), parent, location.layout))
 
 
-def move_node(store: Store, source: str, destination: str, zarr_format: ZarrFormat) -> None:
+def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> None:
     """Move a node with all that is below it. Values are copied, one by one, and then erased.
 
     Raises
     ------
     ArgumentError
-        If the destination is taken, or lies in the source; nothing was changed.
+        If ``dest`` is taken, or lies in the source; nothing was changed.
     NodeNotFoundError
         If there is no such node (any more); nothing was changed.
     StoreError
-        If the store fails, or cannot list. The source is erased when all is at the destination, not before.
+        If the store fails, or cannot list. The source is erased when all is at ``dest``, not before.
     """
     if not isinstance(store, ListableStore):
         raise StoreError(f"{store!r} cannot list its keys, so the node '/{source}' cannot be moved")
-    if destination == source or destination.startswith(f"{source}/"):
-        raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{destination}'")
-    with hold_node(store, source, destination), hold(store, [*keys_above(source), *keys_above(destination)]):
+    if dest == source or dest.startswith(f"{source}/"):
+        raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")
+    with hold_node(store, source, dest), hold(store, [*keys_above(source), *keys_above(dest)]):
         if not reader_of(store).exists(source, None):
             raise NodeNotFoundError(f"'/{source}' is not in {store!r} any more; nothing was moved")
-        room = look(store, destination, zarr_format)
-        check_name(destination, room, zarr_format)
-        check_free(store, destination, room, zarr_format, group=False)
-        layout = room.layout
-        sources, source_prefixes = keys_and_prefixes(source, layout)
-        destinations, destination_prefixes = keys_and_prefixes(destination, layout)
-        for prefix in destination_prefixes:
+        location = inspect_location(store, dest, zarr_format)
+        check_name(dest, location, zarr_format)
+        check_free(store, dest, location, zarr_format, group=False)
+        layout = location.layout
+        source_keys, source_prefixes = keys_and_prefixes(source, layout)
+        dest_keys, dest_prefixes = keys_and_prefixes(dest, layout)
+        for prefix in dest_prefixes:
             for key in islice(store.list_prefix(prefix), 1):
                 raise ArgumentError(
-                    f"there is no node at '/{destination}' in {store!r}, but {key!r} would become part of it; erase "
-                    "it, or move to another place"
+                    f"there is no node at '/{dest}' in {store!r}, but {key!r} would become part of it; erase "
+                    "it, or move to another path"
                 )
         drop_indexes(store, source)
-        drop_indexes(store, destination)
-        _write_parents(store, destination, room, zarr_format)
-        documents = dict(zip(sources, destinations, strict=True))
+        drop_indexes(store, dest)
+        _write_parents(store, dest, location, zarr_format)
+        documents = dict(zip(source_keys, dest_keys, strict=True))
         try:
-            for before, after in zip(source_prefixes, destination_prefixes, strict=True):
+            for before, after in zip(source_prefixes, dest_prefixes, strict=True):
                 for key in store.list_prefix(before):
                     if key not in documents:
                         _copy(store, key, after + key[len(before) :])
@@ -294,7 +300,7 @@ def move_node(store: Store, source: str, destination: str, zarr_format: ZarrForm
         except StoreError:
             # Nothing was there before; what is left would be in the way of the next attempt.
             with contextlib.suppress(StoreError):
-                erase_node(store, destination, layout)
+                erase_node(store, dest, layout)
             raise
         erase_node(store, source, layout)
 

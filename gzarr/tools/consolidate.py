@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ..stores.resolve import StoreLike
 
 
-def consolidate(
+def consolidate_metadata(
     store: StoreLike, *, path: str = "", zarr_format: ZarrFormat | None = None, device: str = "auto"
 ) -> Group:
-    """Write the consolidated metadata of a group.
+    """Write the consolidated metadata of a group: the metadata of all nodes below, into the group's own.
 
     Groups without documents become explicit in it. Whatever gzarr changes below the group later removes it again, since
     it would be wrong then. No other process may change something below it meanwhile; other threads wait.
@@ -62,9 +62,9 @@ def consolidate(
     with hold_documents(target, where):
         metadata = _group(reader, where, zarr_format)
         nodes: dict[str, NodeMetadata] = {}
-        for name, below in Group(metadata, reader, where).walk():
-            if isinstance(below.metadata, MetadataError):
-                raise below.metadata
+        for name, below in Group(metadata, reader, where, device="cpu").walk():
+            if isinstance(below, MetadataError):
+                raise below
             nodes[name] = below.metadata
         # Those above say less than this one, or something else.
         drop_indexes(target, where)

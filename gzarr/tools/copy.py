@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
-from ..arrays.device import resolve_device
+from ..arrays.device_choice import resolve_device
 from ..codecs.choice import AUTO
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.array_spec import arguments_of, new_metadata
@@ -30,7 +30,7 @@ from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.parts import dimension_names_of
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of, writable
-from ..nodes.create import check_name, look, place_group, stray_chunks
+from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
 from ..nodes.reader import NodeReader
 from ..stores.base import ListableStore, LocalFiles
 from ..stores.keys import join_path, normalize_path
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
     from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
-    from ..nodes.create import Room
-    from ..nodes.entries import Entry
+    from ..nodes.create import Location
     from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike
 
@@ -55,7 +54,7 @@ _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 
 
 class Copy:
-    """A copy that has been planned and checked; see :func:`plan_copy`. Nothing is written before :meth:`steps`.
+    """A copy that has been planned and checked; see :func:`prepare_copy`. Nothing is written before :meth:`steps`.
 
     Attributes
     ----------
@@ -66,11 +65,11 @@ class Copy:
     """
 
     def __init__(
-        self, store: Store, path: str, room: Room, groups: dict[str, GroupMetadata], arrays: list[ArrayCopy]
+        self, store: Store, path: str, location: Location, groups: dict[str, GroupMetadata], arrays: list[ArrayCopy]
     ) -> None:
         self._store = store
         self._path = path
-        self._room = room
+        self._location = location
         self._erase = False
         self._resume = False
         self.groups = groups
@@ -105,7 +104,7 @@ class Copy:
             self._check_same()
             self._check_no_others()
             return
-        taken = "a node" if self._room.occupied else ""
+        taken = "a node" if self._location.occupied else ""
         if not taken and self.arrays and not self.groups:
             (array,) = self.arrays
             taken = "chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
@@ -167,8 +166,8 @@ class Copy:
         """Copy; yield after each part how many steps of :attr:`total` it was. All in one thread, which holds locks."""
         if self._erase:
             delete_node(self._store, self._path)
-            self._room = look(self._store, self._path, self._format)
-        for parent in self._room.parents:
+            self._location = inspect_location(self._store, self._path, self._format)
+        for parent in self._location.parents:
             self._make_group(parent, GroupMetadata(zarr_format=self._format), may_exist=True)
         for path, metadata in self.groups.items():
             self._make_group(path, metadata, may_exist=self._resume)
@@ -189,13 +188,13 @@ class Copy:
 
     def _make_group(self, path: str, metadata: GroupMetadata, *, may_exist: bool) -> None:
         with hold_node(self._store, path), hold_documents(self._store, path):
-            room = look(self._store, path, metadata.zarr_format)
-            if room.occupied and not (isinstance(room.found, GroupMetadata) and room.found.implicit):
-                if may_exist and isinstance(room.found, GroupMetadata):
+            location = inspect_location(self._store, path, metadata.zarr_format)
+            if location.occupied and not (isinstance(location.found, GroupMetadata) and location.found.implicit):
+                if may_exist and isinstance(location.found, GroupMetadata):
                     return
                 raise _other(path, self._store)
             # What is there without a document is the beginning of this copy.
-            place_group(self._store, path, metadata, replace(room, occupied=False), overwrite=False)
+            write_new_group(self._store, path, metadata, replace(location, occupied=False), overwrite=False)
 
 
 def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:
@@ -215,10 +214,10 @@ def _other(path: str, store: ReadableStore) -> ArgumentError:
 
 def copy(
     source: StoreLike | Array | Group,
-    destination: StoreLike,
+    dest: StoreLike,
     *,
     path: str = "",
-    destination_path: str = "",
+    dest_path: str = "",
     zarr_format: ZarrFormat | None = None,
     chunks: Any = KEEP,
     shards: Any = KEEP,
@@ -226,23 +225,24 @@ def copy(
     device: str = "cpu",
     overwrite: bool = False,
     resume: bool = False,
-    verify: bool = False,
+    read_back: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
 ) -> Array | Group:
     """Copy an array, or a group with all that is below it.
 
     Elements, attributes, dimension names and fill values are the same in the copy; consolidated metadata is not copied
-    (see :func:`gzarr.consolidate`), and groups without documents get some. Chunks whose codecs, shape and elements stay
-    as they are, are copied without decoding them, damaged ones included: :func:`gzarr.verify` finds those.
+    (see :func:`gzarr.consolidate_metadata`), and groups without documents get some. Chunks whose codecs, shape and
+    elements stay as they are, are copied without decoding them, damaged ones included: :func:`gzarr.verify` finds
+    those.
 
     Parameters
     ----------
     source
         What :func:`gzarr.open` takes, or a node.
-    destination
+    dest
         What :func:`gzarr.create_array` takes.
-    path, destination_path
+    path, dest_path
         Of the node in either store. ``path`` is left out where ``source`` is a node.
     zarr_format
         Of the copy; None: the source's.
@@ -255,7 +255,7 @@ def copy(
     resume
         Go on with a copy that was interrupted. What is there is compared with the source. It is an error if there are
         nodes that the source has not, or not any more: nothing says whether they are wanted.
-    verify
+    read_back
         Read back all that is written, and compare it bit by bit.
     budget_bytes
         Memory for elements and encoded chunks, about. One chunk (shard) of the copy is always held, if it has more.
@@ -281,14 +281,14 @@ def copy(
     >>> import gzarr
     >>> old, new = {}, {}
     >>> gzarr.save(old, [1, 2, 3], zarr_format=2)
-    >>> gzarr.copy(old, new, zarr_format=3, verify=True)[...].tolist()
+    >>> gzarr.copy(old, new, zarr_format=3, read_back=True)[...].tolist()
     [1, 2, 3]
     """
-    planned = plan_copy(
+    planned = prepare_copy(
         source,
-        destination,
+        dest,
         path=path,
-        destination_path=destination_path,
+        dest_path=dest_path,
         zarr_format=zarr_format,
         chunks=chunks,
         shards=shards,
@@ -296,7 +296,7 @@ def copy(
         device=device,
         overwrite=overwrite,
         resume=resume,
-        verify=verify,
+        read_back=read_back,
         budget_bytes=budget_bytes,
         allow_pickle=allow_pickle,
     )
@@ -310,12 +310,12 @@ def copy(
     )
 
 
-def plan_copy(
+def prepare_copy(
     source: StoreLike | Array | Group,
-    destination: StoreLike,
+    dest: StoreLike,
     *,
     path: str = "",
-    destination_path: str = "",
+    dest_path: str = "",
     zarr_format: ZarrFormat | None = None,
     chunks: Any = KEEP,
     shards: Any = KEEP,
@@ -323,7 +323,7 @@ def plan_copy(
     device: str = "cpu",
     overwrite: bool = False,
     resume: bool = False,
-    verify: bool = False,
+    read_back: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
 ) -> Copy:
@@ -344,12 +344,12 @@ def plan_copy(
     format = FORMATS[target_format]
     if isinstance(root, Group) and not format.features.groups:
         raise ArgumentError(f"{root.name} is a group, and {format.title} has arrays only; copy its arrays one by one")
-    opened, base = as_store(destination, "a")
-    target = join_path(base, normalize_path(destination_path))
+    opened, base = as_store(dest, "a")
+    target = join_path(base, normalize_path(dest_path))
     store = writable(opened, f"'/{target}'")
     _check_apart(root, store, target)
-    room = look(store, target, target_format)
-    check_name(target, room, target_format)
+    location = inspect_location(store, target, target_format)
+    check_name(target, location, target_format)
     groups: dict[str, GroupMetadata] = {}
     arrays: list[ArrayCopy] = []
     for below, metadata in _nodes(root):
@@ -358,7 +358,7 @@ def plan_copy(
             groups[to] = _group_metadata(metadata, target_format)
             continue
         at = join_path(root.path, below)
-        made = _array_metadata(metadata, at, to, target_format, room.layout, chunks, shards, codecs)
+        made = _array_metadata(metadata, at, to, target_format, location.layout, chunks, shards, codecs)
         arrays.append(
             ArrayCopy(
                 metadata,
@@ -369,11 +369,11 @@ def plan_copy(
                 to,
                 device=device,
                 resume=resume,
-                verify=verify,
+                read_back=read_back,
                 budget_bytes=budget_bytes,
             )
         )
-    planned = Copy(store, target, room, groups, arrays)
+    planned = Copy(store, target, location, groups, arrays)
     planned.check_free(overwrite=overwrite, resume=resume)
     return planned
 
@@ -400,11 +400,10 @@ def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
     """Yield all nodes with their paths relative to ``root``, parents first."""
     yield "", root.metadata
     if isinstance(root, Group):
-        below: Iterator[tuple[str, Entry]] = root.walk()
-        for path, entry in below:
-            if isinstance(entry.metadata, MetadataError):
-                raise entry.metadata
-            yield path, entry.metadata
+        for path, node in root.walk():
+            if isinstance(node, MetadataError):
+                raise node
+            yield path, node.metadata
 
 
 def _check_apart(root: Array | Group, store: Store, target: str) -> None:

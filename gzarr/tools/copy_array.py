@@ -58,7 +58,7 @@ class ArrayCopy:
         Where elements pass through.
     resume
         Whether something may be there already.
-    verify
+    read_back
         Whether what is written is read back and compared.
     budget_bytes
         Memory, about.
@@ -84,7 +84,7 @@ class ArrayCopy:
         *,
         device: str,
         resume: bool,
-        verify: bool,
+        read_back: bool,
         budget_bytes: int,
     ) -> None:
         device = device if is_in_cupy(metadata.dtype) else "cpu"
@@ -100,7 +100,7 @@ class ArrayCopy:
         self.kept = 0
         self._store = store
         self._resume = resume
-        self._verify = verify
+        self._read_back = read_back
         self._as_is = _same_values(source_metadata, metadata)
         lengths = region_shape(self.source, self.target, budget_bytes // _REGION_SHARE)
         self._chunks = _chunk_parts(metadata)
@@ -180,7 +180,7 @@ class ArrayCopy:
             return
         self.target.write(box, data)
         self.written += 1
-        if self._verify and not identical(self.target.read(box), data):
+        if self._read_back and not identical(self.target.read(box), data):
             first = tuple(chunks.at(s.start) for chunks, s in zip(self._chunks, box, strict=True))
             raise self._differs(first, f"the elements of {_text(box)} are others")
 
@@ -233,7 +233,7 @@ class ArrayCopy:
         if self._resume and self._store.get(key) == value:
             return "kept"
         self._store.set(key, value)
-        if self._verify and self._store.get(key) != value:
+        if self._read_back and self._store.get(key) != value:
             raise self._differs(coords, "its bytes are others")
         return "written"
 
@@ -268,16 +268,16 @@ def region_shape(source: Array, target: Array, budget_bytes: int) -> tuple[int, 
     most = [max(-(-n // block), 1) * block for n, block in zip(shape, blocks, strict=True)]
     region = list(blocks)
 
-    def room(d: int) -> int:
+    def growth(d: int) -> int:
         """How many times as long the region may be along a dimension."""
         nbytes = itemsize * math.prod(min(length, max(n, 1)) for length, n in zip(region, shape, strict=True))
         return max(budget_bytes // nbytes, 1)
 
     # Where regions end with chunks of the source, too, these are decoded once.
     for d in reversed(range(len(shape))):
-        region[d] = min(blocks[d] * min(math.lcm(blocks[d], source.chunks[d]) // blocks[d], room(d)), most[d])
+        region[d] = min(blocks[d] * min(math.lcm(blocks[d], source.chunks[d]) // blocks[d], growth(d)), most[d])
     for d in reversed(range(len(shape))):
-        region[d] = min(region[d] * room(d), most[d])
+        region[d] = min(region[d] * growth(d), most[d])
     return tuple(region)
 
 

@@ -10,7 +10,8 @@ from ..arrays.array import Array
 from ..arrays.elements import all_of
 from ..errors import ArgumentError
 from ..hierarchy.array_spec import new_metadata
-from ..hierarchy.create import create_array, create_group, of_data
+from ..hierarchy.create import create_array, create_group
+from ..hierarchy.new_nodes import arguments_of_data
 from ..hierarchy.open import open as open_node
 from ..stores.keys import normalize_path
 
@@ -76,7 +77,7 @@ def save(
     # One that cannot be stored stops it before anything is written.
     dtypes = {}
     for name, array in together.items():
-        data, shape, arguments = of_data(array, None, {}, zarr_format)
+        data, shape, arguments = arguments_of_data(array, None, {}, zarr_format)
         metadata = new_metadata(normalize_path(name), shape, zarr_format, **arguments)
         # What is not in memory is read when its turn comes; but it may be in the very group that is to be erased.
         together[name] = all_of(data, metadata, name) if overwrite or isinstance(data, np.ndarray) else data

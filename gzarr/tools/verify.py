@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..arrays.array import Array
+from ..arrays.read_options import check_missing
 from ..arrays.stored_chunks import grid_points, stored_chunks
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
-from ..errors import ArgumentError, ChunkError, MetadataError, MissingChunkError, SelectionError, StoreError
+from ..errors import ChunkError, MetadataError, MissingChunkError, SelectionError, StoreError
 from ..hierarchy.open import open as open_node
 from ..metadata.model import ArrayMetadata
 from ..nodes.reader import NodeReader
@@ -26,6 +27,7 @@ from ..stores.keys import join_path
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..engines.request import Missing
     from ..hierarchy.group import Group
     from ..metadata.model import NodeMetadata
     from ..stores.base import ReadableStore
@@ -92,7 +94,7 @@ class Verification:
         How many were found so far; absent chunks are not among them.
     """
 
-    def __init__(self, reader: NodeReader, root: Array | Group, *, missing: bool) -> None:
+    def __init__(self, reader: NodeReader, root: Array | Group, *, missing: Missing) -> None:
         self._reader = reader
         self._root = root
         self._missing = missing
@@ -151,7 +153,7 @@ class Verification:
 class _Chunks:
     """The chunks of one array."""
 
-    def __init__(self, store: ReadableStore, metadata: ArrayMetadata, path: str, *, missing: bool) -> None:
+    def __init__(self, store: ReadableStore, metadata: ArrayMetadata, path: str, *, missing: Missing) -> None:
         self.name = f"/{path}"
         self._store = store
         self._path = path
@@ -165,7 +167,7 @@ class _Chunks:
         self._levels = decoding.levels
         self._unit = decoding.chunk.shape
         self._missing = missing
-        self._seen = _Seen(metadata.grid_shape) if missing and self._listed else None
+        self._seen = _Seen(metadata.grid_shape) if missing == "error" and self._listed else None
         nbytes = max(math.prod(metadata.chunk_shape) * metadata.dtype.itemsize, 1)
         self.batch = max(min(BATCH_BYTES // nbytes, _BATCH_CHUNKS), 1)
 
@@ -217,12 +219,11 @@ class _Chunks:
 
     def _reads(self, boxes: list[Box]) -> Problem | None:
         """Read some boxes; return the first thing that is wrong."""
-        missing: Literal["fill", "error"] = "error" if self._missing else "fill"
         try:
             if len(boxes) == 1:
-                self._whole.read(boxes[0], missing=missing)
+                self._whole.read(boxes[0], missing=self._missing)
             else:
-                self._whole.read_many(boxes, missing=missing)
+                self._whole.read_many(boxes, missing=self._missing)
         except MissingChunkError as error:
             return Problem("missing", self.name, error.key, error.chunk, "the store has no such chunk")
         except ChunkError as error:
@@ -323,7 +324,7 @@ def _tiles(begins: Sequence[int], ends: Sequence[int], lengths: Sequence[int]) -
         yield tuple(slice(start, min(start + n, end)) for start, n, end in zip(starts, lengths, ends, strict=True))
 
 
-def verify(store: StoreLike, *, path: str = "", missing: bool = False, allow_pickle: bool = False) -> Verification:
+def verify(store: StoreLike, *, path: str = "", missing: Missing = "fill", allow_pickle: bool = False) -> Verification:
     """Decode every stored chunk of an array, or of all arrays of a hierarchy, and say what is wrong.
 
     Checksums, sizes, the indexes of shards and metadata documents are checked as a read checks them. Consolidated
@@ -336,8 +337,8 @@ def verify(store: StoreLike, *, path: str = "", missing: bool = False, allow_pic
     path
         Path of the node in the store.
     missing
-        List absent chunks, too: the first 100,000 of each array, then how many more there are. To leave out chunks is
-        no error: they are the fill value.
+        Meaning of absent chunks: ``"fill"`` (the fill value, which is no problem) or ``"error"``, which lists them,
+        too: the first 100,000 of each array, then how many more there are.
     allow_pickle
         Allow codecs that run pickled code. Only for data that you trust.
 
@@ -361,8 +362,7 @@ def verify(store: StoreLike, *, path: str = "", missing: bool = False, allow_pic
     >>> [problem.key for problem in gzarr.verify(store)]
     ['c/0']
     """
-    if not isinstance(missing, bool):
-        raise ArgumentError(f"missing must be True or False, not {missing!r}")
+    check_missing(missing)
     root = open_node(store, path=path, device="cpu", allow_pickle=allow_pickle, use_consolidated=False)
     reader = NodeReader(root.store, allow_pickle, use_consolidated=False)
     return Verification(reader, root, missing=missing)

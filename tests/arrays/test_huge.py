@@ -16,7 +16,7 @@ from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, ChunkWriteError
 from gzarr.hierarchy.create import create_array
 from gzarr.stores.memory import MemoryStore
-from gzarr.tools.copy import copy, plan_copy
+from gzarr.tools.copy import copy, prepare_copy
 from gzarr.tools.verify import verify
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def test_copies(shape: tuple[int, ...], options: dict[str, Any]) -> None:
     source: dict[str, bytes] = {}
     target: dict[str, bytes] = {}
     huge(source, shape)
-    made = copy(source, target, verify=True, **options)
+    made = copy(source, target, read_back=True, **options)
     assert isinstance(made, Array)
     assert made.shape == shape
     assert values(made) == [1, 2, 3]
     assert made.nchunks_initialized == 3
-    again = plan_copy(source, target, resume=True, **options)
+    again = prepare_copy(source, target, resume=True, **options)
     assert again.total > 2**40
     again.run()
     assert (again.written, again.kept) == (0, 3)
@@ -65,7 +65,7 @@ def test_resuming_erases_what_the_source_has_not() -> None:
     target: dict[str, bytes] = {}
     huge(source, codecs="gzip")
     huge(target, chunks=(50, 70), codecs="gzip")[2**55, 2**33] = 9
-    planned = plan_copy(source, target, chunks=(50, 70), resume=True)
+    planned = prepare_copy(source, target, chunks=(50, 70), resume=True)
     planned.run()
     assert (planned.written, planned.kept) == (1, 3)
     made = gzarr.open_array(target)
@@ -99,7 +99,7 @@ def test_a_copy_reads_and_writes_what_is_stored(monkeypatch: pytest.MonkeyPatch)
 
 def test_optimizing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     huge(tmp_path / "a")
-    assert main(["optimize", str(tmp_path / "a"), str(tmp_path / "b"), "--verify"]) == 0
+    assert main(["optimize", str(tmp_path / "a"), str(tmp_path / "b"), "--read-back"]) == 0
     assert "parts written, read back and compared" in capsys.readouterr().out
     assert values(gzarr.open_array(tmp_path / "b")) == [1, 2, 3]
 
@@ -130,12 +130,12 @@ def test_absent_chunks_are_counted_where_they_cannot_be_listed(
 ) -> None:
     monkeypatch.setattr("gzarr.tools.verify.MAX_ABSENT", 5)
     huge(tmp_path)
-    *listed, last = verify(tmp_path, missing=True)
+    *listed, last = verify(tmp_path, missing="error")
     assert [problem.chunk for problem in listed] == [(0, j) for j in range(1, 6)]
     absent = -(-SHAPE[0] // 100) * -(-SHAPE[1] // 100) - 3
     assert (last.kind, last.key, last.chunk) == ("missing", None, None)
     assert f"{absent - 5:,} more" in last.reason
-    assert main(["verify", str(tmp_path), "--missing", "--json"]) == 1
+    assert main(["verify", str(tmp_path), "--missing", "error", "--json"]) == 1
     assert len(json.loads(capsys.readouterr().out)["problems"]) == 6
 
 
@@ -148,9 +148,9 @@ def test_every_absent_chunk_is_listed_where_there_are_few(stored: int, monkeypat
     array = create_array(store := {}, shape=shape, dtype="i1", chunks=(1, 1, 1), codecs=[])
     for coords in there:
         array[coords] = 1
-    assert [problem.chunk for problem in verify(store, missing=True)] == [c for c in everywhere if c not in there]
+    assert [problem.chunk for problem in verify(store, missing="error")] == [c for c in everywhere if c not in there]
     monkeypatch.setattr("gzarr.tools.verify.MAX_ABSENT", 1040 - stored)
-    assert all(problem.key is not None for problem in verify(store, missing=True))
+    assert all(problem.key is not None for problem in verify(store, missing="error"))
 
 
 class Unlisted:
@@ -167,10 +167,10 @@ def test_stores_that_do_not_list_are_gone_through_without_listing_the_grid() -> 
     store: dict[str, bytes] = {}
     huge(store, chunks=(10, 10))
     assert next(verify(Unlisted(store)).steps()) == []
-    assert next(plan_copy(Unlisted(store), {}).steps()) == 64
+    assert next(prepare_copy(Unlisted(store), {}).steps()) == 64
     target: dict[str, bytes] = {}
     # Of a few chunks, for all regions are gone through.
-    assert next(plan_copy(Unlisted(store), target, chunks=(20, 20), budget_bytes=1 << 16).steps()) == 1
+    assert next(prepare_copy(Unlisted(store), target, chunks=(20, 20), budget_bytes=1 << 16).steps()) == 1
     assert "c/0/0" in target
 
 

@@ -810,7 +810,7 @@ def test_absent_chunks(
             same(device.read(strict, missing="fill"), expected, name)
             for read in (
                 lambda a=strict: a[...],
-                lambda a=strict: a.read(decode="gpu"),
+                lambda a=strict: a.read(decode="cuda"),
                 lambda a=array: a.read((0, 0), missing="error"),
             ):
                 with pytest.raises(gzarr.MissingChunkError) as caught:
@@ -922,9 +922,9 @@ def test_read_many(
             expected = np.stack([data[s] for s in selections])
             same(device.to_numpy(array.read_many(selections)), expected)
             for i, out in enumerate(outs(expected, device)):
-                assert array.read_many(selections, out=out, decode=("gpu", "cpu")[i % 2]) is out
+                assert array.read_many(selections, out=out, decode=("cuda", "cpu")[i % 2]) is out
                 same(device.to_numpy(out), expected)
-        for decode in ("gpu", "cpu"):
+        for decode in ("cuda", "cpu"):
             results = array.read_many(ragged, decode=decode)
             assert isinstance(results, list)
             for selection, result in zip(ragged, results, strict=True):

@@ -14,8 +14,8 @@ import zarr
 
 import gzarr
 from gzarr.arrays.elements import all_elements, all_of, as_elements
-from gzarr.arrays.objects import Items
-from gzarr.hierarchy.create import of_data
+from gzarr.arrays.objects import ObjectType
+from gzarr.hierarchy.new_nodes import arguments_of_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,13 +154,13 @@ class TestObjects:
         assert not store
 
     def test_several_values_are_checked_too(self) -> None:
-        items = Items("vlen-utf8", unset=False)
+        items = ObjectType("vlen-utf8", unset=False)
         with pytest.raises(gzarr.ArgumentError, match="/x: 5 cannot"):
             all_elements(["a", ["b", 5]], np.dtype(object), [(2,), (2,)], "/x", None, items)
 
     def test_what_nobody_has_written_can_be_written(self) -> None:
         """Version 2 may leave the fill value open, and NumPy's objects are 0 then."""
-        found = as_elements(["a", 0], np.dtype(object), (2,), "/", Items("vlen-utf8", unset=True))
+        found = as_elements(["a", 0], np.dtype(object), (2,), "/", ObjectType("vlen-utf8", unset=True))
         assert found.tolist() == ["a", ""]
 
     def test_derived_classes_become_plain(self) -> None:
@@ -232,7 +232,7 @@ class TestData:
     def test_of_a_device(self) -> None:
         """What another library has on a GPU stays there, and tells its type in NumPy's words."""
         tensor = SimpleNamespace(dtype="float32 of theirs", shape=(2,), __cuda_array_interface__={"typestr": "<f4"})
-        data, shape, arguments = of_data(tensor, None, {}, 3)
+        data, shape, arguments = arguments_of_data(tensor, None, {}, 3)
         assert data is tensor
         assert (shape, arguments) == ((2,), {"dtype": np.dtype("f4")})
         metadata = made(shape=2, dtype="f4").metadata

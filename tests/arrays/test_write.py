@@ -117,7 +117,7 @@ def test_chunks_of_the_fill_value_are_not_stored(layout: str, tmp_path: Path) ->
     assert array.nchunks_initialized == 1
     array[0, 0, 0] = 7
     assert array.nchunks_initialized == 0
-    kept = writable(tmp_path, write_empty=True)
+    kept = writable(tmp_path, write_empty_chunks=True)
     kept[...] = 7
     assert kept.nchunks_initialized == kept.nchunks
     check(kept, tmp_path, np.full(SHAPE, 7, "i4"))
@@ -383,7 +383,7 @@ def test_any_sequence_of_writes(data: st.DataObject) -> None:
     store = MemoryStore()
     for key, value in memory._store_dict.items():
         store.set(key, value.to_bytes())
-    array = writable(store, write_empty=data.draw(st.booleans()))
+    array = writable(store, write_empty_chunks=data.draw(st.booleans()))
     expected = np.full(shape, 1, "i2")
     for step in range(data.draw(st.integers(1, 5))):
         index = tuple(data.draw(st.slices(n) | st.integers(-n, n - 1)) for n in shape)

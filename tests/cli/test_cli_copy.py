@@ -31,7 +31,7 @@ def run(*args: object) -> subprocess.CompletedProcess[str]:
 def test_copy_command(tmp_path: Path) -> None:
     hierarchy(2, tmp_path / "a")
     options = ["--zarr-format", "3", "--chunks", "auto", "--shards", "none", "--codecs", "zstd:2+crc32c"]
-    result = run("copy", tmp_path / "a", tmp_path / "b", "--verify", "--budget", "4MiB", *options)
+    result = run("copy", tmp_path / "a", tmp_path / "b", "--read-back", "--budget", "4MiB", *options)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("5 arrays and 2 groups: ")
     check_same(tmp_path / "a", tmp_path / "b")
@@ -44,7 +44,7 @@ def test_copy_command(tmp_path: Path) -> None:
     assert result.returncode == 0
     assert " 0 parts written" in result.stdout
     (tmp_path / "a/g/full/0.1").write_bytes(b"damaged")
-    result = run("copy", tmp_path / "a", tmp_path / "c", "--chunks", "9", "--path", "g", "--to", "x")
+    result = run("copy", tmp_path / "a", tmp_path / "c", "--chunks", "9", "--path", "g", "--dest-path", "x")
     assert result.returncode == 1
     assert "in the source" in result.stderr
     assert "run the same command with --resume" in result.stderr
@@ -79,8 +79,8 @@ def test_optimize_command(tmp_path: Path) -> None:
     assert now["frame_nbytes"] == data.nbytes
     assert then["frames"] > 1
     assert now["stored_nbytes"] == (tmp_path / "a/0.0").stat().st_size
-    assert now["decode"] in ("cpu", "gpu")
-    result = run("optimize", tmp_path / "a", tmp_path / "b", "--verify")
+    assert now["decode"] in ("cpu", "cuda")
+    result = run("optimize", tmp_path / "a", tmp_path / "b", "--read-back")
     assert result.returncode == 0
     assert "1 frame of up to 1.0 MiB" in result.stdout
     array = gzarr.open_array(tmp_path / "b", device="cpu")

@@ -317,7 +317,7 @@ class TestSelfTest:
         code, document = doctor_json(capsys, "--device", "cuda" if device.is_cuda else "cpu")
         assert [codec for codec in document["codecs"] if not codec["passed"]] == []
         assert (code, document["device"]) == (0, device.name)
-        by_gpu = {codec["codec"] for codec in document["codecs"] if codec["decoded_by"] == "gpu"}
+        by_gpu = {codec["codec"] for codec in document["codecs"] if codec["decoded_by"] == "cuda"}
         wanted = {"uncompressed", "zstd", "lz4", "gzip", "zlib", "crc32c", "shuffle", "sharding_indexed(zstd)"}
         wanted |= {"cast_value", "scale_offset", "packbits of version 3"}
         wanted |= {case.codec for case in selftest.cases() if case.codec.startswith("blosc(")}
@@ -333,7 +333,7 @@ class TestSelfTest:
         with mock.patch.object(selftest, "cases", return_value=cases):
             code, document = doctor_json(capsys)
         assert (code, document["device_asked"], document["device"]) == (0, "auto", device.name)
-        assert [codec["decoded_by"] for codec in document["codecs"]] == ["gpu", "cpu"]
+        assert [codec["decoded_by"] for codec in document["codecs"]] == ["cuda", "cpu"]
 
     def test_gpu_that_refuses_a_codec(self) -> None:
         """Its chunks are decoded by the CPU, to the right elements; the test says so all the same."""
@@ -343,7 +343,7 @@ class TestSelfTest:
             refusing = replace(decoder._algorithm, decode=lambda source, target: None)
             with mock.patch.object(decoder, "_algorithm", refusing):
                 outcome = selftest.check(case, device.name)
-            assert (outcome.passed, outcome.decoded_by) == (False, "gpu")
+            assert (outcome.passed, outcome.decoded_by) == (False, "cuda")
             assert "the GPU refused 4 chunks" in outcome.message
             assert selftest.check(case, device.name).passed
 

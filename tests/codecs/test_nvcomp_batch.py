@@ -65,7 +65,7 @@ def test_reads(algorithm: str, data: np.ndarray[Any, Any], device: TestedDevice)
     np.testing.assert_array_equal(device.read(a), data)
     np.testing.assert_array_equal(device.read(a, (slice(None, None, -3), slice(2, 9))), data[::-3, 2:9])
     if device.is_cuda:
-        a.read(decode="gpu")
+        a.read(decode="cuda")
         assert algorithm != "gdeflate" or a.decode_path == "cuda: nvcomp_batch(gdeflate)"
         if device.simulated is not None:
             assert device.simulated.counts[f"frames {algorithm}"] >= 3

@@ -114,7 +114,7 @@ class TestPlaces:
             lambda: gzarr.create_group(store),
             lambda: gzarr.open_group(store, mode="a"),
             lambda: gzarr.open_array(store, mode="w", shape=2, dtype="u1"),
-            lambda: gzarr.consolidate(store),
+            lambda: gzarr.consolidate_metadata(store),
             lambda: gzarr.save(store, np.zeros(2)),
         ):
             with pytest.raises(errors.ReadOnlyError, match="read-only"):

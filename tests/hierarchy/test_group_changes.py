@@ -354,7 +354,7 @@ class TestConsolidated:
     @pytest.mark.parametrize("zarr_format", [2, 3])
     def test_as_zarr_python_writes_it(self, zarr_format: Any, tmp_path: Path) -> None:
         before = content(hierarchy(tmp_path, zarr_format))
-        group = gzarr.consolidate(tmp_path, device="cpu")
+        group = gzarr.consolidate_metadata(tmp_path, device="cpu")
         assert gzarr.open_group(tmp_path, device="cpu").consolidated
         assert content(group) == before
         key = tmp_path / ("zarr.json" if zarr_format == 3 else ".zmetadata")
@@ -382,7 +382,7 @@ class TestConsolidated:
     def test_no_change_leaves_it_wrong(self, zarr_format: Any, change: str) -> None:
         store: dict[str, Any] = {}
         hierarchy(store, zarr_format)
-        group = gzarr.consolidate(store, device="cpu")
+        group = gzarr.consolidate_metadata(store, device="cpu")
         below = group["g"]
         assert isinstance(below, gzarr.Group)
         if change == "create":
@@ -407,13 +407,13 @@ class TestConsolidated:
         assert ".zmetadata" not in store
         if change != "resize" and change != "attrs" and change != "below":
             assert content(group) == content(fresh)
-        gzarr.consolidate(store, device="cpu")
+        gzarr.consolidate_metadata(store, device="cpu")
         assert gzarr.open_group(store, device="cpu").consolidated
 
     def test_a_group_keeps_its_own_in_version_3(self) -> None:
         store: dict[str, Any] = {}
         hierarchy(store, 3)
-        group = gzarr.consolidate(store, device="cpu")
+        group = gzarr.consolidate_metadata(store, device="cpu")
         group.attrs["x"] = 1
         fresh = gzarr.open_group(store, device="cpu")
         assert (fresh.consolidated, fresh.attrs) == (True, {"title": "t", "x": 1})
@@ -423,7 +423,7 @@ class TestConsolidated:
         for zarr_format in (2, 3):
             store: dict[str, Any] = {}
             hierarchy(store, zarr_format)
-            assert list(gzarr.consolidate(store, path="g", device="cpu")) == ["a", "deep"]
+            assert list(gzarr.consolidate_metadata(store, path="g", device="cpu")) == ["a", "deep"]
             assert not gzarr.open_group(store, device="cpu").consolidated
             assert gzarr.open_group(store, path="g", device="cpu").consolidated
 
@@ -433,7 +433,7 @@ class TestConsolidated:
             hierarchy(store, zarr_format)
             for key in keys:
                 del store[key]
-            group = gzarr.consolidate(store, device="cpu")
+            group = gzarr.consolidate_metadata(store, device="cpu")
             assert sorted(group) == ["c", "empty", "g"]
             assert list(group["g"]) == ["a", "deep"]  # type: ignore[arg-type]
 
@@ -443,16 +443,16 @@ class TestConsolidated:
         store["bad/zarr.json"] = b'{"zarr_format": 3}'
         before = dict(store)
         with pytest.raises(errors.MetadataError, match=r"bad/zarr\.json"):
-            gzarr.consolidate(store)
+            gzarr.consolidate_metadata(store)
         with pytest.raises(errors.NodeTypeError):
-            gzarr.consolidate(store, path="c")
+            gzarr.consolidate_metadata(store, path="c")
         with pytest.raises(errors.NodeNotFoundError):
-            gzarr.consolidate(store, path="nowhere")
+            gzarr.consolidate_metadata(store, path="nowhere")
         assert store == before
         draft: dict[str, Any] = {}
         hierarchy(draft, DRAFT)
         with pytest.raises(errors.ArgumentError, match="consolidated"):
-            gzarr.consolidate(draft)
+            gzarr.consolidate_metadata(draft)
 
 
 class TestNamesOfZarrPython:

@@ -17,7 +17,7 @@ import zarr
 
 import gzarr
 from gzarr import errors
-from gzarr.arrays.device import resolve_device
+from gzarr.arrays.device_choice import resolve_device
 from gzarr.display import printable, readable_size
 from gzarr.stores import LocalStore, MemoryStore
 from gzarr.stores.keys import join_path, normalize_path

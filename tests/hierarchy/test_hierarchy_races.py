@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gzarr
-import gzarr.arrays.array
+import gzarr.arrays.array_properties
 from gzarr import errors
 from gzarr.stores.memory import MemoryStore
 
@@ -102,8 +102,8 @@ WORKS: dict[str, tuple[Callable[[Any], object], list[int]]] = {
     "move a": (lambda s: gzarr.open_group(s, mode="r+", device="cpu").move("a", "z"), [1, 1]),
     "move b": (lambda s: gzarr.open_group(s, mode="r+", device="cpu").move("b", "z"), [2, 2]),
     "create": (lambda s: gzarr.create_array(s, path="z", data=np.full(2, 5), device="cpu"), [5, 5]),
-    "copy": (lambda s: gzarr.copy(SOURCE, s, destination_path="z"), [7, 7, 7, 7]),
-    "decode and copy": (lambda s: gzarr.copy(SOURCE, s, destination_path="z", codecs="zstd"), [7, 7, 7, 7]),
+    "copy": (lambda s: gzarr.copy(SOURCE, s, dest_path="z"), [7, 7, 7, 7]),
+    "decode and copy": (lambda s: gzarr.copy(SOURCE, s, dest_path="z", codecs="zstd"), [7, 7, 7, 7]),
     "create below": (lambda s: gzarr.create_array(s, path="z/y", data=np.full(2, 8), device="cpu"), [8, 8]),
     "move below": (lambda s: gzarr.open_group(s, mode="r+", device="cpu").move("a", "z/y"), [1, 1]),
 }
@@ -222,7 +222,7 @@ class TestConsolidate:
             group.create_array("new", shape=4, dtype="i4")
 
         store.race(lambda operation, key: operation == "list_dir", change)
-        gzarr.consolidate(store)
+        gzarr.consolidate_metadata(store)
         assert store.rival() is None
         group = gzarr.open_group(store)
         assert (dict(group.attrs), list(group)) == ({"keep": 1}, ["new", "x"])
@@ -233,7 +233,7 @@ class TestConsolidate:
         root = gzarr.create_group(store, zarr_format=zarr_format, device="cpu")
         root.create_array("a/b", data=np.arange(3))
         root.create_array("a/c", data=np.arange(3))
-        gzarr.consolidate(store)
+        gzarr.consolidate_metadata(store)
         group: Any = gzarr.open_group(store, mode="r+", device="cpu", use_consolidated=True)
         group["a/b"].attrs["k"] = 1
         group["a"]["b"].append([9])
@@ -245,7 +245,7 @@ class TestConsolidate:
             group["a/c"]
         assert list(group["a"]) == ["b", "d"]
         assert not group.consolidated
-        gzarr.consolidate(store)
+        gzarr.consolidate_metadata(store)
         assert gzarr.open_group(store).consolidated
 
 
@@ -309,7 +309,7 @@ class TestOneObject:
             thread.join(MOMENT_S)
             return dataclasses.replace(metadata, **changes)
 
-        monkeypatch.setattr(gzarr.arrays.array, "dataclasses", types.SimpleNamespace(replace=replace))
+        monkeypatch.setattr(gzarr.arrays.array_properties, "dataclasses", types.SimpleNamespace(replace=replace))
         array.attrs["k"] = 1
         thread.join(SECONDS)
         assert array.shape == (3,)
@@ -328,7 +328,7 @@ class TestReservedNames:
             lambda: group.create_group("g/__x"),
             lambda: group.require_group("__x"),
             lambda: group.move("x", "__x"),
-            lambda: gzarr.copy(SOURCE, store, destination_path="__x"),
+            lambda: gzarr.copy(SOURCE, store, dest_path="__x"),
         ):
             with pytest.raises(errors.ArgumentError, match="cannot be named '__"):
                 change()
@@ -345,9 +345,9 @@ class TestReservedNames:
         store["__extension/x/zarr.json"] = store["__g/x/zarr.json"]
         assert [path for path, _ in group.members(None)] == ["__g", "__g/x"]
         copied: dict[str, Any] = {}
-        gzarr.copy(store, copied, verify=True)
+        gzarr.copy(store, copied, read_back=True)
         assert gzarr.load(copied, path="__g/x").tolist() == [1, 2]
-        gzarr.consolidate(copied)
+        gzarr.consolidate_metadata(copied)
         assert list(gzarr.open_group(copied)) == ["__g"]
         store["__g/x/c/0"] = b"damaged"
         assert [problem.node for problem in gzarr.verify(store)] == ["/__g/x"]
@@ -376,7 +376,7 @@ class TestFullDisk:
     def consolidated(self) -> tuple[FullStore, gzarr.Group]:
         store = FullStore()
         gzarr.create_group(store, device="cpu").create_array("big", data=[1, 2])
-        group = gzarr.consolidate(store, device="cpu")
+        group = gzarr.consolidate_metadata(store, device="cpu")
         store.code = errno.ENOSPC
         return store, group
 
@@ -389,7 +389,7 @@ class TestFullDisk:
     def test_what_is_left_is_said(self) -> None:
         store, group = self.consolidated()
         store.gets_room = False
-        with pytest.raises(errors.StoreError, match=r"'/big' was erased .* still name it .*gzarr\.consolidate"):
+        with pytest.raises(errors.StoreError, match=r"'/big' was erased .* still name it .*consolidate_metadata"):
             del group["big"]
         assert sorted(store.mapping) == ["zarr.json"]
 

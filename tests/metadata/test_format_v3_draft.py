@@ -235,7 +235,7 @@ class TestLayouts:
         root = gzarr.open(store, device="cpu")
         entries = dict(root.walk())
         assert list(entries) == ["a", "bad", "worse"]
-        assert all(isinstance(entries[name].metadata, errors.MetadataError) for name in ("bad", "worse"))
+        assert all(isinstance(entries[name], errors.MetadataError) for name in ("bad", "worse"))
         with pytest.raises(errors.MetadataError, match=r"'meta/bad.array.json'"):
             root["bad"]
 

@@ -68,7 +68,7 @@ class TestedDevice:
 
     name: str
     simulated: SimulatedDevice | None = field(default=None, repr=False)
-    _decodes: Iterator[str] = field(default_factory=partial(itertools.cycle, ("gpu", "gpu", "cpu")), repr=False)
+    _decodes: Iterator[str] = field(default_factory=partial(itertools.cycle, ("cuda", "cuda", "cpu")), repr=False)
 
     @property
     def is_cuda(self) -> bool:

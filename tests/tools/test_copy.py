@@ -32,7 +32,7 @@ from gzarr.errors import (
 from gzarr.hierarchy.create import create_array, create_group
 from gzarr.stores.local import LocalStore
 from gzarr.stores.memory import MemoryStore
-from gzarr.tools.copy import copy, plan_copy
+from gzarr.tools.copy import copy, prepare_copy
 from gzarr.tools.copy_array import identical, region_shape
 from gzarr.tools.verify import verify
 
@@ -67,7 +67,7 @@ def test_hierarchies(target: str, source_format: Any, tmp_path: Path) -> None:
     if options.get("chunks") in (8, 13):
         # One length for any number of dimensions.
         assert isinstance(options["chunks"], int)
-    node = copy(source, tmp_path / "copy", verify=True, **options)
+    node = copy(source, tmp_path / "copy", read_back=True, **options)
     assert node.zarr_format == wanted
     assert not node.read_only
     check_same(source, tmp_path / "copy")
@@ -76,7 +76,7 @@ def test_hierarchies(target: str, source_format: Any, tmp_path: Path) -> None:
         peer = zarr.open_group(tmp_path / "copy", mode="r")["g/full"]
         assert isinstance(peer, zarr.Array)
         z.same(np.asarray(peer[...]), DATA)
-    again = plan_copy(source, tmp_path / "copy", resume=True, **options)
+    again = prepare_copy(source, tmp_path / "copy", resume=True, **options)
     again.run()
     assert again.written == 0
     assert again.kept > 0
@@ -88,7 +88,7 @@ def test_absent_chunks_stay_absent_and_cost_nothing() -> None:
     array[123_456_700] = 1
     array[-1, -1] = 2
     target: dict[str, bytes] = {}
-    made = copy(source, target, chunks=(50, 100), verify=True, budget_bytes=16 << 20)
+    made = copy(source, target, chunks=(50, 100), read_back=True, budget_bytes=16 << 20)
     assert isinstance(made, gzarr.Array)
     assert made.nchunks_initialized == 2
     assert (made[123_456_700] == 1).all()
@@ -99,26 +99,26 @@ def test_absent_chunks_stay_absent_and_cost_nothing() -> None:
 def test_values_are_copied_as_they_are_where_they_stay_so() -> None:
     source = hierarchy(2)
     for options in ({}, {"zarr_format": 3}):
-        planned = plan_copy(source, {}, **options)
+        planned = prepare_copy(source, {}, **options)
         assert all(array.copies_values for array in planned.arrays)
     target: dict[str, bytes] = {}
-    copy(source, target, verify=True)
+    copy(source, target, read_back=True)
     assert target == source
     new: dict[str, bytes] = {}
     copy(source, new, zarr_format=3)
     assert new["g/full/c/1/2"] == source["g/full/1.2"]
-    assert not any(array.copies_values for array in plan_copy(source, {}, path="g", chunks=10).arrays)
+    assert not any(array.copies_values for array in prepare_copy(source, {}, path="g", chunks=10).arrays)
 
 
 def test_part_of_a_hierarchy_into_part_of_another() -> None:
     source = hierarchy()
     target = hierarchy()
     before = dict(target)
-    copy(source, target, path="g", destination_path="new/place", zarr_format=3, chunks=7)
+    copy(source, target, path="g", dest_path="new/place", zarr_format=3, chunks=7)
     z.same(gzarr.open_array(target, path="new/place/full", device="cpu")[...], DATA)
     assert not gzarr.open_group(target, path="new").implicit
     assert all(target[key] == value for key, value in before.items())
-    copied = copy(gzarr.open_array(source, path="g/full"), target, destination_path="single")
+    copied = copy(gzarr.open_array(source, path="g/full"), target, dest_path="single")
     assert isinstance(copied, gzarr.Array)
     assert copied.path == "single"
     z.same(copied[...], DATA)
@@ -132,7 +132,7 @@ def test_single_arrays_of_older_formats(zarr_format: Any) -> None:
     codecs = [{"name": "blosc", "configuration": {"cname": "zstd"}}]
     create_array(source, data=DATA, chunks=(16, 16), zarr_format=zarr_format, codecs=codecs, attributes={"a": 1})
     for wanted in (1, 2, 3):
-        made = copy(source, {}, zarr_format=wanted, verify=True)
+        made = copy(source, {}, zarr_format=wanted, read_back=True)
         assert made.zarr_format == wanted
         assert dict(made.attrs) == {"a": 1}
         z.same(made[...], DATA)
@@ -149,7 +149,7 @@ def test_texts_records_and_byte_orders() -> None:
     root.create_array("fortran", data=DATA, chunks=(16, 16), order="F")
     for options in ({}, {"chunks": 3}, {"zarr_format": 3, "chunks": 3}, {"zarr_format": 3, "codecs": "auto"}):
         target: dict[str, bytes] = {}
-        copy(source, target, verify=True, **options)
+        copy(source, target, read_back=True, **options)
         check_same(source, target)
 
 
@@ -159,7 +159,7 @@ def test_texts_whose_fill_value_is_left_open(options: dict[str, Any]) -> None:
     create_array(source, shape=(4,), dtype=str, chunks=1, zarr_format=2)[1] = "x"
     document = json.loads(source[".zarray"])
     source[".zarray"] = json.dumps({**document, "fill_value": None}).encode()
-    made = copy(source, {}, verify=True, **options)
+    made = copy(source, {}, read_back=True, **options)
     assert made[1] == "x"
     if options:
         assert made[...].tolist() == ["", "x", "", ""]
@@ -168,7 +168,7 @@ def test_texts_whose_fill_value_is_left_open(options: dict[str, Any]) -> None:
 def test_through_a_device(device: devices.TestedDevice) -> None:
     source = hierarchy()
     target: dict[str, bytes] = {}
-    planned = plan_copy(source, target, device=device.name, chunks=11, codecs="zstd", verify=True)
+    planned = prepare_copy(source, target, device=device.name, chunks=11, codecs="zstd", read_back=True)
     planned.run()
     assert {array.source.device for array in planned.arrays} >= {device.name}
     check_same(source, target)
@@ -177,13 +177,13 @@ def test_through_a_device(device: devices.TestedDevice) -> None:
 def test_rectilinear_grids() -> None:
     source: dict[str, bytes] = {}
     create_array(source, data=DATA, chunks=([10, 5, 35], [20, 21]))
-    same = copy(source, {}, verify=True, codecs="zstd", budget_bytes=10)
+    same = copy(source, {}, read_back=True, codecs="zstd", budget_bytes=10)
     assert isinstance(same, gzarr.Array)
     assert same.chunk_lengths == ((10, 5, 35), (20, 21))
     z.same(same[...], DATA)
-    regular = copy(source, {}, verify=True, chunks=12, budget_bytes=10)
+    regular = copy(source, {}, read_back=True, chunks=12, budget_bytes=10)
     z.same(regular[...], DATA)
-    back = copy(regular, {}, chunks=([30, 20], [40, 1]), verify=True)
+    back = copy(regular, {}, chunks=([30, 20], [40, 1]), read_back=True)
     z.same(back[...], DATA)
     with pytest.raises(ArgumentError, match="format 2"):
         copy(source, {}, zarr_format=2)
@@ -226,9 +226,9 @@ def test_any_layout(layout: tuple[dict[str, Any], dict[str, Any], int], seed: in
         box = tuple(slice(*sorted(rng.integers(0, n + 1, 2))) for n in array.shape)
         data[box] = array[box] = rng.integers(-9, 9)
     target: dict[str, bytes] = {}
-    copied = copy(source, target, zarr_format=3, verify=True, budget_bytes=budget, **options)
+    copied = copy(source, target, zarr_format=3, read_back=True, budget_bytes=budget, **options)
     z.same(copied.read(), data)
-    again = plan_copy(source, target, zarr_format=3, resume=True, budget_bytes=budget, **options)
+    again = prepare_copy(source, target, zarr_format=3, resume=True, budget_bytes=budget, **options)
     again.run()
     assert again.written == 0
 
@@ -238,7 +238,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     array = create_array(tmp_path / "a", shape=(64, 512, 1024), dtype="u1", chunks=(64, 64, 64), codecs=["zstd"])
     for i in range(0, 512, 64):
         array[:, i : i + 64] = np.random.default_rng(i).integers(0, 9, (64, 64, 1024), "u1")
-    planned = plan_copy(tmp_path / "a", tmp_path / "b", chunks=(1, 256, 256), verify=True, budget_bytes=budget)
+    planned = prepare_copy(tmp_path / "a", tmp_path / "b", chunks=(1, 256, 256), read_back=True, budget_bytes=budget)
     tracemalloc.start()
     try:
         planned.run()
@@ -271,7 +271,7 @@ def test_what_is_there_is_not_overwritten_unasked() -> None:
 def test_nothing_is_copied_into_itself(tmp_path: Path) -> None:
     source = hierarchy(store=tmp_path / "a")
     store = MemoryStore(hierarchy())
-    for options in ({}, {"destination_path": "g/x"}, {"path": "g"}):
+    for options in ({}, {"dest_path": "g/x"}, {"path": "g"}):
         with pytest.raises(ArgumentError, match="lie in each other"):
             copy(source, tmp_path / "a", overwrite=True, **options)
         with pytest.raises(ArgumentError, match="lie in each other"):
@@ -279,7 +279,7 @@ def test_nothing_is_copied_into_itself(tmp_path: Path) -> None:
     for inside in (tmp_path / "a" / "g", tmp_path):
         with pytest.raises(ArgumentError, match="lie in each other"):
             copy(source, inside, overwrite=True)
-    copy(store, store, path="g", destination_path="h")
+    copy(store, store, path="g", dest_path="h")
     copy(source, tmp_path / "ab")
 
 
@@ -356,7 +356,7 @@ def test_a_copy_that_fails_anywhere_is_completed_by_resume(options: dict[str, An
         if count:
             with pytest.raises(ArgumentError, match="resume=True"):
                 copy(source, target, **options)
-        copy(source, target, resume=True, verify=True, budget_bytes=5000, **options)
+        copy(source, target, resume=True, read_back=True, budget_bytes=5000, **options)
         assert {key: target.get(key) for key in target.list()} == whole
 
 
@@ -375,7 +375,7 @@ def test_resume_trusts_nothing(options: dict[str, Any]) -> None:
     assert "g/sparse/c/11/1" not in whole
     target["g/sparse/c/11/1"] = target[sparse[0]]
     target["g/full/c/77/0"] = b"of another copy"
-    planned = plan_copy(source, target, resume=True, budget_bytes=1, **options)
+    planned = prepare_copy(source, target, resume=True, budget_bytes=1, **options)
     planned.run()
     assert planned.written >= 3
     assert planned.kept > planned.written
@@ -419,7 +419,7 @@ def test_verify_finds_what_the_store_did_not_keep(options: dict[str, Any]) -> No
     copy(source, Forgetful({}), budget_bytes=1, **options)
     target = Forgetful({})
     with pytest.raises(ChunkWriteError, match="read back, it is not what was written") as caught:
-        copy(source, target, verify=True, budget_bytes=1, **options)
+        copy(source, target, read_back=True, budget_bytes=1, **options)
     assert (caught.value.node, caught.value.chunk, caught.value.key) == ("/a", (2,), "a/c/2")
     # The array is not there as long as it is not right.
     assert target.get("a/zarr.json") is None
@@ -440,8 +440,8 @@ def test_identical_compares_bits() -> None:
 
 CODE = """
 import sys
-from gzarr.tools.copy import plan_copy
-planned = plan_copy(sys.argv[1], sys.argv[2], chunks=(8, 16), resume=sys.argv[3] == "resume", budget_bytes=1)
+from gzarr.tools.copy import prepare_copy
+planned = prepare_copy(sys.argv[1], sys.argv[2], chunks=(8, 16), resume=sys.argv[3] == "resume", budget_bytes=1)
 print("ready", flush=True)
 planned.run()
 """
@@ -467,9 +467,9 @@ def test_killed_at_any_moment_and_resumed(tmp_path: Path) -> None:
         if (target / "zarr.json").exists():
             check_arrays(source, target)
     assert killed
-    copy(source, target, chunks=(8, 16), resume=True, verify=True)
+    copy(source, target, chunks=(8, 16), resume=True, read_back=True)
     check_same(source, target)
-    assert list(verify(target, missing=True)) == []
+    assert list(verify(target, missing="error")) == []
     whole: dict[str, bytes] = {}
     copy(source, whole, chunks=(8, 16))
     assert sorted(LocalStore(target).list()) == sorted(whole)
@@ -514,7 +514,7 @@ def test_sparse_arrays_between_any_grids(case: Any, fill_value: int, stray: int)
         z.same(np.asarray(peer[...]), expected)
 
     target: dict[str, bytes] = {}
-    made = copy(source, target, verify=True, **options)
+    made = copy(source, target, read_back=True, **options)
     assert isinstance(made, gzarr.Array)
     z.same(made[...], expected)
     check(target)
@@ -538,7 +538,7 @@ def test_big_endian_records_become_little_endian_in_version_3(
     records = np.array([(1, 0.5), (2, 0.25)], fields)
     array = create_array(tmp_path / "old", data=records, chunks=2, zarr_format=2, fill_value=(7, 1.5))
     array.resize(3)
-    made = copy(tmp_path / "old", tmp_path / "new", zarr_format=3, verify=True, **options)
+    made = copy(tmp_path / "old", tmp_path / "new", zarr_format=3, read_back=True, **options)
     assert isinstance(made, gzarr.Array)
     expected = [*records.tolist(), (7, 1.5)]
     assert made[...].tolist() == expected
@@ -547,7 +547,7 @@ def test_big_endian_records_become_little_endian_in_version_3(
         # Which zarr-python cannot read of records.
         assert np.asarray(zarr.open_array(tmp_path / "new", mode="r")[...]).tolist() == expected
     # As they are, they are copied as they are.
-    same = plan_copy(tmp_path / "old", {})
+    same = prepare_copy(tmp_path / "old", {})
     assert [one.copies_values for one in same.arrays] == [True]
 
 

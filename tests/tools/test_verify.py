@@ -62,7 +62,7 @@ def test_nothing_is_wrong(tmp_path: Path) -> None:
     assert verification_of.chunks == 4 * 3 + 4 * 3 + 2 * 2 + 3 * 3
     # Another kind of store, where values are not files.
     assert found(z.in_memory(path)) == []
-    assert found(path, path="deep/er", missing=True) == []
+    assert found(path, path="deep/er", missing="error") == []
 
 
 def test_every_bad_chunk_is_listed(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_missing_chunks_are_listed_when_asked_for(tmp_path: Path) -> None:
         ("missing", "/partly", "partly/c/0/0", (1, 1)),
         ("missing", "/plain", "plain/c/1/2", (1, 2)),
     ]
-    assert found(path, missing=True) == expected
+    assert found(path, missing="error") == expected
 
 
 class Unlisted:
@@ -183,7 +183,7 @@ def test_store_that_cannot_list(tmp_path: Path) -> None:
     (path / "plain/c/1/1").unlink()
     values = z.in_memory(path / "plain")
     assert found(Unlisted(values)) == [("chunk", "/", "c/0/1", (0, 1))]
-    assert sorted(found(Unlisted(values), missing=True)) == [
+    assert sorted(found(Unlisted(values), missing="error")) == [
         ("chunk", "/", "c/0/1", (0, 1)),
         ("missing", "/", "c/1/1", (1, 1)),
     ]
@@ -242,7 +242,7 @@ def test_arguments() -> None:
     with pytest.raises(NodeNotFoundError):
         verify({})
     with pytest.raises(ArgumentError, match="missing"):
-        verify({}, missing=1)  # type: ignore[arg-type]
+        verify({}, missing=True)  # type: ignore[arg-type]
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_command_line(tmp_path: Path) -> None:
     bad, summary = result.stdout.splitlines()
     assert bad.startswith("chunk: /plain, chunk (0, 1), key 'plain/c/0/1': ")
     assert summary == "11 stored chunks of 1 array: 1 problem"
-    result = run(path, "--json", "--missing")
+    result = run(path, "--json", "--missing", "error")
     document = json.loads(result.stdout)
     assert (result.returncode, document["ok"], document["chunks"]) == (1, False, 36)
     assert [p["kind"] for p in document["problems"]] == ["chunk", "missing"]

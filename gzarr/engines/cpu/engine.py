@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...stores.base import ReadableStore
     from ..request import ReadRequest
     from .native_program import NativeProgram
-    from .small_reads import FewChunks
+    from .small_reads import SmallReads
 
 
 class CpuEngine:
@@ -38,8 +38,8 @@ class CpuEngine:
         self._fill_value = fill_value
         self._where = (store, prefix, encoding)
         self._prepared: NativeProgram | None = None
-        self._few: FewChunks | None = None
-        self._few_known = False
+        self._small_reads: SmallReads | None = None
+        self._small_reads_known = False
 
     def read(self, request: ReadRequest) -> None:
         """Read every chunk of ``request.plan`` into ``request.outputs``.
@@ -58,18 +58,18 @@ class CpuEngine:
 
         native.read(request, program)
 
-    def few(self) -> FewChunks | None:
+    def small_reads(self) -> SmallReads | None:
         """Return the short way for small reads of whole elements, or None where the array has none."""
-        if not self._few_known:
+        if not self._small_reads_known:
             program = None if self._decoding.levels else self._program()
             if program is not None:
                 from . import native
 
-                self._few = native.few_chunks(
+                self._small_reads = native.small_reads_of(
                     program, *self._where, len(self._decoding.chunk.shape), self._decoding.most_encoded
                 )
-            self._few_known = True
-        return self._few
+            self._small_reads_known = True
+        return self._small_reads
 
     def _program(self) -> NativeProgram | None:
         if self._prepared is None and self._decoding.program is not None:

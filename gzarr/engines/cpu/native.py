@@ -18,7 +18,7 @@ from ...stores.base import LocalFiles
 from .. import failures, kernels, pool, result_memory
 from ..kernels import address
 from . import threads
-from .small_reads import OPEN_FLAGS, FewChunks
+from .small_reads import OPEN_FLAGS, SmallReads
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -44,14 +44,14 @@ BATCH_BYTES = 8 << 20
 STREAM_BYTES = 16 << 20
 
 
-def few_chunks(
+def small_reads_of(
     program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
-) -> FewChunks | None:
+) -> SmallReads | None:
     """Return the short way for small reads of an array, or None if there is none (no local files, zero dimensions)."""
     root = store.file_root() if isinstance(store, LocalFiles) else None
     if root is None or not ndim:
         return None
-    return FewChunks(program, file_prefix(root, prefix, encoding, ndim), encoding, ndim, most_encoded)
+    return SmallReads(program, file_prefix(root, prefix, encoding, ndim), encoding, ndim, most_encoded)
 
 
 def read(request: ReadRequest, program: NativeProgram) -> None:

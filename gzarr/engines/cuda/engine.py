@@ -14,7 +14,7 @@ memory of an earlier one when the results of that are written.
 Chunks of which the device says that they did not decode are decoded by the CPU engine afterwards: it gives the right
 data, or the error that it gives on the CPU. The device need not get so far: nvCOMP's decoders are undefined on corrupt
 frames (:mod:`gzarr.engines.cuda.nvcomp`), which may end the use of the device (:mod:`gzarr.engines.cuda.loss`). With
-``verify="host"`` such frames do not reach them.
+``verify="cpu"`` such frames do not reach them.
 
 Uncompressed chunks may go past host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
 """
@@ -114,7 +114,7 @@ class CudaEngine:
         decode
             ``"auto"``, or where the caller wants it.
         verify
-            ``"host"`` to have the host decode first what no crc32c vouches for.
+            ``"cpu"`` to have the CPU decode first what no crc32c vouches for.
         may_measure
             Whether the device and the CPU are measured if they have not been; else rates are assumed.
         """
@@ -122,7 +122,7 @@ class CudaEngine:
             return router.only_on_cpu("no decoder for this chain on the device")
         algorithm = self._program.algorithm
         if decode == "auto" and self._verifies(verify):
-            return router.only_on_cpu('verify="host" decodes there in any case')
+            return router.only_on_cpu('verify="cpu" decodes there in any case')
         rates = None
         if decode == "auto" and algorithm is not None:
             rates = calibration.rates(self._device, may_measure=may_measure)
@@ -137,7 +137,7 @@ class CudaEngine:
             return f"cuda: nothing can be read, {self._device.name} was lost to this process"
         route = self.route(chunks, needed_nbytes, verify=verify, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
-        if route.decode == "gpu":
+        if route.decode == "cuda":
             direct = store is not None and self._files(store) is not None
             return f"cuda: {what}, by GPUDirect Storage" if direct else f"cuda: {what}"
         return f"cuda, decoded on the host ({where}; {route.reason}): {what}"
@@ -188,7 +188,7 @@ class CudaEngine:
                 return
             rows: IntArray = np.arange(len(request.plan))
             with _Read(self._device, request, whole, stream, budget) as read:
-                if route.decode == "gpu":
+                if route.decode == "cuda":
                     assert self._program is not None
                     frames = router.frames_in_chunk(self._decoding)
                     source = self._source(request, self._program.frames, verify)
@@ -212,7 +212,7 @@ class CudaEngine:
         """Return whether the host has to decode chunks before the device does."""
         assert self._program is not None
         # A crc32c over the encoded bytes says as much, and uncompressed chunks have no decoder to harm.
-        return verify == "host" and self._program.algorithm is not None and not self._program.frames.checksums
+        return verify == "cpu" and self._program.algorithm is not None and not self._program.frames.checksums
 
 
 class _Read:

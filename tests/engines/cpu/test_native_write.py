@@ -266,7 +266,7 @@ def test_chunks_of_the_fill_value_are_erased_or_stored_as_asked(tmp_path: Path) 
     array[0:6] = 7
     assert len(files(tmp_path)) == 18
     assert not (tmp_path / "c" / "0").exists()
-    writable(LocalStore(tmp_path), write_empty=True)[0:6] = 7
+    writable(LocalStore(tmp_path), write_empty_chunks=True)[0:6] = 7
     assert len(files(tmp_path)) == 24
 
 

@@ -1,4 +1,4 @@
-"""``verify="host"``: no decoder of a device is given a frame that the host has not decoded, or a crc32c vouched for."""
+"""``verify="cpu"``: no decoder of a device is given a frame that the host has not decoded, or a crc32c vouched for."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def check(store: dict[str, bytes], tested: TestedDevice, device: SimulatedDevice
     """Read by the CPU and verified by a device; return what both gave, and how many frames the device was given."""
     expected = outcome(lambda: gzarr.open_array(store, device="cpu")[...])
     device.given = []
-    array = gzarr.open_array(store, device=tested.name, verify="host")
-    found = outcome(lambda: tested.to_numpy(array.read(decode="gpu")))
+    array = gzarr.open_array(store, device=tested.name, verify="cpu")
+    found = outcome(lambda: tested.to_numpy(array.read(decode="cuda")))
     assert found == expected
     assert all(is_sound(*frame) for frame in device.given)
     # The chunks that are as they were are decoded on the device all the same.
@@ -133,7 +133,7 @@ def test_no_damaged_frame_reaches_the_device(name: str, device: tuple[TestedDevi
     tested, simulated = device
     store = stored(name)
     simulated.given = []
-    np.testing.assert_array_equal(tested.to_numpy(gzarr.open_array(store, device="cuda").read(decode="gpu")), DATA)
+    np.testing.assert_array_equal(tested.to_numpy(gzarr.open_array(store, device="cuda").read(decode="cuda")), DATA)
     frames = len(simulated.given)
     assert frames >= N
     sound = 0 if name in LEFT_TO_THE_HOST else frames // N
@@ -146,7 +146,7 @@ def test_no_damaged_frame_reaches_the_device(name: str, device: tuple[TestedDevi
         simulated.given = []
         # The decoder of GDeflate here has no oracle beside it.
         if name != "gdeflate":
-            outcome(lambda: tested.to_numpy(gzarr.open_array(store, device="cuda").read(decode="gpu")))
+            outcome(lambda: tested.to_numpy(gzarr.open_array(store, device="cuda").read(decode="cuda")))
             reached += not all(is_sound(*frame) for frame in simulated.given)
     assert failures
     assert reached or name == "gdeflate", "nothing was there to be kept from the device"
@@ -208,9 +208,9 @@ def test_only_frames_without_checksum_are_decoded_here(
     z.write(tmp_path, z.v3(DATA.shape, (2 * CHUNK if "shard" in name else CHUNK,), "int32", codecs), DATA)
     for store in (tmp_path, z.in_memory(tmp_path)):
         array = gzarr.open_array(store, device="cuda")
-        for verify, expected in (("none", False), ("host", decodes)):
+        for verify, expected in (("none", False), ("cpu", decodes)):
             forget()
-            result = array.read(decode="gpu", verify=verify)
+            result = array.read(decode="cuda", verify=verify)
             np.testing.assert_array_equal(tested.to_numpy(result), DATA)
             assert decoded_here() == expected
 
@@ -241,38 +241,38 @@ def test_where_it_is_said(device: tuple[TestedDevice, SimulatedDevice]) -> None:
     good = store["3"]
     # The header of the frame and of its block are as they were.
     store["3"] = next(bad for bad in damaged(good) if bad[:20] == good[:20] and not is_sound("zstd", bad, 4 * CHUNK))
-    careful = gzarr.open_array(store, device="cuda", verify="host")
+    careful = gzarr.open_array(store, device="cuda", verify="cpu")
     careless = gzarr.open_array(store, device="cuda")
     everything = [slice(None)]
     group_store = {".zgroup": b'{"zarr_format": 2}', **{f"a/{key}": value for key, value in store.items()}}
-    group = gzarr.open_group(group_store, device="cuda", verify="host")
-    node = gzarr.open(store, device="cuda", verify="host")
+    group = gzarr.open_group(group_store, device="cuda", verify="cpu")
+    node = gzarr.open(store, device="cuda", verify="cpu")
     assert isinstance(node, gzarr.Array)
     readers: list[Callable[[], Any]] = [
-        lambda: careful.read(decode="gpu"),
-        lambda: node.read(decode="gpu"),
-        lambda: pickle.loads(pickle.dumps(careful)).read(decode="gpu"),
-        lambda: group["a"].read(decode="gpu"),
-        lambda: pickle.loads(pickle.dumps(group))["a"].read(decode="gpu"),
-        lambda: careless.read(decode="gpu", verify="host"),
-        lambda: careless.read_many(everything, decode="gpu", verify="host"),
-        lambda: careless.oindex.read(np.arange(3 * CHUNK, 4 * CHUNK), decode="gpu", verify="host"),
-        lambda: careless.vindex.read(np.arange(3 * CHUNK, 4 * CHUNK), decode="gpu", verify="host"),
-        lambda: careless.blocks.read(3, decode="gpu", verify="host"),
+        lambda: careful.read(decode="cuda"),
+        lambda: node.read(decode="cuda"),
+        lambda: pickle.loads(pickle.dumps(careful)).read(decode="cuda"),
+        lambda: group["a"].read(decode="cuda"),
+        lambda: pickle.loads(pickle.dumps(group))["a"].read(decode="cuda"),
+        lambda: careless.read(decode="cuda", verify="cpu"),
+        lambda: careless.read_many(everything, decode="cuda", verify="cpu"),
+        lambda: careless.oindex.read(np.arange(3 * CHUNK, 4 * CHUNK), decode="cuda", verify="cpu"),
+        lambda: careless.vindex.read(np.arange(3 * CHUNK, 4 * CHUNK), decode="cuda", verify="cpu"),
+        lambda: careless.blocks.read(3, decode="cuda", verify="cpu"),
     ]
     for read in readers:
         simulated.given = []
         with pytest.raises(gzarr.ChunkDecodeError, match=r"chunk \(3,\)"):
             read()
         assert all(is_sound(*frame) for frame in simulated.given)
-    for read in (lambda: careful.read(decode="gpu", verify="none"), lambda: careless.read(decode="gpu")):
+    for read in (lambda: careful.read(decode="cuda", verify="none"), lambda: careless.read(decode="cuda")):
         simulated.given = []
         with pytest.raises(gzarr.ChunkDecodeError, match=r"chunk \(3,\)"):
             read()
         assert not all(is_sound(*frame) for frame in simulated.given)
-    made = gzarr.create_array({}, shape=8, dtype="i4", device="cuda", verify="host")
+    made = gzarr.create_array({}, shape=8, dtype="i4", device="cuda", verify="cpu")
     assert "verify" in made.decode_path
-    made = gzarr.create_group({}, device="cuda", verify="host").create_array("a", shape=8, dtype="i4")
+    made = gzarr.create_group({}, device="cuda", verify="cpu").create_array("a", shape=8, dtype="i4")
     assert "verify" in made.decode_path
     assert tested.simulated is simulated
 
@@ -284,20 +284,20 @@ def test_auto_decodes_on_the_host_what_it_would_have_to_decode_there_first(
     # So many chunks that the device wins.
     large = {"zarr.json": json.dumps(z.v3((1 << 30,), (1 << 14,), "int32", [z.LITTLE, ZSTD])).encode()}
     assert gzarr.open_array(large, device="cuda").decode_path == "cuda: zstd"
-    path = gzarr.open_array(large, device="cuda", verify="host").decode_path
-    assert path == 'cuda, decoded on the host (cpu-native; verify="host" decodes there in any case): zstd'
+    path = gzarr.open_array(large, device="cuda", verify="cpu").decode_path
+    assert path == 'cuda, decoded on the host (cpu-native; verify="cpu" decodes there in any case): zstd'
     for codecs in ([z.LITTLE], [z.LITTLE, ZSTD, z.CRC32C]):
         large = {"zarr.json": json.dumps(z.v3((1 << 30,), (1 << 14,), "int32", codecs)).encode()}
-        assert gzarr.open_array(large, device="cuda", verify="host").decode_path.startswith("cuda: ")
+        assert gzarr.open_array(large, device="cuda", verify="cpu").decode_path.startswith("cuda: ")
     simulated.given = []
-    array = gzarr.open_array(stored("zstd"), device="cuda", verify="host")
+    array = gzarr.open_array(stored("zstd"), device="cuda", verify="cpu")
     np.testing.assert_array_equal(tested.to_numpy(array[...]), DATA)
     assert not simulated.given
 
 
 def test_arguments() -> None:
     store = stored("zstd")
-    for verify in ("cpu", None, True, "", 1):
+    for verify in ("host", None, True, "", 1):
         for call in (
             lambda verify: gzarr.open(store, verify=verify),
             lambda verify: gzarr.open_array(store, device="cpu", verify=verify),
@@ -305,11 +305,11 @@ def test_arguments() -> None:
             lambda verify: gzarr.create_array({}, shape=3, dtype="i4", verify=verify),
             lambda verify: gzarr.create_group({}, verify=verify),
         ):
-            with pytest.raises(gzarr.ArgumentError, match="verify must be 'none' or 'host'"):
+            with pytest.raises(gzarr.ArgumentError, match="verify must be 'none' or 'cpu'"):
                 call(verify)
-    array = gzarr.open_array(store, device="cpu", verify="host")
+    array = gzarr.open_array(store, device="cpu", verify="cpu")
     np.testing.assert_array_equal(array.read(verify="none"), DATA)
-    np.testing.assert_array_equal(array.blocks.read(1, verify="host"), DATA[CHUNK : 2 * CHUNK])
+    np.testing.assert_array_equal(array.blocks.read(1, verify="cpu"), DATA[CHUNK : 2 * CHUNK])
     with pytest.raises(gzarr.ArgumentError, match="verify"):
         array.read(verify="gpu")
     with pytest.raises(gzarr.ArgumentError, match="verify"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 VALUES = (np.arange(256 * 256) // 7 % 1000).astype("<u2").reshape(256, 256)
 ZSTD = codec("zstd", level=1, checksum=False)
-DECODES = ("gpu", "cpu")
+DECODES = ("cuda", "cpu")
 
 
 @pytest.fixture

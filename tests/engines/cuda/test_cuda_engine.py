@@ -84,7 +84,7 @@ def test_formats_and_selections(dtype: str, name: str, order: str, tmp_path: Pat
     create(tmp_path / "a", data, dtype=dtype, chunks=CHUNKS, zarr_format=2, order=order, compressors=COMPRESSORS[name])
     a = gzarr.open_array(tmp_path / "a", device="cuda")
     assert a.device == "cuda:0"
-    for decode in ("gpu", "cpu"):
+    for decode in ("cuda", "cpu"):
         same(a.read(decode=decode), data)
         same(a.read((slice(3, 30), 5, slice(None, None, -2)), decode=decode), data[3:30, 5, ::-2])
         rows, columns = np.array([5, 1, 30, 5]), np.array([3, 3, 0])
@@ -94,7 +94,7 @@ def test_formats_and_selections(dtype: str, name: str, order: str, tmp_path: Pat
         same(a.read((3, 4, 5), decode=decode), data[3, 4, 5, ...])
         same(a.read((slice(0, 0),), decode=decode), data[:0])
     assert a.decode_path.startswith("cuda")
-    a.read(decode="gpu")
+    a.read(decode="cuda")
     assert (sum(n for what, n in device.counts.items() if what.startswith("launch assemble")) > 0) == (
         name in ON_DEVICE
     )
@@ -111,7 +111,7 @@ def test_rows_are_placed_by_one_launch_a_path(tmp_path: Path, device: SimulatedD
             data[:16, :16, :32] = 0
         a = gzarr.open_array(path, device="cuda")
         before = device.counts.copy()
-        same(a.read(selections, decode="gpu"), data[selections])
+        same(a.read(selections, decode="cuda"), data[selections])
         placing = ("assemble", "place_rows", "place_planes")
         return [name for name in placing for _ in range(device.counts[f"launch {name}"] - before[f"launch {name}"])]
 
@@ -134,7 +134,7 @@ def test_sharded_with_absent_chunks(tmp_path: Path, device: SimulatedDevice) -> 
     (tmp_path / "a" / "c" / "1" / "1").unlink()
     data[32:, 32:] = 9
     a = gzarr.open_array(tmp_path / "a", device="cuda")
-    for decode in ("gpu", "cpu"):
+    for decode in ("cuda", "cpu"):
         for budget in (None, 400_000):
             same(a.read(decode=decode, budget_bytes=budget), data)
             same(
@@ -142,7 +142,7 @@ def test_sharded_with_absent_chunks(tmp_path: Path, device: SimulatedDevice) -> 
             )
     assert gzarr.open_array(tmp_path / "a", device="cuda", missing="error")[:32].shape == (32, 64)
     with pytest.raises(gzarr.MissingChunkError, match=r"chunk \(4, 4\)"):
-        gzarr.open_array(tmp_path / "a", device="cuda", missing="error").read(decode="gpu")
+        gzarr.open_array(tmp_path / "a", device="cuda", missing="error").read(decode="cuda")
 
 
 def test_stores_that_are_not_local_files(device: SimulatedDevice) -> None:
@@ -152,7 +152,7 @@ def test_stores_that_are_not_local_files(device: SimulatedDevice) -> None:
     array = zarr.create_array(memory, shape=data.shape, dtype="i4", chunks=(7, 11))
     array[...] = data
     store.update({key: value.to_bytes() for key, value in memory._store_dict.items()})
-    same(gzarr.open_array(store, device="cuda").read(decode="gpu"), data)
+    same(gzarr.open_array(store, device="cuda").read(decode="cuda"), data)
 
 
 def test_read_many(tmp_path: Path, device: SimulatedDevice) -> None:
@@ -170,7 +170,7 @@ def test_out_and_the_callers_stream(tmp_path: Path, device: SimulatedDevice) -> 
     data = data_of("f8", (40, 30))
     create(tmp_path / "a", data, chunks=(16, 16))
     a = gzarr.open_array(tmp_path / "a", device="cuda")
-    for decode in ("gpu", "cpu"):
+    for decode in ("cuda", "cpu"):
         for turned in (False, True):
             with device:
                 stream = device.stream()
@@ -199,7 +199,7 @@ def test_corrupt_chunks_are_named(name: str, tmp_path: Path, device: SimulatedDe
     for bad in (good[: len(good) // 2], b"", good[:-1], good[:40] + bytes(200) + good[240:], good[::-1]):
         path.write_bytes(bad)
         outcomes = []
-        for reader in (lambda: host[...], lambda: np.asarray(a.read(decode="gpu"))):
+        for reader in (lambda: host[...], lambda: np.asarray(a.read(decode="cuda"))):
             try:
                 outcomes.append(reader().tobytes())
             except gzarr.ChunkDecodeError as error:
@@ -210,7 +210,7 @@ def test_corrupt_chunks_are_named(name: str, tmp_path: Path, device: SimulatedDe
             failures += 1
     assert failures >= 2
     path.write_bytes(good)
-    same(a.read(decode="gpu"), data)
+    same(a.read(decode="cuda"), data)
 
 
 def test_containers_that_the_device_does_not_take(tmp_path: Path, device: SimulatedDevice) -> None:
@@ -230,7 +230,7 @@ def test_containers_that_the_device_does_not_take(tmp_path: Path, device: Simula
             encoded.append(bytes(codec.encode(chunk[:half])) + bytes(codec.encode(chunk[half:])))
         for container in encoded:
             (tmp_path / name / "1.0.0").write_bytes(container)
-            same(gzarr.open_array(tmp_path / name, device="cuda").read(decode="gpu"), data)
+            same(gzarr.open_array(tmp_path / name, device="cuda").read(decode="cuda"), data)
 
 
 @pytest.mark.parametrize("name", ["lz4", "gzip", "zlib", "zstd", "blosc-lz4-1", "blosc-zlib-1", "blosc-zstd-2"])
@@ -246,7 +246,7 @@ def test_decoders_that_ask_for_more_alignment(
         setattr(decoder, f"{side}_alignment", alignment)
     # Slots of another size than in any read before: nothing fits by chance.
     for budget in (None, 1_000_000):
-        same(gzarr.open_array(tmp_path / "a", device="cuda").read(decode="gpu", budget_bytes=budget), data)
+        same(gzarr.open_array(tmp_path / "a", device="cuda").read(decode="cuda", budget_bytes=budget), data)
     decoded = sum(n for what, n in device.counts.items() if what.startswith("frames "))
     # Only the streams of Blosc are written at any offset.
     assert decoded > 0 or (side == "output" and name.startswith("blosc"))
@@ -256,14 +256,14 @@ def test_memory_stays_within_the_budget(tmp_path: Path, device: SimulatedDevice)
     data = data_of("u2", (256, 256))
     create(tmp_path / "a", data, chunks=(32, 32), compressors=[zarr.codecs.ZstdCodec(level=1)])
     a = gzarr.open_array(tmp_path / "a", device="cuda")
-    for decode in ("gpu", "cpu"):
+    for decode in ("cuda", "cpu"):
         for budget in (200_000, 1_000_000):
             device.reset_peak()
             same(a.read(decode=decode, budget_bytes=budget), data)
             assert 0 < device.peak <= budget
             slots.release()
     with pytest.raises(gzarr.ArgumentError, match="too small"):
-        a.read(decode="gpu", budget_bytes=100)
+        a.read(decode="cuda", budget_bytes=100)
     for wrong in (0, -1, 1.5, True, "1"):
         with pytest.raises(gzarr.ArgumentError, match="budget_bytes"):
             a.read(budget_bytes=wrong)
@@ -276,7 +276,7 @@ def test_many_threads_read_at_once(tmp_path: Path, device: SimulatedDevice) -> N
     create(tmp_path / "a", data, chunks=(16, 16), compressors=[zarr.codecs.ZstdCodec(level=1)])
     a = gzarr.open_array(tmp_path / "a", device="cuda")
     with ThreadPoolExecutor(4) as threads:
-        for result in threads.map(lambda i: (i, a.read(slice(i, None), decode="gpu")), range(12)):
+        for result in threads.map(lambda i: (i, a.read(slice(i, None), decode="cuda")), range(12)):
             same(result[1], data[result[0] :])
 
 
@@ -330,4 +330,4 @@ def test_random_arrays_and_selections(draw: st.DataObject, tmp_path_factory: pyt
     )
     with simulated():
         a = gzarr.open_array(path, device="cuda")
-        same(a.read(selection, decode="gpu"), data[selection] if ndim else data)
+        same(a.read(selection, decode="cuda"), data[selection] if ndim else data)

@@ -49,7 +49,7 @@ def test_formats(dtype: str, name: str, order: str, tmp_path: Path, device: Simu
     algorithm = ENCODER.get(name, name.removeprefix("blosc-").partition("-")[0])
     assert (device.counts[f"encoded frames {algorithm}"] >= 12) == (algorithm is not None)
     check(tmp_path, data, name)
-    result = gzarr.open_array(tmp_path, device="cuda").read(decode="gpu")
+    result = gzarr.open_array(tmp_path, device="cuda").read(decode="cuda")
     z.same(result.get(), data)
 
 
@@ -368,6 +368,6 @@ def test_chunks_of_the_fill_value_are_erased(fill: float, tmp_path: Path, device
     array.write(..., on(device, data))
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["1", "3"]
     z.same(gzarr.open_array(tmp_path, device="cpu")[...], data)
-    writable(tmp_path, write_empty=True).write(..., on(device, data))
+    writable(tmp_path, write_empty_chunks=True).write(..., on(device, data))
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["0", "1", "2", "3"]
     z.same(gzarr.open_array(tmp_path, device="cpu")[...], data)

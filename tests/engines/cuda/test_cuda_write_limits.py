@@ -54,7 +54,8 @@ def request_of(array: gzarr.Array, value: Any) -> Any:
     from gzarr.plan.selection import parse_basic
 
     store: Any = array.store
-    (request,) = Writer(array.metadata, store, array.path)._requests([parse_basic(..., array.shape)], (value,), None)
+    writer = Writer(array.metadata, store, array.path)
+    ((request, _),) = writer._requests([parse_basic(..., array.shape)], (value,), None)
     return request
 
 

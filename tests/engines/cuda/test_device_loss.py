@@ -89,21 +89,21 @@ def test_a_frame_that_kills_the_context(device: SimulatedDevice) -> None:
     store = stored()
     deadly = store["a/c/4"]
     array = opened(store)
-    np.testing.assert_array_equal(array.read(decode="gpu").get(), DATA)
+    np.testing.assert_array_equal(array.read(decode="cuda").get(), DATA)
     device.kills = lambda algorithm, frame: frame == deadly
     with pytest.raises(gzarr.DeviceError) as caught:
-        array.read(decode="gpu")
+        array.read(decode="cuda")
     message = str(caught.value)
     # Three waves are in flight when the host has waited for the statuses of the fifth one.
     assert f"cuda:0 was lost while it was reading array '/a', chunks (4,), (5,), (6,): {ILLEGAL_ADDRESS}" in message
-    for what in ("restart", 'verify="host"', 'decode="cpu"', 'device="cpu"', "gzarr verify PATH"):
+    for what in ("restart", 'verify="cpu"', 'decode="cpu"', 'device="cpu"', "gzarr verify PATH"):
         assert what in message
     check_idle(device)
     # From now on, nothing calls CUDA any more.
     calls = len(device.calls.made)
     other = gzarr.open_array(stored(), path="a", device="cuda")
     uses: list[Callable[[], Any]] = [
-        lambda: array.read(decode="gpu"),
+        lambda: array.read(decode="cuda"),
         lambda: array.read(decode="cpu"),
         lambda: array[3:7],
         lambda: array.oindex[[1, 5]],
@@ -125,7 +125,7 @@ def test_a_frame_that_kills_the_context(device: SimulatedDevice) -> None:
     assert len(device.calls.made) == calls
     np.testing.assert_array_equal(opened(store, "cpu")[...], DATA)
     # Another device is another context.
-    np.testing.assert_array_equal(opened(store, "cuda:1").read(decode="gpu").get(), DATA)
+    np.testing.assert_array_equal(opened(store, "cuda:1").read(decode="cuda").get(), DATA)
 
 
 def test_verified_by_the_host_it_kills_nothing(device: SimulatedDevice) -> None:
@@ -142,11 +142,11 @@ def test_verified_by_the_host_it_kills_nothing(device: SimulatedDevice) -> None:
             break
     device.kills = lambda algorithm, frame: frame == bad
     with pytest.raises(gzarr.ChunkDecodeError) as caught:
-        opened(store).read(decode="gpu", verify="host")
+        opened(store).read(decode="cuda", verify="cpu")
     assert str(caught.value) == expected
     assert device.lost is None
     with pytest.raises(gzarr.DeviceError, match=r"\(4,\)"):
-        opened(store).read(decode="gpu")
+        opened(store).read(decode="cuda")
 
 
 def test_a_decoder_that_only_says_that_it_failed(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_a_decoder_that_only_says_that_it_failed(device: SimulatedDevice, monkey
 
     monkeypatch.setattr(type(decoder), "run", die)
     with pytest.raises(gzarr.DeviceError, match=r"was lost while it was reading array '/a', chunk \(0,\): cuda"):
-        opened(stored()).read(decode="gpu")
+        opened(stored()).read(decode="cuda")
 
 
 def test_an_error_that_is_no_device_s_stays_what_it_is(device: SimulatedDevice) -> None:
@@ -169,13 +169,13 @@ def test_an_error_that_is_no_device_s_stays_what_it_is(device: SimulatedDevice) 
     array = opened(store)
     device.kills = lambda algorithm, frame: True
     with pytest.raises(gzarr.ChunkReadError, match="refused"):
-        array.blocks.read(slice(6, 8), decode="gpu")
+        array.blocks.read(slice(6, 8), decode="cuda")
     assert device.lost is None
     with pytest.raises(gzarr.ChunkReadError, match="refused"):
-        array.blocks.read(slice(4, 8), decode="gpu")
+        array.blocks.read(slice(4, 8), decode="cuda")
     # Chunks 4 and 5 were on the device.
     with pytest.raises(gzarr.DeviceError, match=r"chunks \(4,\), \(5,\): cuda"):
-        array.blocks.read(0, decode="gpu")
+        array.blocks.read(0, decode="cuda")
 
 
 def test_a_context_that_dies_in_a_write(device: SimulatedDevice) -> None:
@@ -242,11 +242,11 @@ class Case:
             self.array.write(..., self.value)
             result: Any = opened(self.store, "cpu")[...]
         elif self.name == "tables":
-            result, self.expected = self.array.oindex.read(rows, decode="gpu").get(), DATA[rows]
+            result, self.expected = self.array.oindex.read(rows, decode="cuda").get(), DATA[rows]
         elif self.name == "on the host, in waves":
             result = self.array.read(decode="cpu", budget_bytes=20_000).get()
         else:
-            result = self.array.read(decode="cpu" if self.name == "on the host" else "gpu").get()
+            result = self.array.read(decode="cpu" if self.name == "on the host" else "cuda").get()
         np.testing.assert_array_equal(result, self.expected)
 
 
@@ -303,7 +303,7 @@ def test_cleaning_up_goes_on_where_it_fails(failing: int, device: SimulatedDevic
     unusable = len(slots._unusable)
     device.calls.fail = fail
     with pytest.raises(gzarr.ChunkReadError, match="refused"):
-        array.blocks.read(slice(1, 6), decode="gpu")
+        array.blocks.read(slice(1, 6), decode="cuda")
     # Two waves are enqueued, and the third one was being filled.
     assert len(waited) == 3
     assert len(slots._unusable) == unusable + 1

@@ -109,22 +109,22 @@ def test_formats_and_selections(
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)[name], data)
     a = gzarr.open_array(tmp_path / "a", device="cuda")
-    same(a.read(decode="gpu"), data)
+    same(a.read(decode="cuda"), data)
     assert files.counts["read"] == 6 * -(-NBYTES // 30_000)
     assert files.counts["open"] == files.counts["close"] == len(chunks_of(tmp_path / "a"))
     rows, columns = np.array([299, 3, 130, 3]), np.array([7, 249])
-    same(a.read((slice(3, 290, 7), slice(None, None, -2)), decode="gpu"), data[3:290:7, ::-2])
-    same(a.oindex.read((rows, columns), decode="gpu"), data[np.ix_(rows, columns)])
-    same(a.vindex.read((rows[:2], columns), decode="gpu"), data[rows[:2], columns])
+    same(a.read((slice(3, 290, 7), slice(None, None, -2)), decode="cuda"), data[3:290:7, ::-2])
+    same(a.oindex.read((rows, columns), decode="cuda"), data[np.ix_(rows, columns)])
+    same(a.vindex.read((rows[:2], columns), decode="cuda"), data[rows[:2], columns])
     # One wave at a time: nothing of the last is held while the next one's memory is allocated.
     slots.release()
     device.reset_peak()
-    same(a.read(decode="gpu", budget_bytes=210_000), data)
+    same(a.read(decode="cuda", budget_bytes=210_000), data)
     assert 0 < device.peak <= 210_000
     # In many waves, which take turns with the same slots; what is kept from other reads does not count.
     slots.release()
     device.reset_peak()
-    same(a.read(decode="gpu", budget_bytes=400_000), data)
+    same(a.read(decode="cuda", budget_bytes=400_000), data)
     assert 0 < device.peak <= 400_000
 
 
@@ -135,10 +135,10 @@ def test_no_page_locked_memory_for_chunks(tmp_path: Path, device: SimulatedDevic
     pinned: list[int] = []
     make = device.pinned
     with mock.patch.object(device, "pinned", lambda nbytes: pinned.append(nbytes) or make(nbytes)):
-        same(a.read(decode="gpu"), data)
+        same(a.read(decode="cuda"), data)
         assert sum(pinned) < NBYTES
         device.direct = None
-        same(a.read(decode="gpu"), data)
+        same(a.read(decode="cuda"), data)
         assert sum(pinned) > NBYTES
 
 
@@ -160,7 +160,7 @@ def test_the_callers_stream(tmp_path: Path) -> None:
             stream = device.stream()
             outs = [device.empty(SHAPE, np.dtype("i4"), stream) for _ in range(3)]
         for out, budget in zip(outs, (None, 300_000, None), strict=True):
-            a.read(out=out, stream=stream, budget_bytes=budget, decode="gpu")
+            a.read(out=out, stream=stream, budget_bytes=budget, decode="cuda")
         assert stream.pending
         stream.synchronize()
         for out in outs:
@@ -191,7 +191,7 @@ def test_what_goes_through_the_host(why: str, tmp_path: Path, device: SimulatedD
         device.direct = None
     a = gzarr.open_array(store, device="cuda")
     with mock.patch.object(HostStaging, "stage", side_effect=AssertionError("the CPU engine decodes chunks")):
-        same(a.read(decode="cpu" if why == "decode" else "gpu"), data)
+        same(a.read(decode="cpu" if why == "decode" else "cuda"), data)
     assert not files.counts
 
 
@@ -274,7 +274,7 @@ def test_memory_goes_back_with_its_wave(
     monkeypatch.setattr(pool, "run", keeping)
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)["v3"], data)
-    same(gzarr.open_array(tmp_path / "a", device="cuda").read(decode="gpu"), data)
+    same(gzarr.open_array(tmp_path / "a", device="cuda").read(decode="cuda"), data)
     assert kept
     slots.release()
     device.finish()
@@ -308,7 +308,7 @@ def test_absent_chunks(name: str, missing: Any, tmp_path: Path, device: Simulate
         for file in chunks_of(tmp_path / "b"):
             file.replace(tmp_path / "a" / file.relative_to(tmp_path / "b"))
     host, a = (gzarr.open_array(tmp_path / "a", device=name, missing=missing) for name in ("cpu", "cuda"))
-    found = outcome(lambda: a.read(decode="gpu"))
+    found = outcome(lambda: a.read(decode="cuda"))
     assert found == outcome(lambda: host[...])
     assert isinstance(found, tuple) == (missing == "error")
     assert files.counts["read"] == (1 if name == "shards" else 5)
@@ -335,12 +335,12 @@ def test_damaged_files(name: str, what: str, tmp_path: Path, files: SimulatedFil
     z.write(tmp_path / "a", documents(data)[name], data)
     damage(tmp_path / "a" / "c" / "1" / "0", what)
     host, a = (gzarr.open_array(tmp_path / "a", device=name) for name in ("cpu", "cuda"))
-    found = outcome(lambda: a.read(decode="gpu"))
+    found = outcome(lambda: a.read(decode="cuda"))
     assert found == outcome(lambda: host[...])
     # A directory is no value; and a shard's chunks are where its index, at the end, says.
     faulty = {"v3": ("empty", "short", "long", "twice", "pipe"), "shards": ("empty", "short", "long", "pipe")}
     assert isinstance(found, tuple) == (what in faulty[name])
-    same(a.read(slice(0, 128), decode="gpu"), data[:128])
+    same(a.read(slice(0, 128), decode="cuda"), data[:128])
     assert files.counts["read"]
 
 
@@ -372,7 +372,7 @@ def test_shards_that_change_behind_their_index(what: str, tmp_path: Path, device
         return staged, frames
 
     with mock.patch.object(direct.DirectStaging, "stage", changed):
-        same(a.read(decode="gpu"), data)
+        same(a.read(decode="cuda"), data)
     faulty = 1 if what == "short" else 4
     assert states == [[READY] * (4 - faulty) + [FALLBACK] * faulty + [READY] * 2]
 
@@ -400,7 +400,7 @@ def test_what_cannot_be_read_is_decoded_by_the_host(
         read(request)
 
     monkeypatch.setattr(cpu, "read", counted)
-    same(a.read(decode="gpu"), data)
+    same(a.read(decode="cuda"), data)
     assert decoded == [[1, 0]]
 
 
@@ -413,7 +413,7 @@ def test_few_files_are_open_at_once(
     monkeypatch.setattr(direct, "PIECE_BYTES", 10_000)
     data = z.sample((40 * (INNER // 4),), "i4")
     z.write(tmp_path / "a", z.v3(data.shape, (INNER // 4,), "int32", [z.LITTLE]), data)
-    same(gzarr.open_array(tmp_path / "a", device="cuda").read(decode="gpu"), data)
+    same(gzarr.open_array(tmp_path / "a", device="cuda").read(decode="cuda"), data)
     assert files.counts["open"] == 40
     assert 1 <= files.most_open <= threads + 1
 
@@ -434,11 +434,11 @@ def test_files_are_closed_when_a_read_ends_early(
     a = gzarr.open_array(tmp_path / "a", device="cuda")
     files.reads = interrupt
     with pytest.raises(Interrupted):
-        a.read(decode="gpu")
+        a.read(decode="cuda")
     assert files.is_open == 0
     assert files.counts["open"] >= 1
     files.reads = lambda path, offset, nbytes: nbytes
-    same(a.read(decode="gpu"), data)
+    same(a.read(decode="cuda"), data)
 
 
 def test_decode_path(tmp_path: Path, device: SimulatedDevice) -> None:

@@ -48,7 +48,7 @@ def test_two_streams_of_the_caller(tmp_path: Path, device: TestedDevice) -> None
             for array, stream in zip(arrays, streams, strict=True):
                 with nullcontext() if stream is None else stream:
                     out = device.empty(SHAPE, "u4")
-                    outs.append(array.read(out=out, stream=stream, decode=("gpu", "cpu")[turn % 2]))
+                    outs.append(array.read(out=out, stream=stream, decode=("cuda", "cpu")[turn % 2]))
             for out, stream, data in reversed(list(zip(outs, streams, datas, strict=True))):
                 if stream is not None:
                     stream.synchronize()
@@ -71,7 +71,7 @@ def test_memory_stays_within_the_budget(tmp_path: Path, device: TestedDevice) ->
     data = volume("<u2", (256, 256), seed=6)
     z.write(tmp_path / "a", z.v2(data.shape, (32, 32), "<u2", COMPRESSORS["zstd"]), data)
     array = device.open(tmp_path / "a")
-    for decode in ("gpu", "cpu"):
+    for decode in ("cuda", "cpu"):
         for budget in (300_000, 2_000_000):
             slots.release()
             out = device.empty(data.shape, "u2")
@@ -84,7 +84,7 @@ def test_memory_stays_within_the_budget(tmp_path: Path, device: TestedDevice) ->
     slots.release()
     if device.is_cuda:
         with pytest.raises(gzarr.ArgumentError, match="too small"):
-            array.read(budget_bytes=100, decode="gpu")
+            array.read(budget_bytes=100, decode="cuda")
 
 
 def _held(device: TestedDevice, stack: ExitStack) -> Callable[[], int]:
@@ -157,7 +157,7 @@ def test_past_host_memory_and_through_it(
         monkeypatch.setattr(current, "direct_files", lambda source=source: source)
         for budget in (None, 1_500_000):
             for selection in (..., (slice(3, None, 5), slice(None, None, -1))):
-                result = array.read(selection, decode="gpu", budget_bytes=budget)
+                result = array.read(selection, decode="cuda", budget_bytes=budget)
                 z.same(device.to_numpy(result), data[selection], (source, budget, selection))
     # What kvikio cannot read is decoded by the host, which must not hide that.
     assert not left
@@ -172,7 +172,7 @@ LIBRARIES = [name for name in ("torch", "jax") if importlib.util.find_spec(name)
 def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Path, device: TestedDevice) -> None:
     data = volume("<f4")
     array = device.open(written(tmp_path / "a", "blosc-zstd-2", data))
-    result = array.read(decode="gpu")
+    result = array.read(decode="cuda")
     device.to_numpy(result)
     if library == "torch":
         torch: Any = importlib.import_module("torch")
@@ -205,7 +205,7 @@ def test_reads_into_a_tensor(library: str, tmp_path: Path, device: TestedDevice)
     else:
         tensor = torch.zeros(SHAPE, dtype=torch.int32, device=device.name)
         out = importlib.import_module("cupy").from_dlpack(tensor) if device.is_cuda else tensor.numpy()
-    device.to_numpy(array.read(out=out, decode="gpu"))
+    device.to_numpy(array.read(out=out, decode="cuda"))
     z.same(tensor.cpu().numpy(), data)
 
 
@@ -254,7 +254,7 @@ def test_what_is_written_is_read_by_others(
     assert left == ([0] if device.is_cuda else [])
     z.same(np.asarray(zarr.open_array(str(tmp_path / "a"), mode="r")[...]), data)
     z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], data)
-    z.same(device.to_numpy(array.read(decode="gpu")), data)
+    z.same(device.to_numpy(array.read(decode="cuda")), data)
     # In part: chunks in the middle are encoded on the device, those at the edges are changed on the host.
     array.write((slice(3, None), slice(None, -1)), device.array(data[3:, 1:]))
     data[3:, :-1] = data[3:, 1:].copy()
@@ -278,7 +278,7 @@ def test_frames_of_nvcomp_are_written_and_read(
     array.write(..., device.array(data))
     assert left == ([0] if device.is_cuda else [])
     z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], data)
-    z.same(device.to_numpy(array.read(decode="gpu")), data)
+    z.same(device.to_numpy(array.read(decode="cuda")), data)
 
 
 @pytest.mark.parametrize("location", ["start", "end"])
@@ -300,7 +300,7 @@ def test_shards_are_written_whole(
     data += np.float32(2) * (data != 0)
     assert left == ([0] * 3 if device.is_cuda else [])
     z.same(np.asarray(zarr.open_array(str(tmp_path / "a"), mode="r")[...]), data)
-    z.same(device.to_numpy(array.read(decode="gpu")), data)
+    z.same(device.to_numpy(array.read(decode="cuda")), data)
     assert not (tmp_path / "a" / "c" / "0").exists()
 
 

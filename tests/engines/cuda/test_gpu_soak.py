@@ -92,7 +92,7 @@ def test_soak(tmp_path: Path, device: TestedDevice) -> None:
         random = np.random.default_rng(seed)
         array, host = pairs[int(random.integers(len(pairs)))]
         kind, what = _some_read(random, array.shape)
-        options: dict[str, Any] = {"decode": str(random.choice(["gpu", "gpu", "cpu", "auto"]))}
+        options: dict[str, Any] = {"decode": str(random.choice(["cuda", "cuda", "cpu", "auto"]))}
         if random.random() < 0.3:
             options["budget_bytes"] = int(random.integers(1 << 20, 4 << 20))
         result = device.to_numpy(_read(array, kind, what, **options))

@@ -64,8 +64,8 @@ def test_few_large_frames_are_decoded_by_the_cpu() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_thousands_of_small_frames_are_decoded_on_the_device(algorithm: str) -> None:
-    assert router.choose(work(algorithm, chunks=4096, chunk_nbytes=64 << 10), DEFAULT).decode == "gpu"
-    assert router.choose(work(algorithm, chunks=64, chunk_nbytes=4 * MIB, frames=64), DEFAULT).decode == "gpu"
+    assert router.choose(work(algorithm, chunks=4096, chunk_nbytes=64 << 10), DEFAULT).decode == "cuda"
+    assert router.choose(work(algorithm, chunks=64, chunk_nbytes=4 * MIB, frames=64), DEFAULT).decode == "cuda"
 
 
 def test_many_large_frames_are_no_better_than_the_few_of_them_that_waves_hold() -> None:
@@ -79,7 +79,7 @@ def test_many_large_frames_are_no_better_than_the_few_of_them_that_waves_hold() 
 
 def test_a_chunk_keeps_one_thread_busy() -> None:
     one = work("lz4", chunks=1, chunk_nbytes=64 * MIB, frames=256)
-    assert router.choose(one, DEFAULT).decode == "gpu"
+    assert router.choose(one, DEFAULT).decode == "cuda"
     alone = router.choose(dataclasses.replace(one, threads=1), DEFAULT)
     assert alone.cpu_seconds == router.choose(one, DEFAULT).cpu_seconds
 
@@ -109,13 +109,13 @@ def test_waves_are_counted_as_the_engine_cuts_them(
     monkeypatch.setattr(engine, "WAVE_BYTES", 8000 * chunks_of_a_wave + 100)
     with devices.use("simulated") as tested:
         assert tested.simulated is not None
-        tested.open(tmp_path / "a").read(decode="gpu")
+        tested.open(tmp_path / "a").read(decode="cuda")
         made = tested.simulated.counts["batches zstd"]
     asked = work(chunks=11, chunk_nbytes=8000, wave_nbytes=engine.WAVE_BYTES)
     assert made == router._waves(asked) == -(-11 // chunks_of_a_wave)
 
 
-@pytest.mark.parametrize("decode", ["cpu", "gpu"])
+@pytest.mark.parametrize("decode", ["cpu", "cuda"])
 @pytest.mark.parametrize("algorithm", ["zstd", None])
 def test_the_caller_has_the_last_word(decode: router.Decode, algorithm: str | None) -> None:
     for asked in (work(algorithm, chunks=8, chunk_nbytes=16 * MIB), work(algorithm, chunks=4096, chunk_nbytes=MIB)):
@@ -130,7 +130,7 @@ def test_what_is_not_compressed_goes_to_the_device() -> None:
         work("lz4", chunks=8, chunk_nbytes=16 * MIB, frames=0),
     ):
         route = router.choose(asked, DEFAULT)
-        assert (route.decode, route.reason) == ("gpu", "nothing to decode")
+        assert (route.decode, route.reason) == ("cuda", "nothing to decode")
         # The bytes as they are, and the fixed cost: of one wave, and of two.
         waves = asked.decoded_nbytes >> 26
         expected = waves * DEFAULT.launch_seconds + asked.decoded_nbytes / DEFAULT.host_to_device
@@ -145,7 +145,7 @@ def test_an_algorithm_without_a_rate_has_no_decoder_there() -> None:
         assert route.gpu_seconds == math.inf
         assert "no decoder on the device" in route.reason
     few = dataclasses.replace(asked, chunks=1, frames=1)
-    assert router.choose(few, dataclasses.replace(DEFAULT, cpu={"zstd": 1e9})).decode == "gpu"
+    assert router.choose(few, dataclasses.replace(DEFAULT, cpu={"zstd": 1e9})).decode == "cuda"
 
 
 def test_the_reason_is_one_line_with_both_times() -> None:
@@ -195,7 +195,7 @@ def test_the_faster_one_is_chosen(asked: Work, rates: Rates) -> None:
     gpu, cpu = seconds(asked, rates)
     assert 0 <= gpu < math.inf
     assert 0 <= cpu < math.inf
-    assert router.choose(asked, rates).decode == ("gpu" if gpu <= cpu else "cpu")
+    assert router.choose(asked, rates).decode == ("cuda" if gpu <= cpu else "cpu")
 
 
 @given(works(), some_rates(), st.integers(2, 64))
@@ -308,9 +308,9 @@ def test_the_route_of_an_array_is_that_of_its_chunks() -> None:
     large = decoding(ZstdCodec(), shape=(4 * MIB,))
     route = router.route(large, "zstd", 8, 8 * 16 * MIB, 16, "auto")
     assert route == router.choose(work(chunks=8, chunk_nbytes=16 * MIB), DEFAULT)
-    assert router.route(large, "zstd", 8, 8 * 16 * MIB, 16, "gpu").decode == "gpu"
+    assert router.route(large, "zstd", 8, 8 * 16 * MIB, 16, "cuda").decode == "cuda"
     fast = Rates(20e9, DEFAULT.cpu, DEFAULT.gpu, {"zstd": 1e12}, 0)
-    assert router.route(large, "zstd", 8, 8 * 16 * MIB, 16, "auto", fast).decode == "gpu"
+    assert router.route(large, "zstd", 8, 8 * 16 * MIB, 16, "auto", fast).decode == "cuda"
     assert router.route(decoding(), None, 8, 4, 16, "auto").reason == "nothing to decode"
 
 
@@ -353,7 +353,7 @@ def test_the_cpu_undoes_filters_in_its_threads(chain: list[Any], rate: float, fr
 
 
 def test_filters_can_decide() -> None:
-    for chain, where in (([LITTLE, ZSTD], "cpu"), ([codec("packbits", first_bit=1), ZSTD], "gpu")):
+    for chain, where in (([LITTLE, ZSTD], "cpu"), ([codec("packbits", first_bit=1), ZSTD], "cuda")):
         assert router.route(filtered(chain), "zstd", 8, 8 * 4 * MIB, 16, "auto").decode == where
     # A chunk keeps one thread busy with its filters too.
     asked = work(chunks=1, chunk_nbytes=MIB, filter_seconds=1.0)

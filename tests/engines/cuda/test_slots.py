@@ -48,7 +48,7 @@ def read(array: gzarr.Array, kind: str, decode: Any) -> tuple[Any, np.ndarray[An
     return array.vindex.read((rows, rows), decode=decode), DATA[rows, rows]
 
 
-@pytest.mark.parametrize("decode", ["gpu", "cpu"])
+@pytest.mark.parametrize("decode", ["cuda", "cpu"])
 @pytest.mark.parametrize("kind", ["box", "table", "points"])
 def test_a_read_does_not_wait_for_the_callers_stream(
     kind: str, decode: str, array: gzarr.Array, device: SimulatedDevice
@@ -74,7 +74,7 @@ def test_a_read_of_more_waves_than_memory_waits_for_results(array: gzarr.Array, 
     reached: list[int] = []
     device.current_stream().enqueue(lambda: reached.append(1))
     device.reset_peak()
-    result = array.read(decode="gpu", budget_bytes=200_000)
+    result = array.read(decode="cuda", budget_bytes=200_000)
     assert device.peak <= 200_000
     # The caller's stream had to run for it: the memory of the first wave is the second one's.
     assert reached
@@ -164,7 +164,7 @@ def test_page_locked_memory_is_bounded_in_each_direction(device: SimulatedDevice
 def test_indices_of_a_selection_count(array: gzarr.Array) -> None:
     points = np.zeros(50_000, np.int64)
     with pytest.raises(gzarr.ArgumentError, match=r"budget_bytes=400000 .* the selection's indices \d{7}"):
-        array.vindex.read((points, points), decode="gpu", budget_bytes=400_000)
+        array.vindex.read((points, points), decode="cuda", budget_bytes=400_000)
 
 
 def test_released_memory_is_given_back(array: gzarr.Array, device: SimulatedDevice) -> None:
@@ -172,7 +172,7 @@ def test_released_memory_is_given_back(array: gzarr.Array, device: SimulatedDevi
     host = result_memory.empty((result_memory.LARGE_BYTES,), np.dtype(np.uint8))
     del host
     assert result_memory._kept
-    result = array.read(decode="gpu")
+    result = array.read(decode="cuda")
     device.sweep()
     assert device.held > 0
     gzarr.release_memory()
@@ -182,7 +182,7 @@ def test_released_memory_is_given_back(array: gzarr.Array, device: SimulatedDevi
     assert not kernels.idle_workers()
     np.testing.assert_array_equal(result.get(), DATA)
     # And all works as before.
-    np.testing.assert_array_equal(array.read(decode="gpu").get(), DATA)
+    np.testing.assert_array_equal(array.read(decode="cuda").get(), DATA)
     np.testing.assert_array_equal(gzarr.open_array(array.store, device="cpu")[...], DATA)
 
 

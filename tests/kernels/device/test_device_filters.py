@@ -383,7 +383,7 @@ def test_waves_with_absent_and_foreign_chunks(tmp_path: Path, simulated: devices
     assert simulated.simulated is not None
     for budget in (400_000, 1_500_000):
         simulated.simulated.reset_peak()
-        same(simulated.read(array, decode="gpu", budget_bytes=budget), host)
+        same(simulated.read(array, decode="cuda", budget_bytes=budget), host)
         assert 0 < simulated.simulated.peak <= budget
 
 
@@ -396,9 +396,9 @@ def test_faulty_packed_chunks_are_named(compressor: Any, tmp_path: Path, simulat
     packed[0] = 6
     (tmp_path / "a" / "1").write_bytes(bytes(packed if compressor is None else numcodecs.Zstd(1).encode(packed)))
     array = gzarr.open_array(tmp_path / "a", device=simulated.name)
-    same(simulated.read(array, slice(18, None), decode="gpu"), data[18:])
+    same(simulated.read(array, slice(18, None), decode="cuda"), data[18:])
     with pytest.raises(gzarr.ChunkDecodeError, match="packbits") as caught:
-        simulated.read(array, decode="gpu")
+        simulated.read(array, decode="cuda")
     assert (caught.value.chunk, caught.value.key) == ((1,), "1")
 
 
@@ -418,7 +418,7 @@ def test_other_chains_are_decoded_by_the_cpu(
     write(tmp_path / "a", v2(SHAPE, CHUNKS, dtype, compressor, filters), data)
     array = gzarr.open_array(tmp_path / "a", device=simulated.name)
     assert "no decoder for this chain on the device" in array.decode_path
-    same(simulated.read(array, decode="gpu"), gzarr.open_array(tmp_path / "a", device="cpu")[...])
+    same(simulated.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu")[...])
 
 
 def test_transpositions_behind_filters_of_neighbours(tmp_path: Path, simulated: devices.TestedDevice) -> None:

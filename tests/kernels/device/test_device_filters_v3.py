@@ -380,9 +380,9 @@ def test_faulty_padding_is_the_error_of_the_cpu(
         encoded = bytes(codec_from_v3(step, "$").encode(encoded, ours.encoded(like(9, "?"))))
     (tmp_path / "a" / "c" / "1").write_bytes(encoded)
     array = gzarr.open_array(tmp_path / "a", device=simulated.name)
-    same(simulated.read(array, slice(18, None), decode="gpu"), data[18:])
+    same(simulated.read(array, slice(18, None), decode="cuda"), data[18:])
     errors = []
-    for read in (lambda: simulated.read(array, decode="gpu"), gzarr.open_array(tmp_path / "a", device="cpu").read):
+    for read in (lambda: simulated.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu").read):
         with pytest.raises(gzarr.ChunkDecodeError, match="states 6 bits of padding, expected 7") as caught:
             read()
         assert (caught.value.chunk, caught.value.key) == ((1,), "c/1")
@@ -402,7 +402,7 @@ def test_waves_of_packed_chunks(tmp_path: Path, simulated: devices.TestedDevice)
     assert simulated.simulated is not None
     for budget in (200_000, 1_500_000):
         simulated.simulated.reset_peak()
-        same(simulated.read(array, decode="gpu", budget_bytes=budget), host)
+        same(simulated.read(array, decode="cuda", budget_bytes=budget), host)
         assert 0 < simulated.simulated.peak <= budget
 
 
@@ -424,4 +424,4 @@ def test_other_chains_are_decoded_by_the_cpu(
     write3(tmp_path / "a", v3(SHAPE, CHUNKS, data_type, codecs, 7), data)
     array = gzarr.open_array(tmp_path / "a", device=simulated.name)
     assert "no decoder for this chain on the device" in array.decode_path
-    same(simulated.read(array, decode="gpu"), gzarr.open_array(tmp_path / "a", device="cpu")[...])
+    same(simulated.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu")[...])

@@ -48,7 +48,7 @@ def check_reads(path: Path, device: devices.TestedDevice, data: np.ndarray[Any, 
     array = gzarr.open_array(path, device=device.name)
     z.same(gzarr.open_array(path, device="cpu")[...], data)
     for selection in SELECTIONS:
-        z.same(device.read(array, selection, decode="gpu", **options), data[selection], selection)
+        z.same(device.read(array, selection, decode="cuda", **options), data[selection], selection)
     rows, columns = np.array([3, 36, 3, 0, 12]), np.array([20, 0, 7, 7, 8])
     z.same(device.read(array.oindex, (rows, slice(2, 9), slice(None, None, -1))), data[rows, 2:9, ::-1])
     z.same(device.read(array.vindex, (rows, columns, 1)), data[rows, columns, 1])
@@ -122,7 +122,7 @@ def test_windows_into_one_output(tmp_path: Path, device: devices.TestedDevice) -
     z.write(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<u2", blosc("lz4", 1)), data)
     array = gzarr.open_array(tmp_path / "a", device=device.name)
     out = device.array(np.full(SHAPE, 9, "u2"))
-    device.read(array, (slice(2, 30), slice(None, None, 2)), out=out[5:33, 11:0:-1], decode="gpu")
+    device.read(array, (slice(2, 30), slice(None, None, 2)), out=out[5:33, 11:0:-1], decode="cuda")
     expected = np.full(SHAPE, 9, "u2")
     expected[5:33, 11:0:-1] = data[2:30, ::2]
     z.same(device.to_numpy(out), expected)
