@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ChunkDecodeError
-from . import threads
+from .. import kernels
+from . import native, native_program, threads
 
 if TYPE_CHECKING:
     from ...metadata.model import ChunkKeyEncoding
@@ -54,8 +55,6 @@ class CpuEngine:
         if program is None:
             threads.read(request)
             return
-        from . import native
-
         native.read(request, program)
 
     def small_reads(self) -> SmallReads | None:
@@ -63,8 +62,6 @@ class CpuEngine:
         if not self._small_reads_known:
             program = None if self._decoding.levels else self._program()
             if program is not None:
-                from . import native
-
                 self._small_reads = native.small_reads_of(
                     program, *self._where, len(self._decoding.chunk.shape), self._decoding.most_encoded
                 )
@@ -73,9 +70,6 @@ class CpuEngine:
 
     def _program(self) -> NativeProgram | None:
         if self._prepared is None and self._decoding.program is not None:
-            from .. import kernels
-            from . import native_program
-
             kernels.load()
             self._prepared = native_program.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
         return self._prepared
