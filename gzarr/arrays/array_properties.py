@@ -85,7 +85,7 @@ class ArrayProperties:
     def chunks(self) -> tuple[int, ...]:
         """Shape of what can be read by itself, in elements: of a chunk, or of an inner chunk in a sharded array.
 
-        In an array with a rectilinear grid the longest along each dimension; see :attr:`chunk_lengths`.
+        In an array with a rectilinear grid of chunks the longest along each dimension; see :attr:`chunk_lengths`.
         """
         return (
             self._reader.decoding.levels[0].inner_shape if self._reader.decoding.levels else self._metadata.chunk_shape
@@ -101,7 +101,10 @@ class ArrayProperties:
 
     @property
     def shards(self) -> tuple[int, ...] | None:
-        """Shape of a shard in elements, or None if the array has none."""
+        """Shape of a shard in elements, or None if the array has none.
+
+        In an array with a rectilinear grid the longest along each dimension; see :attr:`chunk_lengths`.
+        """
         return self._metadata.chunk_shape if self._reader.decoding.levels else None
 
     @property

@@ -85,7 +85,7 @@ class Reader:
         """The codec chain, taken apart when first needed."""
         if self._decoding is None:
             whole = ArrayRepresentation(self._metadata.chunk_shape, self._metadata.dtype)
-            self._decoding = analyse(self._metadata.codecs, whole, kernels.available())
+            self._decoding = analyse(self._metadata.codecs, whole, kernels.available(), self._metadata.chunk_edges)
         return self._decoding
 
     def fill(
@@ -122,7 +122,8 @@ class Reader:
         ChunkError
             For the first chunk that fails; the results then hold some chunks and not others.
         """
-        edges = self._metadata.chunk_edges
+        # Inner chunks all have one shape: in shards of different shapes, too, they make a regular grid.
+        edges = None if self.decoding.levels else self._metadata.chunk_edges
         simple = memory is HOST and len(selections) == 1 and field is None and edges is None
         if simple and self._fill_quickly(selections[0], results[0], missing):
             return
@@ -194,10 +195,9 @@ class Reader:
             return self.decoding.path
         metadata = self._metadata
         chunks = math.prod(metadata.grid_shape)
-        for level in self.decoding.levels:
-            chunks *= math.prod(
-                -(-outer // inner) for outer, inner in zip(level.shard_shape, level.inner_shape, strict=True)
-            )
+        if self.decoding.levels:
+            unit = self.decoding.chunk.shape
+            chunks = math.prod(-(-size // length) for size, length in zip(metadata.shape, unit, strict=True))
         return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store, verify)
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:

@@ -344,7 +344,7 @@ def _decoding(metadata: ArrayMetadata, chunk_shape: tuple[int, ...]) -> Decoding
     """Take the chain apart for writing: what is stored under a key is a chunk, or a shard of chunks."""
     whole = ArrayRepresentation(chunk_shape, metadata.dtype)
     decoding = analyse(metadata.codecs, whole, kernels.available())
-    if len(decoding.levels) <= 1:
+    if len(decoding.levels) <= 1 and metadata.chunk_edges is None:
         return decoding
-    # Shards in shards are changed as wholes.
+    # Shards in shards, and shards of different shapes, are changed as wholes.
     return replace(decoding, levels=(), codecs=metadata.codecs, chunk=whole, program=None)

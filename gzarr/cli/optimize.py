@@ -115,8 +115,8 @@ def _decoding(metadata: ArrayMetadata) -> Decoding:
 def _profile(metadata: ArrayMetadata, stored_nbytes: int | None) -> StorageProfile:
     decoding = _decoding(metadata)
     chunks = math.prod(metadata.grid_shape)
-    for level in decoding.levels:
-        chunks *= math.prod(-(-a // b) for a, b in zip(level.shard_shape, level.inner_shape, strict=True))
+    if decoding.levels:
+        chunks = math.prod(-(-n // length) for n, length in zip(metadata.shape, decoding.chunk.shape, strict=True))
     program = device_program(decoding)
     if program is None:
         route = router.only_on_cpu("no decoder for this chain on a device")

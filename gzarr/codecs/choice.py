@@ -25,6 +25,7 @@ from .bytes import BytesCodec
 from .codec import Codec
 from .numcodecs_adapter import OBJECT_CODECS, NumcodecsArrayToBytes
 from .registry import codec_from_v2, codec_from_v3
+from .shuffle import ShuffleCodec
 from .zstd import ZstdCodec
 
 if TYPE_CHECKING:
@@ -158,6 +159,9 @@ def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
             if "id" in document:
                 objects = isinstance(document["id"], str) and document["id"] in OBJECT_CODECS
                 codec = codec_from_v2(document, "$", first=objects, objects=objects)
+                if isinstance(codec, ShuffleCodec):
+                    # New documents say what those of version 2 may leave open.
+                    codec = codec.with_itemsize(dtype.itemsize)
             else:
                 codec = codec_from_v3(_configured(document, dtype), "$")
         except MetadataError as error:

@@ -47,7 +47,7 @@ class ZstdCodec(Codec):
     @classmethod
     def from_v3(cls, configuration: Configuration) -> ZstdCodec:
         """Parse a v3 configuration."""
-        codec = cls(configuration.integer("level", -131072, 22), configuration.boolean("checksum", False))
+        codec = cls(configuration.integer("level", -131072, 22), configuration.lenient_boolean("checksum", False))
         configuration.finish()
         return codec
 
@@ -55,7 +55,7 @@ class ZstdCodec(Codec):
     def from_v2(cls, configuration: Configuration) -> ZstdCodec:
         """Parse a v2 configuration."""
         level = configuration.integer("level", -(2**31), 2**31 - 1, 0)
-        checksum = configuration.boolean("checksum", False)
+        checksum = configuration.lenient_boolean("checksum", False)
         configuration.finish()
         return cls(max(-131072, min(level, 22)), checksum)
 

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..errors import MetadataError
+from .departures import note
 from .json import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _REQUIRED: Final = object()
+# What GDAL takes for true and false, in any case.
+_TRUTH: Final = {
+    **dict.fromkeys(("yes", "true", "on", "1"), True),
+    **dict.fromkeys(("no", "false", "off", "0"), False),
+}
 # NumPy's own parser accepts far more (records, objects, sizes that overflow); parameters of codecs need numbers only.
 _NUMBER_DTYPE: Final = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16|[mM]8(\[[A-Za-zμ0-9]{1,16}\])?)")
 _NUMBER_NAMES: Final = frozenset(
@@ -103,6 +109,14 @@ class Configuration:
         if not isinstance(value, bool):
             raise self.error(name, "true or false")
         return value
+
+    def lenient_boolean(self, name: str, default: bool) -> bool:
+        """Return true or false, also where GDAL wrote the text of its creation option: ``"NO"``, ``"yes"``, ``"1"``."""
+        value = self._get(name, default, "true or false")
+        if isinstance(value, str) and (truth := _TRUTH.get(value.lower())) is not None:
+            note(f"{quote(value)} in place of {str(truth).lower()}, as GDAL writes it", f"{self.json_path}.{name}")
+            return truth
+        return self.boolean(name, default)
 
     def string(self, name: str, choices: Sequence[str] = (), default: Any = _REQUIRED) -> str:
         """Return a string, one of ``choices`` where there are any."""

@@ -8,19 +8,23 @@ v2's text (a bare ``0`` for any type, numbers as strings) is understood for v2 o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..documents.departures import note
 from ..documents.json import quote
 from ..errors import MetadataError
 from . import variable_length
 from .families import family_of
-from .fill_value_spelling import V2, V3, FillValueError, Spelling
+from .fill_value_spelling import V2, V3, FillValueError, Spelling, from_base64
 from .properties import kind_of, native
 
 if TYPE_CHECKING:
     from .family import Family
+
+# Infinity, as the drafts of version 3 spell it.
+_DRAFT_INFINITY: Final = "+Infinity"
 
 
 def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "$.fill_value") -> Any:
@@ -85,7 +89,58 @@ def from_v2(
         if object_codec == "vlen-bytes":
             return _parse(value, dtype, json_path, variable_length.TYPE_STRING, variable_length.BYTES, V2)
         return value
-    return _parse(value, dtype, json_path, dtype.str, family_of(dtype), V2)
+    result = _parse(value, dtype, json_path, dtype.str, family_of(dtype), V2)
+    if kind_of(dtype) in "SV":
+        _note_bytes(value, dtype, json_path)
+    return result
+
+
+def _note_bytes(value: Any, dtype: np.dtype[Any], json_path: str) -> None:
+    """Note what is tolerated in version 2 where base64 is wanted."""
+    if not isinstance(value, str):
+        note(f"{quote(value)} in place of base64", json_path)
+        return
+    try:
+        data = from_base64(value)
+    except FillValueError:
+        note(f"{quote(value)} is no base64; taken as the bytes themselves", json_path)
+        data = value.encode()
+    if len(data) > dtype.itemsize:
+        note(f"{len(data)} bytes for elements of {dtype.itemsize}; the rest is ignored", json_path)
+
+
+def from_draft(value: Any, dtype: np.dtype[Any], *, json_path: str | None = None) -> Any:
+    """Return a fill value of a draft of version 3 in the accepted spelling of infinity.
+
+    Parameters
+    ----------
+    value
+        As parsed from JSON.
+    dtype
+        Of the array.
+    json_path
+        Where to note that it is in the drafts' spelling; None where that is the right one.
+    """
+    if kind_of(dtype) == "c" and isinstance(value, list):
+        return [
+            _accepted_infinity(part, None if json_path is None else f"{json_path}[{i}]") for i, part in enumerate(value)
+        ]
+    return _accepted_infinity(value, json_path) if kind_of(dtype) in "fc" else value
+
+
+def _accepted_infinity(value: Any, json_path: str | None) -> Any:
+    if value != _DRAFT_INFINITY:
+        return value
+    if json_path is not None:
+        note(f'"{_DRAFT_INFINITY}" in place of "Infinity", as in the drafts', json_path)
+    return "Infinity"
+
+
+def to_draft(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as the drafts of version 3 spell it, from JSON of :func:`to_v2`."""
+    parts = value if kind_of(dtype) == "c" and isinstance(value, list) else [value]
+    spelled = [_DRAFT_INFINITY if kind_of(dtype) in "fc" and part == "Infinity" else part for part in parts]
+    return spelled if parts is value else spelled[0]
 
 
 def _parse(value: Any, dtype: np.dtype[Any], json_path: str, data_type: str, family: Family, spelling: Spelling) -> Any:

@@ -9,7 +9,6 @@ shards are compared afterwards, and what was replaced is read again: a chunk is 
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -143,7 +142,7 @@ def read_shards(
     if not replaced:
         return
     # One shard at a time: however many there are, writers do not keep pace with that.
-    shards, shard_of = distinct_rows(plan.chunks // _ratio(levels[0].shard_shape, levels[-1].inner_shape))
+    shards, shard_of = distinct_rows(levels[0].locate(plan.chunks, levels[-1].inner_shape)[0])
     for i, key in enumerate(chunk_keys(encoding, prefix, shards)):
         if failure is None and key not in replaced:
             continue
@@ -205,24 +204,28 @@ def locate(
     n = len(plan)
     chunks = plan.chunks
     innermost = levels[-1].inner_shape
-    shards, shard_of = distinct_rows(chunks // _ratio(levels[0].shard_shape, innermost))
+    shards, shard_of = distinct_rows(levels[0].locate(chunks, innermost)[0])
     keys: Any = ChunkKeys(encoding, prefix, shards)
     key_index = shard_of
     offset = np.zeros(n, np.int64)
     nbytes = np.full(n, WHOLE, np.int64)
     for depth, level in enumerate(levels):
-        ratio = _ratio(level.inner_shape, innermost)
-        per_shard = _ratio(level.shard_shape, level.inner_shape)
-        inner = chunks // ratio % per_shard
+        _, inner, counts = level.locate(chunks, innermost)
         linear = np.zeros(n, np.int64)
         for d in level.order:
-            linear = linear * per_shard[d] + inner[:, d]
+            linear = linear * counts[..., d] + inner[:, d]
         if depth == 0 and len(shards) > FEW_SHARDS and _plain_index(level, store):
             if isinstance(store, VersionedStore):
                 names = keys.all()
                 found = zip(names, versions_of(store, names), strict=True)
                 versions.update((key, version) for key, version in found if version is not None)
-            _locate_in_files(level, keys, shard_of, linear, chunks, store, node, offset, nbytes)
+            per_shard = np.broadcast_to(counts, chunks.shape).prod(axis=1)
+            for count in np.unique(per_shard).tolist():
+                rows = np.flatnonzero(per_shard == count)
+                which, of = np.unique(shard_of[rows], return_inverse=True)
+                some = ChunkKeys(encoding, prefix, shards[which])
+                located = _locate_in_files(level, count, some, of, linear[rows], chunks[rows], store, node)
+                offset[rows], nbytes[rows] = located
             continue
         # Rows of one shard together. A level below the first has a shard of its own for each byte range.
         if depth == 0:
@@ -247,7 +250,8 @@ def locate(
             base = int(offset[first])
             size = int(nbytes[first])
             try:
-                index = _index(store, cache, level, key, base, size, versions)
+                shape = level.stored_shape_of(shards[shard_of[first]].tolist())
+                index = _index(store, cache, level, shape, key, base, size, versions)
             except ChunkDecodeError:
                 raise
             # Stores of others raise what they like; only what is wrong with the bytes is a ValueError of ours.
@@ -283,23 +287,25 @@ def _plain_index(level: ShardLevel, store: ReadableStore) -> bool:
 
 def _locate_in_files(
     level: ShardLevel,
+    per_shard: int,
     keys: ChunkKeys,
     shard_of: IntArray,
     linear: IntArray,
     chunks: IntArray,
     store: ReadableStore,
     node: str,
-    offset: IntArray,
-    nbytes: IntArray,
-) -> None:
-    """Set ``offset`` and ``nbytes`` from the indexes of many shards in local files, a batch of shards at a time."""
+) -> tuple[IntArray, IntArray]:
+    """Return offset and size of chunks from the indexes of many shards in local files, a batch of shards at a time.
+
+    All shards have ``per_shard`` inner chunks; chunk ``i`` is number ``linear[i]`` in shard ``shard_of[i]``.
+    """
     from gzarr_kernels import status as status_codes
 
     assert isinstance(store, LocalFiles)
     root = store.file_root()
     assert root is not None
     path_prefix = file_prefix(root, keys.prefix, keys.encoding, chunks.shape[1])
-    per_shard = math.prod(level.codec.chunks_per_shard(level.stored_shape))
+    offset, nbytes = np.zeros(len(chunks), np.int64), np.zeros(len(chunks), np.int64)
     batch = max(BATCH_BYTES // (16 * per_shard), 1)
     order = np.argsort(shard_of, kind="stable")
     bounds = np.searchsorted(shard_of[order], np.arange(0, len(keys) + batch, batch))
@@ -335,12 +341,14 @@ def _locate_in_files(
             raise ChunkDecodeError(reason, node=node, chunk=chunk, key=key)
         offset[rows] = np.where(absent, 0, found[:, 0].astype(np.int64))
         nbytes[rows] = np.where(absent, ABSENT, found[:, 1].astype(np.int64))
+    return offset, nbytes
 
 
 def _index(
     store: ReadableStore,
     cache: ShardIndexCache,
     level: ShardLevel,
+    shape: tuple[int, ...],
     key: str,
     base: int,
     size: int,
@@ -348,7 +356,8 @@ def _index(
 ) -> Index | None:
     """Return the index of one shard as ``(inner chunks, 2)``, or None if the store has no such shard.
 
-    ``base`` and ``size`` are the shard's place in the value of ``key``; ``size`` is ``WHOLE`` for the value itself.
+    ``shape`` is the shard's, as the codec sees it; ``base`` and ``size`` are its place in the value of ``key``, where
+    ``size`` is ``WHOLE`` for the value itself.
     """
     name = (key, base, size)
     version = store.version(key) if isinstance(store, VersionedStore) else None
@@ -357,7 +366,6 @@ def _index(
         versions.setdefault(key, version)
     if version is not None and (hit := cache.get(name, version)) is not None:
         return hit
-    shape = level.stored_shape
     nbytes = level.codec.index_nbytes(shape)
     at_start = level.codec.index_location == "start"
     if size == WHOLE:
@@ -378,7 +386,3 @@ def _index(
     if version is not None:
         cache.put(name, version, index)
     return index
-
-
-def _ratio(outer: tuple[int, ...], inner: tuple[int, ...]) -> IntArray:
-    return np.array([a // b for a, b in zip(outer, inner, strict=True)], np.int64)

@@ -32,6 +32,7 @@ from . import auto_chunks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..metadata.chunk_grid import Edges
     from ..metadata.format import Format
     from ..metadata.layout import Layout
 
@@ -275,16 +276,14 @@ def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:
 
 def _grid(
     chunks: Any, shards: Any, shape: tuple[int, ...], itemsize: int
-) -> tuple[tuple[int, ...], tuple[Any, ...] | None, tuple[int, ...] | None]:
-    """Return the shape of a chunk, the edges of a rectilinear grid, and the shape of a shard."""
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None, tuple[int, ...] | None]:
+    """Return the shape of a chunk, the edges of a rectilinear grid (of shards), and the shape of a shard."""
     if not _is_auto(chunks) and auto_chunks.is_rectilinear(chunks):
         if shards is not None:
-            raise ArgumentError("chunks of listed lengths cannot be in shards")
-        try:
-            chunk_shape, edges = parse_chunk_shapes(_listed(chunks, shape), shape, np.dtype(f"V{itemsize}"), "chunks")
-        except MetadataError as error:
-            raise ArgumentError(str(error)) from None
-        return chunk_shape, edges, None
+            raise ArgumentError(
+                "chunks of listed lengths cannot be in shards; list the lengths of the shards, and give chunks one"
+            )
+        return *_rectilinear(chunks, shape, itemsize, "chunks"), None
     if shards is None:
         if _is_auto(chunks):
             return auto_chunks.auto_chunks(shape, itemsize), None, None
@@ -292,20 +291,37 @@ def _grid(
     if _is_auto(shards):
         chunk_shape, _, _ = _grid(chunks, None, shape, itemsize)
         return chunk_shape, None, auto_chunks.auto_shards(shape, chunk_shape, itemsize)
-    shard_shape = auto_chunks.full_shape(shards, shape, "shards")
+    edges = None
+    if auto_chunks.is_rectilinear(shards):
+        shard_shape, edges = _rectilinear(shards, shape, itemsize, "shards")
+        # What divides all shards along a dimension.
+        unit = tuple(
+            length if edge is None or not len(edge) else int(np.gcd.reduce(edge.lengths))
+            for length, edge in zip(shard_shape, edges, strict=True)
+        )
+    else:
+        unit = shard_shape = auto_chunks.full_shape(shards, shape, "shards")
     if _is_auto(chunks):
-        return auto_chunks.auto_chunks_in(shard_shape, itemsize), None, shard_shape
+        return auto_chunks.auto_chunks_in(unit, itemsize), edges, shard_shape
     chunk_shape = auto_chunks.full_shape(chunks, shape, "chunks")
-    for d, (shard, chunk) in enumerate(zip(shard_shape, chunk_shape, strict=True)):
+    for d, (shard, chunk) in enumerate(zip(unit, chunk_shape, strict=True)):
         if shard % chunk:
-            raise ArgumentError(f"shards {shard_shape} are not whole numbers of chunks {chunk_shape} in dimension {d}")
-    return chunk_shape, None, shard_shape
+            said = shard_shape if edges is None else quote(shards)
+            raise ArgumentError(f"shards {said} are not whole numbers of chunks {chunk_shape} in dimension {d}")
+    return chunk_shape, edges, shard_shape
 
 
-def _listed(chunks: Any, shape: tuple[int, ...]) -> list[Any]:
-    if len(chunks) != len(shape):
-        raise ArgumentError(f"chunks {quote(chunks)} have {len(chunks)} dimensions, but the array has {len(shape)}")
-    return [size if item == -1 else _lengths(item) for item, size in zip(chunks, shape, strict=True)]
+def _rectilinear(
+    lengths: Any, shape: tuple[int, ...], itemsize: int, what: str
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...]]:
+    """Return the longest chunk and the edges of a rectilinear grid, from what a caller lists."""
+    if len(lengths) != len(shape):
+        raise ArgumentError(f"{what} {quote(lengths)} have {len(lengths)} dimensions, but the array has {len(shape)}")
+    listed = [size if item == -1 else _lengths(item) for item, size in zip(lengths, shape, strict=True)]
+    try:
+        return parse_chunk_shapes(listed, shape, np.dtype(f"V{itemsize}"), what)
+    except MetadataError as error:
+        raise ArgumentError(str(error)) from None
 
 
 def _lengths(value: Any) -> Any:
@@ -375,7 +391,7 @@ def arguments_of(metadata: ArrayMetadata) -> dict[str, Any]:
         ]
     first = codecs[0]
     if isinstance(first, ShardingIndexed) and len(codecs) == 1:
-        codecs, chunks, shards = first.codecs, first.chunk_shape, metadata.chunk_shape
+        codecs, chunks, shards = first.codecs, first.chunk_shape, chunks
     return {
         "shape": metadata.shape,
         "dtype": dtype,

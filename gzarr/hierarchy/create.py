@@ -75,8 +75,8 @@ def create_array(
         halved, rounded up, until a chunk has 1 MiB at most, so that it has between 512 KiB and 1 MiB; along dimensions
         of length 0, as long as 512 KiB allow.
     shards
-        Shape of a shard, a multiple of ``chunks``. None: no shards. ``"auto"``: none for arrays of 128 MiB at most;
-        else shards of 64 to 128 MiB.
+        Shape of a shard, a multiple of ``chunks``; lists of lengths make a rectilinear grid of shards, each of whole
+        chunks. None: no shards. ``"auto"``: none for arrays of 128 MiB at most; else shards of 64 to 128 MiB.
     codecs
         The whole chain, or what follows its array→bytes codec: codecs of ``array.codecs``, names, objects of version 3
         (``{"name": …, "configuration": …}``), of numcodecs (``{"id": …}``), of zarr-python. ``"auto"``: Blosc with lz4

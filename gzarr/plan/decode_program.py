@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..codecs.buffers import ceiling
 from ..codecs.chain import representations
 from ..codecs.codec import ArrayRepresentation, BytesRepresentation
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..codecs.codec import Codec, Representation
+    from ..metadata.chunk_grid import Edges, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +34,62 @@ class ShardLevel:
     order
         Dimension ``order[i]`` of the array is dimension ``i`` of the shard as the codec sees it.
     shard_shape, inner_shape
-        In elements, in the array's order of dimensions.
+        In elements, in the array's order of dimensions; of the shards of a rectilinear grid, the longest along each.
+    edges
+        Where the shards of a rectilinear grid are along each dimension, or None where all have one length.
     """
 
     codec: ShardingIndexed
     order: tuple[int, ...]
     shard_shape: tuple[int, ...]
     inner_shape: tuple[int, ...]
+    edges: tuple[Edges | None, ...] | None = None
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
         """Shape of the shard as the codec sees it."""
         return tuple(self.shard_shape[d] for d in self.order)
+
+    def stored_shape_of(self, shard: Sequence[int]) -> tuple[int, ...]:
+        """Return the same of one shard, at these coordinates in the grid."""
+        shape = self.shard_shape
+        if self.edges is not None:
+            shape = tuple(
+                length if edge is None else int(edge.lengths[i])
+                for i, length, edge in zip(shard, shape, self.edges, strict=True)
+            )
+        return tuple(shape[d] for d in self.order)
+
+    def locate(self, chunks: IntArray, chunk_shape: tuple[int, ...]) -> tuple[IntArray, IntArray, IntArray]:
+        """Return which shard chunks are in, and where in it.
+
+        Parameters
+        ----------
+        chunks
+            int64 ``(n, k)``, coordinates in the grid of ``chunk_shape``.
+        chunk_shape
+            In elements; of the inner chunks, or of what they are shards of.
+
+        Returns
+        -------
+        shards
+            int64 ``(n, k)``. Coordinates in the grid of shards for the outermost level, and of no meaning for others.
+        inner
+            int64 ``(n, k)``, coordinates of the inner chunk in its shard.
+        counts
+            int64 ``(k,)``, or ``(n, k)`` where shards differ: inner chunks of the shard along each dimension.
+        """
+        within = chunks // _ratio(self.inner_shape, chunk_shape)
+        counts = _ratio(self.shard_shape, self.inner_shape)
+        shards, inner = np.divmod(within, counts)
+        if self.edges is not None:
+            counts = np.broadcast_to(counts, shards.shape).copy()
+            for d, (edge, length) in enumerate(zip(self.edges, self.inner_shape, strict=True)):
+                if edge is not None:
+                    shards[:, d] = edge.chunk_of(within[:, d] * length)
+                    inner[:, d] = within[:, d] - edge.starts[shards[:, d]] // length
+                    counts[:, d] = edge.lengths[shards[:, d]] // length
+        return shards, inner, counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +157,16 @@ class Decoding:
         return f"{'cpu-native' if self.program is not None else 'cpu-threads'}: {text}"
 
 
-def analyse(codecs: Sequence[Codec], chunk: ArrayRepresentation, available: frozenset[str]) -> Decoding:
+def _ratio(outer: tuple[int, ...], inner: tuple[int, ...]) -> IntArray:
+    return np.array([a // b for a, b in zip(outer, inner, strict=True)], np.int64)
+
+
+def analyse(
+    codecs: Sequence[Codec],
+    chunk: ArrayRepresentation,
+    available: frozenset[str],
+    edges: tuple[Edges | None, ...] | None = None,
+) -> Decoding:
     """Take a chain apart.
 
     Parameters
@@ -118,9 +174,11 @@ def analyse(codecs: Sequence[Codec], chunk: ArrayRepresentation, available: froz
     codecs
         In encoding order.
     chunk
-        A chunk of the array's grid.
+        A chunk of the array's grid; of a rectilinear grid, the longest along each dimension.
     available
         What the native loop has here (``gzarr_kernels.libraries.available``).
+    edges
+        Of a rectilinear grid: where its chunks are along each dimension.
     """
     levels: list[ShardLevel] = []
     # Permutation of the array's dimensions by what was passed so far; inner chains see permuted chunks.
@@ -136,7 +194,7 @@ def analyse(codecs: Sequence[Codec], chunk: ArrayRepresentation, available: froz
         inner = [0] * len(shape)
         for i, d in enumerate(order):
             inner[d] = codec.chunk_shape[i]
-        levels.append(ShardLevel(codec, order, shape, tuple(inner)))
+        levels.append(ShardLevel(codec, order, shape, tuple(inner), None if levels else edges))
         shape = tuple(inner)
         rest = codec.codecs
     # Transpositions outside of shards apply to the inner chunks as well.

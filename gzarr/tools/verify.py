@@ -161,9 +161,8 @@ class _Chunks:
         self._listed = isinstance(store, ListableStore)
         # What a chunk has beyond the array's end is decoded, too.
         self._whole = Array(replace(metadata, shape=_grid_extent(metadata)), store, path, device="cpu")
-        decoding = analyse(
-            metadata.codecs, ArrayRepresentation(metadata.chunk_shape, metadata.dtype), kernels.available()
-        )
+        whole = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
+        decoding = analyse(metadata.codecs, whole, kernels.available(), metadata.chunk_edges)
         self._levels = decoding.levels
         self._unit = decoding.chunk.shape
         self._missing = missing
@@ -208,7 +207,7 @@ class _Chunks:
         for key, coords, box in boxes:
             if key in lost or (found := self._reads([box])) is None:
                 continue
-            if self._levels and (reason := self._index_reason(key)) is not None:
+            if self._levels and (reason := self._index_reason(key, coords)) is not None:
                 problems.append(Problem("chunk", self.name, key, None, reason))
                 lost.add(key)
             elif self._levels:
@@ -243,17 +242,16 @@ class _Chunks:
             i * n if edge is None else int(edge.starts[i])
             for i, n, edge in zip(coords, metadata.chunk_shape, edges, strict=True)
         ]
+        ends = [
+            begin + n if edge is None else int(edge.starts[i + 1])
+            for i, begin, n, edge in zip(coords, begins, metadata.chunk_shape, edges, strict=True)
+        ]
         if not self._levels:
-            ends = [
-                begin + n if edge is None else int(edge.starts[i + 1])
-                for i, begin, n, edge in zip(coords, begins, metadata.chunk_shape, edges, strict=True)
-            ]
             yield tuple(map(slice, begins, ends))
             return
         # Inner chunks that are outside the array are nobody's.
         ends = [
-            min(begin + n, -(-size // unit) * unit)
-            for begin, n, size, unit in zip(begins, metadata.chunk_shape, metadata.shape, self._unit, strict=True)
+            min(end, -(-size // unit) * unit) for end, size, unit in zip(ends, metadata.shape, self._unit, strict=True)
         ]
         counts = [-(-(end - begin) // unit) for begin, end, unit in zip(begins, ends, self._unit, strict=True)]
         left = max(BATCH_BYTES // max(math.prod(self._unit) * metadata.dtype.itemsize, 1), 1)
@@ -267,15 +265,16 @@ class _Chunks:
     def _units(self, box: Box) -> Iterator[Box]:
         return _tiles([s.start for s in box], [s.stop for s in box], self._unit)
 
-    def _index_reason(self, key: str) -> str | None:
+    def _index_reason(self, key: str, coords: Coords) -> str | None:
         """Return what is wrong with the index of a shard, if there is anything."""
         level = self._levels[0]
-        nbytes = level.codec.index_nbytes(level.stored_shape)
+        shape = level.stored_shape_of(coords)
+        nbytes = level.codec.index_nbytes(shape)
         at_start = level.codec.index_location == "start"
         try:
             index = self._store.get_partial_values([(key, ByteRange(0, nbytes) if at_start else ByteRange(-nbytes))])[0]
             if index is not None:
-                level.codec.decode_index(index, level.stored_shape, shard_nbytes=None)
+                level.codec.decode_index(index, shape, shard_nbytes=None)
         # Stores and codecs of others raise what they like.
         except Exception as cause:
             return f"the index of the shard cannot be read: {cause}"

@@ -210,11 +210,6 @@ def test_what_is_not_known() -> None:
         with pytest.raises(gzarr.MetadataError) as caught:
             gzarr.open_array({"zarr.json": json.dumps(wrong).encode()})
         assert caught.value.json_path == where
-    little = {"name": "bytes", "configuration": {"endian": "little"}}
-    inner = {"chunk_shape": [1, 1, 1], "codecs": ["bytes"], "index_codecs": [little]}
-    sharded = document(SHAPE, GRID, codecs=[{"name": "sharding_indexed", "configuration": inner}], data_type="int8")
-    with pytest.raises(gzarr.UnsupportedError, match="shards"):
-        gzarr.open_array({"zarr.json": json.dumps(sharded).encode()})
 
 
 def test_empty_dimensions(device: TestedDevice) -> None:

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 #: How many arrays each archive has: none goes, or is left out by its writer, unnoticed.
 COUNTS = {
     "gdal-3.6.2": 66,
+    "gdal-rasterio-3.12.2": 22,
     "netcdf-4.10.1": 54,
+    "netcdf-filters-4.10.1": 26,
     "tensorstore-0.1.86": 162,
     "zarr-js-0.6.3": 38,
     "zarr-python-2.18.7": 157,
     "zarr-python-3.1.6": 143,
+    "zarr-python-rectilinear-3.4.2": 24,
     "zarrita-0.7.5": 111,
     "zarrs-0.2.3": 79,
 }
@@ -40,9 +43,14 @@ ALONE = (
     *(f"zarr-python-2.*/v2/objects/{name}/C" for name in ("categorize", "json2", "msgpack2")),
     *(f"zarr-python-2.*/v2/objects/{name}/C" for name in ("vlen-array", "vlen-bytes")),
     "zarr-python-2.*/v2/types/nested*",
+    # Of what the peers installed may be, only zarr-python 3.4 or newer has rectilinear grids.
+    "zarr-python-rectilinear-*",
     "zarrita-*/v3/codecs/absent",
     "zarrita-*/v3/types/string",
 )
+
+#: What zarr-python reads as other elements, for an element size of 0 shuffles nothing there.
+MISREAD = ("netcdf-filters-*/shuffle*", "netcdf-filters-*/types/*")
 
 CASES = golden_arrays()
 
@@ -91,6 +99,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_other_readers_agree(golden: Golden, directory: Path) -> None:
     path = golden.write(directory)
     verdicts = {reader: verdict(reader, path, golden.expected) for reader in ("zarr", "tensorstore")}
+    if any(fnmatch(str(golden), pattern) for pattern in MISREAD):
+        # Elements of one byte are the same in any order.
+        assert verdicts["zarr"] in (("yes", "no") if golden.expected.dtype.itemsize == 1 else ("differs",))
+        return
     assert "differs" not in verdicts.values(), verdicts
     assert "yes" in verdicts.values() or any(fnmatch(str(golden), pattern) for pattern in ALONE)
 

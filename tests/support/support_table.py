@@ -79,7 +79,12 @@ class Opened:
 
     @property
     def chain(self) -> str:
-        return chain_name([codec.label for codec in self.array.codecs])
+        name = chain_name([codec.label for codec in self.array.codecs])
+        return f"{name}, in a rectilinear grid" if self.is_rectilinear else name
+
+    @property
+    def is_rectilinear(self) -> bool:
+        return self.array.metadata.chunk_edges is not None
 
     @property
     def data_type(self) -> str:
@@ -172,7 +177,9 @@ def rows(every: list[Opened]) -> dict[str, dict[tuple[str, str], list[Opened]]]:
     by_chain, by_type = defaultdict(list), defaultdict(list)
     for case in every:
         by_chain[case.format, case.chain].append(case)
-        by_type[case.format, case.data_type].append(case)
+        # What its peers do not read for its grid says nothing of its data type.
+        if not case.is_rectilinear:
+            by_type[case.format, case.data_type].append(case)
     # A chain of codecs that each have a row says nothing new.
     for zarr_format, chain in list(by_chain):
         parts = re.split(r" \+ (?![^(]*\))", chain)

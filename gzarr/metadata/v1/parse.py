@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ...documents.departures import note
 from ...documents.json import quote
 from ...dtypes import fill_value
 from ...dtypes.properties import native
@@ -58,6 +59,12 @@ def parse_array(meta: dict[str, Any], attrs: dict[str, Any] | None = None) -> Ar
     if order not in ("C", "F"):
         fail(f"expected 'C' or 'F', got {quote(order)}", "$.order")
     compressor = _compressor(member(meta, "compression"), member(meta, "compression_opts"))
+    if order == "F" and len(chunk_shape) > 1 and (compressor is None or compressor["id"] != "blosc"):
+        note(
+            "the specification has chunks in order F here; they are read in order C, as zarr-python 1 wrote them with "
+            "every compressor but blosc",
+            "$.order",
+        )
     in_order = order if compressor is not None and compressor["id"] == "blosc" else "C"
     attributes = parse_attributes(attrs, "$")
     return ArrayMetadata(

@@ -20,6 +20,7 @@ from ...codecs.chain import check_kinds
 from ...codecs.codec import ArrayRepresentation, Codec, Representation
 from ...codecs.numcodecs_adapter import STATE_SHAPE
 from ...codecs.registry import codec_from_v2
+from ...codecs.shuffle import ShuffleCodec
 from ...codecs.transpose import TransposeCodec
 from ...documents.departures import note
 from ...documents.json import quote
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _MEMBERS: Final = frozenset(
     ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
 )
+_POINTER_NBYTES: Final = 8
 _DOCUMENTS: Final = (".zarray", ".zgroup", ".zattrs")
 # The element type behind a filter, for what follows it.
 _TYPES_BEHIND: Final = {"delta": "astype", "fixedscaleoffset": "astype", "quantize": "astype", "astype": "encode_dtype"}
@@ -90,7 +92,14 @@ def parse_array(
     order = member(zarray, "order")
     if order not in ("C", "F"):
         fail(f"expected 'C' or 'F', got {quote(order)}", "$.order")
-    codecs = codec_chain(_filters(zarray), stored, chunk_shape, order, allow_pickle=allow_pickle)
+    codecs = codec_chain(
+        _filters(zarray),
+        stored,
+        chunk_shape,
+        order,
+        allow_pickle=allow_pickle,
+        netcdf_itemsize=_netcdf_itemsize(zarray["dtype"], stored),
+    )
     attributes = parse_attributes(zattrs, "$")
     return ArrayMetadata(
         shape=shape,
@@ -170,6 +179,13 @@ def _parse_parts(parts: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
     return parse_group(parts[".zgroup"], parts.get(".zattrs"))
 
 
+def _netcdf_itemsize(dtype: Any, stored: np.dtype[Any]) -> int:
+    """Return the bytes that netCDF-C takes for the size of an element: of its ``NC_STRING``, those of a pointer."""
+    # "|S1" is a string, too; a character is ">S1".
+    text = stored.kind == "S" and isinstance(dtype, str) and dtype.startswith("|")
+    return _POINTER_NBYTES if text else stored.itemsize
+
+
 def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:
     if stored == stored.newbyteorder("<") or swap_unit(stored) == 1:
         return BytesCodec(None if swap_unit(stored) == 1 else "little")
@@ -200,6 +216,7 @@ def codec_chain(
     *,
     allow_pickle: bool,
     json_paths: tuple[str, str, str] = ("$.dtype", "$.order", "$.filters"),
+    netcdf_itemsize: int | None = None,
 ) -> tuple[Codec, ...]:
     """Make the chain of an array whose document has an order, filters and a compressor.
 
@@ -217,6 +234,8 @@ def codec_chain(
         Whether a codec may load pickles.
     json_paths
         Where the document has its data type, its order and its filters, for messages.
+    netcdf_itemsize
+        Bytes of an element that a shuffle of netCDF-C takes apart; None for those of ``stored``.
 
     Raises
     ------
@@ -238,22 +257,29 @@ def codec_chain(
                     f"an array of objects needs a filter such as 'vlen-utf8' first, but {codec.label} is", json_path=at
                 )
             chain.append((at_dtype, _bytes_codec(stored)))
+        if isinstance(codec, ShuffleCodec) and not codec.elementsize:
+            codec = codec.with_itemsize(stored.itemsize if netcdf_itemsize is None else netcdf_itemsize)
+            codec = replace(codec, tail=True)
+            note(f"netCDF-C takes it from the data type; {codec.elementsize} is meant", f"{at}.elementsize")
         codec, behind = _with_dtype(codec, behind)
         chain.append((at, codec))
     if not values:
         if stored.hasobject:
             fail("an array of objects needs a filter such as 'vlen-utf8', but it has none", at_filters)
         chain.append((at_dtype, _bytes_codec(stored)))
-    codecs = tuple(codec for _, codec in chain)
-    check_kinds(codecs, at_filters)
+    check_kinds([codec for _, codec in chain], at_filters)
     representation: Representation = ArrayRepresentation(chunk_shape, native(stored))
+    codecs: list[Codec] = []
     for at, codec in chain:
+        if isinstance(codec, ShuffleCodec):
+            codec = codec.for_bytes(representation)
+        codecs.append(codec)
         try:
             representation = codec.encoded(representation)
         except MetadataError as error:
             error.json_path = at
             raise
-    return codecs
+    return tuple(codecs)
 
 
 def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.dtype[Any] | None]:

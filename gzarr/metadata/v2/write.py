@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...codecs.blosc import BloscCodec
 from ...codecs.bytes import BytesCodec
 from ...codecs.numcodecs_adapter import NumcodecsCodec
+from ...codecs.shuffle import ShuffleCodec
 from ...codecs.transpose import TransposeCodec
 from ...codecs.zstd import ZstdCodec
 from ...dtypes import fill_value
@@ -129,6 +130,9 @@ def to_numcodecs(codec: Codec, itemsize: int | None, version: str = "version 2")
         return {"id": "zstd", "level": codec.level, **({"checksum": True} if codec.checksum else {})}
     if isinstance(codec, NumcodecsCodec):
         return {"id": codec.id, **codec.configuration}
+    if isinstance(codec, ShuffleCodec):
+        # In version 2, a size of 0 is netCDF's, which leaves a tail alone; here it means that nothing is shuffled.
+        return {"id": "shuffle", "elementsize": 0 if codec.tail else max(codec.elementsize, 1)}
     name = codec.to_json()["name"]
     if name in _SAME or name.startswith("numcodecs."):
         return {"id": name.removeprefix("numcodecs."), **codec.to_json().get("configuration", {})}

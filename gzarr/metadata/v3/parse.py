@@ -20,6 +20,7 @@ from ...codecs.codec import ArrayRepresentation
 from ...codecs.fill_values import with_fill_value
 from ...codecs.registry import codecs_from_v3
 from ...codecs.sharding import ShardingIndexed
+from ...codecs.transpose import TransposeCodec
 from ...documents.configuration import Configuration
 from ...documents.departures import note
 from ...documents.extension import extension
@@ -122,11 +123,12 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     if fill_text is None and not dtype.hasobject:
         note("null, as in an example of the draft of 2023: absent chunks read as zeros", "$.fill_value")
     else:
+        fill_text = fill_value.from_draft(fill_text, dtype, json_path="$.fill_value")
         fill = fill_value.from_v3(fill_text, _stored(dtype, codecs), data_type)
     codecs = with_fill_value(codecs, fill, ArrayRepresentation(chunk_shape, dtype))
-    if edges is not None and any(isinstance(c, ShardingIndexed) for c in codecs):
-        raise UnsupportedError("shards of different shapes are not known", json_path="$.chunk_grid")
     representations(codecs, ArrayRepresentation(chunk_shape, dtype))
+    if edges is not None:
+        _check_shards(codecs, edges, ArrayRepresentation(chunk_shape, dtype))
     _check_storage_transformers(document.get("storage_transformers"))
     return ArrayMetadata(
         shape=shape,
@@ -273,6 +275,32 @@ def _chunk_grid(
     if configuration["kind"] != "inline":
         raise UnsupportedError(f"expected 'inline', got {quote(configuration['kind'])}", json_path=f"{at}.kind")
     return parse_chunk_shapes(configuration["chunk_shapes"], shape, dtype, f"{at}.chunk_shapes")
+
+
+def _check_shards(codecs: tuple[Codec, ...], edges: tuple[Edges | None, ...], chunk: ArrayRepresentation) -> None:
+    """Check that inner chunks divide all shards of a rectilinear grid; they divide the longest, ``chunk``."""
+    order = tuple(range(len(edges)))
+    for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk), strict=False)):
+        if isinstance(codec, TransposeCodec):
+            order = tuple(order[d] for d in codec.order)
+        elif isinstance(codec, ShardingIndexed):
+            for d, inner in zip(order, codec.chunk_shape, strict=True):
+                edge = edges[d]
+                wrong = [] if edge is None else edge.lengths[edge.lengths % inner != 0]
+                if len(wrong):
+                    fail(
+                        f"inner chunks of {inner} do not divide shards of {wrong[0]} along dimension {d}",
+                        f"$.codecs[{i}].configuration.chunk_shape",
+                    )
+            return
+        elif codec.kind == "array_to_array":
+            after = codec.encoded(before)
+            if not isinstance(before, ArrayRepresentation) or not isinstance(after, ArrayRepresentation):
+                return
+            if after.shape != before.shape and any(isinstance(later, ShardingIndexed) for later in codecs[i:]):
+                raise UnsupportedError(
+                    f"{codec.label} before shards of different shapes is not known", json_path=f"$.codecs[{i}]"
+                )
 
 
 def _grid_of_plugin(

@@ -264,13 +264,7 @@ def _fill_value(value: Any, stored: np.dtype[Any], codec: str | None) -> Any:
             data = b""
         if data:
             return np.frombuffer(data, stored.newbyteorder(">")).astype(native(stored))[0]
-    if stored.kind in "fc":
-        value = [_plain(v) for v in value] if isinstance(value, list) else _plain(value)
-    return fill_value.from_v2(value, stored, object_codec=codec)
-
-
-def _plain(value: Any) -> Any:
-    return "Infinity" if value == "+Infinity" else value
+    return fill_value.from_v2(fill_value.from_draft(value, stored), stored, object_codec=codec)
 
 
 # -- codecs and storage transformers -----------------------------------------------------------------------------------

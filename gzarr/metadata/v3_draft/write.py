@@ -108,6 +108,7 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
         }
         for per_shard in shards
     ]
+    fill = fill_value.to_v2(metadata.fill_value, stored)
     return {
         "shape": list(metadata.shape),
         "data_type": _data_type(stored, metadata.data_type, objects=layout.root),
@@ -115,7 +116,8 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
         "chunk_memory_layout": order,
         **said,
         **({"storage_transformers": transformers} if transformers else {}),
-        "fill_value": fill_value.to_v2(metadata.fill_value, stored),
+        # The texts say "+Infinity"; zarr-python 2 says "Infinity".
+        "fill_value": fill if layout.root else fill_value.to_draft(fill, stored),
         "extensions": [],
         "attributes": attributes,
     }
