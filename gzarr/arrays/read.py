@@ -16,7 +16,7 @@ from ..engines.cpu.small_reads import SMALL_BYTES
 from ..engines.request import ReadRequest
 from ..engines.shards import ShardIndexCache, read_shards, whole_chunks
 from ..plan.decode_program import analyse
-from ..plan.planner import by_shape, few_chunks, plan
+from ..plan.planner import box_chunks, by_shape, plan
 from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
 
@@ -205,14 +205,14 @@ class Reader:
         chunk = self.decoding.chunk
         if chunk.nbytes > SMALL_BYTES:
             return False
-        rows = few_chunks(selection, chunk.shape)
+        rows = box_chunks(selection, chunk.shape)
         if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
             return False
-        few = self._the_engine.few()
+        small_reads = self._the_engine.small_reads()
         view = selection.view(result)
-        if few is None or view is None:
+        if small_reads is None or view is None:
             return False
-        return few.read(rows, selection.step, view, fill=missing == "fill")
+        return small_reads.read(rows, selection.step, view, fill=missing == "fill")
 
     @property
     def _the_engine(self) -> CpuEngine:

@@ -12,12 +12,12 @@ import numpy as np
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
 from ..engines.cpu import native_write, write_threads
-from ..engines.shards import ChunkKeys, distinct_rows
 from ..engines.write_request import WriteRequest
 from ..errors import ArgumentError, ChunkWriteError, GzarrError
 from ..nodes.change import reader_of
 from ..plan.decode_program import Decoding, analyse
 from ..plan.encode_program import EncodingProgram, analyse_encoding
+from ..plan.keys import ChunkKeys, distinct_rows
 from ..plan.planner import by_shape, plan
 from ..stores import locks
 from ..stores.base import LockingStore

@@ -21,7 +21,7 @@ from ..codecs.codec import ArrayRepresentation
 from ..display import printable, readable_size
 from ..engines import kernels, pool
 from ..engines.cuda import router
-from ..engines.cuda.program import device_program
+from ..engines.cuda.device_program import device_program
 from ..metadata.formats import FORMATS
 from ..plan.decode_program import analyse
 from ..stores.base import ListableStore, SizedStore

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from ..documents.departures import note
 from . import native
 from .buffers import Bytes, ceiling, compressed, empty, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -37,6 +37,10 @@ _AUTOSHUFFLE: Final = -1
 _HEADER_BYTES: Final = 16
 _NOT_BUILT_IN: Final = -5
 _MAX_BUFFER_BYTES: Final = 2**31 - 1 - _HEADER_BYTES
+_MAX_TYPESIZE: Final = 255
+_MAX_LEVEL: Final = 9
+#: In the order of c-blosc's numbers for them.
+_COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 
 @dataclass(frozen=True)
@@ -197,3 +201,26 @@ class BloscCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``blosc`` operation."""
         return (Operation("blosc"),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``blosc`` step, if the bytes fit one container."""
+        if nbytes > _MAX_BUFFER_BYTES:
+            return None
+        parameters = (
+            _COMPRESSORS.index(self.cname),
+            self.clevel,
+            _SHUFFLES.index(self.shuffle or "shuffle"),
+            min(self.typesize or 1, _MAX_TYPESIZE),
+            self.blocksize,
+        )
+        return EncodingStep("blosc", nbytes + _HEADER_BYTES, parameters, self._search(), (self.cname,))
+
+    def _search(self) -> tuple[str, int] | None:
+        """Return the library that compresses, if it can search in several ways, and the level that c-blosc gives it."""
+        if self.cname == "lz4":
+            return "lz4", _MAX_LEVEL + 1 - self.clevel
+        if self.cname == "zlib":
+            return "deflate", self.clevel
+        if self.cname == "zstd":
+            return "zstd", 22 if self.clevel == _MAX_LEVEL else 2 * self.clevel - 1
+        return None

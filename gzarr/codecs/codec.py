@@ -71,6 +71,35 @@ class Operation:
     params: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class EncodingStep:
+    """One native encoding step.
+
+    Attributes
+    ----------
+    name
+        As of the operation that decodes it.
+    most_nbytes
+        More bytes than this it does not make.
+    parameters
+        Up to five integers, as the operation takes them (``gzarr_kernels``).
+    search
+        The library that searches for repetitions, and its level (LZ4: acceleration), if it can search in several ways
+        (``gzarr_kernels.searches``): ``"zstd"``, ``"lz4"`` or ``"deflate"``. Also where it works inside of a container.
+    parts
+        Encoders that the operation needs besides its own (``gzarr_kernels.operations.PARTS``, or operations).
+    way
+        How it searches, a number of ``gzarr_kernels.searches``; 0 is as its level says.
+    """
+
+    name: str
+    most_nbytes: int
+    parameters: tuple[int, ...] = ()
+    search: tuple[str, int] | None = None
+    parts: tuple[str, ...] = ()
+    way: int = 0
+
+
 class Codec(ABC):
     """One codec of a chain. Subclasses are frozen dataclasses."""
 
@@ -122,4 +151,16 @@ class Codec(ABC):
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """Return the native decoding steps (usually one), or None where only :meth:`decode` will do."""
+        return None
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """Return the native encoding step, or None where only :meth:`encode` will do.
+
+        Parameters
+        ----------
+        nbytes
+            Bytes that are encoded, at most.
+        exact
+            Whether they are always so many.
+        """
         return None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .buffers import Bytes, checked, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -92,3 +92,7 @@ class Crc32cCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``crc32c`` operation."""
         return (Operation("crc32c"),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``crc32c`` step."""
+        return EncodingStep("crc32c", nbytes + 4)

@@ -19,13 +19,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .buffers import compressed, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 from .streams import decompress
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _MAX_RATIO = 1032  # of deflate: 258 bytes from two bits
+_DEFAULT_LEVEL = 6  # what zlib takes for level -1
+
+
+def deflate_step(name: str, level: int, nbytes: int) -> EncodingStep:
+    """Return the native step for ``"gzip"``, ``"zlib"`` or ``"deflate"`` and at most so many bytes."""
+    level = _DEFAULT_LEVEL if level < 0 else level
+    # libdeflate: five bytes for each stored block of 5,000 or more, and the container.
+    return EncodingStep(name, nbytes + nbytes // 500 + 64, (level,), ("deflate", level))
 
 
 class Inflater:
@@ -98,6 +106,10 @@ class _DeflateCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One operation of the same name."""
         return (Operation(self._name),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One step of the same name."""
+        return deflate_step(self._name, self.level, nbytes)
 
 
 @dataclass(frozen=True)

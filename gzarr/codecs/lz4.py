@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _MAX_RATIO = 255  # of an LZ4 block
+_MAX_BYTES = 0x7E000000
 
 
 @dataclass(frozen=True)
@@ -88,3 +89,11 @@ class Lz4Codec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``lz4`` operation."""
         return (Operation("lz4"),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``lz4`` step, if the bytes fit one block."""
+        if nbytes > _MAX_BYTES:
+            return None
+        # LZ4_compressBound of lz4.h, behind four bytes of size.
+        most = nbytes + nbytes // 255 + 20
+        return EncodingStep("lz4", most, (self.acceleration,), ("lz4", self.acceleration))

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..errors import UnsupportedError
 from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
-from .deflate import Inflater
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
+from .deflate import Inflater, deflate_step
 from .lz4 import Lz4Codec
 from .native import gdeflate
 from .streams import decompress
@@ -122,6 +122,13 @@ class NvcompBatchCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One operation of the algorithm's name."""
         return (Operation(self.algorithm),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One step of LZ4, Zstandard or deflate; in host memory its options say nothing."""
+        if self.algorithm == "deflate":
+            return deflate_step("deflate", -1, nbytes)
+        codec: Codec | None = {"lz4": Lz4Codec(), "zstd": ZstdCodec()}.get(self.algorithm)
+        return None if codec is None else codec.encoding(nbytes, exact=exact)
 
 
 def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Bytes:

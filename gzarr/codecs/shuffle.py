@@ -23,7 +23,7 @@ import numpy as np
 
 from ..errors import MetadataError
 from .buffers import Bytes, checked, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -120,3 +120,8 @@ class ShuffleCodec(Codec):
         nbytes = need_bytes(decoded, self.label).nbytes
         whole = not self.tail or (nbytes is not None and nbytes % self.elementsize == 0)
         return (Operation("shuffle", (self.elementsize,)),) if whole else None
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``shuffle`` step, of whole elements whose number is known."""
+        whole = exact and nbytes % max(self.elementsize, 1) == 0
+        return EncodingStep("shuffle", nbytes, (self.elementsize,)) if whole else None

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import native
 from .buffers import ceiling, checked, compressed, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _BLOCK_BYTES = 128 << 10  # the most that one block of three bytes or more decodes to
+_DEFAULT_LEVEL = 3  # what zstd takes for level 0
 
 
 @dataclass(frozen=True)
@@ -100,3 +101,10 @@ class ZstdCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``zstd`` operation."""
         return (Operation("zstd"),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``zstd`` step."""
+        # ZSTD_COMPRESSBOUND of zstd.h.
+        most = nbytes + (nbytes >> 8) + (max((128 << 10) - nbytes, 0) >> 11)
+        search = ("zstd", self.level or _DEFAULT_LEVEL)
+        return EncodingStep("zstd", most, (self.level, int(self.checksum)), search)

@@ -23,6 +23,7 @@ import secrets
 import shutil
 import stat
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -335,3 +336,51 @@ def make_directory_in(directory: int, name: str, *, durable: bool) -> None:
         return
     if durable:
         sync_directory(directory, "")
+
+
+# -- for engines
+
+
+# Others may erase an emptied directory before there is a file in it.
+_MOST_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FolderWriter:
+    """See :class:`gzarr.stores.base.FileWriter`."""
+
+    root: bytes
+    durable: bool
+
+    def temporary_prefix(self) -> str:
+        """Return the beginning of temporary names; the caller makes the rest unique."""
+        return temporary_prefix()
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it, durably if that is asked for."""
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                make_directories(folder, durable=self.durable)
+                return
+            except FileNotFoundError:
+                # Somebody else has emptied one of them just then.
+                if attempt == _MOST_ATTEMPTS - 1:
+                    raise
+
+    def flush_folder(self, folder: str) -> None:
+        """Have the names in a folder reach the disk."""
+        # Where it is not there any more, somebody else has erased what was written.
+        with contextlib.suppress(FileNotFoundError):
+            sync_directory(None, folder)
+
+    def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
+        """Remove what killed writers left; ``written`` was written just now, by the clock of its file system."""
+        now_ns = 0
+        if written is not None:
+            try:
+                now_ns = os.stat(written).st_mtime_ns  # noqa: PTH116
+            except OSError:
+                # Erased meanwhile by somebody else: without the time, only what is known to be abandoned goes.
+                now_ns = 0
+        for folder in folders:
+            clean_once(None, folder, folder, now_ns)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from typing_extensions import Buffer
@@ -98,6 +98,59 @@ class LocalFiles(Protocol):
 
 
 @runtime_checkable
+class DirectoryStore(Protocol):
+    """A store whose values are files of one directory, whoever reads them: two such stores may hold the same value."""
+
+    def directory(self) -> bytes:
+        """Return the absolute path of the directory: ``key`` is the file ``directory/key``."""
+
+
+class FileWriter(Protocol):
+    """What an engine needs to write files of a store itself.
+
+    Each file is written under a temporary name in its own folder, and renamed when it is complete.
+
+    Attributes
+    ----------
+    root
+        Absolute path: ``key`` is the file ``root/key``.
+    durable
+        Whether files and folders must reach the disk.
+    """
+
+    root: bytes
+    durable: bool
+
+    def temporary_prefix(self) -> str:
+        """Return the beginning of temporary names; the caller makes the rest unique."""
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it, durably if that is asked for; raise OSError where that fails."""
+
+    def flush_folder(self, folder: str) -> None:
+        """Have the names in a folder reach the disk; a folder that is gone is none of this writer's."""
+
+    def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
+        """Remove what killed writers left in some folders; ``written`` is a file written just now, if there is one."""
+
+
+@runtime_checkable
+class WritableFiles(Protocol):
+    """A store into which an engine may write files itself, instead of calling ``set``."""
+
+    def file_writer(self) -> FileWriter | None:
+        """Return how, or None if engines must use ``set``."""
+
+
+@runtime_checkable
+class PresenceStore(Protocol):
+    """A store that can tell cheaply, and for certain, which values there are."""
+
+    def contains(self, keys: Collection[str]) -> list[bool]:
+        """Return whether there is a value of each key, in order."""
+
+
+@runtime_checkable
 class GatheringStore(Protocol):
     """A store that takes a value in parts (a shard's chunks and its index), so that nobody has to join them."""
 
@@ -147,6 +200,13 @@ class VersionedStore(Protocol):
 
     def version(self, key: str) -> Hashable | None:
         """Return what changes whenever the value of ``key`` does; None for an absent key or where it is unknown."""
+
+
+def versions_of(store: VersionedStore, keys: Collection[str]) -> list[Hashable | None]:
+    """Return the versions of some values, in order."""
+    if knows_of(store, "versions", "version"):
+        return store.versions(keys)  # type: ignore[attr-defined, no-any-return]
+    return [store.version(key) for key in keys]
 
 
 def knows_of(store: object, faster: str, method: str) -> bool:

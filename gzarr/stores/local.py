@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
-from .atomic_files import LOCKS, TEMPORARY, is_reserved, remove_tree, replace_file, sync_directory, temporary_name
+from .atomic_files import (
+    LOCKS,
+    TEMPORARY,
+    FolderWriter,
+    is_reserved,
+    remove_tree,
+    replace_file,
+    sync_directory,
+    temporary_name,
+)
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .file_locks import STRIPES, FileLock, stripe
@@ -113,6 +122,19 @@ class LocalStore:
     def file_root(self) -> bytes | None:
         """Return the root directory, absolute, or None if links are refused (plain paths would follow them)."""
         return os.fsencode(self.root) if self.follow_symlinks else None
+
+    def directory(self) -> bytes:
+        """Return the root directory, absolute."""
+        return os.fsencode(self.root)
+
+    def file_writer(self) -> FolderWriter | None:
+        """Return how engines write files themselves, or None: links are refused, or a class may do more in ``set``."""
+        root = self.file_root()
+        return None if root is None or type(self) is not LocalStore else FolderWriter(root, self.durable)
+
+    def contains(self, keys: Iterable[str]) -> list[bool]:
+        """Return whether there is a value of each key, in order."""
+        return [version is not None for version in self.versions(keys)]
 
     def _fail(self, what: str, key: str, exc: BaseException) -> NoReturn:
         cause = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc) or type(exc).__name__

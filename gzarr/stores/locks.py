@@ -14,8 +14,7 @@ import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from .base import LocalFiles
-from .local import LocalStore
+from .base import DirectoryStore, LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -120,8 +119,8 @@ def node_is_held(store: Any, path: str) -> bool:
 
 def _root(store: Any) -> bytes | None:
     """Return the directory that a store's values are files in, or None."""
-    if isinstance(store, LocalStore):
-        return os.fsencode(store.root)
+    if isinstance(store, DirectoryStore):
+        return store.directory()
     return store.file_root() if isinstance(store, LocalFiles) else None
 
 

@@ -134,6 +134,17 @@ class MemoryStore:
                 )
         return values
 
+    def contains(self, keys: Iterable[str]) -> list[bool]:
+        """Return whether there is a value of each key, in order."""
+        found = []
+        for key in keys:
+            split_key(key)
+            try:
+                found.append(key in self.mapping)
+            except Exception as exc:
+                raise StoreError(f"{self!r}: cannot look for {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+        return found
+
     def version(self, key: str) -> Hashable | None:
         """Return what tells this value from any that replaces it; None if there is none, or it can change in place."""
         split_key(key)
