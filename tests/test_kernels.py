@@ -18,10 +18,11 @@ from gzarr_kernels.bitshuffle import to_byte_planes as _to_byte_planes
 from gzarr_kernels.bitshuffle import transpose_bits_8x8
 from gzarr_kernels.blosc import blosc_check, blosc_decode
 from gzarr_kernels.elements import copy_rows as _copy_rows
-from gzarr_kernels.elements import copy_tile as _copy_tile
 from gzarr_kernels.shuffle import unshuffle, unshuffle_block
 from gzarr_kernels.shuffle import unshuffle_rows as _unshuffle_rows
 from gzarr_kernels.snappy import snappy_decompress
+from gzarr_kernels.transpose import TILE_BYTES
+from gzarr_kernels.transpose import copy_tile as _copy_tile
 from numcodecs import blosc as numcodecs_blosc
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the compiled loop needs POSIX")
@@ -80,10 +81,41 @@ def copy_rows(
 
 
 @numba.njit
-def copy_tile(
-    source: int, si: int, sj: int, target: int, ti: int, tj: int, ni: int, nj: int, itemsize: int, swap: int
+def copy_tile_of(
+    source: int,
+    si: int,
+    sj: int,
+    target: int,
+    ti: int,
+    tj: int,
+    ni: int,
+    nj: int,
+    itemsize: int,
+    swap: int,
+    scratch: int,
+    stream: int,
+    far: int,
 ) -> None:
-    _copy_tile(source, si, sj, target, ti, tj, ni, nj, itemsize, swap)
+    _copy_tile(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, scratch, stream, far)
+
+
+def copy_tile(
+    source: int,
+    si: int,
+    sj: int,
+    target: int,
+    ti: int,
+    tj: int,
+    ni: int,
+    nj: int,
+    itemsize: int,
+    swap: int,
+    stream: int = 0,
+    far: int = 0,
+) -> None:
+    # Not aligned, and not zero: what is left in the buffers shows.
+    scratch = Guarded(random_bytes(TILE_BYTES))
+    copy_tile_of(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, scratch.address, stream, far)
 
 
 # -- shuffles
