@@ -18,14 +18,14 @@ import numpy as np
 from gpu_batch import ALIGNMENT, FrameBatch, aligned, pack
 
 import gzarr
+from gzarr.arrays.read import Reader
 from gzarr.engines.cuda.program import ALGORITHM_CODES, device_program
 from gzarr.engines.cuda.router import frames_in_chunk
 from gzarr.engines.cuda.staging import READY, Staging
 from gzarr.engines.request import WHOLE, ReadRequest
-from gzarr.plan import plan
-from gzarr.reader import Reader
-from gzarr.selection import parse_basic
-from gzarr.sharding import ShardIndexCache, locate, whole_chunks
+from gzarr.engines.shards import ShardIndexCache, locate, whole_chunks
+from gzarr.plan.planner import plan
+from gzarr.plan.selection import parse_basic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -115,6 +115,11 @@ class Outcome:
         return self.required and self.state == "failed"
 
 
+def _test_module(name: str) -> str:
+    (path,) = (ROOT / "tests").rglob(f"test_{name}.py")
+    return str(path.relative_to(ROOT))
+
+
 def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list[Stage]:
     """Return the stages in order.
 
@@ -140,7 +145,7 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
 
     def tests(modules: Sequence[str], marked: str = "gpu") -> Command:
         def command(seconds: float) -> tuple[list[str], dict[str, str]]:
-            pytest = [python, "-m", "pytest", *(f"tests/test_{name}.py" for name in modules), "-m", marked, "-rs"]
+            pytest = [python, "-m", "pytest", *map(_test_module, modules), "-m", marked, "-rs"]
             pytest += ["-p", "no:cacheprovider", "--tb=short", "--durations=5", "-o", "timeout=60"]
             # One broken module is not the end of the others; where everything fails, the rest says no more.
             return [*pytest, "--continue-on-collection-errors", "--maxfail=60"], {

@@ -91,14 +91,14 @@ def host_us(device: Device, path: Path, deadline: float = math.inf) -> float:
     """
     array = gzarr.open_array(path, device="cuda")
     stream = device.current_stream()
-    out = array.read(decode="gpu")
+    out = array.read(decode="cuda")
     stream.synchronize()
     times = []
     with _apart(device) as spent:
         for _ in range(READS):
             spent.clear()
             start = time.perf_counter()
-            array.read(out=out, decode="gpu")
+            array.read(out=out, decode="cuda")
             elapsed = time.perf_counter() - start
             stream.synchronize()
             times.append(elapsed - sum(spent))

@@ -15,8 +15,8 @@ from gpu_batch import aligned, time_runs
 
 from gzarr.engines.cuda.columns import Columns, Placement, output_memory
 from gzarr.engines.cuda.placing import Layout, placing_words, placings
-from gzarr.plan import plan
-from gzarr.selection import parse_basic
+from gzarr.plan.planner import plan
+from gzarr.plan.selection import parse_basic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """The readers that are compared, each set up as its own documentation recommends for speed, with the same threads.
 
 A rival turns a workload into a list of calls without arguments; one run of the workload makes each call once. Only the
-calls are timed: arrays are open before. A call returns a fresh result (but for ``gzarr out=``), in the rival's own
+calls are timed: arrays are open before. A call returns a new result (but for ``gzarr out=``), in the rival's own
 container. Where a rival has several ways to do a pattern, the fastest that was found is used; the docstrings say which.
 """
 
@@ -13,7 +13,7 @@ import importlib
 import importlib.metadata
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from workloads import Region, Windows
@@ -37,6 +37,8 @@ class Rival(Protocol):
     name: str
     #: Distributions whose versions are reported.
     distributions: tuple[str, ...]
+    #: Whether each round begins with a call that is not timed, whose memory the others then have.
+    warm_up: bool
 
     def session(self) -> AbstractContextManager[object]:
         """Return what must be active around opening, checking and timing."""
@@ -53,6 +55,7 @@ class ZarrPython:
 
     name = "zarr-python"
     distributions: tuple[str, ...] = ("zarr", "numcodecs")
+    warm_up = False
     pipeline = "zarr.core.codec_pipeline.BatchedCodecPipeline"
 
     def __init__(self, threads: int) -> None:
@@ -116,6 +119,7 @@ class TensorStore:
 
     name = "tensorstore"
     distributions = ("tensorstore",)
+    warm_up = False
 
     def __init__(self, threads: int) -> None:
         import tensorstore as ts
@@ -160,7 +164,9 @@ class Gzarr:
     """gzarr on its CPU engine."""
 
     name = "gzarr"
-    distributions = ("gzarr", "numba", "blosc2", "deflate")
+    distributions: tuple[str, ...] = ("gzarr", "numba", "blosc2", "deflate")
+    warm_up = False
+    settings: ClassVar[dict[str, str]] = {}
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -168,14 +174,16 @@ class Gzarr:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        before = os.environ.get("GZARR_THREADS")
-        os.environ["GZARR_THREADS"] = str(self.threads)
+        settings = {"GZARR_THREADS": str(self.threads), **self.settings}
+        before = {name: os.environ.get(name) for name in settings}
+        os.environ.update(settings)
         try:
             yield
         finally:
-            del os.environ["GZARR_THREADS"]
-            if before is not None:
-                os.environ["GZARR_THREADS"] = before
+            for name, value in before.items():
+                del os.environ[name]
+                if value is not None:
+                    os.environ[name] = value
 
     def _open(self, path: Path) -> Any:
         import gzarr
@@ -191,6 +199,31 @@ class Gzarr:
 
     def decode_path(self, path: Path) -> str:
         return str(self._open(path).decode_path)
+
+
+class GzarrFresh(Gzarr):
+    """gzarr with new memory for each large result, as the peers have it."""
+
+    name = "gzarr fresh"
+    settings: ClassVar[dict[str, str]] = {"GZARR_RECYCLE_BYTES": "0"}
+
+
+class GzarrRecycled(Gzarr):
+    """gzarr as it is by default: the memory of a large result that was let go of serves the next one."""
+
+    name = "gzarr recycled"
+    distributions = ()
+    warm_up = True
+    settings: ClassVar[dict[str, str]] = {"GZARR_RECYCLE_BYTES": ""}
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        from gzarr.engines import result_memory
+
+        with super().session():
+            yield
+        # Nobody else has to let go of it.
+        result_memory.release()
 
 
 class GzarrOut(Gzarr):
@@ -210,7 +243,9 @@ class GzarrOut(Gzarr):
 
 
 #: In the order of the table. The peers are those that are not gzarr's own.
-RIVALS: dict[str, type[Any]] = {r.name: r for r in (GzarrOut, Gzarr, Zarrs, TensorStore, ZarrPython)}
+RIVALS: dict[str, type[Any]] = {
+    r.name: r for r in (GzarrOut, GzarrRecycled, GzarrFresh, Zarrs, TensorStore, ZarrPython)
+}
 PEERS = ("zarrs", "tensorstore", "zarr-python")
 
 

@@ -72,10 +72,10 @@ def planning() -> Target:
     Keys of local files are not spelled in Python: the compiled loop writes paths from the columns. Other stores need
     them; what that adds is in the note.
     """
+    from gzarr.engines.shards import whole_chunks
     from gzarr.metadata.model import ChunkKeyEncoding
-    from gzarr.plan import chunk_keys, plan
-    from gzarr.selection import parse_basic
-    from gzarr.sharding import whole_chunks
+    from gzarr.plan.planner import chunk_keys, plan
+    from gzarr.plan.selection import parse_basic
 
     grid, chunk = (50, 50, 40), (64, 64, 64)
     assert math.prod(grid) == PLANNED_CHUNKS

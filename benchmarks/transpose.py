@@ -29,7 +29,7 @@ from gzarr_kernels.gather import gather_piece
 from gzarr_kernels.memory import copy
 from gzarr_kernels.place import SCRATCH_BYTES, place_piece
 
-from gzarr.engines.native import STREAM_BYTES
+from gzarr.engines.cpu.native import STREAM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

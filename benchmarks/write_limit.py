@@ -2,9 +2,10 @@
 thread, and appended to one file.
 
 No store, no gathering, one file and no renaming: what remains is the encoder's own time and the kernel's for copying
-what it made, which no writer that uses these libraries as these levels say can beat (gzarr may search less, see
-``gzarr.engines.effort``, and keeps in the cache what here is memory). Each chunk is one call through ctypes, which
-releases the GIL. Where several builds of a library are installed, the fastest on the workload's own chunks is taken.
+what it made, which no writer that uses these libraries as these levels say can beat (gzarr's column ``automatic`` may
+search less, see ``gzarr.engines.cpu.effort``; and gzarr keeps in the cache what here is memory). Each chunk is one call
+through ctypes, which releases the GIL. Where several builds of a library are installed, the fastest on the workload's
+own chunks is taken.
 """
 
 from __future__ import annotations

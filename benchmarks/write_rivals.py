@@ -54,8 +54,10 @@ class TensorStore(rivals.TensorStore):
         return lambda: array.write(data, can_reference_source_data_indefinitely=True).result()
 
 
-class Gzarr(rivals.Gzarr):
-    """gzarr on its CPU engine."""
+class Given(rivals.Gzarr):
+    """gzarr on its CPU engine, with the level that the document gives."""
+
+    name = "given"
 
     def write(self, path: Path, data: npt.NDArray[Any]) -> Call:
         import gzarr
@@ -63,5 +65,40 @@ class Gzarr(rivals.Gzarr):
         return partial(gzarr.open_array(path, mode="r+", device="cpu").__setitem__, ..., data)
 
 
-#: In the order of the table.
-RIVALS: dict[str, type[Any]] = {r.name: r for r in (Gzarr, Zarrs, TensorStore, ZarrPython)}
+class Automatic(rivals.Gzarr):
+    """gzarr on its CPU engine, with the same codecs made without a level: how hard it searches is its own choice."""
+
+    name = "automatic"
+
+    def write(self, path: Path, data: npt.NDArray[Any]) -> Call:
+        import gzarr
+
+        given = gzarr.open_array(path, device="cpu")
+        codecs = [codec.to_json() for codec in given.codecs]
+        if given.shards is not None:
+            codecs = codecs[0]["configuration"]["codecs"]
+        array = gzarr.create_array(
+            path,
+            shape=given.shape,
+            dtype=given.dtype,
+            chunks=given.chunks,
+            shards=given.shards,
+            codecs=list(map(_without_level, codecs)),
+            zarr_format=given.zarr_format,
+            overwrite=True,
+            device="cpu",
+        )
+        assert [codec.label for codec in array.codecs] == [codec.label for codec in given.codecs]
+        return partial(array.__setitem__, ..., data)
+
+
+def _without_level(document: dict[str, Any]) -> dict[str, Any]:
+    configuration = document.get("configuration", {})
+    rest = {name: value for name, value in configuration.items() if name not in ("level", "clevel")}
+    return {**document, "configuration": rest}
+
+
+#: Both of gzarr, …
+OURS = (Automatic.name, Given.name)
+#: … and all in the order of the table.
+RIVALS: dict[str, type[Any]] = {r.name: r for r in (Automatic, Given, Zarrs, TensorStore, ZarrPython)}

@@ -33,7 +33,8 @@ __all__ = [
     "UnsupportedError",
     "ValueSizeError",
     "__version__",
-    "consolidate",
+    "array",
+    "consolidate_metadata",
     "copy",
     "create_array",
     "create_group",
@@ -41,11 +42,13 @@ __all__ = [
     "empty_like",
     "full",
     "full_like",
+    "group",
     "load",
     "ones",
     "ones_like",
     "open",
     "open_array",
+    "open_consolidated",
     "open_group",
     "release_memory",
     "require_array",
@@ -57,10 +60,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .array import Array
-    from .consolidation import consolidate
-    from .copying import copy
-    from .creation import create_array, create_group, require_array, require_group
+    from .arrays.array import Array
+    from .engines.memory import release_memory
     from .errors import (
         ArgumentError,
         ChunkDecodeError,
@@ -80,33 +81,48 @@ if TYPE_CHECKING:
         UnsupportedError,
         ValueSizeError,
     )
-    from .filled_arrays import empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
-    from .group import Group
-    from .hierarchy import open, open_array, open_group
-    from .memory import release_memory
-    from .saving import load, save
+    from .hierarchy.create import create_array, create_group
+    from .hierarchy.create_filled import array, empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
+    from .hierarchy.group import Group
+    from .hierarchy.open import group, open, open_array, open_consolidated, open_group, require_array, require_group
     from .stores import LocalStore, MemoryStore
-    from .verification import verify
+    from .tools.consolidate import consolidate_metadata
+    from .tools.copy import copy
+    from .tools.save import load, save
+    from .tools.verify import verify
 else:
-    _CREATION = ("create_array", "create_group", "require_array", "require_group")
-    _FILLED = ("empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
-    _MODULES = {
-        **dict.fromkeys(_CREATION, "creation"),
-        **dict.fromkeys(_FILLED, "filled_arrays"),
-        "load": "saving",
-        "save": "saving",
-        "Array": "array",
-        "Group": "group",
-        "LocalStore": "stores",
-        "MemoryStore": "stores",
-        "consolidate": "consolidation",
-        "copy": "copying",
-        "open": "hierarchy",
-        "open_array": "hierarchy",
-        "open_group": "hierarchy",
-        "release_memory": "memory",
-        "verify": "verification",
+    _NAMES = {
+        "arrays.array": ("Array",),
+        "engines.memory": ("release_memory",),
+        "hierarchy.create": ("create_array", "create_group"),
+        "hierarchy.create_filled": (
+            "array",
+            "empty",
+            "empty_like",
+            "full",
+            "full_like",
+            "ones",
+            "ones_like",
+            "zeros",
+            "zeros_like",
+        ),
+        "hierarchy.group": ("Group",),
+        "hierarchy.open": (
+            "group",
+            "open",
+            "open_array",
+            "open_consolidated",
+            "open_group",
+            "require_array",
+            "require_group",
+        ),
+        "stores": ("LocalStore", "MemoryStore"),
+        "tools.consolidate": ("consolidate_metadata",),
+        "tools.copy": ("copy",),
+        "tools.save": ("load", "save"),
+        "tools.verify": ("verify",),
     }
+    _MODULES = {name: module for module, names in _NAMES.items() for name in names}
     _SUBMODULES = frozenset({"codecs", "errors", "stores"})
 
     def __getattr__(name):

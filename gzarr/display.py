@@ -3,18 +3,69 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import MetadataError
-from .metadata.model import ArrayMetadata
-from .stores.base import ListableStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Protocol, TypeAlias
 
-    from .array_properties import ArrayProperties
-    from .documents import Entry
-    from .group import Group
+    class _Labelled(Protocol):
+        """A codec, as far as it is shown."""
+
+        @property
+        def label(self) -> str: ...
+
+    class _Node(Protocol):
+        """A node, as far as it is shown."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def store(self) -> object: ...
+        @property
+        def zarr_format(self) -> object: ...
+        @property
+        def attrs(self) -> Mapping[str, Any]: ...
+
+    class _Array(_Node, Protocol):
+        """An array, as far as it is shown."""
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def dtype(self) -> object: ...
+        @property
+        def chunks(self) -> tuple[int, ...]: ...
+        @property
+        def shards(self) -> tuple[int, ...] | None: ...
+        @property
+        def dimension_names(self) -> Sequence[str | None] | None: ...
+        @property
+        def fill_value(self) -> Any: ...
+        @property
+        def codecs(self) -> Sequence[_Labelled]: ...
+        @property
+        def device(self) -> str: ...
+        @property
+        def decode_path(self) -> str: ...
+        @property
+        def size(self) -> int: ...
+        @property
+        def nbytes(self) -> int: ...
+        @property
+        def nchunks(self) -> int: ...
+
+    class _Group(_Node, Protocol):
+        """A group, as far as it is shown."""
+
+        @property
+        def implicit(self) -> bool: ...
+        @property
+        def consolidated(self) -> bool: ...
+
+    _TreeNode: TypeAlias = _Array | _Group | MetadataError
 
 _TABLE = "border-collapse:collapse;font-size:0.9em"
 _LABEL = "text-align:left;font-weight:600;padding:2px 12px 2px 0;vertical-align:top;white-space:nowrap"
@@ -39,6 +90,18 @@ def readable_size(nbytes: int) -> str:
             break
         size /= 1024
     return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit} ({nbytes:,} bytes)"
+
+
+class MemberCounts(NamedTuple):
+    """Numbers of nodes directly below a group."""
+
+    arrays: int
+    groups: int
+    unreadable: int
+
+    def __str__(self) -> str:
+        text = f"{_number(self.arrays, 'array')}, {_number(self.groups, 'group')}"
+        return f"{text}, {self.unreadable} not readable" if self.unreadable else text
 
 
 class Info:
@@ -75,12 +138,12 @@ class Tree:
     root
         What stands in the first line.
     nodes
-        Paths and nodes below, parents first (:meth:`gzarr.Group.walk`).
+        Paths and nodes below, parents first; the error of a node that cannot be read (:meth:`gzarr.Group.walk`).
     """
 
-    def __init__(self, root: str, nodes: Iterable[tuple[str, Entry]]) -> None:
+    def __init__(self, root: str, nodes: Iterable[tuple[str, _TreeNode]]) -> None:
         self._lines = [("", printable(root), "")]
-        self._lines += _tree_lines(list(nodes))
+        self._lines += _tree_lines([(path, _detail(node)) for path, node in nodes])
 
     def __str__(self) -> str:
         return "\n".join(branch + name + detail for branch, name, detail in self._lines)
@@ -92,7 +155,7 @@ class Tree:
         return '<pre style="line-height:1.2">' + "\n".join(lines) + "</pre>"
 
 
-def _tree_lines(nodes: list[tuple[str, Entry]]) -> Iterator[tuple[str, str, str]]:
+def _tree_lines(nodes: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
     # A node is the last of its parent if no later node at its depth comes before one nearer the root; so from the end.
     last: list[bool] = [True] * len(nodes)
     open_depths: set[int] = set()
@@ -102,29 +165,25 @@ def _tree_lines(nodes: list[tuple[str, Entry]]) -> Iterator[tuple[str, str, str]
         last[i] = depth not in open_depths
         open_depths.add(depth)
     stems: list[str] = []
-    for (path, entry), is_last in zip(nodes, last, strict=True):
+    for (path, detail), is_last in zip(nodes, last, strict=True):
         depth = path.count("/")
         del stems[depth:]
         branch = "".join(stems)
         stems.append("    " if is_last else "│   ")
-        yield branch + ("└── " if is_last else "├── "), printable(path.rpartition("/")[2]), _detail(entry)
+        yield branch + ("└── " if is_last else "├── "), printable(path.rpartition("/")[2]), detail
 
 
-def _detail(entry: Entry) -> str:
-    metadata = entry.metadata
-    if isinstance(metadata, MetadataError):
-        return f" [not readable: {printable(metadata, 200)}]"
-    if isinstance(metadata, ArrayMetadata):
-        return f" {metadata.shape} {printable(metadata.dtype, 120)}"
-    return " [implicit]" if metadata.implicit else ""
+def _detail(node: _TreeNode) -> str:
+    """Return what stands behind the name of a node."""
+    if isinstance(node, MetadataError):
+        return f" [not readable: {printable(node, 200)}]"
+    shape = getattr(node, "shape", None)
+    if shape is not None:
+        return f" {shape} {printable(getattr(node, 'dtype', ''), 120)}"
+    return " [implicit]" if getattr(node, "implicit", False) else ""
 
 
-def tree(group: Group, level: int | None = None) -> Tree:
-    """Return the hierarchy below ``group``, down to ``level`` (0: its children only; None: all)."""
-    return Tree(group.name, group.walk(level))
-
-
-def array_repr(array: ArrayProperties) -> str:
+def array_repr(array: _Array) -> str:
     """Return an array on one line: path, shape, dtype, chunks, how it is decoded."""
     chunks = f"chunks {array.chunks}" if array.shards is None else f"chunks {array.chunks} in shards {array.shards}"
     return (
@@ -133,7 +192,7 @@ def array_repr(array: ArrayProperties) -> str:
     )
 
 
-def array_info(array: ArrayProperties) -> Info:
+def array_info(array: _Array) -> Info:
     """Return everything that is known of an array without a store request."""
     rows = [
         ("Name", printable(array.name)),
@@ -157,27 +216,27 @@ def array_info(array: ArrayProperties) -> Info:
         ("Size", readable_size(array.nbytes)),
         ("Number of chunks", f"{array.nchunks:,}"),
     ]
-    if array.metadata.attributes:
-        rows.append(("Attributes", _names(array.metadata.attributes)))
+    if array.attrs:
+        rows.append(("Attributes", _names(array.attrs)))
     return Info(rows)
 
 
-def array_html(array: ArrayProperties) -> str:
+def array_html(array: _Array) -> str:
     """Return an array as an HTML table."""
     return _block(f"gzarr.Array {array.name}", array_info(array))
 
 
-def group_repr(group: Group) -> str:
-    """Return a group on one line; the number of members only where consolidated metadata tells it without a request."""
+def group_repr(group: _Group, counts: MemberCounts | None) -> str:
+    """Return a group on one line; ``counts`` of its members where they are known without a store request."""
     notes = [f"Zarr {group.zarr_format}"]
     if group.implicit:
         notes.append("implicit")
-    if group.consolidated:
-        notes.append(_counts(group))
+    if counts is not None:
+        notes.append(str(counts))
     return f"<gzarr.Group {printable(group.name)}, {', '.join(notes)}>"
 
 
-def _group_rows(group: Group) -> list[tuple[str, str]]:
+def _group_rows(group: _Group) -> list[tuple[str, str]]:
     rows = [
         ("Name", printable(group.name)),
         ("Type", "Group (implicit)" if group.implicit else "Group"),
@@ -190,31 +249,17 @@ def _group_rows(group: Group) -> list[tuple[str, str]]:
     return rows
 
 
-def group_info(group: Group) -> Info:
-    """Return a table of a group: what it is and how many members it has (which may ask the store)."""
-    countable = group.consolidated or isinstance(group.store, ListableStore)
-    return Info([*_group_rows(group), ("Members", _counts(group) if countable else "unknown: the store cannot list")])
+def group_info(group: _Group, counts: MemberCounts | None) -> Info:
+    """Return a table of a group: what it is, and the ``counts`` of its members; None where the store cannot list."""
+    return Info([*_group_rows(group), ("Members", "unknown: the store cannot list" if counts is None else str(counts))])
 
 
-def group_html(group: Group) -> str:
-    """Return a group as an HTML table, without a store request."""
+def group_html(group: _Group, counts: MemberCounts | None) -> str:
+    """Return a group as an HTML table; ``counts`` of its members where they are known without a store request."""
     rows = _group_rows(group)
-    if group.consolidated:
-        rows.append(("Members", _counts(group)))
+    if counts is not None:
+        rows.append(("Members", str(counts)))
     return _block(f"gzarr.Group {group.name}", Info(rows))
-
-
-def _counts(group: Group) -> str:
-    arrays, groups, broken = 0, 0, 0
-    for _, entry in group.walk(0):
-        if isinstance(entry.metadata, MetadataError):
-            broken += 1
-        elif isinstance(entry.metadata, ArrayMetadata):
-            arrays += 1
-        else:
-            groups += 1
-    text = f"{_number(arrays, 'array')}, {_number(groups, 'group')}"
-    return f"{text}, {broken} not readable" if broken else text
 
 
 def _number(count: int, what: str) -> str:

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
+from .documents.json import quote
 from .errors import MetadataError, UnsupportedError
-from .metadata.json import quote
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

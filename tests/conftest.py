@@ -17,8 +17,7 @@ ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
 # Before anything imports Numba; workers of pytest-xdist inherit it.
 os.environ["NUMBA_ENABLE_CUDASIM"] = "0" if ON_GPU else "1"
 
-import devices  # noqa: E402
-import gpu_session  # noqa: E402
+from support import devices, gpu_session  # noqa: E402
 
 from gzarr.engines import kernels  # noqa: E402
 
@@ -77,7 +76,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[devices.TestedDevice]:
 @pytest.fixture(scope="module", params=["simulator", "ir"])
 def launcher(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each way to run a device kernel without a GPU: in the simulator, and as it is compiled for one."""
-    import device_arena
+    from support import device_arena
 
     with device_arena.launched_by(request.param):
         yield

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from zarr_arrays import LITTLE, codec, v2, v3
+from support.zarr_arrays import LITTLE, codec, v2, v3
 
 import gzarr
 from gzarr import plugins

@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..dtypes import kind_of
+from ..documents.json import quote
+from ..dtypes.properties import bits, component, kind_of, mantissa_bits
 from ..errors import MetadataError
-from ..metadata.json import quote
 from .buffers import need_array
 from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation
-from .number_types import bits, component, mantissa_bits
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from ..metadata.departures import note
+from ..documents.departures import note
 from . import native
 from .buffers import Bytes, ceiling, compressed, empty, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 Shuffle = Literal["noshuffle", "shuffle", "bitshuffle"]
 

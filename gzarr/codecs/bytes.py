@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from ..dtypes import clear_spare_bits, has_spare_bits, storage, swap_unit
+from ..documents.json import quote
+from ..dtypes.properties import clear_spare_bits, has_spare_bits, storage, swap_unit
 from ..errors import MetadataError
-from ..metadata.json import quote
 from .buffers import flat, need_array
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 Endian = Literal["little", "big"]
 NATIVE: Endian = "little" if sys.byteorder == "little" else "big"

@@ -17,10 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..metadata.departures import note
+from ..documents.configuration import Configuration, is_integer
+from ..documents.departures import note
 from .buffers import compressed, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
-from .configuration import Configuration, is_integer
 from .streams import Decompressor, decompress
 
 if TYPE_CHECKING:

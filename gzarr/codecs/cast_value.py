@@ -22,16 +22,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..dtypes import kind_of, parse_v3
+from ..documents.json import quote
+from ..dtypes import fill_value
+from ..dtypes.properties import kind_of
+from ..dtypes.v3 import parse_v3
 from ..errors import MetadataError
-from ..metadata import fill_value
-from ..metadata.json import quote
 from . import casting
 from .buffers import need_array
 from .codec import ArrayRepresentation, Codec, CodecKind, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _MAX_ENTRIES = 65536
 

@@ -15,8 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..dtypes import kind_of, low_bits, number_limits
-from .number_types import bits, mantissa_bits
+from ..dtypes.properties import bits, kind_of, low_bits, mantissa_bits, number_limits
 
 Rounding: TypeAlias = Literal["nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"]
 OutOfRange: TypeAlias = Literal["clamp", "wrap"]

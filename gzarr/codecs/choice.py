@@ -4,20 +4,28 @@ Where that is nothing: Blosc containers with lz4 and a byte shuffle for elements
 compresses was read faster on the CPU (``benchmarks/read.py``, the ``blosc-lz4`` workloads against those of zstd and
 gzip), and because its blocks are many independent streams, which is what a GPU needs. Elements of one byte have nothing
 to shuffle, and lz4 alone finds little in images: they get zstd, and so do texts.
+
+A level that the maker gives is a level: each chunk is encoded as the library does it at this level. Where none is given
+(``codecs="auto"``, ``"zstd"``, an object without its level), the default goes into the document, which has to name one,
+and how hard writes search is left to gzarr (:mod:`gzarr.engines.cpu.effort`). Documents do not record that: it would
+take a member of their own, which some readers refuse, and others lose when they change the document. So it holds for
+the array that was made, and for its pickles. An array that is opened has the level of its document, as if it had been
+given.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..dtypes import swap_unit
+from ..documents.json import quote
+from ..dtypes.properties import swap_unit
 from ..errors import ArgumentError, MetadataError
-from ..metadata.json import quote
 from .blosc import BloscCodec
 from .bytes import BytesCodec
 from .codec import Codec
 from .numcodecs_adapter import OBJECT_CODECS, NumcodecsArrayToBytes
 from .registry import codec_from_v2, codec_from_v3
+from .shuffle import ShuffleCodec
 from .zstd import ZstdCodec
 
 if TYPE_CHECKING:
@@ -27,6 +35,8 @@ if TYPE_CHECKING:
 
 AUTO: Final = "auto"
 _ZSTD_LEVEL: Final = 3
+#: How codecs call what says how hard they compress.
+_LEVELS: Final = frozenset({"level", "clevel", "acceleration"})
 # What a codec that is only named is configured with.
 _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "bytes": {"endian": "little"},
@@ -149,6 +159,9 @@ def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
             if "id" in document:
                 objects = isinstance(document["id"], str) and document["id"] in OBJECT_CODECS
                 codec = codec_from_v2(document, "$", first=objects, objects=objects)
+                if isinstance(codec, ShuffleCodec):
+                    # New documents say what those of version 2 may leave open.
+                    codec = codec.with_itemsize(dtype.itemsize)
             else:
                 codec = codec_from_v3(_configured(document, dtype), "$")
         except MetadataError as error:
@@ -173,6 +186,22 @@ def _configured(document: dict[str, Any], dtype: np.dtype[Any]) -> dict[str, Any
     if name == "blosc" and merged["typesize"] is None:
         merged["typesize"] = dtype.itemsize
     return {**document, "configuration": merged} if merged else document
+
+
+def gives_level(*values: Any) -> bool:
+    """Whether codecs that a caller gave, each as for :func:`as_codecs` or ``"auto"``, say how hard to compress."""
+    return any(_has_level(item) for value in values for item in (value if isinstance(value, list | tuple) else [value]))
+
+
+def _has_level(value: Any) -> bool:
+    """Whether a codec, or one in its chain, gives a level. Codecs that are objects always do, if they have levels."""
+    for method in ("to_json", "get_config", "to_dict"):
+        if hasattr(value, method):
+            value = getattr(value, method)()
+            break
+    if isinstance(value, list | tuple):
+        return any(map(_has_level, value))
+    return isinstance(value, dict) and (not _LEVELS.isdisjoint(value) or any(map(_has_level, value.values())))
 
 
 def _is_auto(value: Any) -> bool:

@@ -23,7 +23,7 @@ from .buffers import Bytes, checked, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 
 def crc32c(data: Bytes) -> int:

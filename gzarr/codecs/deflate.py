@@ -23,7 +23,7 @@ from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representat
 from .streams import decompress
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _MAX_RATIO = 1032  # of deflate: 258 bytes from two bits
 

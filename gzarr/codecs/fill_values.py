@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import MetadataError
-from ..metadata.json import quote
 from .cast_value import CastValueCodec
 from .chain import representations
 from .codec import ArrayRepresentation

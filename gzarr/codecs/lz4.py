@@ -19,7 +19,7 @@ from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _MAX_RATIO = 255  # of an LZ4 block
 

@@ -30,7 +30,7 @@ from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, R
 from .transpose import TransposeCodec
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _MAX_NESTING = 8
 _DEFAULT_MODE = 0

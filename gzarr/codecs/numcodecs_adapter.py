@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
-from ..metadata.json import quote
 from . import object_codecs
 from .buffers import UNKNOWN_LIMIT_BYTES, checked, compressed, flat, need_array, need_bytes
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
@@ -36,7 +36,7 @@ from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, R
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 #: Codecs that make bytes of an array; they stand where ``bytes`` stands in other chains.
 ARRAY_TO_BYTES = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle"))

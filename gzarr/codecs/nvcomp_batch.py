@@ -33,8 +33,8 @@ from .zstd import ZstdCodec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..documents.configuration import Configuration
     from .buffers import Bytes
-    from .configuration import Configuration
 
 _ALGORITHMS: Final = ("lz4", "zstd", "snappy", "deflate", "gdeflate")
 #: Of the decoder for host memory.

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..dtypes import native, parse_v2
+from ..dtypes.properties import native
+from ..dtypes.v2 import parse_v2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

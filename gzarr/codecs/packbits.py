@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..dtypes import kind_of, storage
+from ..documents.json import quote
+from ..dtypes.properties import bits, component, kind_of, storage
 from ..errors import MetadataError
-from ..metadata.json import quote
 from .buffers import Bytes, flat, need_array
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
-from .number_types import bits, component
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _PADDINGS = {"none": "none", "first_byte": "first_byte", "last_byte": "last_byte"}
 # What the registry's schema calls them, against its own text.

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
-from ..metadata.json import quote
 from .buffers import compressed, flat, need_array
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _DTYPES = frozenset(
     (*(f"{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64)), "float16", "float32", "float64")

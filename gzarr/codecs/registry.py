@@ -6,12 +6,12 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ..dtypes import extension
+from ..documents.configuration import Configuration
+from ..documents.extension import extension
+from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
-from ..metadata.json import quote
 from ..plugins import call, load
 from .codec import Codec
-from .configuration import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

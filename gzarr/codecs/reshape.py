@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ..documents.configuration import is_integer
 from ..errors import MetadataError
 from .buffers import need_array
 from .codec import ArrayRepresentation, Codec, CodecKind, Representation
-from .configuration import is_integer
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _MAX_DIMENSIONS = 64  # NumPy's
 

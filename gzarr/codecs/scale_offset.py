@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..dtypes import kind_of, number_limits
+from ..documents.json import quote
+from ..dtypes import fill_value
+from ..dtypes.properties import kind_of, number_limits
 from ..errors import MetadataError
-from ..metadata import fill_value
-from ..metadata.json import quote
 from .buffers import need_array
 from .casting import is_real
 from .codec import ArrayRepresentation, Codec, CodecKind, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _Scalar: TypeAlias = int | float | str
 

@@ -28,7 +28,7 @@ from .chain import check_kinds, decode_chain, encode_chain, representations
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 #: ``offset`` and ``nbytes`` of an inner chunk that is not there.
 EMPTY = 2**64 - 1

@@ -8,19 +8,25 @@ Zarr    names
 v3      ``numcodecs.shuffle``
 v2      ``shuffle``: ``{"id": "shuffle", "elementsize": 4}``
 ======  ==============================================
+
+In version 2, the element size ``0`` and any text are netCDF-C's, and mean the size of an element as it counts that:
+https://github.com/Unidata/netcdf-c/blob/main/plugins/NCZhdf5filters.c. It leaves bytes at the end that are no whole
+element where they are (``H5Zshuffle.c`` beside it).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from ..errors import MetadataError
 from .buffers import Bytes, checked, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,13 @@ class ShuffleCodec(Codec):
     ----------
     elementsize
         Bytes an element; 0 and 1 change nothing.
+    tail
+        Whether bytes that are no whole element may follow the last one, and stay there.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
     elementsize: int = 4
+    tail: bool = False
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> ShuffleCodec:
@@ -45,10 +54,25 @@ class ShuffleCodec(Codec):
 
     @classmethod
     def from_v2(cls, configuration: Configuration) -> ShuffleCodec:
-        """Parse a v2 configuration."""
-        codec = cls(configuration.integer("elementsize", 0, 2**31 - 1, 4))
+        """Parse a v2 configuration; the element size is 0 where netCDF-C left it open.
+
+        It takes the size from the data type, whatever the document says; it writes 0, and before 4.10 a text.
+        """
+        value = configuration.any("elementsize", 4)
+        text = isinstance(value, str) and value.isascii() and value.isdecimal()
+        codec = cls(0 if text else configuration.integer("elementsize", 0, 2**31 - 1, 4))
         configuration.finish()
         return codec
+
+    def with_itemsize(self, itemsize: int) -> ShuffleCodec:
+        """Return the codec for items of so many bytes, where the element size was left open."""
+        return self if self.elementsize else ShuffleCodec(max(itemsize, 1))
+
+    def for_bytes(self, decoded: Representation) -> ShuffleCodec:
+        """Return the codec without a tail where what it is given has none."""
+        if self.tail and isinstance(decoded, BytesRepresentation) and decoded.nbytes is not None:
+            return replace(self, tail=decoded.nbytes % self.elementsize != 0)
+        return self
 
     @property
     def label(self) -> str:
@@ -62,17 +86,22 @@ class ShuffleCodec(Codec):
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return the same size, which must be whole elements."""
         data = need_bytes(decoded, self.label)
-        if data.nbytes is not None and self.elementsize > 1 and data.nbytes % self.elementsize:
+        if data.nbytes is not None and not self._fits(data.nbytes):
             raise MetadataError(
                 f'{data.nbytes} bytes are not a multiple of "elementsize" {self.elementsize}',
                 json_path="$.configuration.elementsize",
             )
         return data
 
+    def _fits(self, nbytes: int) -> bool:
+        return self.tail or self.elementsize <= 1 or nbytes % self.elementsize == 0
+
     def _split(self, data: Bytes, rows: int, columns: int) -> Bytes:
-        if data.size % self.elementsize:
+        if not self._fits(data.size):
             raise ValueError(f"shuffle: {data.size} bytes are not a multiple of {self.elementsize}")
-        return flat(data.reshape(rows, columns).T)
+        whole = data.size - data.size % self.elementsize
+        split = flat(data[:whole].reshape(rows, columns).T)
+        return split if whole == data.size else np.concatenate([split, data[whole:]])
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return whole elements one after the other."""
@@ -85,5 +114,9 @@ class ShuffleCodec(Codec):
         return data if self.elementsize <= 1 else self._split(data, -1, self.elementsize)
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """One ``shuffle`` operation, or none where nothing changes."""
-        return (Operation("shuffle", (self.elementsize,)),) if self.elementsize > 1 else ()
+        """One ``shuffle`` operation, or none where nothing changes; no native one has a tail."""
+        if self.elementsize <= 1:
+            return ()
+        nbytes = need_bytes(decoded, self.label).nbytes
+        whole = not self.tail or (nbytes is not None and nbytes % self.elementsize == 0)
+        return (Operation("shuffle", (self.elementsize,)),) if whole else None

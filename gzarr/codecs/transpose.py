@@ -24,7 +24,7 @@ from .buffers import need_array
 from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
-from ..metadata.json import quote
 from . import libzfp
 from .buffers import flat, need_array
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
@@ -37,7 +37,7 @@ from .libzfp import Parameters
 if TYPE_CHECKING:
     import ctypes
 
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _MAX_BITS = 16658  # of a block, in zfp
 _SLACK_BYTES = 64  # for the header, and for the word that a stream ends with

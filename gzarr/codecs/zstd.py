@@ -22,7 +22,7 @@ from .buffers import ceiling, checked, compressed, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
-    from .configuration import Configuration
+    from ..documents.configuration import Configuration
 
 _BLOCK_BYTES = 128 << 10  # the most that one block of three bytes or more decodes to
 
@@ -46,7 +46,7 @@ class ZstdCodec(Codec):
     @classmethod
     def from_v3(cls, configuration: Configuration) -> ZstdCodec:
         """Parse a v3 configuration."""
-        codec = cls(configuration.integer("level", -131072, 22), configuration.boolean("checksum", False))
+        codec = cls(configuration.integer("level", -131072, 22), configuration.lenient_boolean("checksum", False))
         configuration.finish()
         return codec
 
@@ -54,7 +54,7 @@ class ZstdCodec(Codec):
     def from_v2(cls, configuration: Configuration) -> ZstdCodec:
         """Parse a v2 configuration."""
         level = configuration.integer("level", -(2**31), 2**31 - 1, 0)
-        checksum = configuration.boolean("checksum", False)
+        checksum = configuration.lenient_boolean("checksum", False)
         configuration.finish()
         return cls(max(-131072, min(level, 22)), checksum)
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from ..codecs.codec import ArrayRepresentation, Codec
     from ..errors import ChunkError
-    from ..plan import Plan
+    from ..plan.planner import Plan
     from ..stores.base import ReadableStore
 
     E = TypeVar("E", bound=ChunkError)
 
 Missing: TypeAlias = Literal["fill", "error"]
 #: What the host decodes before a device's decoder sees it.
-Verify: TypeAlias = Literal["none", "host"]
+Verify: TypeAlias = Literal["none", "cpu"]
 
 #: ``Sources.nbytes`` of a chunk that is the whole value of its key.
 WHOLE = -1

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..codecs.codec import ArrayRepresentation, Codec
-    from ..plan import Plan
-    from ..program import ShardLevel
-    from ..sharding import ChunkKeys
+    from ..plan.decode_program import ShardLevel
+    from ..plan.planner import Plan
     from ..stores.base import Store
+    from .shards import ChunkKeys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +62,8 @@ class WriteRequest:
         Tells, asked with the locks of stored values held, whether nobody can have appended anything.
     write_empty
         Whether chunks of nothing but the fill value are stored; else their keys are erased, or left out of a shard.
+    level_is_free
+        Whether compressors may search otherwise than their level says (:mod:`gzarr.engines.cpu.effort`).
     """
 
     node: str
@@ -80,3 +82,4 @@ class WriteRequest:
     beyond: npt.NDArray[np.bool_]
     is_current: Callable[[], bool]
     write_empty: bool
+    level_is_free: bool

@@ -10,15 +10,15 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..dtypes import not_a_time
+from ..dtypes.times import not_a_time
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..codecs.codec import Codec
-    from ..edges import Edges
     from ..errors import MetadataError
+    from .chunk_grid import Edges
 
 #: ``"3-draft-2022"`` stands for the drafts of version 3 from 2020 to 2022, which share nothing but the number with it.
 ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3]
@@ -96,6 +96,8 @@ class ArrayMetadata:
     chunk_edges
         Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length. None for a
         regular grid.
+    level_is_free
+        Whether the level of the compressor is gzarr's own choice (:mod:`gzarr.codecs.choice`). No document says so.
     """
 
     shape: tuple[int, ...]
@@ -111,6 +113,7 @@ class ArrayMetadata:
     document: dict[str, Any] = field(default_factory=dict)
     chunk_prefix: str | None = None
     chunk_edges: tuple[Edges | None, ...] | None = None
+    level_is_free: bool = False
 
     def key_prefix(self, path: str) -> str:
         """Return what stands before every chunk key of the array at node path ``path``."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from ..edges import Edges
+from ..documents.departures import note
+from ..documents.json import quote
 from ..errors import MetadataError
-from .departures import note
-from .json import quote
+from .chunk_grid import Edges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .model import NodeMetadata
 
@@ -29,6 +30,17 @@ _MAX_LENGTH: Final = 2**63 - 1
 def fail(message: str, json_path: str) -> NoReturn:
     """Raise a :class:`MetadataError`."""
     raise MetadataError(message, json_path=json_path)
+
+
+@contextmanager
+def error_at(key: str) -> Iterator[None]:
+    """Add the store key of a document to a metadata error on its way out."""
+    try:
+        yield
+    except MetadataError as error:
+        if error.key is None:
+            error.at(key)
+        raise
 
 
 def member(document: dict[str, Any], name: str) -> Any:

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..edges import Edges
+from ..documents.json import MAX_DEPTH, quote
 from ..errors import ArgumentError
-from ..stores.keys import join_path
-from . import to_v1, to_v2, to_v3, to_v3_draft
-from .json import MAX_DEPTH, quote
+from .chunk_grid import Edges
+from .formats import FORMATS
 from .parts import MAX_NDIM, MAX_UNEVEN_CHUNKS, dimension_names_of
-from .v3_draft import FORMAT as DRAFT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .layout import Layout
     from .model import ArrayMetadata, GroupMetadata
 
 _MAX_LENGTH = 2**63 - 1
@@ -52,22 +51,20 @@ def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, bytes]:
     ArgumentError
         If the format has no words for something of the array (a codec, a data type, a chunk grid).
     """
-    if metadata.zarr_format == DRAFT:
-        return _dumped("", to_v3_draft.array_documents(metadata, path))
-    return _dumped(path, _array_documents(metadata))
+    return _dumped(FORMATS[metadata.zarr_format].array_documents(metadata, path))
 
 
-def group_documents(metadata: GroupMetadata, path: str, *, hierarchy: str = "") -> dict[str, bytes]:
+def group_documents(metadata: GroupMetadata, path: str, layout: Layout | None = None) -> dict[str, bytes]:
     """Return the documents of a group.
 
     Parameters
     ----------
     metadata
-        Of the group. The nodes below that it may name are not written: see :func:`gzarr.consolidate`.
+        Of the group. The nodes below that it may name are not written: see :func:`gzarr.consolidate_metadata`.
     path
         Of the group in its store, without leading slash.
-    hierarchy
-        Path of the hierarchy that the group is in, for a draft of 2022.
+    layout
+        Of the hierarchy of a 2022 draft that the group is in; None for other formats.
 
     Returns
     -------
@@ -78,23 +75,11 @@ def group_documents(metadata: GroupMetadata, path: str, *, hierarchy: str = "") 
     ArgumentError
         If the format has no groups.
     """
-    if metadata.zarr_format == 1:
-        raise ArgumentError(f"'/{path}': version 1 has arrays only; a group needs zarr_format=2 or 3")
-    if metadata.zarr_format == DRAFT:
-        return _dumped("", to_v3_draft.group_documents(metadata, path, hierarchy))
-    make = to_v2.group_documents if metadata.zarr_format == 2 else to_v3.group_documents
-    return _dumped(path, make(metadata))
+    return _dumped(FORMATS[metadata.zarr_format].group_documents(metadata, path, layout))
 
 
-def _array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
-    """Return the documents of an array of version 1, 2 or 3, by name."""
-    if metadata.zarr_format == 1:
-        return to_v1.array_documents(metadata)
-    return to_v2.array_documents(metadata) if metadata.zarr_format == 2 else to_v3.array_documents(metadata)
-
-
-def _dumped(path: str, documents: dict[str, dict[str, Any]]) -> dict[str, bytes]:
-    return {join_path(path, name): dump(document) for name, document in documents.items()}
+def _dumped(documents: dict[str, dict[str, Any]]) -> dict[str, bytes]:
+    return {key: dump(document) for key, document in documents.items()}
 
 
 def dump(document: dict[str, Any]) -> bytes:
@@ -136,7 +121,7 @@ def resized(metadata: ArrayMetadata, shape: Sequence[int]) -> ArrayMetadata:
 def with_attributes(metadata: ArrayMetadata, attributes: dict[str, Any]) -> ArrayMetadata:
     """Return the metadata of the same array with other attributes, which :func:`plain` has checked."""
     names = metadata.dimension_names
-    if metadata.zarr_format != 3:
+    if not FORMATS[metadata.zarr_format].features.dimension_names:
         names = dimension_names_of(attributes, metadata.ndim)
     changed = replace(metadata, attributes=attributes, dimension_names=names)
     return replace(changed, document=_document(changed))
@@ -145,24 +130,14 @@ def with_attributes(metadata: ArrayMetadata, attributes: dict[str, Any]) -> Arra
 def group_with_attributes(metadata: GroupMetadata, attributes: dict[str, Any]) -> GroupMetadata:
     """Return the metadata of the same group, now with a document, with other attributes."""
     changed = replace(metadata, attributes=attributes, implicit=False)
-    document = metadata.document
-    if metadata.zarr_format == DRAFT:
-        document = {**document, "group": {**document.get("group", {"extensions": []}), "attributes": attributes}}
-    elif metadata.zarr_format == 3:
-        document = to_v3.group_documents(changed)["zarr.json"]
-    else:
-        document = to_v2.group_documents(changed)
-    return replace(changed, document=document)
+    return replace(changed, document=FORMATS[changed.zarr_format].group_document(changed))
 
 
 def _document(metadata: ArrayMetadata) -> dict[str, Any]:
     """Return what a reader would keep as ``metadata.document``."""
     if not metadata.document:
         return {}
-    if metadata.zarr_format == DRAFT:
-        return to_v3_draft.updated(metadata)
-    documents = _array_documents(metadata)
-    return documents["zarr.json"] if metadata.zarr_format == 3 else documents
+    return FORMATS[metadata.zarr_format].array_document(metadata)
 
 
 def _reaching(edge: Edges, size: int, longest: int) -> Edges:

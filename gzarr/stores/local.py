@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from .atomic_files import LOCKS, TEMPORARY, is_reserved, remove_tree, replace_file, sync_directory, temporary_name
+from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .file_locks import STRIPES, FileLock, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, identity, is_directory, is_link
 from .keys import split_key, split_prefix
-from .values import as_view
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence

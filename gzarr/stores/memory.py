@@ -8,9 +8,9 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
+from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .keys import split_key, split_prefix
-from .values import as_view
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence

@@ -114,7 +114,7 @@ def copy_dense(source: int, by_source: int, target: int, by_target: int, rows: i
     elif nbytes == 16:
         for r in range(rows):
             copy(target + r * by_target, source + r * by_source, 16)
-    else:
+    elif nbytes >= 8:
         for r in range(rows):
             s = source + r * by_source
             t = target + r * by_target
@@ -122,9 +122,19 @@ def copy_dense(source: int, by_source: int, target: int, by_target: int, rows: i
             while i + 8 <= nbytes:
                 u64(t + i)[0] = u64(s + i)[0]
                 i += 8
-            while i < nbytes:
+            u64(t + nbytes - 8)[0] = u64(s + nbytes - 8)[0]
+    elif nbytes >= 4:
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            u32(t)[0] = u32(s)[0]
+            u32(t + nbytes - 4)[0] = u32(s + nbytes - 4)[0]
+    else:
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            for i in range(nbytes):
                 u8(t + i)[0] = u8(s + i)[0]
-                i += 1
 
 
 @unit(types.void, 11)

@@ -37,8 +37,11 @@ TABLE_SOURCE: Final = 12
 TABLE_TARGET: Final = 13
 #: int64 (k,): dimensions from the slowest to the fastest in the decoded chunk.
 ORDER: Final = 14
-#: Whether rows are contiguous on both sides (fastest dimension: no table, step 1, dense in chunk and in all outputs).
+#: Which rows are contiguous on both sides: ANY_ROWS (fastest dimension: no table, step 1, dense in chunk and in all
+#: outputs), SINGLE_ELEMENTS (the same, but not dense in all outputs: those of one element), or 0 for none.
 DENSE_ROWS: Final = 15
+SINGLE_ELEMENTS: Final = 1
+ANY_ROWS: Final = 2
 #: int64 (k,): shape of the chunk.
 CHUNK_SHAPE: Final = 16
 #: int64 (p,): byte offsets in the chunk and addresses of the elements of a point selection, or 0.

@@ -2,6 +2,11 @@
 
 Codecs come from shared objects that the wheels of ``numcodecs``, ``blosc2``, ``deflate`` and ``google-crc32c`` bring;
 the first library of a list that exports a function is the one that is used.
+
+The order is fixed, so that one environment always writes the same bytes: versions of zstd encode differently at the
+same level. Measuring at run time would gain nothing for reading: zstd 1.5.7 (in ``blosc2``) and 1.5.6 (twice in
+``numcodecs``) decode tables of f8, u2 volumes and noise, in frames of 8 to 512 KiB, equally fast, give or take 3 %. At
+level 3, 1.5.7 encodes noise faster by 10 to 28 %, at level 9 labels slower.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 LZ4's own encoder takes the first match of four bytes or more. Where a plane has few different bytes, nearly every
 position has one, and a long one that begins a little later is cut by it. This encoder looks only for matches of eight
 bytes. It writes fewer sequences: that makes it faster, and its blocks smaller. In text it finds less; whether it does
-as well, a trial tells (``gzarr.engines.effort``).
+as well, a trial tells (``gzarr.engines.cpu.effort``).
 
 Two things keep a processor busy that would else wait for the one match after the other: lengths are found by a
 comparison of 64 bytes and not by a loop, which it cannot foresee; and both halves of a block are searched at once, step

@@ -22,6 +22,8 @@ _COLUMN: Final = 8 * G.MAX_DIMS
 TILE_SCRATCH: Final = 6 * _COLUMN
 #: Bytes of scratch that ``place_piece`` and ``mark_piece`` need.
 SCRATCH_BYTES: Final = TILE_SCRATCH + TILE_BYTES
+#: Elements of a chunk's row, where it is worth while to pick single ones.
+_LEAST_ROW: Final = 16
 
 
 @unit(types.void, 9)
@@ -255,14 +257,18 @@ def dense_rows(geometry: int, first: int, last: int) -> bool:
     """Whether pieces ``first`` … ``last - 1`` are best unshuffled row by row, straight into the output.
 
     Not where there are several: unshuffling the chunk once and copying rows is faster then (measured), and not where
-    rows are shorter than a vector.
+    rows are shorter than a vector, but for one element of each long row: unshuffling all of them would take longer than
+    picking its bytes.
     """
     g = i64(geometry)
     if g[G.DENSE_ROWS] == 0 or last > first + 1:
         return False
     k = g[G.K]
     d = i64(g[G.ORDER])[k - 1]
-    return i64(g[G.COUNT] + 8 * k * first)[d] * g[G.ITEMSIZE] >= 16
+    n = i64(g[G.COUNT] + 8 * k * first)[d]
+    if n == 1 and i64(g[G.CHUNK_SHAPE])[d] >= _LEAST_ROW:
+        return True
+    return g[G.DENSE_ROWS] == G.ANY_ROWS and n * g[G.ITEMSIZE] >= 16
 
 
 @part

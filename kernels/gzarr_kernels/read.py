@@ -16,7 +16,7 @@ from .interleave import fence
 from .jit import entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u8
 from .place import SCRATCH_BYTES, dense_rows, dense_target, extent_of_piece, place_piece, place_points
-from .symbols import c_clock, c_close, c_errno, c_lseek, c_open, c_pread
+from .symbols import c_clock, c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
 
 # The job: an int64 array that workers take by address.
 #: Where encoded bytes come from.
@@ -24,7 +24,7 @@ MODE: Final = 0
 MODE_MEMORY: Final = 0
 MODE_FILES: Final = 1
 MODE_RANGES: Final = 2
-#: Address of two int64 shared by all workers: next span, and not 0 once any worker failed.
+#: Address of three int64 shared by all workers: next span, not 0 once any worker failed, next byte of NEW.
 SHARED: Final = 1
 SPANS: Final = 2
 #: int64 (spans + 1,): first row of each span in CHUNK_ROWS; only for MODE_RANGES (else one chunk a span).
@@ -61,7 +61,17 @@ FILL: Final = 23
 #: int64 (k,) of zeros.
 ZERO_STRIDES: Final = 24
 OPEN_FLAGS: Final = 25
-JOB_SIZE: Final = 26
+#: Address and bytes of output that is new memory, or 0: workers share its first touch, ``HUGE_PAGE_BYTES`` at a time.
+NEW: Final = 26
+NEW_NBYTES: Final = 27
+JOB_SIZE: Final = 28
+
+#: A huge page of most machines.
+HUGE_PAGE_BYTES: Final = 2 << 20
+#: Ranges of a file nearer than this are read in one request.
+GAP_BYTES: Final = 4096
+#: Bytes of an uncompressed chunk that are read at a time: they are placed while they are in the processor's own cache.
+SLAB_BYTES: Final = 256 << 10
 
 _PATH_BYTES: Final = 8192
 #: Scratch bytes that each worker brings.
@@ -71,6 +81,8 @@ _ENOENT: Final = 2
 _ENOTDIR: Final = 20
 _EISDIR: Final = 21
 _CLOCK_MONOTONIC: Final = 1
+#: Linux's advice to make pages ready as if they were written to; what is in them stays. Others refuse it.
+_POPULATE_WRITE: Final = 23
 
 
 @part
@@ -176,6 +188,121 @@ def _place(job: int, context: int, chunk: int, address: int, fill: int, scratch:
 
 
 @part
+def _box_nbytes(geometry: int, count: int, first: int) -> int:
+    """Return the bytes from the first to the last of a box, of its dimensions from the ``first`` in memory order on."""
+    g = i64(geometry)
+    nbytes = g[G.ITEMSIZE]
+    for q in range(first, g[G.K]):
+        d = i64(g[G.ORDER])[q]
+        nbytes += (i64(count)[d] - 1) * i64(g[G.STEP])[d] * i64(g[G.SOURCE_STRIDES])[d]
+    return nbytes
+
+
+@part
+def _is_box(geometry: int) -> bool:
+    """Whether pieces are boxes, with one step along each dimension."""
+    g = i64(geometry)
+    for d in range(g[G.K]):
+        if i64(g[G.TABLE_SOURCE])[d] != 0:
+            return False
+    return True
+
+
+@part
+def _read_slabs(job: int, context: int, chunk: int, descriptor: int, worker: int) -> int:
+    """Read and place an uncompressed chunk that is one box, a slab of ``SLAB_BYTES`` at a time; return a status.
+
+    A slab is placed as a piece of a geometry of its own, which lies where the worker's path was.
+    """
+    j = i64(job)
+    c = i64(context)
+    g = i64(j[GEOMETRY])
+    k = g[G.K]
+    piece = i64(j[PIECE_OFFSETS])[chunk]
+    scratch = worker + _PATH_BYTES
+    column = 8 * k
+    start = worker + 8 * G.SIZE
+    count = start + column
+    target = count + column
+    at = target + column
+    output = at + column
+    copy(worker, j[GEOMETRY], 8 * G.SIZE)
+    copy(start, g[G.START] + column * piece, column)
+    copy(count, g[G.COUNT] + column * piece, column)
+    copy(target, g[G.TARGET] + column * piece, column)
+    i64(output)[0] = i64(g[G.OUTPUT])[piece]
+    slab = i64(worker)
+    slab[G.START] = start
+    slab[G.COUNT] = count
+    slab[G.TARGET] = target
+    slab[G.OUTPUT] = output
+    # Dimensions before ``cut`` are gone through one by one, of that one some at a time, of those behind it all.
+    cut = k - 1
+    while cut > 0 and _box_nbytes(worker, count, cut) <= SLAB_BYTES:
+        cut -= 1
+    order = i64(g[G.ORDER])
+    stride = i64(g[G.SOURCE_STRIDES])
+    step = i64(g[G.STEP])
+    along = order[cut]
+    apart = step[along] * stride[along]
+    inner = _box_nbytes(worker, count, cut + 1)
+    # Where little of what lies between is wanted, it is not read.
+    most = max((SLAB_BYTES - inner) // apart + 1, 1) if apart - inner < GAP_BYTES else 1
+    whole = i64(count)[along]
+    for q in range(cut + 1):
+        d = order[q]
+        i64(at)[d] = 0
+        i64(count)[d] = 1
+    i64(count)[along] = min(most, whole)
+    buffer = C.ensure(context, C.ENCODED, _box_nbytes(worker, count, cut))
+    if buffer == 0:
+        return S.NO_MEMORY
+    first_start = i64(g[G.START] + column * piece)
+    first_target = i64(g[G.TARGET] + column * piece)
+    sizes = i64(g[G.COUNT] + column * piece)
+    while True:
+        i64(count)[along] = min(most, whole - i64(at)[along])
+        low = g[G.FIELD_OFFSET]
+        for d in range(k):
+            low += i64(start)[d] * stride[d]
+        nbytes = _box_nbytes(worker, count, cut)
+        begun = now(context)
+        code = read_range(context, descriptor, buffer, nbytes, low)
+        if code != S.OK:
+            return code
+        done = now(context)
+        place_piece(
+            worker,
+            0,
+            buffer - low + g[G.FIELD_OFFSET],
+            j[CHUNK_NBYTES],
+            g[G.SOURCE_STRIDES],
+            1,
+            0,
+            g[G.SWAP],
+            scratch,
+        )
+        c[C.READ_NS] += done - begun
+        c[C.PLACE_NS] += now(context) - done
+        c[C.ENCODED_BYTES] += nbytes
+        q = cut
+        while q >= 0:
+            d = order[q]
+            i64(at)[d] += most if q == cut else 1
+            if i64(at)[d] < sizes[d]:
+                break
+            i64(at)[d] = 0
+            i64(start)[d] = first_start[d]
+            i64(target)[d] = first_target[d]
+            q -= 1
+        if q < 0:
+            return S.OK
+        d = order[q]
+        i64(start)[d] = first_start[d] + i64(at)[d] * step[d]
+        i64(target)[d] = first_target[d] + i64(at)[d]
+
+
+@part
 def _finish(
     job: int, context: int, chunk: int, source: int, nbytes: int, direct: int, planes: int, scratch: int
 ) -> int:
@@ -265,6 +392,12 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
                 extent_of_piece(j[GEOMETRY], piece, context + 8 * C.OUT0, context + 8 * C.OUT1)
             low = c[C.OUT0]
             high = c[C.OUT1]
+            if high - low > max(SLAB_BYTES, g[G.ITEMSIZE]) and last == first + 1 and _is_box(j[GEOMETRY]):
+                c[C.READ_NS] += now(context) - begun
+                c[C.CHUNKS] += 1
+                code = _read_slabs(job, context, chunk, descriptor, worker)
+                c_close(descriptor)
+                return code
         target = direct
         if direct == 0:
             target = C.ensure(context, C.ENCODED, high - low)
@@ -370,6 +503,16 @@ def work(job: int, context: int, worker: int) -> None:
     c[C.DESCRIPTOR] = -1
     stop = 0
     end = slice_end(context)
+    # The system zeroes a page for whoever touches it first: of two workers that write to one page at the same moment,
+    # one does so in vain, and chunks next to each other share most of their pages.
+    done = 0
+    while done < j[NEW_NBYTES] and atomic_load(j[SHARED] + 8) == 0:
+        if end > 0 and now(context) > end:
+            return
+        done = atomic_add(j[SHARED] + 16, HUGE_PAGE_BYTES)
+        if done < j[NEW_NBYTES]:
+            # Where it fails, pages are made ready as they are written to.
+            c_madvise(j[NEW] + done, min(j[NEW_NBYTES] - done, HUGE_PAGE_BYTES), _POPULATE_WRITE)
     while stop == 0 and atomic_load(j[SHARED] + 8) == 0:
         if end > 0 and now(context) > end:
             break

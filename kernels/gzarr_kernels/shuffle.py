@@ -139,6 +139,23 @@ def unshuffle_rows(
         shift = 2
     elif typesize == 8:
         shift = 3
+    if n == 1:
+        # Planes of a whole volume: one element of each row.
+        for r in range(rows):
+            at = offset + r * by_source
+            if at < begin or at >= end:
+                begin = at // blocksize * blocksize
+                end = min(begin + blocksize, nbytes)
+                plane = (end - begin) // typesize
+            first = (at - begin) >> shift if shift > 0 else (at - begin) // typesize
+            to = u8(target + r * by_target)
+            if swap < 2:
+                for b in range(typesize):
+                    to[b] = u8(chunk + begin + first + b * plane)[0]
+            else:
+                for b in range(typesize):
+                    to[typesize - 1 - b] = u8(chunk + begin + first + b * plane)[0]
+        return
     for r in range(rows):
         at = offset + r * by_source
         to = target + r * by_target

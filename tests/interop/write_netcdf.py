@@ -33,9 +33,9 @@ def cases():
     yield "contiguous", NUMBERS, {"chunksizes": SHAPE}
 
 
-def main():
+def write(directory, cases):
     """Write a hierarchy for each mode."""
-    directory = Path(sys.argv[1]).resolve()
+    directory = Path(directory).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     os.chdir(directory)
     for store, mode in (("nczarr", "nczarr,file"), ("zarr", "zarr,file")):
@@ -44,10 +44,13 @@ def main():
             root.title = "golden"
             root.createDimension("y", SHAPE[0])
             root.createDimension("x", SHAPE[1])
-            for path, values, given in cases():
+            for path, values, given in cases:
                 arguments = {"chunksizes": CHUNKS[: values.ndim] or None, **given}
+                text_nbytes = arguments.pop("text_nbytes", None)
                 dimensions = ("y", "x") if values.ndim == 2 else ("x",) * values.ndim
-                variable = root.createVariable(path, values.dtype, dimensions, **arguments)
+                variable = root.createVariable(path, str if text_nbytes else values.dtype, dimensions, **arguments)
+                if text_nbytes:
+                    variable.setncattr("_nczarr_maxstrlen", np.int32(text_nbytes))
                 variable.set_auto_maskandscale(False)
                 variable.units = "m"
                 if "fill" in path:
@@ -55,13 +58,14 @@ def main():
                 else:
                     variable[...] = values
         with netCDF4.Dataset(url) as root:
-            for path, _, _ in cases():
+            for path, _, given in cases:
                 variable = root[path]
                 variable.set_auto_maskandscale(False)
-                # As Zarr, a scalar is an array of one element, and what netCDF reads as strings is of type S1.
+                # As Zarr, a scalar is an array of one element, and what netCDF reads as strings is of a fixed length.
+                nbytes = given.get("text_nbytes", 1 if path == "types/char" else None)
                 values = np.atleast_1d(variable[...])
-                save_expected(directory, f"{store}/{path}", values.astype("S1") if path == "types/char" else values)
+                save_expected(directory, f"{store}/{path}", values.astype(f"S{nbytes}") if nbytes else values)
 
 
 if __name__ == "__main__":
-    main()
+    write(sys.argv[1], list(cases()))

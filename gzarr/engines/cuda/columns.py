@@ -13,7 +13,7 @@ from ...errors import DeviceError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...plan import Plan
+    from ...plan.planner import Plan
     from ..request import ReadRequest
     from .device import Device
 

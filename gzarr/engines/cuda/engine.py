@@ -14,7 +14,7 @@ memory of an earlier one when the results of that are written.
 Chunks of which the device says that they did not decode are decoded by the CPU engine afterwards: it gives the right
 data, or the error that it gives on the CPU. The device need not get so far: nvCOMP's decoders are undefined on corrupt
 frames (:mod:`gzarr.engines.cuda.nvcomp`), which may end the use of the device (:mod:`gzarr.engines.cuda.loss`). With
-``verify="host"`` such frames do not reach them.
+``verify="cpu"`` such frames do not reach them.
 
 Uncompressed chunks may go past host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
 """
@@ -42,9 +42,9 @@ from .wave_shape import WaveShape, shape_for
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...program import Decoding
+    from ...plan.decode_program import Decoding
     from ...stores.base import ReadableStore
-    from ..cpu import CpuEngine
+    from ..cpu.engine import CpuEngine
     from ..request import ReadRequest, Verify
     from .columns import Output, Placement
     from .device import Decompressor, Device, DirectFiles
@@ -113,7 +113,7 @@ class CudaEngine:
         decode
             ``"auto"``, or where the caller wants it.
         verify
-            ``"host"`` to have the host decode first what no crc32c vouches for.
+            ``"cpu"`` to have the CPU decode first what no crc32c vouches for.
         may_measure
             Whether the device and the CPU are measured if they have not been; else rates are assumed.
         """
@@ -121,7 +121,7 @@ class CudaEngine:
             return router.only_on_cpu("no decoder for this chain on the device")
         algorithm = self._program.algorithm
         if decode == "auto" and self._verifies(verify):
-            return router.only_on_cpu('verify="host" decodes there in any case')
+            return router.only_on_cpu('verify="cpu" decodes there in any case')
         rates = None
         if decode == "auto" and algorithm is not None:
             rates = calibration.rates(self._device, may_measure=may_measure)
@@ -136,7 +136,7 @@ class CudaEngine:
             return f"cuda: nothing can be read, {self._device.name} was lost to this process"
         route = self.route(chunks, needed_nbytes, verify=verify, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
-        if route.decode == "gpu":
+        if route.decode == "cuda":
             direct = store is not None and self._files(store) is not None
             return f"cuda: {what}, by GPUDirect Storage" if direct else f"cuda: {what}"
         return f"cuda, decoded on the host ({where}; {route.reason}): {what}"
@@ -187,7 +187,7 @@ class CudaEngine:
                 return
             rows: IntArray = np.arange(len(request.plan))
             with _Read(self._device, request, whole, stream, budget) as read:
-                if route.decode == "gpu":
+                if route.decode == "cuda":
                     assert self._program is not None
                     frames = router.frames_in_chunk(self._decoding)
                     source = self._source(request, self._program.frames, verify)
@@ -211,7 +211,7 @@ class CudaEngine:
         """Return whether the host has to decode chunks before the device does."""
         assert self._program is not None
         # A crc32c over the encoded bytes says as much, and uncompressed chunks have no decoder to harm.
-        return verify == "host" and self._program.algorithm is not None and not self._program.frames.checksums
+        return verify == "cpu" and self._program.algorithm is not None and not self._program.frames.checksums
 
 
 class _Read:

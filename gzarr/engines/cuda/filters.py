@@ -17,12 +17,11 @@ import numpy as np
 
 from ...codecs.cast_value import CastValueCodec
 from ...codecs.codec import ArrayRepresentation
-from ...codecs.number_types import bits, component
 from ...codecs.numcodecs_adapter import NumcodecsCodec
 from ...codecs.packbits import PackbitsCodec
 from ...codecs.scale_offset import ScaleOffsetCodec
-from ...dtypes import kind_of
-from ...metadata import fill_value
+from ...dtypes import fill_value
+from ...dtypes.properties import bits, component, kind_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...plan import Plan
-from ...sharding import ChunkKeys
+from ...plan.planner import Plan
 from ..request import Sources
+from ..shards import ChunkKeys
 from . import slots
 from .staging import NO_FRAMES, READY, Frames, Staged
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ..cpu import CpuEngine
+    from ..cpu.engine import CpuEngine
     from ..request import ReadRequest
     from .budget import Budget
     from .device import Device

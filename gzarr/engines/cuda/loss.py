@@ -67,7 +67,7 @@ class Loss:
         return DeviceError(
             f"{self._device} was lost{doing}: {self._cause}. No CUDA call on it succeeds in this process any more: "
             'restart the process; device="cpu" still reads. If a chunk is damaged, "gzarr verify PATH" finds it, and '
-            'reading with verify="host" or decode="cpu" raises an error that names it instead'
+            'reading with verify="cpu" or decode="cpu" raises an error that names it instead'
         )
 
 

@@ -5,7 +5,7 @@ neighbours); a test compares every function and type used here with them. They s
 and gdeflate is *undefined behaviour*, and that errors need not be reported: a flipped bit within a frame may be a
 status, wrong bytes, or a fault that ends the process's use of the device (:mod:`gzarr.engines.cuda.loss`). Only LZ4's
 kernels are said to check what they read. So headers and sizes are checked before (``gzarr_kernels/frames.py``), and
-frames where the caller asks for it (``verify="host"``).
+frames where the caller asks for it (``verify="cpu"``).
 
 Of what is used here, versions differ in
 

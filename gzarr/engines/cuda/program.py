@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...codecs.codec import Codec, Representation
-    from ...program import Decoding
+    from ...plan.decode_program import Decoding
     from .filters import Filter
 
 #: nvCOMP's algorithm for the frames of a compressor.

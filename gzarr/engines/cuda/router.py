@@ -38,9 +38,9 @@ from .filters import FilterCodec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...program import Decoding
+    from ...plan.decode_program import Decoding
 
-Decode = Literal["auto", "cpu", "gpu"]
+Decode = Literal["auto", "cpu", "cuda"]
 
 #: Encoded bytes are not known before they are read; decoded bytes are taken to be this many times as many.
 ASSUMED_RATIO: Final = 2
@@ -137,14 +137,14 @@ class Route:
     Attributes
     ----------
     decode
-        ``"cpu"`` or ``"gpu"``.
+        ``"cpu"`` or ``"cuda"``.
     reason
         For people, one line.
     gpu_seconds, cpu_seconds
         What the model says of either; None where it was not asked.
     """
 
-    decode: Literal["cpu", "gpu"]
+    decode: Literal["cpu", "cuda"]
     reason: str
     gpu_seconds: float | None = None
     cpu_seconds: float | None = None
@@ -208,12 +208,12 @@ def choose(work: Work, rates: Rates, decode: Decode = "auto") -> Route:
     if decode != "auto":
         return Route(decode, f"decode={decode!r}", gpu, cpu)
     if work.algorithm is None or work.frames == 0:
-        return Route("gpu", "nothing to decode", gpu, cpu)
+        return Route("cuda", "nothing to decode", gpu, cpu)
     if work.algorithm in _MADE_FOR_DEVICES:
-        return Route("gpu", f"{work.algorithm} is made for devices", gpu, cpu)
+        return Route("cuda", f"{work.algorithm} is made for devices", gpu, cpu)
     frames = f"{work.frames} {'frame' if work.frames == 1 else 'frames'} of up to {_size(work.frame_nbytes)}"
     reason = f"{frames}: about {_duration(gpu)} on the device, {_duration(cpu)} on {work.threads} CPU threads"
-    return Route("gpu" if gpu <= cpu else "cpu", reason, gpu, cpu)
+    return Route("cuda" if gpu <= cpu else "cpu", reason, gpu, cpu)
 
 
 def only_on_cpu(reason: str) -> Route:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ...sharding import ChunkKeys
 from ...stores.base import LocalFiles
 from .. import kernels, pool
-from ..few import OPEN_FLAGS
+from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch, path_prefix
+from ..cpu.small_reads import OPEN_FLAGS
 from ..kernels import address
-from ..native import BATCH_BYTES, BATCH_CHUNKS, fetch, path_prefix
+from ..shards import ChunkKeys
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -20,9 +20,10 @@ import numpy as np
 
 from ...codecs.sharding import EMPTY
 from ...errors import ChunkWriteError
-from ...stores.values import store_parts
-from .. import failures, locks, pool
-from ..write_threads import complete_values, inner_index, kept_in_part
+from ...stores import locks
+from ...stores.buffers import store_parts
+from .. import failures, pool
+from ..cpu.write_threads import complete_values, inner_index, kept_in_part
 from . import loss, slots
 from .budget import Budget
 from .columns import output_memory, pieces_of

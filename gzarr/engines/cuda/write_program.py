@@ -14,7 +14,7 @@ import numpy as np
 from ...codecs.bitround import BitroundCodec
 from ...codecs.blosc import BloscCodec
 from ...codecs.zstd import ZstdCodec
-from ...program import Decoding
+from ...plan.decode_program import Decoding
 from .filters import FilterCodec
 from .program import device_program
 

@@ -19,7 +19,7 @@ from .write_shape import COPY_BYTES
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...plan import Plan
+    from ...plan.planner import Plan
     from .columns import Output
     from .device import Compressor, Device
     from .slots import Slot

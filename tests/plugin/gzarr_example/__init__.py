@@ -28,7 +28,7 @@ from gzarr.stores.byte_ranges import resolve_range, splice
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from gzarr.codecs.configuration import Configuration
+    from gzarr.documents.configuration import Configuration
     from gzarr.stores.base import ByteRange
 
 

@@ -1,0 +1,1 @@
+"""Arrays: read, written, resized."""

@@ -1,0 +1,448 @@
+"""What a user writes, as elements of an array: from any library's array, broadcast, and never changed on the way."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..documents.json import quote
+from ..dtypes.properties import kind_of
+from ..errors import ArgumentError, DeviceError
+from ..metadata.parts import MAX_NDIM
+from .objects import TEXTS, ObjectType, checked, object_type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from ..metadata.model import ArrayMetadata
+    from .outputs import DeviceResults
+
+#: Kinds of NumPy's own numbers.
+_NUMBERS: Final = "biufc"
+
+
+def as_elements(
+    value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], node: str, object_type: ObjectType | None = None
+) -> npt.NDArray[Any]:
+    """Return a value as an array of a dtype and shape.
+
+    Parameters
+    ----------
+    value
+        A scalar or an array: of NumPy, CuPy (copied to the host), or anything with ``__array__`` or ``__dlpack__``.
+    dtype
+        In native byte order.
+    shape
+        That it has to broadcast to. Leading dimensions of 1 may be there besides, as for NumPy.
+    node
+        Path of the array, for messages.
+    object_type
+        Type of elements that are Python objects; None: any.
+
+    Returns
+    -------
+    An array that may share memory with the value, with strides of 0 where it was broadcast.
+
+    Raises
+    ------
+    ArgumentError
+        If it does not broadcast, or if an element of it is not one of ``dtype``.
+    """
+    # Lists can be elements of their own, but no texts.
+    array = on_host(value, dtype, node, None if object_type is None or object_type.codec in TEXTS else len(shape))
+    while array.ndim > len(shape) and array.shape[0] == 1:
+        # An array also where that leaves no dimension.
+        array = array[0, ...]
+    # Checked and converted before it is broadcast: a scalar is one element.
+    elements = _converted(array, dtype, node, object_type)
+    try:
+        return np.broadcast_to(elements, shape)
+    except ValueError as error:
+        raise _misfit(node, array.shape, shape) from error
+
+
+def all_elements(
+    values: Sequence[Any],
+    dtype: np.dtype[Any],
+    shapes: Sequence[tuple[int, ...]],
+    node: str,
+    memory: DeviceResults | None,
+    object_type: ObjectType | None = None,
+) -> tuple[list[Any], DeviceResults | None]:
+    """Return several values as arrays, all on a device or all in host memory.
+
+    They stay on the device if all are there, and none has elements that have to be looked at to know whether they are
+    elements of ``dtype``: that is done in host memory.
+
+    Parameters
+    ----------
+    values, dtype, shapes, node, object_type
+        As for :func:`as_elements`; a shape for each value.
+    memory
+        The array's device, and the stream on which values that are there can be read; None for the CPU.
+
+    Returns
+    -------
+    The arrays, and ``memory`` if they are on the device, else None.
+
+    Raises
+    ------
+    ArgumentError
+        As for :func:`as_elements`.
+    """
+    if memory is not None:
+        found = [_exported(value, memory, node) for value in values]
+        if all(array is not None and np.can_cast(array.dtype, dtype, "safe") for array in found):
+            pairs = zip(found, shapes, strict=True)
+            return [_on_device(array, dtype, shape, memory, node) for array, shape in pairs], memory
+        with memory.device as device:
+            values = [
+                value if array is None else device.to_host(array, memory.stream)
+                for value, array in zip(values, found, strict=True)
+            ]
+    return [
+        as_elements(value, dtype, shape, node, object_type) for value, shape in zip(values, shapes, strict=True)
+    ], None
+
+
+def all_of(data: Any, metadata: ArrayMetadata, node: str) -> Any:
+    """Return data as the elements of a whole array; on its device if it is there, and of the array's type."""
+    found = type_on_device(data)
+    # None equals NumPy's default type.
+    if found is not None and found == metadata.dtype:
+        return data
+    return as_elements(data, metadata.dtype, metadata.shape, node, object_type_of(metadata))
+
+
+def _misfit(node: str, given: tuple[int, ...], shape: tuple[int, ...]) -> ArgumentError:
+    """Return why an array of a shape could not be broadcast to another one."""
+    pairs = zip(reversed(given), reversed(shape), strict=False)
+    if len(given) <= len(shape) and all(n in (1, wanted) for n, wanted in pairs):
+        return ArgumentError(f"{node}: a region of {shape} has more elements than can be written at once; write parts")
+    return ArgumentError(f"{node}: a value of shape {given} does not broadcast to {shape}")
+
+
+def type_on_device(value: Any) -> np.dtype[Any] | None:
+    """Return the type of the elements of an array of any library on a CUDA device; None for anything else.
+
+    Raises
+    ------
+    ArgumentError
+        If its library does not give them out.
+    """
+    try:
+        interface = getattr(value, "__cuda_array_interface__", None)
+    # Such as PyTorch, of a tensor that is differentiated.
+    except Exception as error:
+        raise ArgumentError(f"a value of type {type(value).__name__} cannot be taken: {error}") from error
+    if interface is None:
+        return None
+    return value.dtype if isinstance(value.dtype, np.dtype) else np.dtype(interface["typestr"])
+
+
+def as_data(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None = None) -> Any:
+    """Return a value whose shape and type NumPy knows.
+
+    Parameters
+    ----------
+    value
+        Anything. Arrays of numbers, in memory or not, stay what they are, and so do arrays on a device.
+    dtype
+        What the elements are to be; None if the value says it.
+    node
+        Path of the array, for messages.
+    ndim
+        Of the array, where it is known: what is nested deeper are elements.
+
+    Raises
+    ------
+    ArgumentError
+        If it is ragged, is not made of elements of ``dtype``, or its library does not give it out.
+    """
+    found = getattr(value, "dtype", None)
+    if (
+        isinstance(found, np.dtype)
+        and hasattr(value, "shape")
+        and (isinstance(value, np.ndarray) or not found.hasobject)
+    ):
+        return value
+    return value if type_on_device(value) is not None else on_host(value, dtype, node, ndim)
+
+
+def _exported(value: Any, memory: DeviceResults, node: str) -> Any:
+    """Return a value as an array of a device, or None if it is not there."""
+    try:
+        with memory.device as device:
+            return device.as_array(value, memory.stream)
+    except DeviceError:
+        raise
+    # Whatever another library says about its arrays.
+    except Exception as error:
+        raise ArgumentError(
+            f"{node}: a value of type {type(value).__name__} cannot be taken from its library: {error}"
+        ) from error
+
+
+def _on_device(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], memory: DeviceResults, node: str) -> Any:
+    while array.ndim > len(shape) and array.shape[0] == 1:
+        array = array[0]
+    with memory.device as device:
+        if array.dtype != dtype:
+            array = device.converted(array, dtype, memory.stream)
+        try:
+            return device.broadcast(array, shape)
+        except ValueError as error:
+            raise _misfit(node, array.shape, shape) from error
+
+
+def on_host(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None = None) -> npt.NDArray[Any]:
+    """Return a value as an array in host memory, as :func:`as_data`; its type may be another one than ``dtype``."""
+    try:
+        if isinstance(value, np.ndarray):
+            # Derived classes index, compare and broadcast as they like; a matrix never has less than two dimensions.
+            return np.asarray(value)
+        if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
+            return np.asarray(value.get())
+        if hasattr(value, "__array__"):
+            return np.asarray(value)
+        if dtype is not None and dtype.hasobject:
+            return _objects(value, ndim)
+        if hasattr(value, "__dlpack__"):
+            return np.from_dlpack(value)
+        return np.asarray(value) if dtype is None else _guided(value, dtype, node)
+    except ArgumentError:
+        raise
+    # Whatever an array of another library, or NumPy, says about a value.
+    except Exception as error:
+        wanted = "an array" if dtype is None else f"elements of {dtype}"
+        raise ArgumentError(f"{node}: a value of type {type(value).__name__} is not {wanted}: {error}") from error
+
+
+def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    """Return plain Python values; of a type that NumPy would not guess, as that: records, raw bytes, moments."""
+    if dtype.fields is not None:
+        return _records(value, dtype, node)
+    if kind_of(dtype) not in "VMm":
+        if dtype.kind in "SU" and isinstance(value, list | tuple):
+            # Numbers among texts would become texts.
+            for item in np.asarray(value, object).flat:
+                if not isinstance(item, str | bytes):
+                    raise ArgumentError(f"{node}: {quote(item)} is not an element of {dtype}")
+        return np.asarray(value)
+    if dtype.kind in "Mm":
+        # NumPy finds the unit itself; given one, it would wrap what is out of its range around. Integers have none.
+        with contextlib.suppress(ValueError, TypeError):
+            return np.asarray(value, dtype.kind)
+    else:
+        # Given a length, NumPy would cut them.
+        for item in np.asarray(value, object).flat:
+            if isinstance(item, bytes | bytearray) and len(item) > dtype.itemsize:
+                raise ArgumentError(f"{node}: {item!r} cannot be stored as {dtype}: it has {len(item)} bytes")
+    return np.asarray(value, dtype)
+
+
+def _objects(value: Any, ndim: int | None) -> npt.NDArray[Any]:
+    """Return objects one by one: a list of lists of texts is two dimensions, a text is one element."""
+    items: list[Any] = [value]
+    shape: list[int] = []
+    while len(shape) < (MAX_NDIM if ndim is None else ndim):
+        lengths = {len(item) if _is_row(item, list | tuple) else None for item in items}
+        if len(lengths) != 1 or None in lengths:
+            break
+        shape.append(len(items[0]))
+        items = [part for item in items for part in item]
+    return np.fromiter(items, object, len(items)).reshape(shape)
+
+
+def _is_row(value: Any, kinds: Any) -> bool:
+    return isinstance(value, kinds) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _records(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    """Return records: lists are dimensions, tuples are records, and what is neither is what each field gets."""
+    items: list[Any] = [value]
+    shape: list[int] = []
+    while any(_is_row(item, list) for item in items):
+        lengths = {len(item) if _is_row(item, list) else None for item in items}
+        if len(lengths) != 1 or len(shape) == MAX_NDIM:
+            raise ArgumentError(f"{node}: lists of different lengths, or beside records, are no array of records")
+        shape.append(len(items[0]))
+        items = [part for item in items for part in item]
+    return _of_records(items, dtype, node).reshape(shape)
+
+
+def _of_records(items: list[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    result = np.zeros(len(items), dtype)
+    names = dtype.names or ()
+    rows = [_parts(item, len(names), node) for item in items]
+    for i, name in enumerate(names if items else ()):
+        field, where = dtype[name], f"{node}: field {name!r}"
+        column = [row[i] for row in rows]
+        if field.subdtype is None:
+            result[name] = as_elements(column, field, (len(column),), where)
+            continue
+        base, shape = field.subdtype
+        for target, part in zip(result[name], column, strict=True):
+            target[...] = as_elements(part, base, shape, where)
+    return result
+
+
+def _parts(item: Any, number: int, node: str) -> tuple[Any, ...]:
+    """Return what the fields of a record get."""
+    if isinstance(item, np.void) and item.dtype.names:
+        # Not as a tuple of Python's: moments would lose their unit.
+        item = tuple(item[name] for name in item.dtype.names)
+    if not isinstance(item, tuple):
+        return (item,) * number
+    if len(item) != number:
+        raise ArgumentError(f"{node}: {quote(item)} has {len(item)} entries, but elements have {number} fields")
+    return item
+
+
+def _by_field(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    """Return records as records of another type: field by field, in their order, as NumPy has it."""
+    here, there = array.dtype.names or (), dtype.names or ()
+    # Names that are all others say nothing; the same names in another order mean another order.
+    moved = any(name in there and (i >= len(there) or there[i] != name) for i, name in enumerate(here))
+    if moved or len(here) != len(there):
+        raise ArgumentError(f"{node}: elements with the fields {', '.join(here)} are not elements of {dtype}")
+    result = np.zeros(array.shape, dtype)
+    for source, name in zip(here, there, strict=True):
+        base, shape = dtype[name].subdtype or (dtype[name], ())
+        if array.dtype[source].shape != shape:
+            raise ArgumentError(
+                f"{node}: field {name!r} holds arrays of shape {shape}, not {array.dtype[source].shape}"
+            )
+        result[name] = _converted(array[source], base, f"{node}: field {name!r}")
+    return result
+
+
+def _converted(
+    array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, object_type: ObjectType | None = None
+) -> npt.NDArray[Any]:
+    """Return elements of a dtype; raise if one would become another."""
+    if dtype.hasobject:
+        objects = array.astype(dtype, copy=False)
+        return objects if object_type is None else checked(objects, object_type, node)
+    if array.dtype == dtype:
+        return array
+    if dtype.fields is not None and array.dtype.fields is not None:
+        return _by_field(array, dtype, node)
+    refused = ArgumentError(
+        f"{node}: elements of type {array.dtype} are not elements of {dtype}; convert them first, with .astype"
+    )
+    if array.dtype.hasobject:
+        if not array.size:
+            return array.astype(dtype)
+        if dtype.fields is not None:
+            return _of_records(list(array.flat), dtype, node).reshape(array.shape)
+        return _converted(_plain(array, dtype, node, refused), dtype, node)
+    if dtype.kind in "mM" and array.dtype.kind == dtype.kind:
+        try:
+            result = array.astype(dtype, casting="same_kind")
+        except TypeError:
+            raise refused from None
+        # NumPy 2.5 and later; and of units that have no factor in 64 bits.
+        except OverflowError:
+            _check_range(array, dtype, node)
+            raise refused from None
+        # There and back: what is out of a unit's range wraps around, also where NumPy compares two units.
+        one_unit = "generic" in (np.datetime_data(array.dtype)[0], np.datetime_data(dtype)[0])
+        _check_same(array, result if one_unit else result.astype(array.dtype), dtype, node)
+        return result
+    if np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype)
+    if array.dtype.kind in "SU" and dtype.kind == array.dtype.kind:
+        result = array.astype(dtype)
+        _check_same(array, result, dtype, node, "a text is longer than the array's elements")
+        return result
+    here, there = kind_of(array.dtype), kind_of(dtype)
+    if here not in _NUMBERS or there not in _NUMBERS:
+        raise refused
+    if array.dtype.kind not in _NUMBERS:
+        # NumPy's own hold all of ml_dtypes' numbers, and compare with each other.
+        return _converted(array.astype({"i": "i8", "u": "u8", "f": "f8", "c": "c16"}[here]), dtype, node)
+    if here == "c" and there != "c":
+        if (array.imag != 0).any():
+            wrong = array[array.imag != 0].flat[0]
+            raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {dtype}: it has an imaginary part")
+        return _converted(array.real, dtype, node)
+    with np.errstate(all="ignore"):
+        result = array.astype(dtype)
+        if there in "fc":
+            # Rounding is what floating-point numbers are for; a number that becomes infinite is lost.
+            lost = np.isfinite(array) & ~np.isfinite(result)
+            if dtype.kind not in _NUMBERS:
+                lost = lost | _has_no_such(array, result)
+            if lost.any():
+                raise ArgumentError(f"{node}: {array[lost].flat[0]!r} is out of the range of {dtype}")
+        else:
+            _check_same(array, result if dtype.kind in _NUMBERS else result.astype(np.int64), dtype, node)
+    return result
+
+
+def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: ArgumentError) -> npt.NDArray[Any]:
+    """Return objects as elements of what NumPy takes them for."""
+    try:
+        plain = np.asarray(array.tolist())
+    # Whatever an object says when NumPy asks what it is.
+    except Exception:
+        raise refused from None
+    if plain.shape != array.shape:
+        raise refused
+    if not plain.dtype.hasobject:
+        return plain
+    large = [item for item in array.flat if type(item) is int and not -(2**63) <= item < 2**64]
+    if not large or not all(type(item) in (int, float, bool) for item in array.flat):
+        raise refused
+    # Integers that no type of NumPy holds; floating-point numbers round them, like others.
+    try:
+        if kind_of(dtype) in "fc":
+            return array.astype(np.float64)
+    except OverflowError:
+        pass
+    raise ArgumentError(f"{node}: {quote(large[0])} is out of the range of {dtype}") from None
+
+
+def _has_no_such(array: npt.NDArray[Any], result: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return where a type of ml_dtypes, without infinities, NaN or a sign, has something else in their place."""
+    lost = (np.isfinite(array) != np.isfinite(result)) | (np.isnan(array) != np.isnan(result))
+    if not np.isnan(np.array(np.nan).astype(result.dtype)):
+        import ml_dtypes
+
+        # Types without NaN stop at their largest number.
+        lost |= np.abs(array) > float(ml_dtypes.finfo(result.dtype).max)
+    return np.asarray(lost)
+
+
+def _check_range(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> None:
+    """Raise if there is a moment or duration that a type with a smaller unit cannot hold."""
+    with contextlib.suppress(OverflowError):
+        most = np.array(2**63 - 1, np.int64).view(dtype.newbyteorder("=")).astype(array.dtype).astype(np.int64)
+        outside = (np.abs(array.astype(np.int64)) > most) & ~np.isnat(array)
+        if outside.any():
+            raise ArgumentError(f"{node}: {array[outside].flat[0]!r} cannot be stored as {dtype}: out of its range")
+
+
+def _check_same(
+    array: npt.NDArray[Any],
+    result: npt.NDArray[Any],
+    dtype: np.dtype[Any],
+    node: str,
+    reason: str = "it is not one of its elements",
+) -> None:
+    """Raise if what elements became as elements of ``dtype`` is something else."""
+    with np.errstate(all="ignore"):
+        equal = np.asarray(array == result)
+        if array.dtype.kind in "ui" and result.dtype.kind in "ui":
+            # Of different signs NumPy may compare as floating-point numbers, or wrap around.
+            equal &= (array < 0) == (result < 0)
+        if array.dtype.kind in "mM":
+            equal |= np.isnat(array) & np.isnat(result)
+    if not equal.all():
+        wrong = np.atleast_1d(array)[np.atleast_1d(~equal)].flat[0]
+        raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {dtype}: {reason}")

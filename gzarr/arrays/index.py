@@ -1,0 +1,61 @@
+"""The ways to index an array besides ``a[...]``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..engines.request import Missing, Verify
+    from ..plan.selection import Selection
+    from .read_options import Decode
+    from .writing import WritableArray
+
+
+class Indexer:
+    """One way to index an array: ``a.oindex``, ``a.vindex``, ``a.blocks``."""
+
+    __slots__ = ("_array", "_name", "_parse")
+
+    def __init__(self, array: WritableArray, parse: Callable[..., Selection], name: str) -> None:
+        self._array = array
+        self._parse = parse
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"{self._array!r}.{self._name}"
+
+    def __getitem__(self, selection: Any) -> Any:
+        """Read a selection; :meth:`Array.__getitem__` says what it raises."""
+        result = self.read(selection)
+        return result if result.shape else result[()]
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        """Write to a selection; :meth:`Array.write` says what it raises."""
+        self.write(selection, value)
+
+    def write(
+        self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False, stream: Any = None
+    ) -> None:
+        """Write to a selection; see :meth:`Array.write`."""
+        self._array._check_writable()
+        rest, field = self._array._split_field(selection)
+        parsed = self._parse(rest, self._array.shape)
+        self._array._write([parsed], [value], field, lock=lock, aligned=aligned, stream=stream)
+
+    def read(
+        self,
+        selection: Any,
+        *,
+        out: Any = None,
+        missing: Missing | None = None,
+        stream: Any = None,
+        budget_bytes: int | None = None,
+        decode: Decode = "auto",
+        verify: Verify | None = None,
+    ) -> Any:
+        """Read a selection, into the caller's array if there is one; see :meth:`Array.read`."""
+        rest, field = self._array._split_field(selection)
+        options = self._array._read_options(missing, stream, budget_bytes, decode, verify)
+        return self._array._read(self._parse(rest, self._array.shape), field, out, options)

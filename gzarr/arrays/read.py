@@ -1,0 +1,272 @@
+"""From selections to filled results: the plan, where its chunks are, and the engine that runs over them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..codecs.codec import ArrayRepresentation
+from ..engines import kernels
+from ..engines.cpu.engine import CpuEngine
+from ..engines.cpu.small_reads import SMALL_BYTES
+from ..engines.request import ReadRequest
+from ..engines.shards import ShardIndexCache, read_shards, whole_chunks
+from ..plan.decode_program import analyse
+from ..plan.planner import by_shape, few_chunks, plan
+from .outputs import HOST, DeviceResults
+from .read_options import NO_OPTIONS, DeviceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from ..engines.cuda.engine import CudaEngine
+    from ..engines.request import Missing, Sources, Verify
+    from ..metadata.model import ArrayMetadata
+    from ..plan.decode_program import Decoding
+    from ..plan.planner import Plan
+    from ..plan.selection import Selection
+    from ..stores.base import ReadableStore
+    from .outputs import Results
+
+
+#: Shapes of chunks of a rectilinear grid for which what decodes them is kept.
+KEEP_SHAPES = 64
+
+
+class Reader:
+    """Reads one array.
+
+    Parameters
+    ----------
+    metadata, store
+        The array, and where its chunks are.
+    path
+        Of the node, without leading slash.
+    device
+        ``"cpu"`` or ``"cuda:N"``; it reads to host memory as well.
+    """
+
+    __slots__ = (
+        "_cuda",
+        "_decoding",
+        "_device",
+        "_engine",
+        "_indexes",
+        "_metadata",
+        "_name",
+        "_path",
+        "_prefix",
+        "_shapes",
+        "_store",
+    )
+
+    def __init__(self, metadata: ArrayMetadata, store: ReadableStore, path: str, device: str) -> None:
+        self._device = device
+        self._metadata = metadata
+        self._store = store
+        self._path = path
+        self._name = f"/{path}"
+        self._prefix = metadata.key_prefix(path)
+        self._indexes = ShardIndexCache()
+        self._decoding: Decoding | None = None
+        self._engine: CpuEngine | None = None
+        self._cuda: CudaEngine | None = None
+        # Of the chunks of a rectilinear grid, one a shape, least recently used first.
+        self._shapes: OrderedDict[tuple[int, ...], Reader] = OrderedDict()
+
+    @property
+    def decoding(self) -> Decoding:
+        """The codec chain, taken apart when first needed."""
+        if self._decoding is None:
+            whole = ArrayRepresentation(self._metadata.chunk_shape, self._metadata.dtype)
+            self._decoding = analyse(self._metadata.codecs, whole, kernels.available(), self._metadata.chunk_edges)
+        return self._decoding
+
+    def fill(
+        self,
+        selections: Sequence[Selection],
+        results: Sequence[Any],
+        field: str | None,
+        missing: Missing,
+        memory: Results = HOST,
+        whole: Any = None,
+        options: DeviceOptions = NO_OPTIONS,
+    ) -> None:
+        """Read each selection into its result.
+
+        Parameters
+        ----------
+        selections
+            One or more, all over boxes or one over points.
+        results
+            One array a selection: of its result's shape, of any strides; of the array's dtype, or of the field's.
+        field
+            Name of a field of a structured dtype, or None.
+        missing
+            What an absent chunk means.
+        memory
+            What ``results`` are.
+        whole
+            An array that all ``results`` are views of; may be left out where there is one.
+        options
+            Of a read to a device.
+
+        Raises
+        ------
+        ChunkError
+            For the first chunk that fails; the results then hold some chunks and not others.
+        """
+        # Inner chunks all have one shape: in shards of different shapes, too, they make a regular grid.
+        edges = None if self.decoding.levels else self._metadata.chunk_edges
+        simple = memory is HOST and len(selections) == 1 and field is None and edges is None
+        if simple and self._fill_quickly(selections[0], results[0], missing):
+            return
+        views, copies, whole = _placeable(selections, results, memory, results[0] if whole is None else whole)
+        the_plan = plan(selections, self._metadata.shape, self.decoding.chunk.shape, edges)
+        for part in [the_plan] if edges is None else by_shape(the_plan, edges):
+            if len(part):
+                reader = self if edges is None else self._of_shape(part.chunk_shape)
+                reader._run(part, views, field, missing, memory, whole, options)
+        for own, result in copies:
+            memory.copy(result, own)
+
+    def _run(
+        self,
+        the_plan: Plan,
+        views: Sequence[Any],
+        field: str | None,
+        missing: Missing,
+        memory: Results,
+        whole: Any,
+        options: DeviceOptions,
+    ) -> None:
+        """Run an engine over a plan of chunks of one shape."""
+        decoding, encoding = self.decoding, self._metadata.chunk_key_encoding
+
+        def run(part: Plan, sources: Sources) -> None:
+            request = ReadRequest(
+                node=self._name,
+                store=self._store,
+                codecs=decoding.codecs,
+                chunk=decoding.chunk,
+                plan=part,
+                sources=sources,
+                outputs=tuple(views),
+                field=field,
+                fill_value=self._metadata.absent_value,
+                missing=missing,
+                most_encoded=decoding.most_encoded,
+            )
+            if isinstance(memory, DeviceResults):
+                self._the_cuda_engine.read(
+                    request, whole, memory.stream, options.budget_bytes, options.decode, options.verify
+                )
+            else:
+                self._the_engine.read(request)
+
+        if decoding.levels:
+            where = (encoding, self._prefix, the_plan, self._store, self._name)
+            read_shards(decoding.levels, *where, self._indexes, run)
+        else:
+            run(the_plan, whole_chunks(encoding, self._prefix, the_plan))
+
+    def _of_shape(self, chunk_shape: tuple[int, ...]) -> Reader:
+        """Return the reader of those chunks of a rectilinear grid that have one shape."""
+        reader = self._shapes.get(chunk_shape)
+        if reader is None:
+            metadata = replace(self._metadata, chunk_shape=chunk_shape, chunk_edges=None)
+            reader = Reader(metadata, self._store, self._path, self._device)
+        # Threads may do this at the same time: the worst is a reader made twice.
+        self._shapes[chunk_shape] = reader
+        while len(self._shapes) > KEEP_SHAPES:
+            with contextlib.suppress(KeyError):
+                self._shapes.popitem(last=False)
+        return reader
+
+    def path(self, device: str, verify: Verify = "none") -> str:
+        """Return what will happen to chunks that are read to a device, this reader's or ``"cpu"``, for people."""
+        if device == "cpu":
+            return self.decoding.path
+        metadata = self._metadata
+        chunks = math.prod(metadata.grid_shape)
+        if self.decoding.levels:
+            unit = self.decoding.chunk.shape
+            chunks = math.prod(-(-size // length) for size, length in zip(metadata.shape, unit, strict=True))
+        return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store, verify)
+
+    def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
+        """Read a box of few small chunks the short way; return whether that is how it was read."""
+        chunk = self.decoding.chunk
+        if chunk.nbytes > SMALL_BYTES:
+            return False
+        rows = few_chunks(selection, chunk.shape)
+        if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
+            return False
+        few = self._the_engine.few()
+        view = selection.view(result)
+        if few is None or view is None:
+            return False
+        return few.read(rows, selection.step, view, fill=missing == "fill")
+
+    @property
+    def _the_engine(self) -> CpuEngine:
+        if self._engine is None:
+            metadata = self._metadata
+            self._engine = CpuEngine(
+                self.decoding, metadata.absent_value, self._store, self._prefix, metadata.chunk_key_encoding
+            )
+        return self._engine
+
+    @property
+    def _the_cuda_engine(self) -> CudaEngine:
+        if self._cuda is None:
+            from ..engines.cuda.devices import get_device
+            from ..engines.cuda.engine import CudaEngine
+
+            self._cuda = CudaEngine(get_device(self._device), self.decoding, self._the_engine)
+        return self._cuda
+
+
+def _placeable(
+    selections: Sequence[Selection], results: Sequence[Any], memory: Results, whole: Any
+) -> tuple[list[Any], list[tuple[Any, Any]], Any]:
+    """Return where an engine can write.
+
+    Returns
+    -------
+    views
+        One a selection, with the dimensions of the array; for points on a device C-contiguous.
+    copies
+        Pairs of an array that was read into and the result that it is to be copied to.
+    whole
+        An array that all views are of, for a device.
+    """
+    on_host = memory is HOST
+    views = [selection.view(result) for selection, result in zip(selections, results, strict=True)]
+    unfit = [
+        view is None or not (on_host or selection.points is None or view.flags.c_contiguous)
+        for selection, view in zip(selections, views, strict=True)
+    ]
+    if not any(unfit):
+        return views, [], whole
+    copies = []
+    if not on_host and len(results) > 1:
+        # The device writes to one allocation.
+        ends = list(itertools.accumulate(result.size for result in results))
+        whole = memory.empty((ends[-1],), results[0].dtype)
+        owns = [whole[end - r.size : end].reshape(r.shape) for end, r in zip(ends, results, strict=True)]
+        unfit = [True] * len(results)
+    else:
+        owns = [memory.empty(r.shape, r.dtype) if bad else r for r, bad in zip(results, unfit, strict=True)]
+        whole = owns[0]
+    for i, bad in enumerate(unfit):
+        if bad:
+            views[i] = selections[i].view(owns[i])
+            copies.append((owns[i], results[i]))
+    return views, copies, whole

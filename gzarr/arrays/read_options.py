@@ -1,0 +1,77 @@
+"""Options of one read: what absent chunks mean, where results are made, and where chunks are decoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..engines.cuda.router import Decode
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from ..engines.request import Missing, Verify
+    from .outputs import Results
+
+__all__ = ["NO_OPTIONS", "Decode", "DeviceOptions", "ReadOptions", "check_decode", "check_missing", "check_verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """Options of a read to a device.
+
+    Attributes
+    ----------
+    budget_bytes
+        Limit of the device and page-locked memory held besides the results, in bytes; None for the default.
+    decode
+        Where chunks are decoded.
+    verify
+        What the host decodes before the device does.
+    """
+
+    budget_bytes: int | None = None
+    decode: Decode = "auto"
+    verify: Verify = "none"
+
+
+NO_OPTIONS = DeviceOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options of a read.
+
+    Attributes
+    ----------
+    missing
+        Meaning of absent chunks.
+    memory
+        Memory of the results.
+    device
+        Options of a read to a device.
+    """
+
+    missing: Missing
+    memory: Results
+    device: DeviceOptions
+
+
+def check_missing(missing: Missing) -> Missing:
+    """Return an argument ``missing``; raise ArgumentError if it is none."""
+    if missing not in ("fill", "error"):
+        raise ArgumentError(f"missing must be 'fill' or 'error', not {missing!r}")
+    return missing
+
+
+def check_verify(verify: Verify) -> Verify:
+    """Return an argument ``verify``; raise ArgumentError if it is none."""
+    if verify not in ("none", "cpu"):
+        raise ArgumentError(f"verify must be 'none' or 'cpu', not {verify!r}")
+    return verify
+
+
+def check_decode(decode: Decode) -> Decode:
+    """Return an argument ``decode``; raise ArgumentError if it is none."""
+    if decode not in ("auto", "cpu", "cuda"):
+        raise ArgumentError(f"decode must be 'auto', 'cpu' or 'cuda', not {decode!r}")
+    return decode

@@ -1,0 +1,72 @@
+"""Which chunks of an array a store has, found by listing it: of use where most of them are absent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import StoreError
+from ..stores.base import ListableStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..metadata.model import ArrayMetadata
+    from ..stores.base import ReadableStore
+
+
+def stored_chunks(
+    store: ReadableStore, metadata: ArrayMetadata, path: str, *, outside: bool = False
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the chunks (shards, in a sharded array) of an array that are stored, in the order of the listing.
+
+    Parameters
+    ----------
+    store, metadata, path
+        The array.
+    outside
+        Also what lies beyond the array's grid under the names of chunks: a larger array left it behind.
+
+    Yields
+    ------
+    Key in the store, and coordinates in the grid.
+
+    Raises
+    ------
+    StoreError
+        If the store cannot list its keys, or fails.
+    """
+    if not isinstance(store, ListableStore):
+        raise StoreError(f"{store!r} cannot list its keys, so stored chunks cannot be told from absent ones")
+    grid = metadata.grid_shape
+    encoding = metadata.chunk_key_encoding
+    folder = metadata.key_prefix(path)
+    if not grid:
+        key = folder + encoding.encode(())
+        yield from ((found, ()) for found in store.list_prefix(folder) if found == key)
+        return
+    # All chunks are in one directory where the separator is one.
+    prefix = folder + encoding.prefix
+    for key in store.list_prefix(prefix if prefix.endswith("/") else folder):
+        if not key.startswith(prefix):
+            continue
+        parts = key[len(prefix) :].split(encoding.separator)
+        # "01" is a file of somebody else's, not a chunk; no grid has coordinates of 20 digits.
+        if len(parts) != len(grid) or not all(
+            part.isascii() and part.isdecimal() and len(part) < 20 and str(int(part)) == part for part in parts
+        ):
+            continue
+        coords = tuple(map(int, parts))
+        if outside or all(i < size for i, size in zip(coords, grid, strict=True)):
+            yield key, coords
+
+
+def grid_points(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the coordinates of a grid of any size in C order; ``itertools.product`` lists all along each dimension."""
+    if 0 in shape:
+        return
+    if not shape:
+        yield ()
+        return
+    for i in range(shape[0]):
+        for rest in grid_points(shape[1:]):
+            yield (i, *rest)

@@ -1,0 +1,221 @@
+"""Writing an array: selections, many of them in one plan, and the methods of zarr-python."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..engines.cuda.devices import get_device
+from ..errors import ArgumentError, ReadOnlyError, SelectionError
+from ..nodes.change import hold_documents
+from ..plan.selection import parse_basic, parse_orthogonal
+from .elements import all_elements, as_data
+from .objects import object_type_of
+from .outputs import DeviceResults
+from .read import Reader
+from .reading import ReadableArray
+from .zarr_selections import Fields, one_field, parse_coordinates, parse_mask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..metadata.model import ArrayMetadata
+    from ..plan.selection import Selection
+    from .write import Writer
+
+
+class WritableArray(ReadableArray):
+    """The part of :class:`gzarr.Array` that writes."""
+
+    __slots__ = ("_writer",)
+
+    _writer: Writer
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        """Write to a selection; see :meth:`write`."""
+        self.write(selection, value)
+
+    def write(
+        self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False, stream: Any = None
+    ) -> None:
+        """Write to a selection, as NumPy's ``a[selection] = value`` does.
+
+        Chunks (shards) that the selection covers are written; others are read, changed and written. Each is replaced
+        in one step: readers see the old one or the new one. Writers of one process take turns at a chunk, whichever
+        threads and arrays they are in. Writers in several processes must not write to one chunk (shard) at a time,
+        unless all of them pass ``lock=True``; regions that begin and end where chunks (shards) do are always safe.
+
+        Parameters
+        ----------
+        selection
+            As for reading, a field included.
+        value
+            A scalar, or an array that broadcasts to the selection's shape: of NumPy, CuPy, with ``__array__`` or
+            ``__dlpack__``.
+        lock
+            Keep writers in other processes that do the same away from the chunks, by file locks beside the data.
+        aligned
+            Raise, before anything is written, if a chunk (shard) would be changed in part.
+        stream
+            Stream of the array's device, as for :meth:`read`, on which a value that is there can be read. Whole chunks
+            of such values are encoded on the device; all is stored when the call returns.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the array is read-only; nothing was touched.
+        ArgumentError
+            If the value does not broadcast, if its elements are not all elements of the array's type (a fraction, a
+            number out of range, a text too long), or ``aligned``; nothing was written.
+        SelectionError
+            If the selection does not fit.
+        ChunkWriteError, ChunkReadError, ChunkDecodeError
+            If a chunk cannot be written, or one that is changed in part cannot be read. It says which chunk, and how
+            many were written.
+        """
+        self._check_writable()
+        rest, field = self._split_field(selection)
+        self._write([parse_basic(rest, self.shape)], [value], field, lock=lock, aligned=aligned, stream=stream)
+
+    def write_many(
+        self,
+        selections: Sequence[Any],
+        values: Sequence[Any],
+        *,
+        lock: bool = False,
+        aligned: bool = False,
+        stream: Any = None,
+    ) -> None:
+        """Write many boxes as one plan: a chunk (shard) that several of them touch is written once.
+
+        Parameters
+        ----------
+        selections
+            Each as for ``a[...]``, without integer arrays for several dimensions and without fields. Where they overlap
+            the later one counts.
+        values
+            One a selection, or an array with one more dimension.
+        lock, aligned, stream
+            As for :meth:`write`; so are the errors.
+        """
+        self._check_writable()
+        parsed = [parse_basic(selection, self.shape) for selection in selections]
+        if any(selection.points is not None for selection in parsed):
+            raise SelectionError("write_many takes boxes; write points with a.vindex[...] = values")
+        try:
+            number = len(values)
+        except TypeError:
+            raise ArgumentError(f"{self.name}: one value a selection, not {type(values).__name__}") from None
+        if number != len(parsed):
+            raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {number} values")
+        if parsed:
+            self._write(parsed, list(values), None, lock=lock, aligned=aligned, stream=stream)
+
+    # -- writing as in zarr-python
+
+    def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write to integers and slices, as ``a[selection] = value`` does; zarr-python's name for it.
+
+        Parameters
+        ----------
+        selection
+            As for ``a[...]``, without names of fields.
+        value
+            As for :meth:`write`, which takes more options.
+        fields
+            Name of the one field of a structured dtype that is written; None: whole elements.
+
+        Raises
+        ------
+        SelectionError
+            If the selection does not fit, there is no such field, or there are several.
+        ReadOnlyError, ArgumentError, ChunkWriteError, ChunkReadError, ChunkDecodeError
+            As :meth:`write`.
+        """
+        self._set(parse_basic, selection, value, fields)
+
+    def set_orthogonal_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write to indices of each dimension independently, as ``a.oindex[selection] = value`` does.
+
+        Parameters are those of :meth:`get_orthogonal_selection` and :meth:`set_basic_selection`, whose errors it
+        raises.
+        """
+        self._set(parse_orthogonal, selection, value, fields)
+
+    def set_coordinate_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write to elements by their coordinates, as ``a.vindex[selection] = value`` does.
+
+        Parameters are those of :meth:`get_coordinate_selection` and :meth:`set_basic_selection`, whose errors it
+        raises. As in zarr-python, values of one dimension, as many as coordinates, are taken in C order.
+        """
+        self._check_writable()
+        parsed = parse_coordinates(selection, self.shape)
+        name = one_field(fields, self.dtype)
+        shape = parsed.result_shape
+        if len(shape) > 1:
+            value = as_data(value, self.dtype if name is None else self.dtype[name], self.name, len(shape))
+            if value.shape == (math.prod(shape),):
+                value = value.reshape(shape)
+        self._write([parsed], [value], name)
+
+    def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write to the elements where a mask is true, as ``a.vindex[mask] = value`` does.
+
+        Parameters are those of :meth:`get_mask_selection` and :meth:`set_basic_selection`, whose errors it raises.
+        """
+        self._set(parse_mask, mask, value, fields)
+
+    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write to whole chunks (shards, in a sharded array) of the grid, as ``a.blocks[selection] = value`` does.
+
+        Parameters are those of :meth:`get_block_selection` and :meth:`set_basic_selection`, whose errors it raises.
+        """
+        self._set(self._parse_blocks, selection, value, fields)
+
+    def _set(self, parse: Callable[..., Selection], selection: Any, value: Any, fields: Fields) -> None:
+        self._check_writable()
+        self._write([parse(selection, self.shape)], [value], one_field(fields, self.dtype))
+
+    # -- for the other parts of Array
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError(f"{self.name} in {self._store!r} is read-only; open it with mode='r+' to change it")
+
+    def _write(
+        self,
+        selections: Sequence[Selection],
+        values: Sequence[Any],
+        field: str | None,
+        *,
+        lock: bool = False,
+        aligned: bool = False,
+        stream: Any = None,
+        metadata: ArrayMetadata | None = None,
+    ) -> None:
+        """Write to selections of the array as ``metadata`` describes it: None, or what is going to be its metadata."""
+        writer = self._writer if metadata is None else self._writer.with_metadata(metadata)
+        metadata = writer.metadata
+        dtype = metadata.dtype
+        if field is not None:
+            assert dtype.fields is not None
+            dtype = dtype.fields[field][0]
+            if dtype.subdtype is not None:
+                raise SelectionError(f"the field {field!r} is an array itself; write whole elements instead")
+        memory = None
+        if self.device != "cpu" and field is None:
+            device = get_device(self.device)
+            with device:
+                memory = DeviceResults(device, device.as_stream(stream))
+        shapes = [selection.result_shape for selection in selections]
+        arrays, memory = all_elements(values, dtype, shapes, self.name, memory, object_type_of(metadata))
+        writer.write(selections, arrays, field, aligned=aligned, lock=lock, memory=memory)
+
+    def _become(self, metadata: ArrayMetadata) -> None:
+        """Take over the metadata of a change of shape."""
+        reader = Reader(metadata, self._store, self._path, self._device)
+        # Not between the steps in which another thread takes over attributes: they would bring the old shape back.
+        with hold_documents(self._store, self._path):
+            self._metadata = metadata
+            self._reader = reader
+            self._writer = self._writer.with_metadata(metadata)

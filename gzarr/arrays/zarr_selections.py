@@ -1,0 +1,82 @@
+"""Arguments of the methods that zarr-python calls ``get_…_selection`` and ``set_…_selection``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..errors import SelectionError
+from ..plan.selection import parse_points
+
+if TYPE_CHECKING:
+    from ..plan.selection import Selection
+
+#: Name of a field, or names of several.
+Fields: TypeAlias = str | Sequence[str] | None
+
+
+def parse_coordinates(selection: Any, shape: tuple[int, ...]) -> Selection:
+    """Parse integer arrays, one a dimension; as :func:`parse_points`, but for masks, which are refused."""
+    for item in selection if isinstance(selection, tuple) else (selection,):
+        if _dtype_of(item) == np.bool_:
+            raise SelectionError("a coordinate selection takes integer arrays; read a mask with get_mask_selection")
+    return parse_points(selection, shape)
+
+
+def parse_mask(selection: Any, shape: tuple[int, ...]) -> Selection:
+    """Parse a mask of the array's shape, or a tuple of one; as :func:`parse_points`, which takes integers, too."""
+    mask = selection[0] if isinstance(selection, tuple) and len(selection) == 1 else selection
+    if isinstance(mask, list):
+        mask = np.asarray(mask)
+    if _dtype_of(mask) != np.bool_ or tuple(mask.shape) != shape:
+        raise SelectionError(f"a mask selection takes one boolean array of the array's shape, {shape}")
+    return parse_points(mask, shape)
+
+
+def _dtype_of(item: Any) -> Any:
+    try:
+        return np.asarray(item).dtype if isinstance(item, list) else getattr(item, "dtype", None)
+    except ValueError:
+        return None
+
+
+def check_fields(fields: Fields, dtype: np.dtype[Any]) -> str | tuple[str, ...] | None:
+    """Return the fields that a caller names: one, several, or None for whole elements.
+
+    Parameters
+    ----------
+    fields
+        A name: elements of that field's type. A sequence of names: records of these fields, in this order. None or an
+        empty sequence: whole elements.
+    dtype
+        Of the array.
+
+    Raises
+    ------
+    SelectionError
+        If there is no such field.
+    """
+    if fields is None:
+        return None
+    names = (fields,) if isinstance(fields, str) else tuple(fields) if isinstance(fields, list | tuple) else None
+    if names is None or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise SelectionError(f"fields must be the name of a field or a list of different ones, not {fields!r}")
+    for name in names:
+        if dtype.names is None or name not in dtype.names:
+            have = f"its fields are {', '.join(dtype.names)}" if dtype.names else "it has no fields"
+            raise SelectionError(f"no field {name!r} in elements of {dtype}; {have}")
+    if isinstance(fields, str):
+        return fields
+    return names or None
+
+
+def one_field(fields: Fields, dtype: np.dtype[Any]) -> str | None:
+    """Return the field that a write goes to, None for whole elements; raise SelectionError for several."""
+    found = check_fields(fields, dtype)
+    if isinstance(found, tuple):
+        if len(found) > 1:
+            raise SelectionError("one field at a time can be written; write whole elements to change several")
+        return found[0]
+    return found

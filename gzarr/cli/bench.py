@@ -1,0 +1,386 @@
+"""``gzarr bench PATH``: how fast the user's own arrays are read, beside the peers that are installed.
+
+Rounds are interleaved and the median counts; all readers have the same number of threads, and the first results are
+compared element by element. A peer that is not installed, or that does not read an array, is a remark and nothing more.
+
+The time of a read is that until its result is freed again. ``gzarr`` has new memory for each result, as peers have it.
+``gzarr recycled`` is what gzarr does by default with large results: it reads into the memory of one that was let go of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..engines import result_memory
+from ..errors import GzarrError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+    from ..metadata.model import ZarrFormat
+
+    Selection = tuple[slice, ...]
+    Read = Callable[[], npt.NDArray[Any]]
+
+PEERS = ("zarr-python", "zarrs", "tensorstore")
+_RECYCLED = "gzarr recycled"
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+@dataclass
+class Measured:
+    """What was found out about one array."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    decode_path: str
+    selection: str
+    nbytes: int
+    rounds_ms: dict[str, list[float]] = field(default_factory=dict)
+    stages_ms: dict[str, float] = field(default_factory=dict)
+    equal: dict[str, bool] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, with the median and the throughput of each reader."""
+        readers = {
+            name: {"median_ms": statistics.median(ms), "gb_per_s": self.gb_per_s(name), "rounds_ms": ms}
+            for name, ms in self.rounds_ms.items()
+        }
+        return {**self.__dict__, "rounds_ms": None, "readers": readers}
+
+    def gb_per_s(self, reader: str) -> float:
+        """Return decoded gigabytes (1e9 bytes) a second."""
+        return self.nbytes / statistics.median(self.rounds_ms[reader]) / 1e6
+
+
+def parse_size(text: str) -> int:
+    """Return a number of bytes: ``2GiB``, ``500 MB``, ``1e6``.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If it is not one, or not positive.
+    """
+    compact = text.strip().lower().replace(" ", "").removesuffix("b")
+    number = compact.rstrip("kmgti")
+    try:
+        size = int(float(number) * _UNITS[compact[len(number) :]])
+    except (ValueError, KeyError, OverflowError):
+        size = 0
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write for example 500MB or 2GiB")
+    return size
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return int(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``gzarr bench``."""
+    parser.add_argument("path", metavar="PATH", help="directory or file:// URL of an array or a group")
+    parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
+    parser.add_argument(
+        "--limit",
+        type=parse_size,
+        default=2 * 2**30,
+        metavar="SIZE",
+        help="read a leading part of an array that is larger than this (default 2GiB)",
+    )
+    parser.add_argument("--rounds", type=_positive, default=5, metavar="N", help="timed reads, median (default 5)")
+    parser.add_argument("--device", default="auto", help="where gzarr reads to (default auto)")
+    parser.add_argument(
+        "--peer",
+        action="append",
+        choices=[*PEERS, "none"],
+        help="compare with this peer only (repeatable; none: with no peer); default: all that are installed",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print; return the exit code.
+
+    Parameters
+    ----------
+    args
+        As :func:`add_arguments` defines them.
+
+    Returns
+    -------
+    0; 1 if an array could not be read, or if a peer's elements differ from gzarr's.
+
+    Raises
+    ------
+    GzarrError
+        If the node cannot be opened.
+    """
+    from ..hierarchy.open import Group, open
+
+    node = open(args.path, path=args.node, device=args.device)
+    arrays = [n for _, n in node.members(None) if not isinstance(n, Group)] if isinstance(node, Group) else [node]
+    if not arrays:
+        print("gzarr: no arrays there", file=sys.stderr)
+        return 1
+    peers = [p for p in args.peer or PEERS if p != "none"]
+    measured: list[Measured] = []
+    failed = False
+    with _progress(len(arrays)) as advance:
+        for array in arrays:
+            advance(array.name)
+            try:
+                found = measure(array, limit_bytes=args.limit, rounds=args.rounds, peers=peers)
+            except GzarrError as error:
+                print(f"gzarr: error: {array.name}: {error}", file=sys.stderr)
+                failed = True
+                continue
+            measured.append(found)
+            failed = failed or not all(found.equal.values())
+    if args.json:
+        print(json.dumps({"threads": _threads(), "arrays": [m.to_json() for m in measured]}, indent=1))
+    else:
+        print("\n\n".join(map(_text, measured)))
+    return 1 if failed else 0
+
+
+def measure(array: Array, *, limit_bytes: int, rounds: int, peers: Sequence[str]) -> Measured:
+    """Read a leading part of ``array`` with gzarr and with peers.
+
+    Parameters
+    ----------
+    array
+        What to read.
+    limit_bytes
+        Largest output.
+    rounds
+        Timed reads of each reader.
+    peers
+        Names out of :data:`PEERS`.
+
+    Raises
+    ------
+    GzarrError
+        If gzarr cannot read it.
+    """
+    outer = array.shards or array.chunks
+    selection = leading_part(array.shape, outer, array.dtype.itemsize, limit_bytes)
+    shape = tuple(s.stop for s in selection)
+    whole = shape == array.shape
+    found = Measured(
+        name=array.name,
+        shape=array.shape,
+        dtype=str(array.dtype),
+        decode_path=str(array.decode_path),
+        selection="everything" if whole else "[" + ", ".join(f":{n}" for n in shape) + "]",
+        nbytes=math.prod(shape) * array.dtype.itemsize,
+    )
+    reads: dict[str, Read] = {"gzarr": lambda: np.asarray(array[selection])}
+    expected = reads["gzarr"]()
+    for name in peers:
+        try:
+            read = _peer(name, array, selection)
+            if read is None:
+                found.remarks[name] = "not installed"
+                continue
+            found.equal[name] = _same(read(), expected)
+        except Exception as error:  # another library's limits are no error of ours
+            lines = str(error).strip().splitlines() or [""]
+            found.remarks[name] = f"{type(error).__name__}: {lines[0][:150]}"
+        else:
+            reads[name] = read
+    del expected
+    if array.device == "cpu" and result_memory.LARGE_BYTES <= found.nbytes <= result_memory.recycle_bytes():
+        reads[_RECYCLED] = reads["gzarr"]
+    stages: dict[str, float] = {}
+    for _ in range(rounds):
+        for name, read in reads.items():
+            with contextlib.nullcontext() if name == _RECYCLED else _nothing_recycled():
+                if name == _RECYCLED:
+                    # What was kept before was another's, or is gone.
+                    read()
+                _take_stages()
+                start = time.perf_counter()
+                read()
+                found.rounds_ms.setdefault(name, []).append(1e3 * (time.perf_counter() - start))
+            if name == "gzarr":
+                for stage, ms in _take_stages().items():
+                    stages[stage] = stages.get(stage, 0.0) + ms
+    result_memory.release()
+    found.stages_ms = {k: v / rounds for k, v in stages.items() if k.endswith("_ms")}
+    return found
+
+
+@contextlib.contextmanager
+def _nothing_recycled() -> Iterator[None]:
+    """Have large results in new memory."""
+    before = os.environ.get("GZARR_RECYCLE_BYTES")
+    os.environ["GZARR_RECYCLE_BYTES"] = "0"
+    # Letting go of what is kept is no part of the next read.
+    result_memory.release()
+    try:
+        yield
+    finally:
+        del os.environ["GZARR_RECYCLE_BYTES"]
+        if before is not None:
+            os.environ["GZARR_RECYCLE_BYTES"] = before
+
+
+def leading_part(shape: tuple[int, ...], chunk_shape: tuple[int, ...], itemsize: int, limit_bytes: int) -> Selection:
+    """Return the largest leading box of whole chunks within ``limit_bytes`` (at least one chunk's box).
+
+    Parameters
+    ----------
+    shape, chunk_shape
+        Of the array; of its chunks (shards, in a sharded array), in elements.
+    itemsize
+        Bytes of an element.
+    limit_bytes
+        Largest number of bytes.
+    """
+    counts = list(shape)
+    for d, chunk in enumerate(chunk_shape):
+        size = math.prod(counts) * itemsize
+        if size <= limit_bytes:
+            break
+        row = math.prod(counts[:d] + counts[d + 1 :]) * itemsize * chunk
+        counts[d] = min(shape[d], max(limit_bytes // row, 1) * chunk)
+    return tuple(slice(0, n) for n in counts)
+
+
+def _threads() -> int:
+    from ..engines.pool import thread_count
+
+    return thread_count()
+
+
+def _take_stages() -> dict[str, float]:
+    """Return and clear what the native loop counted, summed over threads; empty if it has not run in this process."""
+    native = sys.modules.get("gzarr.engines.native")
+    return {} if native is None else dict(native.take_stats())
+
+
+def _same(result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
+    """Tell whether all elements are equal, NaN and NaT to themselves; the byte order in memory is not compared."""
+    if result.shape != expected.shape or result.dtype.newbyteorder("=") != expected.dtype.newbyteorder("="):
+        return False
+    if expected.dtype.hasobject or result.dtype.kind in "fcmM":
+        return bool(np.all((result == expected) | ((result != result) & (expected != expected))))
+    if expected.dtype.kind == "V":
+        return bool(np.ascontiguousarray(result).tobytes() == np.ascontiguousarray(expected).tobytes())
+    return bool(np.array_equal(result, expected))
+
+
+def _peer(name: str, array: Array, selection: Selection) -> Read | None:
+    """Return how ``name`` reads the same elements, or None if it is not installed.
+
+    Raises
+    ------
+    Exception
+        Whatever the peer raises on an array that it does not read.
+    """
+    from ..stores.base import LocalFiles
+
+    root = array.store.file_root() if isinstance(array.store, LocalFiles) else None
+    if root is None:
+        raise ValueError("reads local files only here")
+    location = f"{os.fsdecode(root)}/{array.path}".rstrip("/")
+    try:
+        if name == "tensorstore":
+            return _tensorstore(location, array.metadata.zarr_format, selection)
+        return _zarr_python(location, array.metadata.zarr_format, selection, rust=name == "zarrs")
+    except ImportError:
+        return None
+
+
+def _zarr_python(location: str, zarr_format: ZarrFormat, selection: Selection, *, rust: bool) -> Read:
+    zarr = importlib.import_module("zarr")
+    if rust:
+        importlib.import_module("zarrs")
+    pipeline = "zarrs.ZarrsCodecPipeline" if rust else "zarr.core.codec_pipeline.BatchedCodecPipeline"
+    settings = {"threading.max_workers": _threads(), "codec_pipeline.path": pipeline}
+    with zarr.config.set(settings):
+        opened = zarr.open_array(location, mode="r", zarr_format=zarr_format)
+
+    def read() -> npt.NDArray[Any]:
+        with zarr.config.set(settings):
+            return np.asarray(opened[selection])
+
+    return read
+
+
+def _tensorstore(location: str, zarr_format: ZarrFormat, selection: Selection) -> Read:
+    from ..metadata.formats import FORMATS
+
+    ts = importlib.import_module("tensorstore")
+    limit = {"limit": _threads()}
+    context = {"data_copy_concurrency": limit, "file_io_concurrency": limit, "cache_pool": {"total_bytes_limit": 0}}
+    spec = {
+        # Its drivers are named by the document that they read.
+        "driver": "zarr3" if "zarr.json" in FORMATS[zarr_format].document_names else "zarr",
+        "kvstore": {"driver": "file", "path": location + "/"},
+        "recheck_cached_metadata": False,
+        "recheck_cached_data": False,
+    }
+    opened = ts.open(spec, read=True, context=ts.Context(context)).result()
+    return lambda: np.asarray(opened[selection].read().result())
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar on stderr, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda name: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("measuring", total=total)
+        done = -1
+
+        def advance(name: str) -> None:
+            nonlocal done
+            done += 1
+            bar.update(task, description=f"measuring {name}", completed=done)
+
+        yield advance
+
+
+def _text(m: Measured) -> str:
+    """Return one array's figures as plain text."""
+    lines = [
+        f"{m.name}  {m.shape} {m.dtype}",
+        f"  {m.decode_path}; {m.selection}, {m.nbytes / 2**20:,.1f} MiB, {_threads()} threads",
+    ]
+    ours = statistics.median(m.rounds_ms["gzarr"])
+    for name, rounds in m.rounds_ms.items():
+        ms = statistics.median(rounds)
+        verdict = "" if name == "gzarr" else f"{ms / ours:6.2f} times gzarr's time; "
+        if name in m.equal:
+            verdict += "same elements" if m.equal[name] else "DIFFERENT ELEMENTS"
+        lines.append(f"  {name:<12}{ms:10.2f} ms  {m.gb_per_s(name):7.2f} GB/s  {verdict}".rstrip())
+    if m.stages_ms:
+        stages = ", ".join(f"{stage.removesuffix('_ms')} {ms:.2f} ms" for stage, ms in m.stages_ms.items())
+        lines.append(f"  gzarr's stages, thread time a read: {stages}")
+    lines += [f"  {name:<12}-  {remark}" for name, remark in m.remarks.items()]
+    return "\n".join(lines)

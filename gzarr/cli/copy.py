@@ -1,0 +1,208 @@
+"""``gzarr copy SRC DST``: copy an array or a hierarchy, into another format, other chunks or other codecs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..errors import GzarrError
+from .bench import parse_size
+from .progress import start_bar
+
+if TYPE_CHECKING:
+    from ..tools.copy import Copy
+
+_FORMATS = (1, 2, 3, "3-draft-2022")
+_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+
+
+def _chunk_shape(text: str) -> Any:
+    if text in ("auto", "keep"):
+        return text
+    try:
+        lengths = tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        lengths = ()
+    if not lengths or any(n < 1 and n != -1 for n in lengths):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a shape; write lengths such as 64,64,64 (-1: all of a dimension), auto or keep"
+        )
+    return lengths[0] if len(lengths) == 1 else lengths
+
+
+def _zarr_format(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _shard_shape(text: str) -> Any:
+    return None if text == "none" else _chunk_shape(text)
+
+
+def parse_codecs(text: str) -> Any:
+    """Return the codecs that a text names.
+
+    Parameters
+    ----------
+    text
+        ``"auto"``; ``"keep"``; ``"none"``; JSON of one codec or a list; or names joined by ``+``, each with its
+        parameters: ``zstd:LEVEL``, ``gzip:LEVEL``, ``blosc:COMPRESSOR:LEVEL:SHUFFLE``, ``crc32c``.
+
+    Returns
+    -------
+    What :func:`gzarr.create_array` takes as ``codecs``, or ``"keep"``.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If it is none of these.
+    """
+    if text in ("auto", "keep"):
+        return text
+    if text == "none":
+        return []
+    if text.lstrip().startswith(("[", "{")):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not JSON: {error}") from None
+    return [_codec(part, text) for part in text.split("+")]
+
+
+def _codec(part: str, text: str) -> dict[str, Any]:
+    name, *rest = part.strip().split(":")
+    configuration: dict[str, Any] = {}
+    try:
+        if name == "blosc":
+            for value, key in zip(rest, ("cname", "clevel", "shuffle"), strict=False):
+                configuration[key] = int(value) if key == "clevel" else value
+            rest = rest[3:]
+            if configuration.get("shuffle", "shuffle") not in _SHUFFLES:
+                raise ValueError
+        elif rest:
+            configuration["level"] = int(rest.pop(0))
+        if not name or rest:
+            raise ValueError
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: {part!r} is no codec; write for example zstd:3, blosc:lz4:5:shuffle, gzip:6+crc32c, auto, "
+            "keep, none, or JSON"
+        ) from None
+    return {"name": name, "configuration": configuration} if configuration else {"name": name}
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that every command that copies has."""
+    parser.add_argument("source", metavar="SRC", help="directory or file:// URL of an array or a group")
+    parser.add_argument("dest", metavar="DST", help="directory or file:// URL; made if it is not there")
+    parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within SRC")
+    parser.add_argument("--dest-path", metavar="NODE", default="", help="path of the copy within DST")
+    parser.add_argument(
+        "--zarr-format", type=_zarr_format, choices=_FORMATS, metavar="N", help="1, 2, 3 or 3-draft-2022"
+    )
+    parser.add_argument("--device", default="cpu", help="where elements pass through: cpu (default), cuda, cuda:N")
+    parser.add_argument(
+        "--budget", type=parse_size, default=None, metavar="SIZE", help="memory for elements, about (default 256MiB)"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--overwrite", action="store_true", help="erase the node that is there, and all below it")
+    what.add_argument(
+        "--resume", action="store_true", help="go on with a copy that was interrupted; what is there is compared"
+    )
+    parser.add_argument("--read-back", action="store_true", help="read back what is written, and compare it bit by bit")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``gzarr copy``."""
+    add_where(parser)
+    parser.add_argument(
+        "--chunks", type=_chunk_shape, default="keep", metavar="SHAPE", help="lengths such as 64,64,64, auto or keep"
+    )
+    parser.add_argument(
+        "--shards", type=_shard_shape, default="keep", metavar="SHAPE", help="lengths, auto, none or keep"
+    )
+    parser.add_argument(
+        "--codecs",
+        type=parse_codecs,
+        default="keep",
+        metavar="CODECS",
+        help="auto, keep, none, names such as zstd:3 or blosc:lz4:5:shuffle+crc32c, or JSON",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Copy; print what was done.
+
+    Parameters
+    ----------
+    args
+        As :func:`add_arguments` defines them.
+
+    Returns
+    -------
+    0.
+
+    Raises
+    ------
+    GzarrError
+        If it cannot be done; what failed on the way can be resumed.
+    """
+    planned = prepare(args, chunks=args.chunks, shards=args.shards, codecs=args.codecs)
+    execute(planned)
+    print(summary(planned, args))
+    return 0
+
+
+def prepare(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) -> Copy:
+    """Return the copy that arguments of :func:`add_where` ask for."""
+    from ..tools.copy import DEFAULT_BUDGET_BYTES, prepare_copy
+
+    return prepare_copy(
+        args.source,
+        args.dest,
+        path=args.node,
+        dest_path=args.dest_path,
+        zarr_format=args.zarr_format,
+        chunks=chunks,
+        shards=shards,
+        codecs=codecs,
+        device=args.device,
+        overwrite=args.overwrite,
+        resume=args.resume,
+        read_back=args.read_back,
+        budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
+    )
+
+
+def execute(planned: Copy) -> None:
+    """Copy, with a progress bar on a terminal."""
+    try:
+        with contextlib.ExitStack() as stack:
+            advance = None
+            if sys.stderr.isatty():
+                advance = start_bar(stack, "copying", planned.total)
+            done = 0
+            for count in planned.steps():
+                done += count
+                if advance is not None:
+                    advance(done)
+    except (KeyboardInterrupt, GzarrError):
+        print("gzarr: the copy is not complete; run the same command with --resume to go on", file=sys.stderr)
+        raise
+
+
+def summary(planned: Copy, args: argparse.Namespace) -> str:
+    """Return what was done, in words."""
+    parts = f"{counted(planned.written, 'part')} written"
+    if args.resume:
+        parts += f", {planned.kept:,} were there already"
+    checked = ", read back and compared" if args.read_back else ""
+    nodes = f"{counted(len(planned.arrays), 'array')} and {counted(len(planned.groups), 'group')}"
+    return f"{nodes}: {parts}{checked}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

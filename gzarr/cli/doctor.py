@@ -1,0 +1,441 @@
+"""``gzarr doctor``: what reading needs and whether it is there, above all for a GPU; then a test of every codec.
+
+With ``--json`` one document is printed. Its keys stay; others may be added:
+
+``device_asked``
+    As given: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+``device``
+    That was tested: ``"cpu"`` or ``"cuda:N"``; null if what was asked for cannot be used.
+``error``
+    Why it cannot; null if it can.
+``ok``
+    Whether it can, and every codec passed: what the exit code says.
+``environment``
+    An object for each part (``python``, ``gzarr``, ``threads``, ``decoders``, ``driver``, ``gpu``, ``cuda``, ``cupy``,
+    ``numba_cuda``, ``nvcomp``, ``kvikio``, ``gds``): ``title``; ``status``, which is ``"ok"``, ``"missing"`` or
+    ``"not usable"``; ``found``, what is there; ``advice``, what to do (``""``: nothing).
+``codecs``
+    A list of :class:`gzarr.cli.selftest.Outcome` as objects: ``codec``, ``passed``, ``decoded_by`` (``"cuda"``,
+    ``"cpu"`` or null), ``decode_path``, ``message``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from .. import __version__
+from ..display import printable
+from ..errors import ArgumentError, DeviceError
+from . import selftest
+from .selftest import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.table import Table
+
+    from .selftest import Outcome
+
+Status = Literal["ok", "missing", "not usable"]
+
+_COLOURS: Final = {"ok": "green", "missing": "yellow", "not usable": "red", "passed": "green", "FAILED": "bold red"}
+#: So wide that no line of a table is broken where there is no terminal.
+_PLAIN_COLUMNS: Final = 4000
+# CUdevice_attribute of cuda.h.
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that reading needs, or can use.
+
+    Attributes
+    ----------
+    title
+        Its name.
+    status
+        Whether it is there and works.
+    found
+        What is there, or how it fails.
+    advice
+        What to do about it.
+    """
+
+    title: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """NVIDIA's driver.
+
+    Attributes
+    ----------
+    release
+        Such as ``580.65.06``; ``""`` if the system does not tell.
+    cuda
+        The newest CUDA that it runs, 13000 for 13.0; 0 if there is no driver.
+    gpus
+        That it shows to this process, in words.
+    error
+        Why there is no GPU; ``""`` if there is one.
+    """
+
+    release: str
+    cuda: int
+    gpus: tuple[str, ...]
+    error: str
+
+
+def run(device: str, *, as_json: bool = False) -> int:
+    """Look and test, and print what was found.
+
+    Parameters
+    ----------
+    device
+        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+    as_json
+        Print the document of this module's docstring in place of tables.
+
+    Returns
+    -------
+    0; 1 if ``device`` cannot be used, or if a codec failed on it. ``"auto"`` is the CPU where no GPU can be used.
+
+    Raises
+    ------
+    ArgumentError
+        If ``device`` is none of these.
+    """
+    tested, error = _resolve(device)
+    parts = environment(tested)
+    outcomes = list(selftest.run(tested)) if tested is not None else []
+    ok = tested is not None and all(outcome.passed for outcome in outcomes)
+    if as_json:
+        document = {
+            "device_asked": device,
+            "device": tested,
+            "error": error,
+            "ok": ok,
+            "environment": {key: asdict(part) for key, part in parts.items()},
+            "codecs": [outcome.to_json() for outcome in outcomes],
+        }
+        print(json.dumps(document, indent=1))
+    else:
+        _print(parts, outcomes, tested)
+        if error is not None:
+            sys.stdout.flush()
+            print(f"gzarr: error: {printable(error, 2000)}", file=sys.stderr)
+    return 0 if ok else 1
+
+
+def _resolve(device: str) -> tuple[str | None, str | None]:
+    """Return what ``device`` means here, or None and why it cannot be used."""
+    from ..arrays.device_choice import resolve_device
+    from ..engines.cuda.devices import get_device
+
+    try:
+        found = resolve_device(device)
+        if found != "cpu":
+            # Whether CUDA starts is not known before.
+            with get_device(found):
+                pass
+        return found, None
+    except ArgumentError:
+        raise
+    except Exception as error:  # packages for the GPU may be broken in any way
+        text = sentence(error)
+        return None, text if isinstance(error, DeviceError) else f"{device!r} cannot be used: {text}"
+
+
+# -- what is there -----------------------------------------------------------------------------------------------------
+
+
+def environment(device: str | None = None) -> dict[str, Part]:
+    """Return what reading needs, by the keys of the document.
+
+    Parameters
+    ----------
+    device
+        That is in use: its free memory is told.
+    """
+    driver = probe_driver()
+    extra = "gzarr[cuda12]" if driver.cuda and driver.cuda < 13000 else "gzarr[cuda13]"
+    install = f'pip install "{extra}"'
+    kvikio = _part("kvikio", partial(_kvikio, driver))
+    probes: dict[str, tuple[str, Callable[[], Part], str]] = {
+        "threads": ("Threads", _threads, "set GZARR_THREADS to a positive integer, or unset it"),
+        "decoders": ("CPU decoders", _decoders, "pip install --force-reinstall gzarr"),
+        "driver": ("NVIDIA driver", partial(_driver, driver), ""),
+        "gpu": ("GPU", partial(_gpus, driver, device), ""),
+        "cuda": ("CUDA runtime", partial(_cuda, driver, install), install),
+        "cupy": ("CuPy", _cupy, install),
+        "numba_cuda": ("numba-cuda", _numba_cuda, install),
+        "nvcomp": ("nvCOMP", _nvcomp, install),
+    }
+    return {
+        "python": Part("Python", "ok", f"{platform.python_version()}, {platform.platform()}"),
+        "gzarr": Part("gzarr", "ok", __version__),
+        **{key: _part(title, probe, advice) for key, (title, probe, advice) in probes.items()},
+        "kvikio": kvikio,
+        "gds": _part("GPUDirect Storage", partial(_gds, driver, kvikio)),
+    }
+
+
+def _part(title: str, probe: Callable[[], Part], advice: str = "") -> Part:
+    """Return what a probe finds; a package that is not installed is missing, one that raises is not usable."""
+    try:
+        return probe()
+    except ModuleNotFoundError as error:
+        if error.name in ("cupy", "numba_cuda", "nvidia", "nvidia.libnvcomp", "kvikio"):
+            return Part(title, "missing", "not installed", advice)
+        return Part(title, "not usable", sentence(error), advice)
+    except Exception as error:  # a broken installation may raise anything: it is a finding
+        return Part(title, "not usable", sentence(error), advice)
+
+
+def _threads() -> Part:
+    from ..engines.pool import thread_count
+
+    count = thread_count()
+    source = "GZARR_THREADS" if os.environ.get("GZARR_THREADS", "").strip() else "cores that this process may use"
+    return Part("Threads", "ok", f"{count} ({source})")
+
+
+def _decoders() -> Part:
+    """Return the C functions that the native loop calls."""
+    import numba
+    from gzarr_kernels import libraries
+
+    title = "CPU decoders"
+    loop, names = "loop" in libraries.available(), sorted(libraries.available() - {"loop"})
+    found = f"{', '.join(names)}; Numba {numba.__version__}"
+    if not loop:
+        advice = "arrays are read all the same, more slowly, by the codecs of numcodecs in threads"
+        return Part(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)
+    absent = [name for name in libraries.DECODERS if name not in libraries.decoder_addresses()]
+    if absent:
+        packages = sorted({library for name in absent for library in libraries.DECODERS[name][1]})
+        symbols = ", ".join(libraries.DECODERS[name][0] for name in absent)
+        found += f"; not found: {symbols} (looked for in {', '.join(packages)})"
+        wheels = "pip install --force-reinstall numcodecs blosc2 deflate google-crc32c"
+        return Part(title, "missing", found, f"{wheels}; what is missing is decoded in Python threads, more slowly")
+    return Part(title, "ok", found)
+
+
+def probe_driver() -> Driver:
+    """Ask NVIDIA's driver what there is, without any package and without a context on a GPU."""
+    try:
+        library: Any = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return Driver("", 0, (), str(error))
+    release = _text_of(Path("/sys/module/nvidia/version"))
+    version, count = ctypes.c_int(), ctypes.c_int()
+    # Answers before cuInit, and where that fails.
+    library.cuDriverGetVersion(ctypes.byref(version))
+    code = library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
+    if code:
+        return Driver(release, version.value, (), _driver_error(library, code))
+    if not count.value:
+        return Driver(release, version.value, (), "the driver shows no GPU to this process")
+    return Driver(release, version.value, tuple(_gpu(library, i) for i in range(count.value)), "")
+
+
+def _driver_error(library: Any, code: int) -> str:
+    text = ctypes.c_char_p()
+    library.cuGetErrorString(code, ctypes.byref(text))
+    return f"{(text.value or b'unknown error').decode(errors='replace')} (CUDA error {code})"
+
+
+def _gpu(library: Any, ordinal: int) -> str:
+    handle, name, nbytes = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.cuDeviceGet(ctypes.byref(handle), ordinal)
+    library.cuDeviceGetName(name, len(name), handle)
+    library.cuDeviceTotalMem_v2(ctypes.byref(nbytes), handle)
+    library.cuDeviceGetAttribute(ctypes.byref(major), _CAPABILITY_MAJOR, handle)
+    library.cuDeviceGetAttribute(ctypes.byref(minor), _CAPABILITY_MINOR, handle)
+    capability = f"compute capability {major.value}.{minor.value}"
+    return f"cuda:{ordinal} {name.value.decode(errors='replace')}, {_gib(nbytes.value)}, {capability}"
+
+
+def _driver(driver: Driver) -> Part:
+    title = "NVIDIA driver"
+    if not driver.cuda:
+        advice = "install NVIDIA's driver; give a container its GPUs (docker run --gpus all)"
+        return Part(title, "missing", driver.error, advice)
+    found = f"{driver.release or 'release not told'}, runs CUDA up to {_cuda_version(driver.cuda)}"
+    return Part(title, "ok", found)
+
+
+def _gpus(driver: Driver, device: str | None) -> Part:
+    if driver.error:
+        advice = "see what nvidia-smi says, and CUDA_VISIBLE_DEVICES" if driver.cuda else "needs the driver"
+        status: Status = "not usable" if driver.cuda else "missing"
+        return Part("GPU", status, driver.error if driver.cuda else "none without a driver", advice)
+    found = "; ".join(driver.gpus)
+    if device is not None and device.startswith("cuda:"):
+        from ..engines.cuda.devices import get_device
+
+        found += f"; {device} has {_gib(get_device(device).free_bytes())} free"
+    return Part("GPU", "ok", found)
+
+
+def _cuda(driver: Driver, install: str) -> Part:
+    import cupy
+
+    version = int(cupy.cuda.runtime.runtimeGetVersion())
+    found = f"{_cuda_version(version)}, as CuPy has it"
+    if driver.cuda and version // 1000 > driver.cuda // 1000:
+        found += f"; the driver runs CUDA up to {_cuda_version(driver.cuda)}"
+        return Part("CUDA runtime", "not usable", found, f"a newer driver, or pip uninstall that CuPy and {install}")
+    return Part("CUDA runtime", "ok", found)
+
+
+def _cupy() -> Part:
+    import cupy
+
+    return Part("CuPy", "ok", str(cupy.__version__))
+
+
+def _numba_cuda() -> Part:
+    """Return numba-cuda, and whether it finds the compiler that it needs."""
+    title, found = "numba-cuda", str(importlib.import_module("numba_cuda").__version__)
+    from numba.cuda.cudadrv import nvvm
+
+    if nvvm.__name__.startswith("numba.cuda.simulator."):
+        return Part(title, "not usable", f"{found}; its simulator is on", "unset NUMBA_ENABLE_CUDASIM")
+    if not nvvm.is_available():
+        advice = 'pip install "numba-cuda[cu13]", or "numba-cuda[cu12]" for a driver of CUDA 12'
+        return Part(title, "not usable", f"{found}; no library NVVM", advice)
+    return Part(title, "ok", found)
+
+
+def _nvcomp() -> Part:
+    """Return nvCOMP, its version, whether it has the functions that gzarr calls, and what newer versions have more."""
+    from ..engines.cuda import nvcomp, nvcomp_compress
+
+    try:
+        library = nvcomp.load()
+    except DeviceError:
+        importlib.import_module("nvidia.libnvcomp")
+        raise
+    for algorithm in nvcomp.ALGORITHMS:
+        nvcomp.NvcompDecompressor(algorithm)
+    for algorithm in nvcomp_compress.ALGORITHMS:
+        nvcomp_compress.NvcompCompressor(algorithm)
+    found = f"{library.title}, for CUDA {library.cuda}"
+    if lacks := library.lacks():
+        found += f"; decoded on the CPU, for nvCOMP older than 5.2: {', '.join(lacks)}"
+        return Part("nvCOMP", "ok", found, f"pip install --upgrade nvidia-libnvcomp-cu{library.cuda}")
+    return Part("nvCOMP", "ok", found)
+
+
+def _kvikio(driver: Driver) -> Part:
+    """Return kvikio, which is not imported where there is no GPU: it has nothing to do there."""
+    title = "kvikio"
+    if importlib.util.find_spec("kvikio") is None:
+        suffix = "cu12" if driver.cuda and driver.cuda < 13000 else "cu13"
+        return Part(title, "missing", "not installed", f"pip install kvikio-{suffix}, for GPUDirect Storage only")
+    if driver.error:
+        return Part(title, "not usable", "installed; does nothing without a GPU")
+    return Part(title, "ok", str(importlib.import_module("kvikio").__version__))
+
+
+def _gds(driver: Driver, kvikio: Part) -> Part:
+    """Return whether files can go to a GPU past host memory, or why they cannot."""
+    title = "GPUDirect Storage"
+    # nvidia-fs's directory in /proc is there while it is loaded.
+    loaded = Path("/proc/driver/nvidia-fs").is_dir()
+    version = _text_of(Path("/sys/module/nvidia_fs/version"))
+    module = f"nvidia-fs {version}".rstrip() if loaded else "nvidia-fs not loaded"
+    instead = "not needed: files go through page-locked host memory"
+    if driver.error:
+        return Part(title, "missing", "none without a GPU")
+    if kvikio.status != "ok":
+        return Part(title, "not usable", f"{module}; kvikio is {kvikio.status}", instead)
+    from ..engines.cuda import kvikio_files
+
+    try:
+        reason = kvikio_files.obstacle()
+    except Exception as error:  # cuFile's own, where it is not there or does not start
+        reason = sentence(error)
+    if reason:
+        return Part(title, "not usable", f"off: {module}; {reason}", instead)
+    return Part(title, "ok", f"on: {module}")
+
+
+def _cuda_version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / 2**30:.1f} GiB"
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+# -- printing ----------------------------------------------------------------------------------------------------------
+
+
+def _print(parts: dict[str, Part], outcomes: list[Outcome], tested: str | None) -> None:
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    console = Console(file=sys.stdout, width=None if terminal else _PLAIN_COLUMNS, highlight=False)
+
+    def show(table: Table) -> None:
+        if terminal:
+            console.print(table)
+            return
+        with console.capture() as captured:
+            console.print(table)
+        print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+    facts = [(part.title, part.status, part.found, part.advice) for part in parts.values()]
+    show(_table(("", "Status", "Found", "What to do"), facts))
+    print()
+    if tested is None:
+        print("No codec was tested: the device cannot be used.")
+        return
+    rows = [_outcome_row(outcome) for outcome in outcomes]
+    show(_table(("Codec", "Self-test", "Decoded by", "How, or why not"), rows))
+    print()
+    failed = sum(not outcome.passed for outcome in outcomes)
+    total = len(outcomes)
+    print(f"{tested}: {failed} of {total} codecs FAILED" if failed else f"{tested}: all {total} codecs passed")
+
+
+def _outcome_row(outcome: Outcome) -> tuple[str, str, str, str]:
+    verdict = "passed" if outcome.passed else "FAILED"
+    return outcome.codec, verdict, (outcome.decoded_by or "-").upper(), outcome.message or outcome.decode_path
+
+
+def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, str, str, str]]) -> Table:
+    """Return a table whose second column has the colour of what it says."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*titles, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        # As Text: what is found may look like rich's markup.
+        cells = [Text(printable(cell, 1000)) for cell in row]
+        cells[1].stylize(_COLOURS[row[1]])
+        table.add_row(*cells)
+    return table

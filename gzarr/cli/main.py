@@ -1,0 +1,287 @@
+"""The command line: ``gzarr info``, ``tree``, ``bench``, ``doctor``, and the commands that are modules of their own.
+
+Exit codes: 0 fine; 1 the data, the store or the device is at fault (one line on stderr, or what ``doctor`` prints);
+2 wrong usage; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import __version__
+from ..errors import ArgumentError, GzarrError
+from .progress import watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..arrays.array import Array
+    from ..hierarchy.group import Group
+    from ..metadata.model import ArrayMetadata
+
+    T = TypeVar("T")
+
+# Each is a module of this package.
+_MORE_COMMANDS = {
+    "verify": "decode every chunk, and list what is bad or missing",
+    "copy": "copy an array or a hierarchy, into another format, other chunks or other codecs",
+    "optimize": "copy into the chunks, shards and codecs that suit a GPU; say before what that will change",
+    "consolidate": "write the metadata of all nodes below a group into its own",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that gets its arguments when it is first used, so that one command does not load what another needs."""
+
+    add_later: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, after adding what was left for later."""
+        if self.add_later is not None:
+            add, self.add_later = self.add_later, None
+            add(self)
+        return super().parse_known_args(args, namespace)
+
+
+def _add_bench_arguments(parser: argparse.ArgumentParser) -> None:
+    from . import bench
+
+    bench.add_arguments(parser)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from . import bench
+
+    code: int = bench.run(args)
+    return code
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from . import doctor
+
+    return doctor.run(args.device, as_json=args.json)
+
+
+def _of_module(name: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]:
+    """Return what adds the arguments of a command and what runs it, from a module that is loaded when it is used."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        import_module(f"gzarr.cli.{name}").add_arguments(parser)
+
+    def run(args: argparse.Namespace) -> int:
+        code: int = import_module(f"gzarr.cli.{name}").run(args)
+        return code
+
+    return add, run
+
+
+def _level(text: str) -> int:
+    level = int(text)
+    if level < 0:
+        raise ValueError
+    return level
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="gzarr", description="Look into Zarr hierarchies, and measure how fast they are read.")
+    parser.add_argument("--version", action="version", version=f"gzarr {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    info = commands.add_parser("info", help="show what an array or a group is, and what it takes in the store")
+    tree = commands.add_parser("tree", help="show a hierarchy as a tree")
+    for command in (info, tree):
+        command.add_argument("path", metavar="PATH", help="directory or file:// URL")
+        command.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
+    tree.add_argument(
+        "--level", type=_level, metavar="N", help="deepest level to show: 0 for the children only (default: all)"
+    )
+    info.add_argument(
+        "--strict",
+        action="store_true",
+        help="list what departs from the specification and is read all the same; exit code 1 if anything does",
+    )
+    info.set_defaults(run=_info)
+    tree.set_defaults(run=_tree)
+
+    bench = commands.add_parser("bench", help="measure how fast an array is read, beside the peers that are installed")
+    bench.add_later = _add_bench_arguments
+    bench.set_defaults(run=_bench)
+
+    doctor = commands.add_parser("doctor", help="show what reading to a GPU needs and finds here, and test every codec")
+    doctor.add_argument(
+        "--device", default="auto", metavar="DEVICE", help="auto, cpu, cuda or cuda:N: what to test (default auto)"
+    )
+    doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    doctor.set_defaults(run=_doctor)
+
+    for name, summary in _MORE_COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        command.add_later, run = _of_module(name)
+        command.set_defaults(run=run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    argv
+        Arguments without the program's name; those of the process if None.
+
+    Raises
+    ------
+    SystemExit
+        From the parser: 2 for wrong usage, 0 for ``--help`` and ``--version``.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names in a store may have bytes that no text encoding has; showing them escaped beats failing.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        args = _parser().parse_args(argv)
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough. What is still buffered must not fail again when the interpreter ends.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("gzarr: interrupted", file=sys.stderr)
+        return 130
+    except ArgumentError as exc:
+        return _fail(exc, 2)
+    except GzarrError as exc:
+        return _fail(exc, 1)
+    except MemoryError:
+        return _fail("not enough memory", 1)
+    return code
+
+
+def _fail(what: object, code: int) -> int:
+    from ..display import printable
+
+    print(f"gzarr: error: {printable(what, 2000)}", file=sys.stderr)
+    return code
+
+
+def _tree(args: argparse.Namespace) -> int:
+    from ..display import Tree, array_repr
+    from ..hierarchy.open import Group, open
+
+    node = open(args.path, path=args.node)
+    if isinstance(node, Group):
+        print(Tree(node.name, watch(node.walk(args.level), "reading metadata")))
+    else:
+        print(array_repr(node))
+    return 0
+
+
+def _info(args: argparse.Namespace) -> int:
+    from ..hierarchy.open import Group, open
+
+    node = open(args.path, path=args.node)
+    if isinstance(node, Group):
+        _print_group(node)
+    else:
+        _print_array(node)
+    return _print_departures(args.path, node) if args.strict else 0
+
+
+def _print_departures(root: str, node: Array | Group) -> int:
+    """Print what is tolerated in the documents of a node and of all below it; return 1 if there is anything."""
+    from ..display import printable
+    from ..documents.departures import collect
+    from ..hierarchy.open import Group, open
+    from ..stores.keys import join_path
+
+    paths = [node.path]
+    if isinstance(node, Group):
+        own = open(root, path=node.path, use_consolidated=False)
+        assert isinstance(own, Group)
+        paths += [join_path(node.path, path) for path, _ in own.walk()]
+    lines = []
+    for path in watch(paths, "reading metadata"):
+        with collect() as tolerated:
+            try:
+                open(root, path=path, use_consolidated=False, device="cpu")
+            except GzarrError as error:
+                tolerated.append(str(error))
+        lines += [f"/{path} {text}" for text in tolerated]
+    print("\nDepartures from the specification:" if lines else "\nNo departures from the specification.")
+    for line in lines:
+        print(f"  {printable(line, 400)}")
+    return 1 if lines else 0
+
+
+def _print_group(group: Group) -> None:
+    from ..display import Tree
+
+    print(group.info)
+    if lines := str(Tree(group.name, watch(group.walk(0), "reading metadata"))).split("\n")[1:]:
+        print("\n".join(lines))
+
+
+def _print_array(array: Array) -> None:
+    from ..display import Info, array_info
+
+    print(Info([*array_info(array).rows, *_storage_rows(array)]))
+
+
+def _storage_rows(array: Array) -> list[tuple[str, str]]:
+    """Return what the chunks take in the store, from one listing."""
+    from ..display import readable_size
+    from ..metadata.formats import is_document_name
+    from ..stores.base import SizedStore
+
+    if not isinstance(array.store, SizedStore):
+        return [("Stored", "unknown: the store does not tell sizes")]
+    prefix = array.metadata.key_prefix(array.path)
+    is_chunk = _chunk_test(array.metadata)
+    total = 1
+    for count in array.metadata.grid_shape:
+        total *= count
+    stored, present, others = 0, 0, 0
+    for key, nbytes in watch(array.store.list_sizes(prefix), "listing chunks", total):
+        below = key[len(prefix) :]
+        if is_chunk(below):
+            stored += nbytes
+            present += 1
+        elif not is_document_name(below):
+            others += 1
+    what = "Shards" if array.shards is not None else "Chunks"
+    share = f" ({present / total:.1%})" if total else ""
+    rows = [("Stored", readable_size(stored)), (f"{what} stored", f"{present:,} of {total:,}{share}")]
+    if stored:
+        # Absent chunks hold nothing, so they are left out on both sides.
+        chunk_nbytes = array.dtype.itemsize
+        for length in array.metadata.chunk_shape:
+            chunk_nbytes *= length
+        rows.insert(1, ("Compression ratio", f"{min(array.nbytes, present * chunk_nbytes) / stored:.2f}"))
+    if others:
+        rows.append(("Other keys", f"{others:,} that are no chunks of this array"))
+    return rows
+
+
+def _chunk_test(metadata: ArrayMetadata) -> Callable[[str], bool]:
+    """Return a test whether a key, relative to the array, is that of a chunk of its grid."""
+    encoding, grid_shape = metadata.chunk_key_encoding, metadata.grid_shape
+    if not grid_shape:
+        only = encoding.encode(())
+        return lambda key: key == only
+    pattern = re.compile(
+        re.escape(encoding.prefix) + re.escape(encoding.separator).join(["(0|[1-9][0-9]{0,18})"] * len(grid_shape))
+    )
+
+    def is_chunk(key: str) -> bool:
+        match = pattern.fullmatch(key)
+        return match is not None and all(int(c) < n for c, n in zip(match.groups(), grid_shape, strict=True))
+
+    return is_chunk

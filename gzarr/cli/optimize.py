@@ -1,0 +1,244 @@
+"""``gzarr optimize SRC DST``: copy into chunks, shards and codecs that suit a GPU, and say before what it will change.
+
+The chunks, shards and codecs are those that :func:`gzarr.create_array` chooses. For each array this shows frames (what
+is decompressed by itself) and where the router would decode a read of the whole array, with assumed rates of a device;
+and what it takes in the store, then from a sample of its chunks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..arrays.stored_chunks import stored_chunks
+from ..codecs.chain import encode_chain
+from ..codecs.choice import AUTO
+from ..codecs.codec import ArrayRepresentation
+from ..display import printable, readable_size
+from ..engines import kernels, pool
+from ..engines.cuda import router
+from ..engines.cuda.program import device_program
+from ..metadata.formats import FORMATS
+from ..plan.decode_program import analyse
+from ..stores.base import ListableStore, SizedStore
+from .copy import add_where, counted, execute, prepare, summary
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from ..arrays.array import Array
+    from ..metadata.model import ArrayMetadata
+    from ..plan.decode_program import Decoding
+    from ..tools.copy_array import ArrayCopy
+
+#: Of each array so many stored chunks are encoded anew to tell its size.
+_SAMPLES: Final = 8
+#: Most decoded bytes of each of them.
+_SAMPLE_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StorageProfile:
+    """Storage of an array, and what it means for reads to a GPU.
+
+    Attributes
+    ----------
+    stored_as
+        Chunks, shards and codecs, for people.
+    frames
+        In the whole array, as far as the metadata tells; 0 if nothing is compressed.
+    frame_nbytes
+        Decoded bytes of the largest one.
+    decode
+        ``"cuda"`` or ``"cpu"``: where the router would decode a read of the whole array.
+    reason
+        Of the router, one line.
+    stored_nbytes
+        In the store; of a copy to be made, estimated from a sample. None if not known.
+    """
+
+    stored_as: str
+    frames: int
+    frame_nbytes: int
+    decode: str
+    reason: str
+    stored_nbytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What optimizing one array changes."""
+
+    node: str
+    shape: tuple[int, ...]
+    dtype: str
+    now: StorageProfile
+    then: StorageProfile
+
+
+def forecast(array: ArrayCopy) -> Forecast:
+    """Return what a copy of an array will change.
+
+    Parameters
+    ----------
+    array
+        The copy, not begun.
+
+    Raises
+    ------
+    ChunkError, StoreError
+        If chunks of the sample cannot be read, or the store fails.
+    """
+    source = array.source
+    stored = _stored_nbytes(source)
+    ratio = _encoded_share(array)
+    decoded_share = _present_share(source)
+    then = None if ratio is None else int(ratio * decoded_share * source.nbytes)
+    return Forecast(
+        node=source.name,
+        shape=source.shape,
+        dtype=str(source.dtype),
+        now=_profile(source.metadata, stored),
+        then=_profile(array.metadata, then),
+    )
+
+
+def _decoding(metadata: ArrayMetadata) -> Decoding:
+    return analyse(metadata.codecs, ArrayRepresentation(metadata.chunk_shape, metadata.dtype), kernels.available())
+
+
+def _profile(metadata: ArrayMetadata, stored_nbytes: int | None) -> StorageProfile:
+    decoding = _decoding(metadata)
+    chunks = math.prod(metadata.grid_shape)
+    if decoding.levels:
+        chunks = math.prod(-(-n // length) for n, length in zip(metadata.shape, decoding.chunk.shape, strict=True))
+    program = device_program(decoding)
+    if program is None:
+        route = router.only_on_cpu("no decoder for this chain on a device")
+    else:
+        nbytes = metadata.size * metadata.dtype.itemsize
+        route = router.route(decoding, program.algorithm, chunks, nbytes, pool.thread_count(), "auto")
+    frames = router.frames_of(decoding)
+    compressed = program is None or program.algorithm is not None
+    shards = f" in shards {metadata.chunk_shape}" if decoding.levels else ""
+    codecs = " + ".join(codec.label for codec in decoding.codecs)
+    return StorageProfile(
+        stored_as=f"chunks {decoding.chunk.shape}{shards}, {codecs}",
+        frames=chunks * frames.count if compressed else 0,
+        frame_nbytes=frames.nbytes if compressed else 0,
+        decode=route.decode,
+        reason=route.reason,
+        stored_nbytes=stored_nbytes,
+    )
+
+
+def _stored_nbytes(array: Array) -> int | None:
+    """Return what the chunks of an array take in the store."""
+    if not isinstance(array.store, SizedStore):
+        return None
+    metadata = array.metadata
+    chunks = {key for key, _ in stored_chunks(array.store, metadata, array.path)}
+    return sum(n for key, n in array.store.list_sizes(metadata.key_prefix(array.path)) if key in chunks)
+
+
+def _present_share(array: Array) -> float:
+    """Return the share of the chunks that are stored; all, if the store does not tell."""
+    if not isinstance(array.store, ListableStore):
+        return 1.0
+    return array.nchunks_initialized / max(array.nchunks, 1)
+
+
+def _encoded_share(array: ArrayCopy) -> float | None:
+    """Return how many bytes chunks of the copy take, for each decoded one, from a sample; None without chunks."""
+    decoding = _decoding(array.metadata)
+    chunk = decoding.chunk
+    if chunk.nbytes > _SAMPLE_BYTES or not math.prod(chunk.shape):
+        return None
+    encoded = decoded = 0
+    for begins in _sample(array.source):
+        box = tuple(
+            slice(begin // n * n, min((begin // n + 1) * n, size))
+            for begin, n, size in zip(begins, chunk.shape, array.source.shape, strict=True)
+        )
+        data = array.source.read(box)
+        data = data.get() if hasattr(data, "get") else data
+        whole: Any = np.zeros(chunk.shape, chunk.dtype)
+        if array.metadata.absent_value is not None:
+            whole[...] = array.metadata.absent_value
+        whole[tuple(slice(n) for n in data.shape)] = data
+        encoded += len(memoryview(encode_chain(decoding.codecs, whole, chunk)).cast("B"))
+        decoded += data.nbytes
+    return encoded / decoded if decoded else None
+
+
+def _sample(array: Array) -> Iterator[tuple[int, ...]]:
+    """Yield where some of the stored chunks begin, from all over the listing."""
+    if not isinstance(array.store, ListableStore) or not array.size:
+        return
+    every = max(array.nchunks_initialized // _SAMPLES, 1)
+    metadata = array.metadata
+    edges = metadata.chunk_edges or (None,) * metadata.ndim
+    for number, (_, coords) in enumerate(stored_chunks(array.store, metadata, array.path)):
+        if number % every == 0 and number // every < _SAMPLES:
+            yield tuple(
+                i * n if edge is None else int(edge.starts[i])
+                for i, n, edge in zip(coords, metadata.chunk_shape, edges, strict=True)
+            )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``gzarr optimize``."""
+    add_where(parser)
+    parser.add_argument("--dry-run", action="store_true", help="say what it will change, and write nothing")
+    parser.add_argument("--json", action="store_true", help="print what it will change as JSON")
+    parser.set_defaults(zarr_format=3)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say what it will change, then copy.
+
+    Parameters
+    ----------
+    args
+        As :func:`add_arguments` defines them.
+
+    Returns
+    -------
+    0.
+
+    Raises
+    ------
+    GzarrError
+        If it cannot be done; what failed on the way can be resumed.
+    """
+    shards = AUTO if FORMATS[args.zarr_format].features.shards else None
+    planned = prepare(args, chunks=AUTO, shards=shards, codecs=AUTO)
+    forecasts = [forecast(array) for array in planned.arrays]
+    if args.json:
+        print(json.dumps([asdict(one) for one in forecasts], indent=1))
+    else:
+        print("\n\n".join(map(_text, forecasts)))
+    if not args.dry_run:
+        execute(planned)
+        if not args.json:
+            print(f"\n{summary(planned, args)}")
+    return 0
+
+
+def _text(one: Forecast) -> str:
+    lines = [f"{printable(one.node)}  {one.shape} {one.dtype}"]
+    for name, profile in (("now", one.now), ("then", one.then)):
+        stored = "size unknown" if profile.stored_nbytes is None else readable_size(profile.stored_nbytes)
+        frames = "nothing is compressed"
+        if profile.frames:
+            frames = f"{counted(profile.frames, 'frame')} of up to {readable_size(profile.frame_nbytes)}"
+        lines.append(f"  {name:<6}{printable(profile.stored_as)}")
+        lines.append(f"        {stored if name == 'now' else f'about {stored}'}; {frames}")
+        where = "GPU" if profile.decode == "cuda" else "CPU"
+        lines.append(f"        decoded on the {where}, with assumed rates: {profile.reason}")
+    return "\n".join(lines)

@@ -1,0 +1,74 @@
+"""``gzarr verify PATH``: decode every chunk of a hierarchy, and list what is wrong.
+
+With ``--json`` one document is printed: ``ok``, ``arrays``, ``groups`` and ``chunks`` (counts of what was looked at),
+and ``problems``, a list of :class:`gzarr.tools.verify.Problem` as objects.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .copy import counted
+from .progress import watch
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ..tools.verify import Problem
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``gzarr verify``."""
+    parser.add_argument("path", metavar="PATH", help="directory or file:// URL of an array or a group")
+    parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
+    parser.add_argument(
+        "--missing",
+        choices=["fill", "error"],
+        default="fill",
+        help="meaning of chunks that are not stored: the fill value (default), or an error, which lists them",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, and print what is wrong.
+
+    Parameters
+    ----------
+    args
+        As :func:`add_arguments` defines them.
+
+    Returns
+    -------
+    0; 1 if anything is wrong.
+
+    Raises
+    ------
+    GzarrError
+        If the node itself cannot be opened.
+    """
+    from ..display import printable
+    from ..tools.verify import verify
+
+    verification = verify(args.path, path=args.node, missing=args.missing)
+    found: list[dict[str, Any]] = []
+    count = 0
+    for problems in watch(verification.steps(), "decoding chunks"):
+        for problem in problems:
+            count += 1
+            if args.json:
+                found.append(problem.to_json())
+            else:
+                print(printable(_line(problem), 2000), flush=True)
+    if args.json:
+        counts = {"arrays": verification.arrays, "groups": verification.groups, "chunks": verification.chunks}
+        print(json.dumps({"ok": not count, **counts, "problems": found}, indent=1))
+    else:
+        what = f"{counted(verification.chunks, 'stored chunk')} of {counted(verification.arrays, 'array')}"
+        print(f"{what}: {counted(count, 'problem') if count else 'no problems'}")
+    return 1 if count else 0
+
+
+def _line(problem: Problem) -> str:
+    return f"{problem.kind}: {problem}"

@@ -1,0 +1,1 @@
+"""JSON that nobody vouches for."""

@@ -1,0 +1,171 @@
+"""Checked access to the members of a JSON object, with errors that say where in the document they are.
+
+Every member that is asked for is checked; :meth:`Configuration.finish` refuses the ones that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..errors import MetadataError
+from .departures import note
+from .json import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_REQUIRED: Final = object()
+# What GDAL takes for true and false, in any case.
+_TRUTH: Final = {
+    **dict.fromkeys(("yes", "true", "on", "1"), True),
+    **dict.fromkeys(("no", "false", "off", "0"), False),
+}
+# NumPy's own parser accepts far more (records, objects, sizes that overflow); parameters of codecs need numbers only.
+_NUMBER_DTYPE: Final = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16|[mM]8(\[[A-Za-zμ0-9]{1,16}\])?)")
+_NUMBER_NAMES: Final = frozenset(
+    (
+        *("bool", "complex64", "complex128", "float16", "float32", "float64"),
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+)
+
+
+def is_integer(value: object) -> bool:
+    """Return whether a JSON value is an integer (``true`` and ``false`` are not)."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class Configuration:
+    """The members of one JSON object.
+
+    Parameters
+    ----------
+    values
+        The object, as parsed.
+    json_path
+        Where it is in its document.
+    owner
+        What it configures, for messages: ``"codec 'zstd'"``.
+
+    Raises
+    ------
+    MetadataError
+        If ``values`` is not an object.
+    """
+
+    def __init__(self, values: Any, json_path: str, owner: str) -> None:
+        if not isinstance(values, dict):
+            raise MetadataError(f"{owner} needs an object here, got {quote(values)}", json_path=json_path)
+        self.values: dict[str, Any] = values
+        self.json_path = json_path
+        self.owner = owner
+        self._asked: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def error(self, name: str, expected: str) -> MetadataError:
+        """Return the error for a wrong value of member ``name``."""
+        got = quote(self.values.get(name))
+        return MetadataError(
+            f"{self.owner} needs {expected} for {name!r}, got {got}", json_path=f"{self.json_path}.{name}"
+        )
+
+    def _get(self, name: str, default: Any, expected: str) -> Any:
+        self._asked.add(name)
+        if name in self.values:
+            return self.values[name]
+        if default is _REQUIRED:
+            raise MetadataError(f"{self.owner} lacks {name!r}: expected {expected}", json_path=self.json_path)
+        return default
+
+    def any(self, name: str, default: Any = _REQUIRED) -> Any:
+        """Return a member of any type."""
+        return self._get(name, default, "a value")
+
+    def integer(self, name: str, low: int, high: int, default: Any = _REQUIRED) -> int:
+        """Return an integer from ``low`` to ``high``, both included."""
+        expected = f"an integer from {low} to {high}"
+        value = self._get(name, default, expected)
+        if value is default and name not in self.values:
+            return value  # type: ignore[no-any-return]
+        if not is_integer(value) or not low <= value <= high:
+            raise self.error(name, expected)
+        return int(value)
+
+    def number(self, name: str, default: Any = _REQUIRED) -> int | float:
+        """Return an integer or a float."""
+        value = self._get(name, default, "a number")
+        if not (is_integer(value) or isinstance(value, float)):
+            raise self.error(name, "a number")
+        return value  # type: ignore[no-any-return]
+
+    def boolean(self, name: str, default: Any = _REQUIRED) -> bool:
+        """Return true or false."""
+        value = self._get(name, default, "true or false")
+        if not isinstance(value, bool):
+            raise self.error(name, "true or false")
+        return value
+
+    def lenient_boolean(self, name: str, default: bool) -> bool:
+        """Return true or false, also where GDAL wrote the text of its creation option: ``"NO"``, ``"yes"``, ``"1"``."""
+        value = self._get(name, default, "true or false")
+        if isinstance(value, str) and (truth := _TRUTH.get(value.lower())) is not None:
+            note(f"{quote(value)} in place of {str(truth).lower()}, as GDAL writes it", f"{self.json_path}.{name}")
+            return truth
+        return self.boolean(name, default)
+
+    def string(self, name: str, choices: Sequence[str] = (), default: Any = _REQUIRED) -> str:
+        """Return a string, one of ``choices`` where there are any."""
+        expected = f"one of {', '.join(map(repr, choices))}" if choices else "a string"
+        value = self._get(name, default, expected)
+        if not isinstance(value, str) or (choices and value not in choices):
+            raise self.error(name, expected)
+        return value
+
+    def integers(self, name: str, low: int, high: int) -> tuple[int, ...]:
+        """Return an array of integers from ``low`` to ``high``, both included."""
+        expected = f"an array of integers from {low} to {high}"
+        value = self._get(name, _REQUIRED, expected)
+        if not isinstance(value, list | tuple) or not all(is_integer(v) and low <= v <= high for v in value):
+            raise self.error(name, expected)
+        return tuple(int(v) for v in value)
+
+    def array(self, name: str) -> list[Any]:
+        """Return a non-empty array of anything."""
+        value = self._get(name, _REQUIRED, "a non-empty array")
+        if not isinstance(value, list | tuple) or not value:
+            raise self.error(name, "a non-empty array")
+        return list(value)
+
+    def dtype(self, name: str, default: Any = _REQUIRED) -> str:
+        """Return the text of a NumPy dtype of numbers, dates or booleans (``"<f4"``, ``"float32"``)."""
+        expected = "a NumPy number type such as '<f4'"
+        value = self._get(name, default, expected)
+        known = isinstance(value, str) and (value in _NUMBER_NAMES or _NUMBER_DTYPE.fullmatch(value))
+        try:
+            return np.dtype(value).str if known else self._wrong(name, expected)
+        except (TypeError, ValueError):
+            raise self.error(name, expected) from None
+
+    def _wrong(self, name: str, expected: str) -> str:
+        raise self.error(name, expected)
+
+    def finish(self) -> None:
+        """Refuse members that were not asked for.
+
+        Raises
+        ------
+        MetadataError
+            Naming the first one.
+        """
+        for name in self.values:
+            if name not in self._asked:
+                raise MetadataError(
+                    f"{self.owner} does not know {quote(name)}"
+                    + (f"; it knows {', '.join(sorted(self._asked))}" if self._asked else "; it has no configuration"),
+                    json_path=f"{self.json_path}.{str(name)[:100]}",
+                )

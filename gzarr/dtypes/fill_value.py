@@ -1,0 +1,193 @@
+"""Fill values: JSON to NumPy scalar, and back.
+
+Sources: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html#permitted-fill-values (v3),
+https://github.com/zarr-developers/zarr-extensions/tree/main/data-types (extensions),
+https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#fill-value-encoding (v2). What zarr-python 2 wrote beyond
+v2's text (a bare ``0`` for any type, numbers as strings) is understood for v2 only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..documents.departures import note
+from ..documents.json import quote
+from ..errors import MetadataError
+from . import variable_length
+from .families import family_of
+from .fill_value_spelling import V2, V3, FillValueError, Spelling, from_base64
+from .properties import kind_of, native
+
+if TYPE_CHECKING:
+    from .family import Family
+
+# Infinity, as the drafts of version 3 spell it.
+_DRAFT_INFINITY: Final = "+Infinity"
+
+
+def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "$.fill_value") -> Any:
+    """Parse a v3 fill value.
+
+    Parameters
+    ----------
+    value
+        As parsed from JSON.
+    dtype
+        Of the array; base64 texts of structured types hold bytes in its byte order.
+    data_type
+        Name of the data type.
+    json_path
+        Where it is, for messages.
+
+    Returns
+    -------
+    NumPy scalar of ``dtype`` in native byte order; ``str`` or ``bytes`` for data types of variable length.
+
+    Raises
+    ------
+    MetadataError
+        If it is not a value of the data type.
+    """
+    family = family_of(dtype)
+    if dtype.hasobject and variable_length.is_variable_bytes(data_type):
+        family = variable_length.BYTES
+    return _parse(value, dtype, json_path, data_type, family, V3)
+
+
+def from_v2(
+    value: Any, dtype: np.dtype[Any], json_path: str = "$.fill_value", *, object_codec: str | None = None
+) -> Any:
+    """Parse a v2 fill value.
+
+    Parameters
+    ----------
+    value
+        As parsed from JSON; ``null`` gives None.
+    dtype
+        Of the array as stored, with the byte orders of the document (base64 texts hold bytes in that order).
+    json_path
+        Where it is, for messages.
+    object_codec
+        ``id`` of the codec that makes bytes of an array of objects.
+
+    Returns
+    -------
+    NumPy scalar in native byte order, any JSON value for objects, or None.
+
+    Raises
+    ------
+    MetadataError
+        If it is not a value of the dtype.
+    """
+    if value is None:
+        return None
+    if dtype.hasobject:
+        if object_codec == "vlen-utf8" and not isinstance(value, str):
+            return str(value) if type(value) in (int, float) and abs(value) < 10**20 else ""
+        if object_codec == "vlen-bytes":
+            return _parse(value, dtype, json_path, variable_length.TYPE_STRING, variable_length.BYTES, V2)
+        return value
+    result = _parse(value, dtype, json_path, dtype.str, family_of(dtype), V2)
+    if kind_of(dtype) in "SV":
+        _note_bytes(value, dtype, json_path)
+    return result
+
+
+def _note_bytes(value: Any, dtype: np.dtype[Any], json_path: str) -> None:
+    """Note what is tolerated in version 2 where base64 is wanted."""
+    if not isinstance(value, str):
+        note(f"{quote(value)} in place of base64", json_path)
+        return
+    try:
+        data = from_base64(value)
+    except FillValueError:
+        note(f"{quote(value)} is no base64; taken as the bytes themselves", json_path)
+        data = value.encode()
+    if len(data) > dtype.itemsize:
+        note(f"{len(data)} bytes for elements of {dtype.itemsize}; the rest is ignored", json_path)
+
+
+def from_draft(value: Any, dtype: np.dtype[Any], *, json_path: str | None = None) -> Any:
+    """Return a fill value of a draft of version 3 in the accepted spelling of infinity.
+
+    Parameters
+    ----------
+    value
+        As parsed from JSON.
+    dtype
+        Of the array.
+    json_path
+        Where to note that it is in the drafts' spelling; None where that is the right one.
+    """
+    if kind_of(dtype) == "c" and isinstance(value, list):
+        return [
+            _accepted_infinity(part, None if json_path is None else f"{json_path}[{i}]") for i, part in enumerate(value)
+        ]
+    return _accepted_infinity(value, json_path) if kind_of(dtype) in "fc" else value
+
+
+def _accepted_infinity(value: Any, json_path: str | None) -> Any:
+    if value != _DRAFT_INFINITY:
+        return value
+    if json_path is not None:
+        note(f'"{_DRAFT_INFINITY}" in place of "Infinity", as in the drafts', json_path)
+    return "Infinity"
+
+
+def to_draft(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as the drafts of version 3 spell it, from JSON of :func:`to_v2`."""
+    parts = value if kind_of(dtype) == "c" and isinstance(value, list) else [value]
+    spelled = [_DRAFT_INFINITY if kind_of(dtype) in "fc" and part == "Infinity" else part for part in parts]
+    return spelled if parts is value else spelled[0]
+
+
+def _parse(value: Any, dtype: np.dtype[Any], json_path: str, data_type: str, family: Family, spelling: Spelling) -> Any:
+    if spelling.lenient and kind_of(dtype) in "SUV" and type(value) in (int, float, bool) and value == 0:
+        return np.zeros((), native(dtype))[()]
+    try:
+        with np.errstate(all="ignore"):
+            return family.fill_value_from_json(value, dtype, spelling)
+    except FillValueError as error:
+        expected = str(error)
+        if error.below:
+            value, json_path = error.value, json_path + error.below
+    except (ValueError, TypeError, OverflowError, UnicodeError, MemoryError, RecursionError):
+        expected = "another value"
+    raise MetadataError(
+        f"{quote(value)} is not a fill value of {data_type[:200]}: expected {expected}", json_path=json_path
+    ) from None
+
+
+def to_v3(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as JSON of v3: the inverse of :func:`from_v3`.
+
+    Parameters
+    ----------
+    value
+        As the model holds it.
+    dtype
+        Of the array as stored.
+    """
+    return _to_json(value, dtype, V3)
+
+
+def to_v2(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as JSON of v2: the inverse of :func:`from_v2`.
+
+    Parameters
+    ----------
+    value
+        As the model holds it; None gives ``null``.
+    dtype
+        Of the array as stored: base64 texts hold bytes in its byte order.
+    """
+    return _to_json(value, dtype, V2)
+
+
+def _to_json(value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
+    if value is None:
+        return None
+    scalar = value if dtype.hasobject else np.asarray(value, native(dtype))[()]
+    return family_of(dtype).fill_value_to_json(scalar, dtype, spelling)

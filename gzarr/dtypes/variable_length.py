@@ -1,0 +1,89 @@
+"""The families of texts and byte strings of any length, and other Python objects: ``object`` is their dtype.
+
+Sources: https://github.com/zarr-developers/zarr-extensions/tree/main/data-types/string,
+https://github.com/zarr-developers/zarr-extensions/tree/main/data-types/bytes
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from .family import Family, need_no_more, no_data_type
+from .fill_value_spelling import FillValueError, from_base64, is_byte_array, to_base64
+
+if TYPE_CHECKING:
+    from .family import ParseField
+    from .fill_value_spelling import Spelling
+
+#: Data type in v2 of objects of all sorts; a filter says which they are.
+TYPE_STRING: Final = "|O"
+OBJECT: Final = np.dtype(object)
+
+
+class VariableLength(Family):
+    """What the two families share.
+
+    Attributes
+    ----------
+    names
+        In documents of v3. The first one is written.
+    """
+
+    kinds = "O"
+    names: ClassVar[tuple[str, ...]]
+
+    def parse_v3(
+        self, name: str, configuration: dict[str, Any], json_path: str, parse_field: ParseField | None
+    ) -> np.dtype[Any] | None:
+        """Parse a name without configuration."""
+        if name not in self.names:
+            return None
+        need_no_more(configuration, (), f"{json_path}.configuration")
+        return OBJECT
+
+    def to_v3(self, dtype: np.dtype[Any]) -> Any:
+        """Raise: what objects are, their dtype does not say."""
+        raise no_data_type(dtype)
+
+    def fill_value_to_json(self, scalar: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
+        """Return byte strings in base64, and other objects as they are."""
+        return to_base64(scalar) if isinstance(scalar, bytes) else scalar
+
+
+class VariableLengthText(VariableLength):
+    """Texts."""
+
+    names = ("string", "variable_length_utf8")
+
+    def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
+        """Parse a string."""
+        if isinstance(value, str):
+            return value
+        raise FillValueError("a string")
+
+
+class VariableLengthBytes(VariableLength):
+    """Byte strings."""
+
+    names = ("variable_length_bytes", "bytes")
+
+    def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
+        """Parse base64, or an array of integers."""
+        if isinstance(value, str):
+            return from_base64(value)
+        if is_byte_array(value):
+            return bytes(value)
+        if spelling.lenient and not value:
+            return b""
+        raise FillValueError("a base64 string or an array of integers from 0 to 255")
+
+
+TEXT: Final = VariableLengthText()
+BYTES: Final = VariableLengthBytes()
+
+
+def is_variable_bytes(data_type: str) -> bool:
+    """Return whether a v3 data type holds byte strings of any length."""
+    return data_type in BYTES.names

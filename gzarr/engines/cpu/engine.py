@@ -1,0 +1,92 @@
+"""The CPU engine: the native loop for chains of native operations, host threads for all others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ChunkDecodeError
+from . import threads
+
+if TYPE_CHECKING:
+    from ...metadata.model import ChunkKeyEncoding
+    from ...plan.decode_program import Decoding
+    from ...stores.base import ReadableStore
+    from ..request import ReadRequest
+    from .native import NativeProgram
+    from .small_reads import FewChunks
+
+
+class CpuEngine:
+    """Runs the reads of one array.
+
+    Parameters
+    ----------
+    decoding
+        The array's chain, taken apart.
+    fill_value
+        Of absent chunks.
+    store, prefix, encoding
+        Where unsharded chunks are: the store, the node's path with a slash, how keys are spelled.
+    """
+
+    def __init__(
+        self, decoding: Decoding, fill_value: Any, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding
+    ) -> None:
+        self._decoding = decoding
+        self._fill_value = fill_value
+        self._where = (store, prefix, encoding)
+        self._prepared: NativeProgram | None = None
+        self._few: FewChunks | None = None
+        self._few_known = False
+
+    def read(self, request: ReadRequest) -> None:
+        """Read every chunk of ``request.plan`` into ``request.outputs``.
+
+        Raises
+        ------
+        ChunkError
+            For the first chunk that fails; the outputs then hold some chunks and not others.
+        """
+        _refuse_large(request)
+        program = self._program()
+        if program is None:
+            threads.read(request)
+            return
+        from . import native
+
+        native.read(request, program)
+
+    def few(self) -> FewChunks | None:
+        """Return the short way for small reads of whole elements, or None where the array has none."""
+        if not self._few_known:
+            program = None if self._decoding.levels else self._program()
+            if program is not None:
+                from . import native
+
+                self._few = native.few_chunks(
+                    program, *self._where, len(self._decoding.chunk.shape), self._decoding.most_encoded
+                )
+            self._few_known = True
+        return self._few
+
+    def _program(self) -> NativeProgram | None:
+        if self._prepared is None and self._decoding.program is not None:
+            from .. import kernels
+            from . import native
+
+            kernels.load()
+            self._prepared = native.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
+        return self._prepared
+
+
+def _refuse_large(request: ReadRequest) -> None:
+    """Refuse byte ranges of a shard's index that no encoder makes, before memory is taken for them."""
+    large = request.sources.nbytes > request.most_encoded
+    if large.any():
+        row = int(np.argmax(large))
+        nbytes = int(request.sources.nbytes[row])
+        most = request.most_encoded
+        reason = f"the shard's index says that it has {nbytes} bytes, more than the {most} that it can have"
+        raise request.failure(ChunkDecodeError, row, reason)

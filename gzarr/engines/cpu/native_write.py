@@ -1,0 +1,307 @@
+"""The native path of writing: a write becomes a job of columns, and a few threads run the compiled loop over it.
+
+No Python runs a chunk of a local store: chunks are gathered, encoded and written by ``gzarr_kernels.write.work``,
+without the GIL, each file under a temporary name that it loses once it is complete. Other stores are handed encoded
+bytes, a batch at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...codecs.bytes import BytesCodec
+from ...codecs.crc32c import Crc32cCodec
+from ...codecs.sharding import EMPTY
+from ...errors import ChunkWriteError, ReadOnlyError
+from ...stores import atomic_files
+from ...stores.buffers import store_parts
+from ...stores.local import LocalStore
+from .. import failures, kernels, pool
+from ..kernels import address
+from ..shards import ChunkKeys, distinct_rows
+from . import effort
+from .write_job import Job, encode_in_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from ...plan.decode_program import ShardLevel
+    from ...plan.encode_program import EncodingProgram
+    from ..write_request import WriteRequest
+
+    IntArray = npt.NDArray[np.int64]
+
+#: A write of fewer bytes than this runs in the caller's thread alone: starting a helper costs more.
+FEW_BYTES = 64 << 10
+#: What is encoded at a time, in each thread, for a store that is not local files.
+BATCH_CHUNKS = 64
+BATCH_BYTES = 4 << 20
+#: Others may erase an emptied directory before there is a file in it.
+_MOST_ATTEMPTS = 20
+
+
+def available() -> frozenset[str]:
+    """Return what native writing has here, without loading it; see ``gzarr_kernels.libraries.encoders``."""
+    from gzarr_kernels import libraries
+
+    return libraries.encoders()
+
+
+def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> None:
+    """Write planned chunks whose old values do not matter.
+
+    Parameters
+    ----------
+    request
+        The write; at most one level of shards, and no field.
+    program
+        How ``request.codecs`` encode ``request.chunk``.
+    rows
+        Which planned chunks: all that are planned of some stored values, which they cover
+        (:func:`gzarr.engines.write_threads.complete_values`).
+
+    Raises
+    ------
+    ReadOnlyError
+        If the store is read-only.
+    ChunkWriteError
+        If the store fails, or memory is out. All stored values are then whole, some with what they held before.
+    """
+    if not len(rows):
+        return
+    if request.store.read_only:
+        raise ReadOnlyError(f"{request.store!r} was opened read-only; nothing was changed")
+    loop = kernels.load_writer()
+    program = effort.settle(request, program, rows, available())
+    job = Job(request, program, rows)
+    root = _file_root(request)
+    if root is None:
+        _write_batches(request, program, job)
+    else:
+        _write_files(request, job, loop, root)
+
+
+def _file_root(request: WriteRequest) -> bytes | None:
+    """Return the directory of a store whose files the loop can write itself, or None."""
+    store = request.store
+    # A store that is derived from this one may do more when it is set.
+    if type(store) is not LocalStore or "files" not in available():
+        return None
+    if request.levels and not _plain_index(request.levels[0]):
+        return None
+    return store.file_root()
+
+
+def _plain_index(level: ShardLevel) -> bool:
+    """Whether entries are stored as they are in memory, at most with a crc32c behind them."""
+    first, *rest = level.codec.index_codecs
+    plain = isinstance(first, BytesCodec) and first.endian == "little" and first.stored_dtype is None
+    checked = len(rest) == 1 and isinstance(rest[0], Crc32cCodec) and "crc32c" in available()
+    return plain and (not rest or checked)
+
+
+def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
+    if len(job.rows) * request.chunk.nbytes <= FEW_BYTES:
+        return 1
+    return min(pool.thread_count(), tasks)
+
+
+# -- local files
+
+
+def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> None:
+    files = job.for_files(request, root)
+    folders = _folders(job.keys, os.fsdecode(root))
+    # Leftovers of killed writers can only be in directories that were there before.
+    old = [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112
+    durable = bool(getattr(request.store, "durable", False))
+    files.job[loop.DURABLE] = durable
+    if durable:
+        _each_folder(request, job, folders, _make_durably)
+    try:
+        n = len(job.rows)
+        kernels.run(loop.work, address(files.job), files.shared, n, _workers(job, request, n))
+    finally:
+        worker = kernels.take_worker()
+        loop.drop(address(files.job), len(files.state), worker.scratch_address)
+        kernels.give_worker_back(worker)
+    codes = files.state[:, loop.CODE]
+    done = np.flatnonzero(codes == 0)
+    if durable and len(done):
+        _each_folder(request, job, folders, _flush)
+    _clean(old, f"{os.fsdecode(root)}/{job.keys[int(done[0])]}" if len(done) else None)
+    bad = np.flatnonzero(codes > 0)
+    if len(bad):
+        state = files.state[bad[0]]
+        code, detail, chunk = state[[loop.CODE, loop.DETAIL, loop.CHUNK]].tolist()
+        error = _status_failure(request, job, chunk, int(bad[0]), code, detail)
+        raise failures.with_count(error, len(done), len(codes))
+    erased = np.flatnonzero(codes == loop.ERASE).tolist()
+    for number, value in enumerate(erased):
+        try:
+            _store(request, job, value, [])
+        except ChunkWriteError as error:
+            raise failures.with_count(error, len(codes) - len(erased) + number, len(codes)) from error.__cause__
+
+
+def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Callable[[str], None]) -> None:
+    for folder in folders:
+        try:
+            change(folder)
+        except OSError as cause:
+            reason = f"the directory {folder!r} cannot be made or flushed to the disk: {cause.strerror or cause}"
+            error = _failure(request, job, int(job.rows[0]), 0, reason)
+            error.errno = cause.errno
+            raise error from cause
+
+
+def _make_durably(folder: str) -> None:
+    for attempt in range(_MOST_ATTEMPTS):
+        try:
+            atomic_files.make_directories(folder, durable=True)
+            return
+        except FileNotFoundError:
+            # Somebody else has emptied one of them just then.
+            if attempt == _MOST_ATTEMPTS - 1:
+                raise
+
+
+def _flush(folder: str) -> None:
+    # Where it is not there any more, somebody else has erased what was written.
+    with contextlib.suppress(FileNotFoundError):
+        atomic_files.sync_directory(None, folder)
+
+
+def _folders(keys: ChunkKeys, root: str) -> list[str]:
+    """Return the directories that some values are in."""
+    chunks = keys.chunks[:1]
+    if keys.encoding.separator == "/" and keys.chunks.shape[1]:
+        chunks, _ = distinct_rows(keys.chunks[:, :-1])
+        chunks = np.append(chunks, np.zeros((len(chunks), 1), np.int64), axis=1)
+    return [f"{root}/{key}".rpartition("/")[0] for key in ChunkKeys(keys.encoding, keys.prefix, chunks).all()]
+
+
+def _clean(folders: list[str], written: str | None) -> None:
+    """Remove what killed writers left; ``written`` was written just now, by the clock of its file system."""
+    now_ns = 0
+    if written is not None:
+        try:
+            now_ns = os.stat(written).st_mtime_ns  # noqa: PTH116
+        except OSError:
+            # Erased meanwhile by somebody else: without the time, only what is known to be abandoned goes.
+            now_ns = 0
+    for folder in folders:
+        atomic_files.clean_once(None, folder, folder, now_ns)
+
+
+# -- other stores
+
+
+def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) -> None:
+    """Encode and store, a batch at a time in each thread: what is held is bounded, and storing overlaps encoding."""
+    values = len(job.keys)
+    most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // program.most_nbytes))
+    # A shard is stored as a whole; of other values, several are encoded together.
+    step = 1 if request.levels else max(1, min(most, -(-values // pool.thread_count())))
+    batches = -(-values // step)
+    done = count()
+
+    def write_batch(i: int) -> None:
+        begin, end = i * step, min((i + 1) * step, values)
+        rows = np.arange(job.first[begin], job.first[end])
+        encoded: list[bytes | None] = []
+        for at in range(0, len(rows), most):
+            encoded += _encode(request, program, job, rows[at : at + most])
+        if request.levels:
+            values_parts = [_assemble(request.levels[0], job.slot[rows], encoded)]
+        else:
+            values_parts = [[] if part is None else [part] for part in encoded]
+        for value, parts in zip(range(begin, end), values_parts, strict=True):
+            _store(request, job, value, parts)
+            next(done)
+
+    try:
+        pool.each(write_batch, batches, _workers(job, request, batches))
+    except ChunkWriteError as error:
+        raise failures.with_count(error, next(done), values) from error.__cause__
+
+
+def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: IntArray) -> list[bytes | None]:
+    """Return the encoded bytes of some rows of the job; None for chunks of nothing but the fill value."""
+    found = encode_in_memory(job, program, rows, 1)
+    if found.failure is not None:
+        code, detail, chunk = found.failure.tolist()
+        value = int(job.value[job.rows == chunk][0])
+        raise _status_failure(request, job, chunk, value, code, detail)
+    begins = (program.most_nbytes * np.arange(len(rows))).tolist()
+    return [
+        None if size < 0 else found.arena[begin : begin + size].tobytes()
+        for begin, size in zip(begins, found.nbytes.tolist(), strict=True)
+    ]
+
+
+def _assemble(level: ShardLevel, slots: IntArray, encoded: list[bytes | None]) -> list[bytes]:
+    """Lay inner chunks out one after the other, in the order of the index, which is the first part or the last one."""
+    stored = level.stored_shape
+    index = np.full((int(np.prod(level.codec.chunks_per_shard(stored), dtype=np.int64)), 2), EMPTY, np.uint64)
+    at_start = level.codec.index_location == "start"
+    position = level.codec.index_nbytes(stored) if at_start else 0
+    parts = []
+    for slot, part in zip(slots.tolist(), encoded, strict=True):
+        if part is not None:
+            index[slot] = position, len(part)
+            position += len(part)
+            parts.append(part)
+    if parts:
+        parts.insert(0 if at_start else len(parts), level.codec.encode_index(index, stored).tobytes())
+    return parts
+
+
+# -- one stored value, and what can be wrong with it
+
+
+def _store(request: WriteRequest, job: Job, value: int, parts: list[bytes]) -> None:
+    """Set a stored value, or erase it if there is nothing to store."""
+    key = job.keys[value]
+    try:
+        if not parts:
+            request.store.erase(key)
+        else:
+            store_parts(request.store, key, parts)
+    # Stores of others raise what they like.
+    except Exception as cause:
+        error = _failure(request, job, int(job.rows[job.first[value]]), value, f"the store failed: {cause}")
+        if isinstance(cause, OSError):
+            error.errno = cause.errno
+        raise error from cause
+
+
+def _failure(request: WriteRequest, job: Job, row: int, value: int, reason: str) -> ChunkWriteError:
+    """Return the error of a planned chunk of a stored value of the job."""
+    chunk = tuple(request.plan.chunks[row].tolist())
+    return ChunkWriteError(reason, node=request.node, chunk=chunk, key=job.keys[value])
+
+
+def _status_failure(request: WriteRequest, job: Job, row: int, value: int, code: int, detail: int) -> ChunkWriteError:
+    """Return the error for a status of the loop and its detail."""
+    from gzarr_kernels import status as s
+
+    labels = " + ".join(codec.label for codec in request.codecs)
+    if code == s.IO_ERROR:
+        reason = f"the file cannot be written: {os.strerror(detail)} ({errno.errorcode.get(detail, detail)})"
+    elif code == s.NO_MEMORY:
+        reason = f"out of memory while encoding {request.chunk.nbytes} bytes with {labels}"
+    else:
+        reason = f"{labels} cannot encode it (encoder's code {detail})"
+    error = _failure(request, job, row, value, reason)
+    if code == s.IO_ERROR:
+        error.errno = detail
+    return error

@@ -1,0 +1,450 @@
+"""From chunks to byte ranges: a shard only rewrites the plan.
+
+The plan is made over the grid of the innermost chunks. Here each of them gets its shard's key and, from the shard's
+index, its byte range; nested shards are gone through level by level, in columns.
+
+Between the reading of an index and of the chunks that it points to, a writer may replace the shard. So the versions of
+shards are compared afterwards, and what was replaced is read again: a chunk is the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..codecs.bytes import BytesCodec
+from ..codecs.crc32c import Crc32cCodec
+from ..codecs.sharding import EMPTY
+from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
+from ..plan.planner import chunk_keys, some_chunks
+from ..stores.base import ByteRange, LocalFiles, VersionedStore, knows_of
+from . import failures, kernels, pool
+from .forks import ForkSafeLock
+from .request import ABSENT, WHOLE, Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Sequence
+
+    import numpy.typing as npt
+
+    from ..metadata.model import ChunkKeyEncoding
+    from ..plan.decode_program import ShardLevel
+    from ..plan.planner import Plan
+    from ..stores.base import ReadableStore
+
+    IntArray = npt.NDArray[np.int64]
+    Index = npt.NDArray[np.uint64]
+
+#: Most bytes of decoded shard indexes that an array keeps.
+CACHE_BYTES = 16 << 20
+#: Up to so many shards are looked up one by one, in the cache first; the indexes of more are read by compiled code.
+FEW_SHARDS = 4
+#: Index bytes that are read at a time.
+BATCH_BYTES = 8 << 20
+#: How often one shard is read again because it was replaced meanwhile.
+MOST_ATTEMPTS = 100
+
+
+_cache_lock = ForkSafeLock()
+
+
+class ShardIndexCache:
+    """Decoded shard indexes of one array, least recently used first out.
+
+    An index is kept only while its value's version (``VersionedStore.version``) stays the same, so a rewritten shard is
+    never read with its old index. Values of stores without versions are not kept.
+    """
+
+    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
+        self._entries: OrderedDict[Hashable, tuple[Hashable, Index]] = OrderedDict()
+        self._nbytes = 0
+        self._limit = limit_bytes
+
+    def get(self, key: Hashable, version: Hashable) -> Index | None:
+        """Return the index kept under ``key`` if it is of that version."""
+        with _cache_lock.lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+        # Versions are a store's own objects: they are compared without the lock.
+        return None if entry is None or entry[0] != version else entry[1]
+
+    def put(self, key: Hashable, version: Hashable, index: Index) -> None:
+        """Keep an index; drop old ones until all fit the limit."""
+        if index.nbytes > self._limit // 4:
+            return
+        with _cache_lock.lock:
+            old = self._entries.pop(key, None)
+            if old is not None:
+                self._nbytes -= old[1].nbytes
+            self._entries[key] = (version, index)
+            self._nbytes += index.nbytes
+            while self._nbytes > self._limit:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._nbytes -= dropped.nbytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ShardIndexCache, (self._limit,)
+
+
+class ChunkKeys:
+    """The keys of unsharded chunks: a sequence that spells a key when it is asked for.
+
+    The native loop writes paths itself, from ``prefix`` and ``chunks``.
+
+    Attributes
+    ----------
+    encoding, prefix
+        How keys are spelled, and what stands before each.
+    chunks
+        int64 ``(n, k)``, grid coordinates.
+    """
+
+    __slots__ = ("_keys", "chunks", "encoding", "prefix")
+
+    def __init__(self, encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> None:
+        self.encoding = encoding
+        self.prefix = prefix
+        self.chunks = chunks
+        self._keys: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return self.all()[i]
+        if self._keys is not None:
+            return self._keys[i]
+        return self.prefix + self.encoding.encode(tuple(self.chunks[i].tolist()))
+
+    def all(self) -> list[str]:
+        """Return every key, each spelled once."""
+        if self._keys is None:
+            self._keys = chunk_keys(self.encoding, self.prefix, self.chunks)
+        return self._keys
+
+
+def whole_chunks(encoding: ChunkKeyEncoding, prefix: str, plan: Plan) -> Sources:
+    """Return the sources of an array without shards: each chunk is a whole value."""
+    n = len(plan)
+    keys: Any = ChunkKeys(encoding, prefix, plan.chunks)
+    return Sources(keys, np.arange(n), np.zeros(n, np.int64), np.full(n, WHOLE, np.int64))
+
+
+def read_shards(
+    levels: Sequence[ShardLevel],
+    encoding: ChunkKeyEncoding,
+    prefix: str,
+    plan: Plan,
+    store: ReadableStore,
+    node: str,
+    cache: ShardIndexCache,
+    read: Callable[[Plan, Sources], None],
+) -> None:
+    """Read the chunks of a plan over innermost chunks, each from a shard as it was at one moment.
+
+    Parameters
+    ----------
+    levels, encoding, prefix, plan, store, node, cache
+        As for :func:`locate`.
+    read
+        Reads planned chunks from where they are. It is called again for shards that were replaced meanwhile, if the
+        store can tell (``VersionedStore``).
+
+    Raises
+    ------
+    ChunkError
+        If an index is corrupt, the store or ``read`` fails, or a shard is replaced every time that it is read.
+    """
+
+    def attempt(part: Plan) -> tuple[set[str], ChunkError | None]:
+        """Read; return the shards that were replaced meanwhile, and the failure that this may be the reason for."""
+        versions: dict[str, Hashable] = {}
+        failure = None
+        try:
+            read(part, locate(levels, encoding, prefix, part, store, node, cache, versions))
+        except ChunkError as error:
+            failure = error
+        replaced = _replaced(store, versions)
+        if failure is not None and not replaced:
+            raise failure
+        return replaced, failure
+
+    replaced, failure = attempt(plan)
+    if not replaced:
+        return
+    # One shard at a time: however many there are, writers do not keep pace with that.
+    shards, shard_of = distinct_rows(levels[0].locate(plan.chunks, levels[-1].inner_shape)[0])
+    for i, key in enumerate(chunk_keys(encoding, prefix, shards)):
+        if failure is None and key not in replaced:
+            continue
+        part = some_chunks(plan, np.flatnonzero(shard_of == i))
+        for _ in range(MOST_ATTEMPTS):
+            if not attempt(part)[0]:
+                break
+        else:
+            reason = f"its shard was replaced each of the {MOST_ATTEMPTS} times that it was read; read it again later"
+            raise ChunkReadError(reason, node=node, chunk=tuple(part.chunks[0].tolist()), key=key)
+
+
+def _replaced(store: ReadableStore, versions: dict[str, Hashable]) -> set[str]:
+    """Return the keys whose values are not of these versions any more."""
+    if not isinstance(store, VersionedStore):
+        return set()
+    try:
+        now = versions_of(store, versions)
+        return {key for (key, version), found in zip(versions.items(), now, strict=True) if found != version}
+    # Stores of others raise what they like; reading again gives it a name.
+    except Exception:
+        return set(versions)
+
+
+def versions_of(store: VersionedStore, keys: Collection[str]) -> list[Hashable | None]:
+    """Return the versions of some values, in order."""
+    if knows_of(store, "versions", "version"):
+        return store.versions(keys)  # type: ignore[attr-defined, no-any-return]
+    return [store.version(key) for key in keys]
+
+
+def locate(
+    levels: Sequence[ShardLevel],
+    encoding: ChunkKeyEncoding,
+    prefix: str,
+    plan: Plan,
+    store: ReadableStore,
+    node: str,
+    cache: ShardIndexCache,
+    versions: dict[str, Hashable],
+) -> Sources:
+    """Return where each chunk of a plan over innermost chunks is.
+
+    Parameters
+    ----------
+    levels
+        Outermost first; at least one.
+    encoding, prefix
+        How the keys of the outermost shards are spelled.
+    plan
+        Over the grid of the innermost chunks.
+    store, node
+        Where shards are; the array's path, for messages.
+    cache
+        Of this array.
+    versions
+        Gets those of shards that there are, as they were before their indexes were read, where the store has versions.
+
+    Raises
+    ------
+    ChunkDecodeError
+        If an index is corrupt.
+    ChunkReadError
+        If the store fails.
+    """
+    n = len(plan)
+    chunks = plan.chunks
+    innermost = levels[-1].inner_shape
+    shards, shard_of = distinct_rows(levels[0].locate(chunks, innermost)[0])
+    keys: Any = ChunkKeys(encoding, prefix, shards)
+    key_index = shard_of
+    offset = np.zeros(n, np.int64)
+    nbytes = np.full(n, WHOLE, np.int64)
+    for depth, level in enumerate(levels):
+        _, inner, counts = level.locate(chunks, innermost)
+        linear = np.zeros(n, np.int64)
+        for d in level.order:
+            linear = linear * counts[..., d] + inner[:, d]
+        if depth == 0 and len(shards) > FEW_SHARDS and _plain_index(level, store):
+            if isinstance(store, VersionedStore):
+                names = keys.all()
+                found = zip(names, versions_of(store, names), strict=True)
+                versions.update((key, version) for key, version in found if version is not None)
+            per_shard = np.broadcast_to(counts, chunks.shape).prod(axis=1)
+            for count in np.unique(per_shard).tolist():
+                rows = np.flatnonzero(per_shard == count)
+                which, of = np.unique(shard_of[rows], return_inverse=True)
+                some = ChunkKeys(encoding, prefix, shards[which])
+                located = _locate_in_files(level, count, some, of, linear[rows], chunks[rows], store, node)
+                offset[rows], nbytes[rows] = located
+            continue
+        # Rows of one shard together. A level below the first has a shard of its own for each byte range.
+        if depth == 0:
+            group_of = shard_of
+        else:
+            _, group_of = distinct_rows(np.stack([key_index, offset], axis=1))
+            group_of[nbytes == ABSENT] = -1
+        order = np.argsort(group_of, kind="stable")
+        bounds = np.flatnonzero(np.diff(group_of[order], prepend=np.int64(-2)))
+        groups = [
+            order[a:b]
+            for a, b in zip(bounds.tolist(), [*bounds.tolist()[1:], n], strict=True)
+            if group_of[order[a]] >= 0
+        ]
+
+        def resolve(
+            i: int, groups: list[IntArray] = groups, level: ShardLevel = level, linear: IntArray = linear
+        ) -> None:
+            rows = groups[i]
+            first = int(rows[0])
+            key = keys[int(key_index[first])]
+            base = int(offset[first])
+            size = int(nbytes[first])
+            try:
+                shape = level.stored_shape_of(shards[shard_of[first]].tolist())
+                index = _index(store, cache, level, shape, key, base, size, versions)
+            except ChunkDecodeError:
+                raise
+            # Stores of others raise what they like; only what is wrong with the bytes is a ValueError of ours.
+            except Exception as cause:
+                chunk = tuple(chunks[first].tolist())
+                kind = ChunkDecodeError if isinstance(cause, ValueError) else ChunkReadError
+                reason = f"the index of its shard cannot be read: {cause}"
+                raise kind(reason, node=node, chunk=chunk, key=key) from cause
+            if index is None:
+                nbytes[rows] = ABSENT
+                offset[rows] = 0
+                return
+            entries = index[linear[rows]]
+            absent = entries[:, 0] == EMPTY
+            offset[rows] = np.where(absent, 0, entries[:, 0].astype(np.int64) + base)
+            nbytes[rows] = np.where(absent, ABSENT, entries[:, 1].astype(np.int64))
+
+        # In threads where there are many, since reading an index waits for the store.
+        pool.each(resolve, len(groups), min(pool.thread_count(), len(groups) // 4))
+    return Sources(keys, key_index, offset, nbytes)
+
+
+def _plain_index(level: ShardLevel, store: ReadableStore) -> bool:
+    """Whether compiled code can read the indexes: local files, entries as they are, at most a crc32c behind them."""
+    if "loop" not in kernels.available() or "crc32c" not in kernels.available():
+        return False
+    if not isinstance(store, LocalFiles) or store.file_root() is None:
+        return False
+    first, *rest = level.codec.index_codecs
+    plain = isinstance(first, BytesCodec) and first.endian == "little" and first.stored_dtype is None
+    return plain and (not rest or (len(rest) == 1 and isinstance(rest[0], Crc32cCodec)))
+
+
+def _locate_in_files(
+    level: ShardLevel,
+    per_shard: int,
+    keys: ChunkKeys,
+    shard_of: IntArray,
+    linear: IntArray,
+    chunks: IntArray,
+    store: ReadableStore,
+    node: str,
+) -> tuple[IntArray, IntArray]:
+    """Return offset and size of chunks from the indexes of many shards in local files, a batch of shards at a time.
+
+    All shards have ``per_shard`` inner chunks; chunk ``i`` is number ``linear[i]`` in shard ``shard_of[i]``.
+    """
+    from gzarr_kernels import status as status_codes
+
+    from .cpu import native, shard_indexes
+
+    assert isinstance(store, LocalFiles)
+    root = store.file_root()
+    assert root is not None
+    path_prefix = native.path_prefix(root, keys.prefix, keys.encoding, chunks.shape[1])
+    offset, nbytes = np.zeros(len(chunks), np.int64), np.zeros(len(chunks), np.int64)
+    batch = max(BATCH_BYTES // (16 * per_shard), 1)
+    order = np.argsort(shard_of, kind="stable")
+    bounds = np.searchsorted(shard_of[order], np.arange(0, len(keys) + batch, batch))
+    for begin, (a, b) in zip(range(0, len(keys), batch), pairwise(bounds.tolist()), strict=False):
+        rows = order[a:b]
+        entries, file_nbytes, status = shard_indexes.read_indexes(
+            path_prefix,
+            keys.encoding,
+            keys.chunks[begin : begin + batch],
+            per_shard,
+            checksum=len(level.codec.index_codecs) > 1,
+            at_start=level.codec.index_location == "start",
+        )
+        which = shard_of[rows] - begin
+        found = entries[which, linear[rows]]
+        size = file_nbytes[which].astype(np.uint64)
+        absent = (found[:, 0] == EMPTY) & (found[:, 1] == EMPTY)
+        code = status[which, 0]
+        absent |= code == status_codes.ABSENT
+        # Each side is compared with the size first, so that their sum cannot wrap around.
+        inside = (found[:, 0] <= size) & (found[:, 1] <= size)
+        inside &= np.where(inside, found[:, 0] + found[:, 1], np.uint64(0)) <= size
+        bad = ~absent & ((code != 0) | ~inside)
+        if bad.any():
+            i = int(np.argmax(bad))
+            row = int(rows[i])
+            chunk, key = tuple(chunks[row].tolist()), keys[int(shard_of[row])]
+            if code[i]:
+                kind, reason = failures.index_failure(*status[which[i]].tolist())
+                raise kind(reason, node=node, chunk=chunk, key=key)
+            begins, length = found[i].tolist()
+            reason = f"the index of its shard puts {length} bytes at {begins}, beyond the {int(size[i])} that there are"
+            raise ChunkDecodeError(reason, node=node, chunk=chunk, key=key)
+        offset[rows] = np.where(absent, 0, found[:, 0].astype(np.int64))
+        nbytes[rows] = np.where(absent, ABSENT, found[:, 1].astype(np.int64))
+    return offset, nbytes
+
+
+def _index(
+    store: ReadableStore,
+    cache: ShardIndexCache,
+    level: ShardLevel,
+    shape: tuple[int, ...],
+    key: str,
+    base: int,
+    size: int,
+    versions: dict[str, Hashable],
+) -> Index | None:
+    """Return the index of one shard as ``(inner chunks, 2)``, or None if the store has no such shard.
+
+    ``shape`` is the shard's, as the codec sees it; ``base`` and ``size`` are its place in the value of ``key``, where
+    ``size`` is ``WHOLE`` for the value itself.
+    """
+    name = (key, base, size)
+    version = store.version(key) if isinstance(store, VersionedStore) else None
+    if version is not None:
+        # An inner shard's comes later than its outer one's, which counts.
+        versions.setdefault(key, version)
+    if version is not None and (hit := cache.get(name, version)) is not None:
+        return hit
+    nbytes = level.codec.index_nbytes(shape)
+    at_start = level.codec.index_location == "start"
+    if size == WHOLE:
+        wanted = ByteRange(0, nbytes) if at_start else ByteRange(-nbytes)
+    else:
+        if size < nbytes:
+            raise ValueError(f"the inner shard has {size} bytes, too few for an index of {nbytes}")
+        wanted = ByteRange(base if at_start else base + size - nbytes, nbytes)
+    try:
+        data = store.get_partial_values([(key, wanted)])[0]
+    except ValueSizeError as error:
+        raise ValueError(f"the shard is shorter than its index of {nbytes} bytes: {error}") from error
+    if data is None:
+        if size != WHOLE:
+            raise ValueError("the shard vanished while it was read")
+        return None
+    index = level.codec.decode_index(data, shape, shard_nbytes=None if size == WHOLE else size).reshape(-1, 2)
+    if version is not None:
+        cache.put(name, version, index)
+    return index
+
+
+def distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct rows and, for each row, which of them it is."""
+    if not rows.shape[1]:
+        return rows[:1], np.zeros(len(rows), np.int64)
+    low = rows.min(axis=0)
+    spans = (rows.max(axis=0) - low + 1).tolist()
+    if math.prod(spans) < 2**62:
+        linear = np.zeros(len(rows), np.int64)
+        for d, span in enumerate(spans):
+            linear = linear * span + (rows[:, d] - low[d])
+        _, first, which = np.unique(linear, return_index=True, return_inverse=True)
+    else:
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return rows[first], which.reshape(-1).astype(np.int64)

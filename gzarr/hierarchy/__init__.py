@@ -1,0 +1,1 @@
+"""Nodes of a hierarchy: found, made, and what groups do."""

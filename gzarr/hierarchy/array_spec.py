@@ -1,0 +1,403 @@
+"""From what the maker of an array says to its metadata: everything is checked here, before a store is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+import numpy as np
+
+from ..arrays.elements import as_elements
+from ..arrays.objects import TEXTS, ObjectType, object_codec
+from ..codecs.choice import AUTO, choose, gives_level
+from ..codecs.sharding import ShardingIndexed
+from ..codecs.transpose import TransposeCodec
+from ..documents.json import quote
+from ..dtypes import fill_value as fill_values
+from ..dtypes.properties import kind_of, native, packed
+from ..dtypes.times import not_a_time
+from ..dtypes.v2 import parse_v2
+from ..dtypes.v3 import parse_v3
+from ..dtypes.variable_length import is_variable_bytes
+from ..errors import ArgumentError, MetadataError, UnsupportedError
+from ..metadata.formats import FORMATS
+from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat
+from ..metadata.parts import dimension_names_of, parse_chunk_shapes
+from ..metadata.to_documents import array_documents, check_shape, plain, plain_value
+from ..metadata.v2.write import data_type_json
+from ..nodes.reader import NodeReader
+from ..stores.memory import MemoryStore
+from . import auto_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..metadata.chunk_grid import Edges
+    from ..metadata.format import Format
+    from ..metadata.layout import Layout
+
+#: What an item of any length counts as where sizes are chosen.
+_TEXT_NBYTES: Final = 16
+_TEXT_CODECS: Final = tuple(TEXTS)
+
+
+class LayoutArguments(TypedDict, total=False):
+    """What :func:`gzarr.create_array` takes of an array by name only."""
+
+    chunks: Any
+    shards: Any
+    codecs: Any
+    filters: Any
+    serializer: Any
+    compressors: Any
+    fill_value: Any
+    order: Literal["C", "F"]
+    attributes: Mapping[str, Any] | None
+    dimension_names: Any
+    chunk_key_encoding: Any
+
+
+class ArrayArguments(LayoutArguments, total=False):
+    """The same with the type of the elements."""
+
+    dtype: Any
+
+
+class NewArrayArguments(ArrayArguments, total=False):
+    """The same with what it is filled with, for the functions that open an array or make it."""
+
+    shape: Any
+    data: Any
+    write_empty_chunks: bool
+
+
+def check_names(arguments: Mapping[str, Any]) -> None:
+    """Raise if something is no argument of :func:`gzarr.create_array`, for the functions that hand theirs on."""
+    for name in arguments:
+        if name not in ArrayArguments.__optional_keys__:
+            known = ", ".join(sorted(NewArrayArguments.__optional_keys__))
+            raise ArgumentError(f"there is no argument {name!r}; an array is described by {known}")
+
+
+def new_metadata(
+    path: str,
+    shape: Any,
+    zarr_format: ZarrFormat,
+    *,
+    layout: Layout | None = None,
+    dtype: Any = None,
+    chunks: Any = AUTO,
+    shards: Any = None,
+    codecs: Any = AUTO,
+    filters: Any = AUTO,
+    serializer: Any = AUTO,
+    compressors: Any = AUTO,
+    fill_value: Any = None,
+    order: Literal["C", "F"] = "C",
+    attributes: Mapping[str, Any] | None = None,
+    dimension_names: Any = None,
+    chunk_key_encoding: Any = None,
+) -> ArrayMetadata:
+    """Return the metadata of an array that :func:`gzarr.create_array` describes, as opening it will give them.
+
+    Parameters
+    ----------
+    path
+        Of the array in its store.
+    zarr_format
+        Of its documents.
+    layout
+        Of the hierarchy of a 2022 draft that it will be in; None for a new one.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is wrong, or the format has no words for it.
+    """
+    format = FORMATS[zarr_format]
+    size = check_shape(shape)
+    stored, text, named = data_type(dtype, zarr_format)
+    if text is None and stored.hasobject and _is_auto(codecs) and _is_auto(filters):
+        raise ArgumentError(
+            "dtype=object: say what the objects are; dtype=str and dtype=bytes are texts of any length, other objects "
+            "need zarr_format=2 and a filter such as filters=[{'id': 'json2'}]"
+        )
+    element = native(stored)
+    chain = choose(
+        element,
+        text,
+        codecs=codecs,
+        filters=filters,
+        serializer=serializer,
+        compressors=compressors,
+        big=format.features.byte_order_codec and stored.byteorder == ">",
+        blosc_only=not format.features.zstd,
+    )
+    if order not in ("C", "F"):
+        raise ArgumentError(f"order must be 'C' or 'F', not {order!r}")
+    if order == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):
+        chain = (TransposeCodec(tuple(reversed(range(len(size))))), *chain)
+    chunk_shape, edges, shard_shape = _grid(chunks, shards, size, _TEXT_NBYTES if text else element.itemsize)
+    if shard_shape is not None:
+        chain = (ShardingIndexed(chunk_shape, chain, format.shard_index_codecs),)
+        chunk_shape = shard_shape
+    plain_attributes = plain({} if attributes is None else attributes)
+    names = _dimension_names(dimension_names, len(size))
+    if names is not None and not format.features.dimension_names:
+        if None in names:
+            raise ArgumentError("before version 3 all dimensions have a name, or none; got a None among them")
+        # Where xarray keeps them.
+        plain_attributes = {**plain_attributes, "_ARRAY_DIMENSIONS": list(names)}
+    metadata = ArrayMetadata(
+        shape=size,
+        dtype=element,
+        data_type=format.data_type_text(stored, text, named),
+        chunk_shape=chunk_shape,
+        chunk_key_encoding=_encoding(chunk_key_encoding, format, layout),
+        fill_value=_fill_value(fill_value, element, text, object_codec(chain)),
+        codecs=chain,
+        attributes=plain_attributes,
+        dimension_names=names if format.features.dimension_names else dimension_names_of(plain_attributes, len(size)),
+        zarr_format=zarr_format,
+        document=format.new_document(layout),
+        chunk_prefix=format.chunk_prefix(path, layout),
+        chunk_edges=edges,
+    )
+    given = gives_level(codecs, filters, serializer, compressors)
+    return replace(_as_read(metadata, path), level_is_free=not given)
+
+
+def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:
+    """Return the metadata as they are read from their documents, which says whether the documents are right."""
+    try:
+        documents = array_documents(metadata, path)
+        entry = NodeReader(MemoryStore(dict(documents))).node(path, metadata.zarr_format, groups=False)
+    except MetadataError as error:
+        raise ArgumentError(f"no array of this kind can be made: {error.message}") from None
+    assert entry is not None
+    read = entry.metadata
+    assert isinstance(read, ArrayMetadata)
+    if not metadata.dtype.hasobject and _bits(metadata) != _bits(read):
+        raise ArgumentError(
+            f"fill_value: a document of zarr_format={metadata.zarr_format!r} cannot hold the bits of "
+            f"{metadata.fill_value!r}, {_bits(metadata)[:32].hex()}: they would be read as {_bits(read)[:32].hex()}; "
+            "take the ordinary NaN, or zarr_format=3"
+        )
+    return read
+
+
+def _bits(metadata: ArrayMetadata) -> bytes:
+    return np.asarray(metadata.fill_value, metadata.dtype).tobytes()
+
+
+# -- data types --------------------------------------------------------------------------------------------------------
+
+
+def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str | None, str | None]:
+    """Return what a caller says of the elements.
+
+    Returns
+    -------
+    dtype
+        In the byte order asked for.
+    text
+        The codec of texts of any length, if they are.
+    name
+        The data type as a model of version 3 has it, if it was named so.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none.
+    """
+    if dtype is None:
+        raise ArgumentError("a new array needs a dtype (or data)")
+    if dtype in (str, "str") or type(dtype).__name__ == "StringDType":
+        return np.dtype(object), "vlen-utf8", None
+    if dtype is bytes:
+        return np.dtype(object), "vlen-bytes", None
+    if isinstance(dtype, str | dict):
+        try:
+            element, name = parse_v3(dtype)
+        except UnsupportedError as error:
+            # NumPy's own names are for below.
+            if isinstance(dtype, dict):
+                raise ArgumentError(f"dtype: {error.message}") from None
+        except MetadataError as error:
+            raise ArgumentError(f"dtype: {error.message}") from None
+        else:
+            text = _TEXT_CODECS[is_variable_bytes(name)] if element.hasobject else None
+            return element, text, name
+    try:
+        result: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"dtype={quote(dtype)} is neither NumPy's nor the name of a data type of Zarr: {error}"
+        ) from None
+    if result.kind in "SU" and not result.itemsize:
+        return np.dtype(object), _TEXT_CODECS[result.kind == "S"], None
+    if result.hasobject and (result.fields is not None or not FORMATS[zarr_format].features.objects):
+        raise ArgumentError(
+            f"dtype={quote(dtype)}: elements are Python objects; take dtype=str or dtype=bytes for texts of any length"
+        )
+    return packed(result), None, None
+
+
+def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str | None) -> Any:
+    """Return the fill value as an element; where it is left open, zeros: NaT, no characters."""
+    if dtype.hasobject:
+        return _object_fill_value(value, text, codec)
+    if value is None:
+        return not_a_time(dtype) if dtype.kind in "mM" else np.zeros((), dtype)[()]
+    kind = kind_of(dtype)
+    if kind in "SUV" and isinstance(value, int | float) and value == 0:
+        return np.zeros((), dtype)[()]
+    if (kind in "fc" and isinstance(value, str)) or (kind == "c" and isinstance(value, list | tuple)):
+        try:
+            return fill_values.from_v3(value, dtype, dtype.name)
+        except MetadataError as error:
+            raise ArgumentError(f"fill_value: {error.message}") from None
+    return as_elements(value, dtype, (), "fill_value")[()]
+
+
+def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:
+    """Return the fill value of objects; where it is left open, and their dtype is no text's, it stays open."""
+    if text is not None and (value is None or (isinstance(value, int) and value == 0)):
+        return TEXTS[text]()
+    if value is None:
+        return None
+    if codec in TEXTS:
+        return as_elements(value, np.dtype(object), (), "fill_value", ObjectType(codec, unset=False))[()]
+    return plain_value(value, "fill_value")
+
+
+# -- grid --------------------------------------------------------------------------------------------------------------
+
+
+def _grid(
+    chunks: Any, shards: Any, shape: tuple[int, ...], itemsize: int
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None, tuple[int, ...] | None]:
+    """Return the shape of a chunk, the edges of a rectilinear grid (of shards), and the shape of a shard."""
+    if not _is_auto(chunks) and auto_chunks.is_rectilinear(chunks):
+        if shards is not None:
+            raise ArgumentError(
+                "chunks of listed lengths cannot be in shards; list the lengths of the shards, and give chunks one"
+            )
+        return *_rectilinear(chunks, shape, itemsize, "chunks"), None
+    if shards is None:
+        if _is_auto(chunks):
+            return auto_chunks.auto_chunks(shape, itemsize), None, None
+        return auto_chunks.full_shape(chunks, shape, "chunks"), None, None
+    if _is_auto(shards):
+        chunk_shape, _, _ = _grid(chunks, None, shape, itemsize)
+        return chunk_shape, None, auto_chunks.auto_shards(shape, chunk_shape, itemsize)
+    edges = None
+    if auto_chunks.is_rectilinear(shards):
+        shard_shape, edges = _rectilinear(shards, shape, itemsize, "shards")
+        # What divides all shards along a dimension.
+        unit = tuple(
+            length if edge is None or not len(edge) else int(np.gcd.reduce(edge.lengths))
+            for length, edge in zip(shard_shape, edges, strict=True)
+        )
+    else:
+        unit = shard_shape = auto_chunks.full_shape(shards, shape, "shards")
+    if _is_auto(chunks):
+        return auto_chunks.auto_chunks_in(unit, itemsize), edges, shard_shape
+    chunk_shape = auto_chunks.full_shape(chunks, shape, "chunks")
+    for d, (shard, chunk) in enumerate(zip(unit, chunk_shape, strict=True)):
+        if shard % chunk:
+            said = shard_shape if edges is None else quote(shards)
+            raise ArgumentError(f"shards {said} are not whole numbers of chunks {chunk_shape} in dimension {d}")
+    return chunk_shape, edges, shard_shape
+
+
+def _rectilinear(
+    lengths: Any, shape: tuple[int, ...], itemsize: int, what: str
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...]]:
+    """Return the longest chunk and the edges of a rectilinear grid, from what a caller lists."""
+    if len(lengths) != len(shape):
+        raise ArgumentError(f"{what} {quote(lengths)} have {len(lengths)} dimensions, but the array has {len(shape)}")
+    listed = [size if item == -1 else _lengths(item) for item, size in zip(lengths, shape, strict=True)]
+    try:
+        return parse_chunk_shapes(listed, shape, np.dtype(f"V{itemsize}"), what)
+    except MetadataError as error:
+        raise ArgumentError(str(error)) from None
+
+
+def _lengths(value: Any) -> Any:
+    """Return lengths with Python's integers, also in lists; what is none is left for the parser to refuse."""
+    if isinstance(value, list | tuple):
+        return [_lengths(item) for item in value]
+    return value.__index__() if hasattr(value, "__index__") and not isinstance(value, bool) else value
+
+
+def _encoding(value: Any, format: Format, layout: Layout | None) -> ChunkKeyEncoding:
+    """Return how chunk keys are built; a separator alone is the format's own encoding with it."""
+    usual, *others = format.chunk_key_encodings(layout)
+    if value is None:
+        return usual
+    if isinstance(value, ChunkKeyEncoding):
+        value = {"name": value.name, "separator": value.separator}
+    if isinstance(value, str):
+        value = {"separator": value} if value in ("/", ".") else {"name": value}
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
+    if not isinstance(value, dict):
+        raise ArgumentError(f"chunk_key_encoding is a name, a separator, or an object, not {quote(value)}")
+    configuration = value.get("configuration") or {}
+    if not isinstance(configuration, dict):
+        raise ArgumentError(f"chunk_key_encoding: configuration is an object, not {quote(configuration)}")
+    given = {**value, **configuration}
+    asked = given.get("name", usual.name)
+    encoding = next((one for one in (usual, *others) if one.name == asked), None)
+    if encoding is None:
+        raise ArgumentError(f"chunk_key_encoding: zarr_format={format.zarr_format!r} has no encoding {quote(asked)}")
+    said = given.get("separator", encoding.separator)
+    if said not in ("/", "."):
+        raise ArgumentError(f"chunk_key_encoding: the separator is '/' or '.', not {quote(said)}")
+    return ChunkKeyEncoding(encoding.name, said)
+
+
+def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
+    if value is None:
+        return None
+    names = (value,) if isinstance(value, str) or not hasattr(value, "__iter__") else tuple(value)
+    if len(names) != ndim or not all(name is None or isinstance(name, str) for name in names):
+        raise ArgumentError(f"dimension_names are {ndim} strings or Nones, one a dimension, not {quote(value)}")
+    return names
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
+
+
+def arguments_of(metadata: ArrayMetadata) -> dict[str, Any]:
+    """Return what :func:`gzarr.create_array` takes to make an array like another one, of any format.
+
+    Attributes are left out, and so is ``zarr_format``.
+    """
+    text = object_codec(metadata.codecs)
+    dtype: Any = data_type_json(metadata.data_type)
+    if metadata.dtype.hasobject and text in TEXTS:
+        dtype = TEXTS[text]
+    elif isinstance(dtype, list) or (isinstance(dtype, str) and dtype[:1] in "<>|"):  # NumPy's, not version 3's
+        dtype = parse_v2(dtype)
+    codecs, shards = metadata.codecs, None
+    chunks: Any = metadata.chunk_shape
+    if metadata.chunk_edges is not None:
+        chunks = [
+            length if edge is None else edge.lengths.tolist()
+            for length, edge in zip(chunks, metadata.chunk_edges, strict=True)
+        ]
+    first = codecs[0]
+    if isinstance(first, ShardingIndexed) and len(codecs) == 1:
+        codecs, chunks, shards = first.codecs, first.chunk_shape, chunks
+    return {
+        "shape": metadata.shape,
+        "dtype": dtype,
+        "chunks": chunks,
+        "shards": shards,
+        "codecs": codecs,
+        "fill_value": metadata.fill_value,
+        "dimension_names": metadata.dimension_names,
+    }

@@ -1,0 +1,500 @@
+"""Groups: a hierarchy of any Zarr version as nested mappings."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ..arrays.array import Array
+from ..arrays.device_choice import resolve_device
+from ..display import MemberCounts, Tree
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError
+from ..metadata.model import ArrayMetadata, GroupMetadata
+from ..nodes.change import delete_node, writable
+from ..nodes.create import move_node
+from ..nodes.reader import NodeReader, suggest
+from ..stores.base import ListableStore
+from ..stores.keys import join_path, normalize_path
+from .group_properties import GroupProperties
+from .new_nodes import check_required, new_array, new_group
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ..engines.request import Missing, Verify
+    from ..metadata.model import ZarrFormat
+    from ..nodes.entries import Entry
+    from ..stores.base import ReadableStore, Store
+    from .array_spec import LayoutArguments
+
+Node: TypeAlias = "Array | Group"
+
+
+class Group(GroupProperties, Mapping[str, "Array | Group"]):
+    """A group: a mapping from names (and paths, ``g["a/b"]``) to arrays and groups.
+
+    Made by :func:`open`, :func:`open_group`, :func:`create_group` and by groups; not meant to be called.
+
+    Parameters
+    ----------
+    metadata
+        Of this group.
+    reader
+        Where its children are read from.
+    path
+        Normalised path in the store, ``""`` for the root.
+    device, missing, verify
+        Passed on to arrays below.
+    children
+        Nodes below by name, where consolidated metadata gives them: they then cost no store request. Not used where
+        ``mode`` allows to change them.
+    mode
+        ``"r"`` or ``"r+"`` (read and write), for the nodes below, too.
+    """
+
+    def __init__(
+        self,
+        metadata: GroupMetadata,
+        reader: NodeReader,
+        path: str,
+        *,
+        device: str = "auto",
+        missing: Missing = "fill",
+        verify: Verify = "none",
+        children: dict[str, Entry] | None = None,
+        mode: Literal["r", "r+"] = "r",
+    ) -> None:
+        if mode != "r" and isinstance(reader.store, ListableStore):
+            # What may be written is read as it is: an index shows it as it was. (Where nodes cannot be listed, it is
+            # all there is.)
+            children = None
+            if reader.use_consolidated is not False:
+                reader = replace(reader, use_consolidated=False)
+        self._metadata = metadata
+        self._reader = reader
+        self._path = path
+        self._device = device
+        self._missing: Missing = missing
+        self._verify: Verify = verify
+        self._consolidated = children
+        self._mode: Literal["r", "r+"] = mode
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Group):
+            return NotImplemented
+        return self._path == other._path and self.store == other.store
+
+    def __hash__(self) -> int:
+        return hash((Group, self._path))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reader = self._reader
+        return _unpickled, (
+            reader.store,
+            self._path,
+            self._device,
+            self._metadata.children_format,
+            self._missing,
+            self._verify,
+            reader.allow_pickle,
+            # True was asked of the group that was opened; those below have no consolidated metadata of their own.
+            False if reader.use_consolidated is False else None,
+            reader.allow_fallback,
+            self._mode,
+        )
+
+    # -- children
+
+    def _node(self, path: str, entry: Entry) -> Node:
+        """Return the node at ``path`` below this group."""
+        if isinstance(entry.metadata, MetadataError):
+            raise entry.metadata
+        return make_node(
+            entry.metadata,
+            self._reader,
+            join_path(self._path, path),
+            device=self._device,
+            missing=self._missing,
+            verify=self._verify,
+            children=entry.children,
+            mode=self._mode,
+        )
+
+    def _entries(self) -> dict[str, Entry]:
+        """Return the nodes directly below, by name."""
+        if self._consolidated is not None:
+            return self._consolidated
+        return self._reader.children(self._path, self._metadata.children_format)
+
+    def _find(self, path: str) -> Entry | None:
+        if self._consolidated is None:
+            return self._reader.node(join_path(self._path, path), self._metadata.children_format)
+        children: dict[str, Entry] | None = self._consolidated
+        entry = None
+        for name in path.split("/"):
+            entry = children.get(name) if children is not None else None
+            if entry is None:
+                return None
+            children = entry.children
+        return entry
+
+    def __getitem__(self, path: str) -> Node:
+        """Return the array or group at ``path``, relative to this group.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If there is none (it is a ``KeyError``).
+        ArgumentError
+            If ``path`` is not the path of a node.
+        MetadataError
+            If the metadata of the node is malformed.
+        StoreError
+            If the store fails.
+        """
+        relative = normalize_path(path)
+        if not relative:
+            raise ArgumentError(f"{path!r} names no member of the group {self.name!r}")
+        entry = self._find(relative)
+        if entry is None:
+            known = "" if self._consolidated is None else suggest(relative, self._consolidated)
+            raise NodeNotFoundError(
+                f"no array or group {relative!r} in the group {self.name!r} of {self.store!r}{known}"
+            )
+        return self._node(relative, entry)
+
+    def __contains__(self, path: object) -> bool:
+        try:
+            relative = normalize_path(path)  # type: ignore[arg-type]
+        except ArgumentError:
+            return False
+        if not relative:
+            return False
+        if self._consolidated is not None:
+            return self._find(relative) is not None
+        return self._reader.exists(join_path(self._path, relative), self._metadata.children_format)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries())
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def items(self) -> ItemsView[str, Node]:
+        """Return the children with their names; two store requests, or none with consolidated metadata."""
+        return dict(self._direct()).items()
+
+    def values(self) -> ValuesView[Node]:
+        """Return the children; two store requests, or none with consolidated metadata."""
+        return dict(self._direct()).values()
+
+    def _direct(self) -> Iterator[tuple[str, Node]]:
+        for name, entry in self._entries().items():
+            yield name, self._node(name, entry)
+
+    def walk(self, max_depth: int | None = None) -> Iterator[tuple[str, Array | Group | MetadataError]]:
+        """Yield the nodes below with their paths relative to this group, parents first, sorted by name in each group.
+
+        Unlike :meth:`members`, it goes on where a node cannot be used, and yields its :class:`MetadataError` in place
+        of the node.
+
+        Parameters
+        ----------
+        max_depth
+            0: children only; 1: their children, too; None: all.
+
+        Yields
+        ------
+        Path, and array, group or error.
+        """
+        for path, entry in self._walk(max_depth):
+            yield path, entry.metadata if isinstance(entry.metadata, MetadataError) else self._node(path, entry)
+
+    def _walk(self, max_depth: int | None) -> Iterator[tuple[str, Entry]]:
+        """Yield what :meth:`walk` does, without making the nodes."""
+        if max_depth is not None and (not hasattr(max_depth, "__index__") or max_depth < 0):
+            raise ArgumentError(f"max_depth must be None or an integer of at least 0, not {max_depth!r}")
+        levels = [("", iter(self._entries().items()))]
+        while levels:
+            base, left = levels[-1]
+            following = next(left, None)
+            if following is None:
+                levels.pop()
+                continue
+            name, entry = following
+            path = join_path(base, name)
+            yield path, entry
+            if isinstance(entry.metadata, GroupMetadata) and (max_depth is None or len(levels) <= max_depth):
+                below = self._node(path, entry)
+                assert isinstance(below, Group)
+                levels.append((path, iter(below._entries().items())))
+
+    def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Node], ...]:
+        """Return the nodes below with their paths relative to this group.
+
+        Parameters
+        ----------
+        max_depth
+            0: children only; 1: their children, too; None: all.
+
+        Returns
+        -------
+        Pairs of path and node, parents first, sorted by name in each group.
+
+        Raises
+        ------
+        MetadataError
+            If the metadata of a node is malformed or asks for something unknown.
+        StoreError
+            If the store fails or cannot list.
+        """
+        return tuple((path, self._node(path, entry)) for path, entry in self._walk(max_depth))
+
+    def nmembers(self, max_depth: int | None = 0) -> int:
+        """Return how many nodes are below; ``max_depth`` as in :meth:`members`."""
+        return sum(1 for _ in self._walk(max_depth))
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """Yield the arrays directly below with their names, sorted by name."""
+        for name, entry in self._entries().items():
+            if not isinstance(entry.metadata, GroupMetadata):
+                node = self._node(name, entry)
+                assert isinstance(node, Array)
+                yield name, node
+
+    def groups(self) -> Iterator[tuple[str, Group]]:
+        """Yield the groups directly below with their names, sorted by name."""
+        for name, entry in self._entries().items():
+            if isinstance(entry.metadata, GroupMetadata):
+                node = self._node(name, entry)
+                assert isinstance(node, Group)
+                yield name, node
+
+    def array_keys(self) -> Iterator[str]:
+        """Yield the names of the arrays directly below, sorted."""
+        return (name for name, entry in self._entries().items() if isinstance(entry.metadata, ArrayMetadata))
+
+    def group_keys(self) -> Iterator[str]:
+        """Yield the names of the groups directly below, sorted."""
+        return (name for name, entry in self._entries().items() if isinstance(entry.metadata, GroupMetadata))
+
+    def array_values(self) -> Iterator[Array]:
+        """Yield the arrays directly below, sorted by name."""
+        return (array for _, array in self.arrays())
+
+    def group_values(self) -> Iterator[Group]:
+        """Yield the groups directly below, sorted by name."""
+        return (group for _, group in self.groups())
+
+    # -- changes
+
+    def _writable(self) -> Store:
+        if self.read_only:
+            raise ReadOnlyError(f"{self.name} in {self.store!r} is read-only; open it with mode='r+' to change it")
+        return writable(self.store, self.name)
+
+    def _path_to_change(self, name: str) -> str:
+        """Return the path in the store of a node that is going to change; forget the consolidated metadata."""
+        relative = normalize_path(name)
+        if not relative:
+            raise ArgumentError(f"{name!r} names no member of the group {self.name!r}")
+        self._consolidated = None
+        return join_path(self._path, relative)
+
+    def _path_of_member(self, name: str) -> str:
+        if name not in self:
+            raise NodeNotFoundError(f"no array or group {name!r} in the group {self.name!r} of {self.store!r}")
+        return self._path_to_change(name)
+
+    def create_array(
+        self,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        *,
+        data: Any = None,
+        overwrite: bool = False,
+        write_empty_chunks: bool = False,
+        **arguments: Unpack[LayoutArguments],
+    ) -> Array:
+        """Make an array below, in this group's format; parameters are those of :func:`gzarr.create_array`."""
+        return new_array(
+            self._writable(),
+            self._path_to_change(name),
+            self.zarr_format,
+            overwrite=overwrite,
+            device=self._device,
+            missing=self._missing,
+            verify=self._verify,
+            write_empty_chunks=write_empty_chunks,
+            shape=shape,
+            data=data,
+            arguments={"dtype": dtype, **arguments},
+        )
+
+    def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False) -> Group:
+        """Make a group below, in this group's format; parameters are those of :func:`gzarr.create_group`."""
+        path = self._path_to_change(name)
+        metadata = new_group(self._writable(), path, self.zarr_format, attributes=attributes, overwrite=overwrite)
+        return Group(
+            metadata,
+            self._reader,
+            path,
+            device=self._device,
+            missing=self._missing,
+            verify=self._verify,
+            mode="r+",
+        )
+
+    def require_array(
+        self, name: str, *, shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
+    ) -> Array:
+        """Return the array below, or make it; parameters are those of :func:`gzarr.require_array`."""
+        self._writable()
+        if name not in self:
+            try:
+                return self.create_array(name, shape=shape, dtype=dtype, **arguments)
+            except ArgumentError:
+                # Another thread or process may have been faster.
+                if name not in self:
+                    raise
+        node = self[name]
+        if not isinstance(node, Array):
+            raise NodeTypeError(f"{node.name} in {self.store!r} is a group, not an array")
+        return check_required(node, shape, dtype, exact=exact)
+
+    def require_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Group:
+        """Return the group below, or make it; one that is only implied by the nodes in it becomes explicit."""
+        self._writable()
+        node = self.get(name)
+        if not _is_explicit(node):
+            try:
+                return self.create_group(name, attributes=attributes)
+            except ArgumentError:
+                # Another thread or process may have been faster.
+                node = self.get(name)
+                if not _is_explicit(node):
+                    raise
+        if not isinstance(node, Group):
+            raise NodeTypeError(f"'/{self._path_to_change(name)}' in {self.store!r} is an array, not a group")
+        return node
+
+    def require_groups(self, *names: str) -> tuple[Group, ...]:
+        """Return several groups below, made where they are not there; see :meth:`require_group`."""
+        return tuple(self.require_group(name) for name in names)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Make an array below of data: ``create_array(name, data=value)``.
+
+        Raises
+        ------
+        ArgumentError
+            If there is a node already (``g[name][...] = value`` writes to an array), or the value is none of an array.
+        """
+        self.create_array(name, data=value)
+
+    def __delitem__(self, name: str) -> None:
+        """Erase the array or group at ``name``, with all that is below it.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If there is none (it is a ``KeyError``).
+        ReadOnlyError
+            If the group is read-only; nothing was touched.
+        StoreError
+            If the store fails.
+        """
+        delete_node(self._writable(), self._path_of_member(name))
+
+    def move(self, source: str, dest: str) -> None:
+        """Move a node from one path to another, relative to this group, with all that is below it.
+
+        Values are copied in the store, one by one, and then erased.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If there is no such node.
+        ArgumentError
+            If there is a node at ``dest``; nothing was changed.
+        ReadOnlyError
+            If the group is read-only; nothing was touched.
+        StoreError
+            If the store fails. The source is erased when all is at ``dest``, not before.
+        """
+        move_node(self._writable(), self._path_of_member(source), self._path_to_change(dest), self.zarr_format)
+
+    def tree(self, level: int | None = None) -> Tree:
+        """Return the hierarchy below as a tree that prints.
+
+        Parameters
+        ----------
+        level
+            Deepest level to show: 0 for the children only, None for all.
+        """
+        return Tree(self.name, self.walk(level))
+
+    def _member_counts(self) -> MemberCounts:
+        """Return how many nodes are directly below; may ask the store."""
+        found = [entry.metadata for entry in self._entries().values()]
+        groups = sum(isinstance(metadata, GroupMetadata) for metadata in found)
+        unreadable = sum(isinstance(metadata, MetadataError) for metadata in found)
+        return MemberCounts(len(found) - groups - unreadable, groups, unreadable)
+
+
+def _is_explicit(node: Node | None) -> bool:
+    return node is not None and not (isinstance(node, Group) and node.implicit)
+
+
+def make_node(
+    metadata: ArrayMetadata | GroupMetadata | MetadataError,
+    reader: NodeReader,
+    path: str,
+    *,
+    device: str,
+    missing: Missing,
+    verify: Verify = "none",
+    children: dict[str, Entry] | None = None,
+    mode: Literal["r", "r+"] = "r",
+) -> Node:
+    """Return the array or group that ``metadata`` describes; raise ``metadata`` if it is an error."""
+    if isinstance(metadata, MetadataError):
+        raise metadata
+    if isinstance(metadata, ArrayMetadata):
+        return Array(metadata, reader.store, path, device=device, missing=missing, verify=verify, mode=mode)
+    return Group(metadata, reader, path, device=device, missing=missing, verify=verify, children=children, mode=mode)
+
+
+def _unpickled(
+    store: ReadableStore,
+    path: str,
+    device: str,
+    zarr_format: ZarrFormat | None,
+    missing: Missing,
+    verify: Verify,
+    allow_pickle: bool,
+    use_consolidated: bool | None,
+    allow_fallback: bool,
+    mode: Literal["r", "r+"],
+) -> Group:
+    """Undo pickling: read the group from its store again."""
+    resolve_device(device)
+    reader = NodeReader(store, allow_pickle, use_consolidated, allow_fallback)
+    entry = reader.node(path, zarr_format)
+    if entry is None:
+        raise NodeNotFoundError(f"the group '/{path}' is not in {store!r} any more")
+    node = make_node(
+        entry.metadata,
+        reader,
+        path,
+        device=device,
+        missing=missing,
+        verify=verify,
+        children=entry.children,
+        mode=mode,
+    )
+    if not isinstance(node, Group):
+        raise NodeTypeError(f"'/{path}' in {store!r} has become an array")
+    return node

@@ -1,0 +1,494 @@
+"""Opening nodes, and making them where the mode says so: from a path, a URL, a mapping or a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+
+from ..arrays.array import Array
+from ..arrays.device_choice import resolve_device
+from ..arrays.read_options import check_verify
+from ..errors import ArgumentError, NodeNotFoundError, NodeTypeError, StoreError
+from ..metadata.formats import DEFAULT_FORMAT, check_zarr_format, looked_for
+from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
+from ..nodes.change import writable
+from ..nodes.reader import NodeReader, suggest
+from ..stores.base import ListableStore
+from ..stores.keys import join_path, normalize_path
+from ..stores.resolve import as_store
+from .group import Group, make_node
+from .new_nodes import check_required, new_array, new_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Unpack
+
+    from ..engines.request import Missing, Verify
+    from ..nodes.entries import Entry
+    from ..stores.resolve import StoreLike
+    from .array_spec import ArrayArguments, NewArrayArguments
+
+__all__ = [
+    "Array",
+    "Group",
+    "group",
+    "open",
+    "open_array",
+    "open_consolidated",
+    "open_group",
+    "require_array",
+    "require_group",
+]
+
+#: Read; read and write; the same, made if absent; made anew; made, if absent.
+Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
+_Node = TypeVar("_Node", Array, Group)
+
+
+def open(
+    store: StoreLike,
+    *,
+    path: str = "",
+    mode: Mode = "r",
+    device: str = "auto",
+    zarr_format: ZarrFormat | None = None,
+    missing: Missing = "fill",
+    verify: Verify = "none",
+    allow_pickle: bool = False,
+    use_consolidated: bool | None = None,
+    allow_fallback: bool = False,
+    **creation: Unpack[NewArrayArguments],
+) -> Array | Group:
+    """Open the array or group at ``path``.
+
+    Costs one store request for a node of version 2 or 3 with a metadata document, two for an implicit group; finding an
+    older format costs more.
+
+    Parameters
+    ----------
+    store
+        A directory (path or ``file://`` URL), a mutable mapping of keys to bytes, or a store object.
+    path
+        Path of the node in the store.
+    mode
+        ``"r"`` to read, ``"r+"`` to read and write. To make a node: ``"w"`` erases what is there, with all that is
+        below it, ``"w-"`` fails if something is there, ``"a"`` opens what is there to read and write, and makes it only
+        if nothing is.
+    device
+        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``: where arrays are read to.
+    zarr_format
+        1, 2, ``"3-draft-2022"`` or 3, where it is known. By default all are looked for: version 3 wins over 2, and both
+        over the older ones.
+    missing
+        What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
+    verify
+        ``"cpu"``: the CPU decodes frames that no crc32c vouches for, before a GPU's decoder sees them, which is
+        undefined on corrupt ones. :meth:`Array.read` says what that costs. Means nothing on the CPU.
+    allow_pickle
+        Allow codecs that run pickled code. Only for data that you trust.
+    use_consolidated
+        None: use consolidated metadata where a group has some. False: never. True: raise :class:`ArgumentError` if the
+        group opened has none. Other modes than ``"r"`` show nodes as they are in the store, and only look whether there
+        is some.
+    allow_fallback
+        Read elements of an unknown data type as the fallback that its document names, if it does.
+    **creation
+        Arguments of :func:`gzarr.create_array`, for modes that may make a node. With ``shape`` or ``data`` an array is
+        opened or made, else a group is made.
+
+    Returns
+    -------
+    The node.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no such node.
+    ArgumentError, DeviceError
+        If an argument is wrong, or ``mode="w-"`` finds a node; nothing was changed.
+    ReadOnlyError
+        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
+    MetadataError
+        If a metadata document is malformed; :class:`UnsupportedError` if it asks for something unknown.
+    StoreError
+        If the store fails.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> store = {"zarr.json": b'{"zarr_format": 3, "node_type": "group"}'}
+    >>> gzarr.open(store).name
+    '/'
+    """
+    request = _prepare(
+        store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
+    )
+    if mode in ("r", "r+"):
+        _check_creation(creation, mode)
+    elif "shape" in creation or "data" in creation:
+        return _array(request, creation)
+    else:
+        _check_creation(creation, mode, group=True)
+        if mode != "a":
+            return _group(request, creation.get("attributes"))
+    entry = request.reader.node(request.path, zarr_format)
+    if entry is None:
+        if mode == "a":
+            return _group(request, creation.get("attributes"))
+        raise _not_found("array or group", request)
+    return request.node(entry)
+
+
+def open_array(
+    store: StoreLike,
+    *,
+    path: str = "",
+    mode: Mode = "r",
+    device: str = "auto",
+    zarr_format: ZarrFormat | None = None,
+    missing: Missing = "fill",
+    verify: Verify = "none",
+    allow_pickle: bool = False,
+    allow_fallback: bool = False,
+    **creation: Unpack[NewArrayArguments],
+) -> Array:
+    """Open the array at ``path``; one store request for an array of version 2 or 3.
+
+    Parameters are those of :func:`open`. An array that has to be made (``mode`` ``"a"``, ``"w"``, ``"w-"``) needs
+    ``shape`` and ``dtype``, or ``data``; the format is 3 where ``zarr_format`` does not say. One that is there keeps
+    what it is.
+
+    Returns
+    -------
+    The array.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is a group at ``path``.
+    ReadOnlyError
+        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
+    NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
+        As :func:`open`.
+    """
+    request = _prepare(store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback)
+    if mode in ("r", "r+"):
+        _check_creation(creation, mode)
+    return _array(request, creation)
+
+
+def open_group(
+    store: StoreLike,
+    *,
+    path: str = "",
+    mode: Mode = "r",
+    device: str = "auto",
+    zarr_format: ZarrFormat | None = None,
+    missing: Missing = "fill",
+    verify: Verify = "none",
+    allow_pickle: bool = False,
+    use_consolidated: bool | None = None,
+    allow_fallback: bool = False,
+    attributes: Mapping[str, Any] | None = None,
+) -> Group:
+    """Open the group at ``path``; one or two store requests for a group of version 2 or 3, as :func:`open`.
+
+    Parameters are those of :func:`open`. ``attributes`` are for a group that has to be made (``mode`` ``"a"``, ``"w"``,
+    ``"w-"``), in format 3 where ``zarr_format`` does not say.
+
+    Returns
+    -------
+    The group.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array at ``path``.
+    ReadOnlyError
+        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
+    NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
+        As :func:`open`.
+    """
+    request = _prepare(
+        store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
+    )
+    if attributes is not None and mode in ("r", "r+"):
+        _check_creation({"attributes": attributes}, mode)
+    return _group(request, attributes)
+
+
+def require_group(store: StoreLike, *, path: str = "", **arguments: Any) -> Group:
+    """Open the group at ``path`` to read and write, or make it; ``arguments`` are those of :func:`create_group`.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array at ``path``.
+    """
+    return open_group(store, path=path, mode="a", **arguments)
+
+
+def require_array(
+    store: StoreLike, *, path: str = "", shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
+) -> Array:
+    """Open the array at ``path`` to read and write, or make it.
+
+    Parameters
+    ----------
+    store, path
+        Where it is.
+    shape, dtype
+        What it must have.
+    exact
+        Whether ``dtype`` must be the array's; else it must be one that can be stored without loss.
+    **arguments
+        Of :func:`create_array`, if it is made.
+
+    Returns
+    -------
+    The array.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is a group at ``path``, or an array of another shape or dtype.
+    """
+    array = open_array(store, path=path, mode="a", shape=shape, dtype=dtype, **arguments)
+    return check_required(array, shape, dtype, exact=exact)
+
+
+def group(store: StoreLike | None = None, *, path: str = "", overwrite: bool = False, **arguments: Any) -> Group:
+    """Open the group at ``path`` to read and write, or make it.
+
+    Parameters
+    ----------
+    store
+        As for :func:`open`; None: in memory.
+    path
+        Path of the group in the store.
+    overwrite
+        Erase the node that is there, with all that is below it, and make a new group.
+    **arguments
+        Of :func:`open_group`, but for ``mode``.
+
+    Returns
+    -------
+    The group.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array at ``path``, and ``overwrite`` is False.
+    ArgumentError, ReadOnlyError, DeviceError, MetadataError, StoreError
+        As :func:`open_group`.
+    """
+    return open_group({} if store is None else store, path=path, mode="w" if overwrite else "a", **arguments)
+
+
+def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
+    """Open a group that has consolidated metadata: :func:`open_group` with ``use_consolidated=True``.
+
+    Parameters
+    ----------
+    store, **arguments
+        As for :func:`open_group`.
+
+    Returns
+    -------
+    The group.
+
+    Raises
+    ------
+    ArgumentError
+        If the group has no consolidated metadata.
+    NodeNotFoundError, NodeTypeError, DeviceError, MetadataError, StoreError
+        As :func:`open_group`.
+    """
+    if arguments.pop("use_consolidated", True) is not True:
+        raise ArgumentError("open_consolidated opens groups with consolidated metadata; open others with open_group")
+    return open_group(store, use_consolidated=True, **arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenRequest:
+    """The checked arguments of a function that opens a node."""
+
+    reader: NodeReader
+    path: str
+    mode: Mode
+    device: str
+    zarr_format: ZarrFormat | None
+    missing: Missing
+    verify: Verify
+
+    def node(self, entry: Entry) -> Array | Group:
+        """Return a node that is there."""
+        return make_node(
+            entry.metadata,
+            self.reader,
+            self.path,
+            device=self.device,
+            missing=self.missing,
+            verify=self.verify,
+            children=entry.children,
+            mode="r" if self.mode == "r" else "r+",
+        )
+
+    def group(self, metadata: GroupMetadata) -> Group:
+        """Return a group that has just been made."""
+        return Group(
+            metadata,
+            self.reader,
+            self.path,
+            device=self.device,
+            missing=self.missing,
+            verify=self.verify,
+            mode="r+",
+        )
+
+
+def _open_or_make(
+    request: _OpenRequest, present: Callable[[_OpenRequest], _Node | None], make: Callable[[], _Node], kind: str
+) -> _Node:
+    if request.mode not in ("w", "w-"):
+        found = present(request)
+        if found is not None:
+            return found
+        if request.mode != "a":
+            raise _not_found(kind, request)
+    try:
+        return make()
+    except ArgumentError:
+        # Another thread or process may have been faster; what it made is what was asked for.
+        found = present(request) if request.mode == "a" else None
+        if found is None:
+            raise
+        return found
+
+
+def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
+    """Open or make an array, as the mode says."""
+
+    def make() -> Array:
+        arguments = dict(creation)
+        return new_array(
+            writable(request.reader.store, f"'/{request.path}'"),
+            request.path,
+            request.zarr_format or DEFAULT_FORMAT,
+            overwrite=request.mode == "w",
+            device=request.device,
+            missing=request.missing,
+            verify=request.verify,
+            write_empty_chunks=bool(arguments.pop("write_empty_chunks", False)),
+            shape=arguments.pop("shape", None),
+            data=arguments.pop("data", None),
+            arguments=cast("ArrayArguments", arguments),
+        )
+
+    return _open_or_make(request, _present_array, make, "array")
+
+
+def _present_array(request: _OpenRequest) -> Array | None:
+    """Return the array that is there, or None."""
+    # A group would not be found as long as only arrays are looked for: one is in the way of a new array only.
+    entry = request.reader.node(request.path, request.zarr_format, groups=False)
+    if entry is None:
+        return None
+    if isinstance(entry.metadata, GroupMetadata):
+        raise NodeTypeError(
+            f"'/{request.path}' in {request.reader.store!r} is a group, not an array; open it with open_group"
+        )
+    array = request.node(entry)
+    assert isinstance(array, Array)
+    return array
+
+
+def _group(request: _OpenRequest, attributes: Mapping[str, Any] | None) -> Group:
+    """Open or make a group, as the mode says."""
+
+    def make() -> Group:
+        metadata = new_group(
+            writable(request.reader.store, f"'/{request.path}'"),
+            request.path,
+            request.zarr_format or DEFAULT_FORMAT,
+            attributes=attributes,
+            overwrite=request.mode == "w",
+        )
+        return request.group(metadata)
+
+    return _open_or_make(request, _present_group, make, "group")
+
+
+def _present_group(request: _OpenRequest) -> Group | None:
+    """Return the group that is there, or None."""
+    entry = request.reader.node(request.path, request.zarr_format)
+    if entry is None:
+        return None
+    if isinstance(entry.metadata, ArrayMetadata):
+        raise NodeTypeError(
+            f"'/{request.path}' in {request.reader.store!r} is an array, not a group; open it with open_array"
+        )
+    group = request.node(entry)
+    assert isinstance(group, Group)
+    return group
+
+
+def _check_creation(creation: Mapping[str, Any], mode: Mode, *, group: bool = False) -> None:
+    """Refuse arguments that mean nothing here."""
+    for name in creation:
+        if not group:
+            raise ArgumentError(f"{name}= is for a node to be made; mode={mode!r} opens what is there")
+        if name != "attributes":
+            raise ArgumentError(f"{name}= is for an array, which needs shape= or data=, too")
+
+
+def _prepare(
+    store: StoreLike,
+    path: str,
+    mode: Mode,
+    device: str,
+    zarr_format: ZarrFormat | None,
+    missing: Missing,
+    verify: Verify,
+    allow_pickle: bool,
+    use_consolidated: bool | None,
+    allow_fallback: bool,
+) -> _OpenRequest:
+    """Check all arguments before the store is touched."""
+    if mode not in ("r", "r+", "a", "w", "w-"):
+        raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
+    resolve_device(device)
+    check_zarr_format(zarr_format, optional=True)
+    if missing not in ("fill", "error"):
+        raise ArgumentError(f'missing must be "fill" or "error", not {missing!r}')
+    check_verify(verify)
+    where = normalize_path(path)
+    opened, base = as_store(store, mode)
+    where = join_path(base, where)
+    if mode != "r":
+        writable(opened, f"mode={mode!r} for '/{where}'")
+    if use_consolidated is None and mode != "r" and isinstance(opened, ListableStore):
+        use_consolidated = False  # it would be read for nothing: see Group
+    reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
+    return _OpenRequest(reader, where, mode, device, zarr_format, missing, verify)
+
+
+def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
+    """Return the error for a node that is not there, with a look at what is there instead."""
+    reader, path, zarr_format = request.reader, request.path, request.zarr_format
+    documents = looked_for(zarr_format)
+    hint = ""
+    if isinstance(reader.store, ListableStore):
+        parent, _, name = path.rpartition("/")
+        try:
+            keys, prefixes = reader.store.list_dir(f"{parent}/" if parent else "")
+            names = {key.rstrip("/").rpartition("/")[2]: None for key in prefixes}
+            if path:
+                hint = suggest(name, names)
+            elif not keys and not prefixes:
+                hint = "; it is empty"
+            elif zarr_format is not None:
+                hint = f"; only documents of Zarr version {zarr_format} were looked for"
+        except StoreError:
+            pass  # the search has its answer already; this was only for a better message
+    return NodeNotFoundError(f"no {what} at '/{path}' in {reader.store!r}: there is no {documents}{hint}")

@@ -1,0 +1,119 @@
+"""Zarr v2: ``.zarray``, ``.zgroup``, ``.zattrs`` under a node's path, and ``.zmetadata`` of a group.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Consolidated metadata is zarr-python's, since
+version 2.3: all documents of a group and of the nodes below, by key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...documents.json import load_document
+from ...errors import MetadataError, UnsupportedError
+from ...stores.keys import join_path
+from ..format import Features, Format
+from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
+from ..parts import error_at
+from . import parse, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from ..format import ReadOptions
+    from ..layout import Layout
+    from ..model import NodeMetadata
+
+
+class V2(Format):
+    """Version 2."""
+
+    zarr_format = 2
+    title = "version 2"
+    looked_for = ".zarray or .zgroup"
+    features = Features(objects=True)
+    document_names = (".zarray", ".zgroup", ".zattrs", ".zmetadata")
+    node_documents = (".zarray", ".zgroup")
+    consolidated_document = ".zmetadata"
+    consolidates_own = True
+
+    def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["array", "group"] | None:
+        array, group = self.node_keys(path)
+        return "array" if array in found else "group" if group in found else None
+
+    def parse_node(
+        self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
+    ) -> NodeMetadata | None:
+        keys = dict(zip(self.document_names, self.keys(path), strict=True))
+        documents = {name: load_document(found[key], key) for name, key in keys.items() if key in found}
+        attributes = documents.get(".zattrs")
+        if (document := documents.get(".zarray")) is not None:
+            with error_at(keys[".zarray"]):
+                return parse.parse_array(document, attributes, allow_pickle=options.allow_pickle)
+        group = documents.get(".zgroup")
+        nodes = None
+        if (index := documents.get(".zmetadata")) is not None:
+            nodes = self._parse_consolidated(keys[".zmetadata"], index, options, required=group is None)
+        if group is not None:
+            with error_at(keys[".zgroup"]):
+                metadata: NodeMetadata | MetadataError = parse.parse_group(group, attributes)
+        elif nodes is not None and "" in nodes:
+            metadata = nodes[""]
+        elif nodes:
+            metadata = GroupMetadata(zarr_format=self.zarr_format, implicit=True)
+        else:
+            return None
+        if isinstance(metadata, MetadataError):
+            raise metadata
+        return replace(metadata, consolidated=nodes) if isinstance(metadata, GroupMetadata) else metadata
+
+    def _parse_consolidated(
+        self, key: str, index: dict[str, Any], options: ReadOptions, *, required: bool
+    ) -> dict[str, NodeMetadata | MetadataError] | None:
+        with error_at(key):
+            try:
+                return parse.parse_consolidated(index, allow_pickle=options.allow_pickle)
+            except UnsupportedError:
+                # Version 2 does not know this document: without one that can be used, the nodes themselves will do.
+                if required or options.use_consolidated is not None:
+                    raise
+                return None
+
+    def array_documents(self, metadata: ArrayMetadata, path: str) -> dict[str, dict[str, Any]]:
+        return _by_key(path, write.array_documents(metadata))
+
+    def group_documents(
+        self, metadata: GroupMetadata, path: str, layout: Layout | None = None
+    ) -> dict[str, dict[str, Any]]:
+        return _by_key(path, write.group_documents(metadata))
+
+    def array_document(self, metadata: ArrayMetadata) -> dict[str, Any]:
+        return write.array_documents(metadata)
+
+    def group_document(self, metadata: GroupMetadata) -> dict[str, Any]:
+        return write.group_documents(metadata)
+
+    def consolidated(self, group: GroupMetadata, nodes: Mapping[str, NodeMetadata]) -> dict[str, Any]:
+        documents = self.group_documents(group, "")
+        for path, node in nodes.items():
+            if isinstance(node, ArrayMetadata):
+                documents |= self.array_documents(node, path)
+            else:
+                documents |= self.group_documents(node, path)
+        return {"metadata": documents, "zarr_consolidated_format": 1}
+
+    def without_consolidated(self, path: str, found: Mapping[str, bytes]) -> dict[str, dict[str, Any] | None]:
+        key = join_path(path, self.consolidated_document)
+        return {key: None} if key in found else {}
+
+    def chunk_key_encodings(self, layout: Layout | None) -> tuple[ChunkKeyEncoding, ...]:
+        return (ChunkKeyEncoding("v2", "."),)
+
+    def data_type_text(self, stored: np.dtype[Any], text_codec: str | None, name: str | None) -> str:
+        return write.data_type_text(stored)
+
+
+def _by_key(path: str, documents: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {join_path(path, name): document for name, document in documents.items()}

@@ -1,0 +1,307 @@
+"""Zarr v2 documents (``.zarray``, ``.zgroup``, ``.zattrs``, ``.zmetadata``).
+
+Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. What v3 says with codecs is made into codecs here:
+order F is a ``transpose``, the byte order is a ``bytes`` codec, filters and compressor are bytes→bytes codecs behind
+it. A filter of Python objects takes the place of ``bytes``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...codecs.blosc import BloscCodec
+from ...codecs.bytes import BytesCodec
+from ...codecs.chain import check_kinds
+from ...codecs.codec import ArrayRepresentation, Codec, Representation
+from ...codecs.numcodecs_adapter import STATE_SHAPE
+from ...codecs.registry import codec_from_v2
+from ...codecs.shuffle import ShuffleCodec
+from ...codecs.transpose import TransposeCodec
+from ...documents.departures import note
+from ...documents.json import quote
+from ...dtypes import fill_value
+from ...dtypes.properties import native, swap_unit
+from ...dtypes.v2 import parse_v2
+from ...errors import MetadataError, UnsupportedError
+from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
+from ..parts import (
+    check_format,
+    check_path,
+    dimension_names_of,
+    fail,
+    member,
+    parse_all,
+    parse_attributes,
+    parse_chunk_shape,
+    parse_shape,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MEMBERS: Final = frozenset(
+    ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
+)
+_POINTER_NBYTES: Final = 8
+_DOCUMENTS: Final = (".zarray", ".zgroup", ".zattrs")
+# The element type behind a filter, for what follows it.
+_TYPES_BEHIND: Final = {"delta": "astype", "fixedscaleoffset": "astype", "quantize": "astype", "astype": "encode_dtype"}
+
+
+def parse_array(
+    zarray: dict[str, Any], zattrs: dict[str, Any] | None = None, *, allow_pickle: bool = False
+) -> ArrayMetadata:
+    """Parse the documents of an array.
+
+    Parameters
+    ----------
+    zarray
+        ``.zarray``, as :func:`gzarr.documents.json.load_document` returns it.
+    zattrs
+        ``.zattrs``, or None if there is none.
+    allow_pickle
+        Whether a codec may load pickles, which can run code that is in the data.
+
+    Raises
+    ------
+    MetadataError
+        If a document is malformed; ``json_path`` says where.
+    UnsupportedError
+        If it is well formed but asks for something that is not known.
+    """
+    check_format(zarray, 2)
+    shape = parse_shape(member(zarray, "shape"), "$.shape")
+    stored = parse_v2(member(zarray, "dtype"))
+    chunk_shape = parse_chunk_shape(member(zarray, "chunks"), shape, stored, "$.chunks")
+    for name in zarray:
+        if name not in _MEMBERS:
+            note("an unknown member", f"$.{name[:100]}")
+    for name in ("filters", "compressor"):
+        if name not in zarray:
+            note("it is absent; null was meant", f"$.{name}")
+    separator = zarray.get("dimension_separator", ".")
+    if separator is None:
+        note("null in place of '.'", "$.dimension_separator")
+    if separator not in ("/", ".", None):
+        fail(f"expected '.' or '/', got {quote(separator)}", "$.dimension_separator")
+    order = member(zarray, "order")
+    if order not in ("C", "F"):
+        fail(f"expected 'C' or 'F', got {quote(order)}", "$.order")
+    codecs = codec_chain(
+        _filters(zarray),
+        stored,
+        chunk_shape,
+        order,
+        allow_pickle=allow_pickle,
+        netcdf_itemsize=_netcdf_itemsize(zarray["dtype"], stored),
+    )
+    attributes = parse_attributes(zattrs, "$")
+    return ArrayMetadata(
+        shape=shape,
+        dtype=native(stored),
+        data_type=zarray["dtype"] if isinstance(zarray["dtype"], str) else json.dumps(zarray["dtype"]),
+        chunk_shape=chunk_shape,
+        chunk_key_encoding=ChunkKeyEncoding("v2", "/" if separator == "/" else "."),
+        fill_value=fill_value.from_v2(member(zarray, "fill_value"), stored, object_codec=object_codec(codecs)),
+        codecs=codecs,
+        attributes=attributes,
+        dimension_names=dimension_names_of(attributes, len(shape)),
+        zarr_format=2,
+        document={".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs},
+    )
+
+
+def parse_group(zgroup: dict[str, Any], zattrs: dict[str, Any] | None = None) -> GroupMetadata:
+    """Parse the documents of a group.
+
+    Raises
+    ------
+    MetadataError
+        If a document is malformed.
+    """
+    check_format(zgroup, 2)
+    return GroupMetadata(
+        attributes=parse_attributes(zattrs, "$"),
+        zarr_format=2,
+        document={".zgroup": zgroup} if zattrs is None else {".zgroup": zgroup, ".zattrs": zattrs},
+    )
+
+
+def parse_consolidated(
+    zmetadata: dict[str, Any], *, allow_pickle: bool = False
+) -> dict[str, NodeMetadata | MetadataError]:
+    """Parse ``.zmetadata``.
+
+    Returns
+    -------
+    Every node by its path, the root's as ``""`` where the document has it; the error stands for a node below whose
+    document cannot be used.
+
+    Raises
+    ------
+    MetadataError
+        If the document is malformed.
+    """
+    if not isinstance(zmetadata, dict):
+        fail(f"expected a JSON object, got {quote(zmetadata)}", "$")
+    version = member(zmetadata, "zarr_consolidated_format")
+    if type(version) is not int or version != 1:
+        raise UnsupportedError(f"expected 1, got {quote(version)}", json_path="$.zarr_consolidated_format")
+    documents = member(zmetadata, "metadata")
+    if not isinstance(documents, dict):
+        fail(f"expected an object of documents, got {quote(documents)}", "$.metadata")
+    nodes: dict[str, dict[str, Any]] = {}
+    for key, document in documents.items():
+        path, _, name = str(key).rpartition("/")
+        if name not in _DOCUMENTS:
+            continue
+        at = f"$.metadata[{quote(key)}]"
+        if path:
+            check_path(path, at)
+        if not isinstance(document, dict):
+            fail(f"expected a document, got {quote(document)}", at)
+        nodes.setdefault(path, {})[name] = document
+    # Attributes without a node are left behind by writers that delete nodes.
+    nodes = {path: parts for path, parts in nodes.items() if ".zarray" in parts or ".zgroup" in parts}
+    parse = functools.partial(_parse_parts, allow_pickle=allow_pickle)
+    root = {"": parse(nodes.pop(""))} if "" in nodes else {}
+    return {**root, **parse_all(nodes, parse)}
+
+
+def _parse_parts(parts: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
+    if ".zarray" in parts:
+        return parse_array(parts[".zarray"], parts.get(".zattrs"), allow_pickle=allow_pickle)
+    return parse_group(parts[".zgroup"], parts.get(".zattrs"))
+
+
+def _netcdf_itemsize(dtype: Any, stored: np.dtype[Any]) -> int:
+    """Return the bytes that netCDF-C takes for the size of an element: of its ``NC_STRING``, those of a pointer."""
+    # "|S1" is a string, too; a character is ">S1".
+    text = stored.kind == "S" and isinstance(dtype, str) and dtype.startswith("|")
+    return _POINTER_NBYTES if text else stored.itemsize
+
+
+def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:
+    if stored == stored.newbyteorder("<") or swap_unit(stored) == 1:
+        return BytesCodec(None if swap_unit(stored) == 1 else "little")
+    # Readers of version 3 do not agree on what "endian" is for records, so theirs stays a part of the type.
+    if stored.fields is None and stored == stored.newbyteorder(">"):
+        return BytesCodec("big")
+    return BytesCodec(None, stored)
+
+
+def _filters(zarray: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return filters and compressor, each with its JSON path."""
+    filters = zarray.get("filters")
+    if filters is None:
+        filters = []
+    if not isinstance(filters, list | tuple):
+        fail(f"expected an array of filters or null, got {quote(filters)}", "$.filters")
+    values = [(f"$.filters[{i}]", value) for i, value in enumerate(filters)]
+    if zarray.get("compressor") is not None:
+        values.append(("$.compressor", zarray["compressor"]))
+    return values
+
+
+def codec_chain(
+    values: Sequence[tuple[str, Any]],
+    stored: np.dtype[Any],
+    chunk_shape: tuple[int, ...],
+    order: str,
+    *,
+    allow_pickle: bool,
+    json_paths: tuple[str, str, str] = ("$.dtype", "$.order", "$.filters"),
+    netcdf_itemsize: int | None = None,
+) -> tuple[Codec, ...]:
+    """Make the chain of an array whose document has an order, filters and a compressor.
+
+    Parameters
+    ----------
+    values
+        Objects of numcodecs (``{"id": …}``) in encoding order, each with its JSON path.
+    stored
+        Type of the elements with the byte orders of the document.
+    chunk_shape
+        What the chain encodes.
+    order
+        ``"C"`` or ``"F"``.
+    allow_pickle
+        Whether a codec may load pickles.
+    json_paths
+        Where the document has its data type, its order and its filters, for messages.
+    netcdf_itemsize
+        Bytes of an element that a shuffle of netCDF-C takes apart; None for those of ``stored``.
+
+    Raises
+    ------
+    MetadataError
+        If a codec is malformed or does not fit.
+    """
+    at_dtype, at_order, at_filters = json_paths
+    chain: list[tuple[str, Codec]] = []
+    # Codecs that store the chunk's shape beside its items have the items in the order of that shape.
+    first = values[0][1].get("id") if values and isinstance(values[0][1], dict) else None
+    if order == "F" and len(chunk_shape) > 1 and not (stored.hasobject and first in STATE_SHAPE):
+        chain.append((at_order, TransposeCodec(tuple(reversed(range(len(chunk_shape)))))))
+    behind: np.dtype[Any] | None = stored
+    for i, (at, value) in enumerate(values):
+        codec = codec_from_v2(value, at, allow_pickle=allow_pickle, first=i == 0, objects=stored.hasobject)
+        if i == 0 and codec.kind != "array_to_bytes":
+            if stored.hasobject:
+                raise MetadataError(
+                    f"an array of objects needs a filter such as 'vlen-utf8' first, but {codec.label} is", json_path=at
+                )
+            chain.append((at_dtype, _bytes_codec(stored)))
+        if isinstance(codec, ShuffleCodec) and not codec.elementsize:
+            codec = codec.with_itemsize(stored.itemsize if netcdf_itemsize is None else netcdf_itemsize)
+            codec = replace(codec, tail=True)
+            note(f"netCDF-C takes it from the data type; {codec.elementsize} is meant", f"{at}.elementsize")
+        codec, behind = _with_dtype(codec, behind)
+        chain.append((at, codec))
+    if not values:
+        if stored.hasobject:
+            fail("an array of objects needs a filter such as 'vlen-utf8', but it has none", at_filters)
+        chain.append((at_dtype, _bytes_codec(stored)))
+    check_kinds([codec for _, codec in chain], at_filters)
+    representation: Representation = ArrayRepresentation(chunk_shape, native(stored))
+    codecs: list[Codec] = []
+    for at, codec in chain:
+        if isinstance(codec, ShuffleCodec):
+            codec = codec.for_bytes(representation)
+        codecs.append(codec)
+        try:
+            representation = codec.encoded(representation)
+        except MetadataError as error:
+            error.json_path = at
+            raise
+    return tuple(codecs)
+
+
+def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.dtype[Any] | None]:
+    """Tell a codec the element type that it is given, and return the one that it gives (None after a compressor)."""
+    from ...codecs.numcodecs_adapter import NumcodecsBytesToBytes
+
+    if isinstance(codec, BloscCodec):
+        return (codec.with_itemsize(before.itemsize) if before is not None and before.itemsize else codec), None
+    if not isinstance(codec, NumcodecsBytesToBytes):
+        return codec, None
+    if codec.id == "bitround":
+        if before is None or before.kind != "f":
+            raise MetadataError(f"{codec.label} needs floating-point numbers", json_path="$.filters")
+        return replace(codec, stored_dtype=before.str), before
+    if codec.id in _TYPES_BEHIND:
+        name = codec.configuration.get(_TYPES_BEHIND[codec.id]) or codec.configuration.get("dtype")
+        return codec, np.dtype(name)
+    return codec, np.dtype("u1") if codec.id in ("packbits", "base64", "categorize") else None
+
+
+def object_codec(codecs: tuple[Codec, ...]) -> str | None:
+    """Return the ``id`` of the codec of numcodecs that makes bytes of an array of objects, if there is one."""
+    from ...codecs.numcodecs_adapter import NumcodecsArrayToBytes
+
+    return next((codec.id for codec in codecs if isinstance(codec, NumcodecsArrayToBytes)), None)

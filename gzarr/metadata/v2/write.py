@@ -1,0 +1,159 @@
+"""Documents of Zarr v2 from the model: ``.zarray``, ``.zgroup``, ``.zattrs``.
+
+Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Members stand in zarr-python's order.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from ...codecs.blosc import BloscCodec
+from ...codecs.bytes import BytesCodec
+from ...codecs.numcodecs_adapter import NumcodecsCodec
+from ...codecs.shuffle import ShuffleCodec
+from ...codecs.transpose import TransposeCodec
+from ...codecs.zstd import ZstdCodec
+from ...dtypes import fill_value
+from ...dtypes.v2 import parse_v2, to_v2
+from ...errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...codecs.codec import Codec
+    from ..model import ArrayMetadata, GroupMetadata
+
+_SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, None: -1}
+# Codecs of version 3 that numcodecs knows by the same name.
+_SAME: Final = frozenset(("gzip", "crc32c", "bitround"))
+
+
+def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
+    """Return ``.zattrs`` and ``.zarray``, by name.
+
+    Raises
+    ------
+    ArgumentError
+        If version 2 has no words for something.
+    """
+    attributes = attributes_document(metadata.attributes, metadata.document.get(".zattrs"))
+    if (zarray := metadata.document.get(".zarray")) is not None:
+        changed = {"shape": list(metadata.shape), "chunks": list(metadata.chunk_shape)}
+        return {**attributes, ".zarray": {**zarray, **changed}}
+    if metadata.chunk_edges is not None:
+        raise ArgumentError("version 2 has regular chunk grids only; a rectilinear one needs zarr_format=3")
+    if metadata.chunk_key_encoding.name != "v2":
+        raise ArgumentError(f"version 2 has no chunk key encoding {metadata.chunk_key_encoding.name!r}, only 'v2'")
+    stored = parse_v2(data_type_json(metadata.data_type))
+    order, filters = filters_of(metadata.codecs, stored, "version 2")
+    # A compressor is a codec that takes what the filters give; numcodecs' own list says which codecs are none.
+    compressor = filters.pop() if filters and _is_compressor(filters[-1]["id"]) else None
+    document = {
+        "shape": list(metadata.shape),
+        "chunks": list(metadata.chunk_shape),
+        "dtype": data_type_json(metadata.data_type),
+        "fill_value": fill_value.to_v2(metadata.fill_value, stored),
+        "order": order,
+        "filters": filters or None,
+        "dimension_separator": metadata.chunk_key_encoding.separator,
+        "compressor": compressor,
+        "zarr_format": 2,
+    }
+    return {**attributes, ".zarray": document}
+
+
+def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:
+    """Return ``.zattrs`` and ``.zgroup``, by name."""
+    attributes = attributes_document(metadata.attributes, metadata.document.get(".zattrs"))
+    return {**attributes, ".zgroup": metadata.document.get(".zgroup", {"zarr_format": 2})}
+
+
+def attributes_document(attributes: dict[str, Any], before: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Return ``.zattrs``, by name, or nothing where there is nothing to say."""
+    return {".zattrs": attributes} if attributes or before is not None else {}
+
+
+def data_type_json(data_type: str) -> Any:
+    """Return a data type as its document has it, from its text in the model."""
+    return json.loads(data_type) if data_type.startswith(("[", "{")) else data_type
+
+
+def filters_of(codecs: tuple[Codec, ...], stored: np.dtype[Any], version: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return order and filters (the compressor among them) of a chain, as numcodecs names them.
+
+    Raises
+    ------
+    ArgumentError
+        If a codec has no name in numcodecs, or is not where the version has it.
+    """
+    order, rest = "C", list(codecs)
+    if rest and isinstance(rest[0], TransposeCodec) and (axes := rest[0].order) == tuple(reversed(range(len(axes)))):
+        order = "F" if len(axes) > 1 else "C"
+        del rest[0]
+    filters: list[dict[str, Any]] = []
+    for codec in rest:
+        if not isinstance(codec, BytesCodec):
+            filters.append(to_numcodecs(codec, None if filters else stored.itemsize, version))
+    return order, filters
+
+
+def to_numcodecs(codec: Codec, itemsize: int | None, version: str = "version 2") -> dict[str, Any]:
+    """Return a codec as numcodecs' object, ``{"id": …}``.
+
+    Parameters
+    ----------
+    codec
+        Any codec.
+    itemsize
+        Bytes of the elements that it is given, where they are the array's: Blosc takes them for its own.
+    version
+        Of the document, for the error.
+
+    Raises
+    ------
+    ArgumentError
+        If numcodecs has none.
+    """
+    if isinstance(codec, BloscCodec):
+        values = {
+            "cname": codec.cname,
+            "clevel": codec.clevel,
+            "shuffle": _SHUFFLES[codec.shuffle],
+            "blocksize": codec.blocksize,
+        }
+        if codec.typesize not in (None, itemsize):
+            values["typesize"] = codec.typesize
+        return {"id": "blosc", **values}
+    if isinstance(codec, ZstdCodec):
+        # tensorstore refuses a member that it does not know.
+        return {"id": "zstd", "level": codec.level, **({"checksum": True} if codec.checksum else {})}
+    if isinstance(codec, NumcodecsCodec):
+        return {"id": codec.id, **codec.configuration}
+    if isinstance(codec, ShuffleCodec):
+        # In version 2, a size of 0 is netCDF's, which leaves a tail alone; here it means that nothing is shuffled.
+        return {"id": "shuffle", "elementsize": 0 if codec.tail else max(codec.elementsize, 1)}
+    name = codec.to_json()["name"]
+    if name in _SAME or name.startswith("numcodecs."):
+        return {"id": name.removeprefix("numcodecs."), **codec.to_json().get("configuration", {})}
+    raise ArgumentError(f"{version} has no codec {codec.label}; choose others with filters= and compressors=")
+
+
+def _is_compressor(name: str) -> bool:
+    return name not in _FILTERS
+
+
+# What zarr-python writes as filters, never as the compressor.
+_FILTERS: Final = frozenset(
+    (
+        *("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle", "categorize", "base64"),
+        *("delta", "fixedscaleoffset", "quantize", "bitround", "packbits", "astype", "shuffle"),
+        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
+    )
+)
+
+
+def data_type_text(stored: np.dtype[Any]) -> str:
+    """Return the data type of a new array as the model has it, of objects too."""
+    said = "|O" if stored.hasobject else to_v2(stored)
+    return said if isinstance(said, str) else json.dumps(said)

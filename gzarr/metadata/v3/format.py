@@ -1,0 +1,121 @@
+"""Zarr v3.1: ``zarr.json`` under a node's path.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html. Consolidated metadata is zarr-python's:
+the member ``consolidated_metadata`` of a group's own document.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ...documents.json import load_document
+from ...dtypes.properties import native
+from ...dtypes.v3 import to_v3
+from ..format import Features, Format
+from ..layout import is_entry_point
+from ..model import ArrayMetadata, ChunkKeyEncoding
+from ..parts import error_at
+from . import parse, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from ..format import ReadOptions
+    from ..layout import Layout
+    from ..model import GroupMetadata, NodeMetadata
+
+_NAME: Final = "zarr.json"
+_CONSOLIDATED: Final = "consolidated_metadata"
+_TEXTS: Final = {"vlen-utf8": "string", "vlen-bytes": "variable_length_bytes"}
+# In every document of a node.
+_NODE_MARK: Final = b'"node_type"'
+
+
+class V3(Format):
+    """Version 3."""
+
+    zarr_format = 3
+    title = "version 3"
+    looked_for = _NAME
+    features = Features(shards=True, dimension_names=True, byte_order_codec=True)
+    document_names = (_NAME,)
+    node_documents = (_NAME,)
+    consolidated_document = _NAME
+
+    def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["array", "group"] | None:
+        (key,) = self.keys(path)
+        if key not in found:
+            return None
+        document = load_document(found[key], key)
+        if is_entry_point(document):
+            return None
+        return "array" if document.get("node_type") == "array" else "group"
+
+    def parse_node(
+        self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
+    ) -> NodeMetadata | None:
+        (key,) = self.keys(path)
+        if key not in found:
+            return None
+        document = load_document(found[key], key)
+        if options.use_consolidated is False:
+            document = _without_consolidated(document)
+        with error_at(key):
+            return parse.parse_node(document, allow_pickle=options.allow_pickle, allow_fallback=options.allow_fallback)
+
+    def is_reserved(self, name: str) -> bool:
+        """As the section "Node names" has it."""
+        return name.startswith("__")
+
+    def is_extension(self, path: str, found: Mapping[str, bytes]) -> bool:
+        """Extensions keep what they like under reserved names. What is a node all the same is none of theirs."""
+        (key,) = self.keys(path)
+        return self.is_reserved(path.rpartition("/")[2]) and _NODE_MARK not in found.get(key, b"")
+
+    def array_documents(self, metadata: ArrayMetadata, path: str) -> dict[str, dict[str, Any]]:
+        return dict(zip(self.keys(path), [self.array_document(metadata)], strict=True))
+
+    def group_documents(
+        self, metadata: GroupMetadata, path: str, layout: Layout | None = None
+    ) -> dict[str, dict[str, Any]]:
+        return dict(zip(self.keys(path), [self.group_document(metadata)], strict=True))
+
+    def array_document(self, metadata: ArrayMetadata) -> dict[str, Any]:
+        return write.array_documents(metadata)[_NAME]
+
+    def group_document(self, metadata: GroupMetadata) -> dict[str, Any]:
+        return write.group_documents(metadata)[_NAME]
+
+    def consolidated(self, group: GroupMetadata, nodes: Mapping[str, NodeMetadata]) -> dict[str, Any]:
+        documents = {
+            path: self.array_document(node) if isinstance(node, ArrayMetadata) else self.group_document(node)
+            for path, node in nodes.items()
+        }
+        inline = {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": {path: _without_consolidated(document) for path, document in documents.items()},
+        }
+        return {**_without_consolidated(self.group_document(group)), _CONSOLIDATED: inline}
+
+    def without_consolidated(self, path: str, found: Mapping[str, bytes]) -> dict[str, dict[str, Any] | None]:
+        (key,) = self.keys(path)
+        # Most documents have none, and need not be parsed.
+        if f'"{_CONSOLIDATED}"'.encode() not in found.get(key, b""):
+            return {}
+        document = load_document(found[key], key)
+        return {} if document.get(_CONSOLIDATED) is None else {key: _without_consolidated(document)}
+
+    def chunk_key_encodings(self, layout: Layout | None) -> tuple[ChunkKeyEncoding, ...]:
+        return (ChunkKeyEncoding("default", "/"), ChunkKeyEncoding("v2", "."))
+
+    def data_type_text(self, stored: np.dtype[Any], text_codec: str | None, name: str | None) -> str:
+        said = name or (to_v3(native(stored)) if text_codec is None else _TEXTS[text_codec])
+        return said if isinstance(said, str) else json.dumps(said)
+
+
+def _without_consolidated(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != _CONSOLIDATED}

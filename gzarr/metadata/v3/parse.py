@@ -1,0 +1,392 @@
+"""Zarr v3.1 documents (``zarr.json``).
+
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents. Inline consolidated
+metadata is zarr-python's: ``{"kind": "inline", "must_understand": false, "metadata": {path: document}}``.
+
+Documents of the draft of 2023 are read too. There ``codecs`` may be absent, or have no array→bytes codec: elements are
+then stored little-endian, in C order; an unknown data type may have a ``fallback``; an empty ``extensions`` is left.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...codecs.bytes import BytesCodec
+from ...codecs.chain import check_kinds, representations
+from ...codecs.codec import ArrayRepresentation
+from ...codecs.fill_values import with_fill_value
+from ...codecs.registry import codecs_from_v3
+from ...codecs.sharding import ShardingIndexed
+from ...codecs.transpose import TransposeCodec
+from ...documents.configuration import Configuration
+from ...documents.departures import note
+from ...documents.extension import extension
+from ...documents.json import quote
+from ...dtypes import fill_value
+from ...dtypes.v3 import parse_v3
+from ...errors import MetadataError, UnsupportedError
+from ...plugins import call, load
+from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
+from ..parts import (
+    check_format,
+    check_path,
+    fail,
+    member,
+    parse_all,
+    parse_attributes,
+    parse_chunk_shape,
+    parse_chunk_shapes,
+    parse_shape,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...codecs.codec import Codec
+    from ...plugins import Plugin
+    from ..chunk_grid import Edges
+
+_ARRAY_MEMBERS: Final = frozenset(
+    (
+        "zarr_format",
+        "node_type",
+        "shape",
+        "data_type",
+        "chunk_grid",
+        "chunk_key_encoding",
+        "fill_value",
+        "codecs",
+        "attributes",
+        "storage_transformers",
+        "dimension_names",
+        "extensions",
+    )
+)
+_GROUP_MEMBERS: Final = frozenset(("zarr_format", "node_type", "attributes", "consolidated_metadata", "extensions"))
+
+
+def parse_node(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> NodeMetadata:
+    """Parse the document of an array or of a group, as its ``node_type`` says.
+
+    Raises
+    ------
+    MetadataError
+        If it is malformed.
+    """
+    check_format(document, 3)
+    node_type = member(document, "node_type")
+    if node_type == "array":
+        return parse_array(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+    if node_type == "group":
+        return parse_group(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+    fail(f"expected 'array' or 'group', got {quote(node_type)}", "$.node_type")
+
+
+def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> ArrayMetadata:
+    """Parse the document of an array.
+
+    Parameters
+    ----------
+    document
+        As :func:`gzarr.documents.json.load_document` returns it.
+    allow_pickle
+        Whether a codec may load pickles, which can run code that is in the data.
+    allow_fallback
+        Whether elements of an unknown data type may be read as the fallback that the document names.
+
+    Raises
+    ------
+    MetadataError
+        If it is malformed; ``json_path`` says where.
+    UnsupportedError
+        If it is well formed but asks for something that is not known.
+
+    Warns
+    -----
+    UserWarning
+        If a fallback is used.
+    """
+    check_format(document, 3)
+    _check_node_type(document, "array")
+    _check_members(document, _ARRAY_MEMBERS)
+    shape = parse_shape(member(document, "shape"), "$.shape")
+    dtype, data_type = _data_type(member(document, "data_type"), allow_fallback=allow_fallback)
+    chunk_shape, edges = _chunk_grid(member(document, "chunk_grid"), shape, dtype)
+    encoding = _chunk_key_encoding(member(document, "chunk_key_encoding"))
+    fill_text = member(document, "fill_value")
+    codecs = _codecs(document, allow_pickle=allow_pickle)
+    check_kinds(codecs, "$.codecs")
+    fill = None
+    if fill_text is None and not dtype.hasobject:
+        note("null, as in an example of the draft of 2023: absent chunks read as zeros", "$.fill_value")
+    else:
+        fill_text = fill_value.from_draft(fill_text, dtype, json_path="$.fill_value")
+        fill = fill_value.from_v3(fill_text, _stored(dtype, codecs), data_type)
+    codecs = with_fill_value(codecs, fill, ArrayRepresentation(chunk_shape, dtype))
+    representations(codecs, ArrayRepresentation(chunk_shape, dtype))
+    if edges is not None:
+        _check_shards(codecs, edges, ArrayRepresentation(chunk_shape, dtype))
+    _check_storage_transformers(document.get("storage_transformers"))
+    return ArrayMetadata(
+        shape=shape,
+        dtype=dtype,
+        data_type=data_type,
+        chunk_shape=chunk_shape,
+        chunk_key_encoding=encoding,
+        fill_value=fill,
+        codecs=codecs,
+        attributes=parse_attributes(document.get("attributes"), "$.attributes"),
+        dimension_names=_dimension_names(document.get("dimension_names"), len(shape)),
+        zarr_format=3,
+        document=document,
+        chunk_edges=edges,
+    )
+
+
+def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> GroupMetadata:
+    """Parse the document of a group.
+
+    Inline consolidated metadata is parsed too; a node of it that cannot be used gives its error, in its place.
+
+    Raises
+    ------
+    MetadataError
+        If it is malformed.
+    """
+    check_format(document, 3)
+    _check_node_type(document, "group")
+    _check_members(document, _GROUP_MEMBERS)
+    documents = _consolidated(document.get("consolidated_metadata"))
+    nodes = None
+    if documents is not None:
+        parse = functools.partial(_parse_below, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+        nodes = parse_all(documents, parse)
+    return GroupMetadata(
+        attributes=parse_attributes(document.get("attributes"), "$.attributes"),
+        zarr_format=3,
+        consolidated=nodes,
+        document=document,
+    )
+
+
+def _parse_below(document: dict[str, Any], *, allow_pickle: bool, allow_fallback: bool) -> NodeMetadata:
+    if "consolidated_metadata" not in document:
+        return parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+    # What a nested group consolidates has been taken up by the outermost one.
+    alone = {name: value for name, value in document.items() if name != "consolidated_metadata"}
+    parsed = parse_node(alone, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+    return replace(parsed, document=document)
+
+
+def _stored(dtype: np.dtype[Any], codecs: tuple[Codec, ...]) -> np.dtype[Any]:
+    """Return the type of elements in the byte order that the chain stores them in."""
+    for codec in codecs:
+        if isinstance(codec, ShardingIndexed):
+            return _stored(dtype, codec.codecs)
+        if isinstance(codec, BytesCodec):
+            return dtype.newbyteorder(">" if codec.endian == "big" else "<")
+    return dtype
+
+
+def _check_node_type(document: dict[str, Any], expected: str) -> None:
+    found = member(document, "node_type")
+    if found != expected:
+        fail(f"expected {expected!r}, got {quote(found)}", "$.node_type")
+
+
+def _check_members(document: dict[str, Any], known: frozenset[str]) -> None:
+    if "extensions" in document:
+        if document["extensions"] != []:
+            raise UnsupportedError(
+                f"expected no extensions, got {quote(document['extensions'])}", json_path="$.extensions"
+            )
+        note("a member of the drafts", "$.extensions")
+    for name, value in document.items():
+        if name not in known and not (isinstance(value, dict) and value.get("must_understand") is False):
+            raise UnsupportedError(
+                f"the document has an unknown member {quote(name)}, and does not say that it need not be understood",
+                json_path=f"$.{str(name)[:100]}",
+            )
+
+
+def _codecs(document: dict[str, Any], *, allow_pickle: bool) -> tuple[Codec, ...]:
+    values = document.get("codecs", [])
+    if not isinstance(values, list | tuple):
+        fail(f"expected an array of codecs, got {quote(values)}", "$.codecs")
+    codecs = codecs_from_v3(values, "$.codecs", allow_pickle=allow_pickle)
+    if not any(codec.kind == "array_to_bytes" for codec in codecs):
+        note("no array→bytes codec, as the draft of 2023 allows: little-endian elements in C order", "$.codecs")
+        front = sum(codec.kind == "array_to_array" for codec in codecs)
+        codecs = (*codecs[:front], BytesCodec("little"), *codecs[front:])
+    return codecs
+
+
+def _data_type(value: Any, *, allow_fallback: bool) -> tuple[np.dtype[Any], str]:
+    """Return the data type; of an unknown one the first known one that it names as fallback."""
+    at = "$.data_type"
+    if not isinstance(value, dict) or "fallback" not in value:
+        return parse_v3(value, at)
+    note("a fallback, as in the draft of 2023", at)
+    try:
+        return parse_v3({name: item for name, item in value.items() if name != "fallback"}, at)
+    except UnsupportedError as error:
+        fallbacks = value["fallback"]
+        for fallback in fallbacks if isinstance(fallbacks, list) else [fallbacks]:
+            try:
+                dtype, text = parse_v3(fallback, f"{at}.fallback")
+            except UnsupportedError:
+                continue
+            if not allow_fallback:
+                raise UnsupportedError(
+                    f"{error.message}; the document says that elements may be read as {quote(text)}: open it with "
+                    "allow_fallback=True to do so",
+                    json_path=at,
+                ) from None
+            warnings.warn(f"{error.message}; elements are read as {text!r}", UserWarning, stacklevel=2)
+            return dtype, text
+        raise
+
+
+def _chunk_grid(
+    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None]:
+    """Return the shape of the (largest) chunk, and the edges of a rectilinear grid."""
+    name, configuration = _must_understand(value, "$.chunk_grid", "a chunk grid")
+    members = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}.get(name)
+    if members is None:
+        plugin = load("gzarr.chunk_grids", name, "$.chunk_grid")
+        if plugin is not None:
+            return _grid_of_plugin(plugin, name, configuration, shape, dtype)
+        raise UnsupportedError(
+            f"the chunk grid {quote(name)} is not known; 'regular' and 'rectilinear' are", json_path="$.chunk_grid"
+        )
+    at = "$.chunk_grid.configuration"
+    for key in configuration:
+        if key not in members:
+            fail(f"the {name} grid does not know {quote(key)}", at)
+    for key in members:
+        if key not in configuration:
+            fail(f"the {name} grid lacks {key!r}", at)
+    if name == "regular":
+        return parse_chunk_shape(configuration["chunk_shape"], shape, dtype, f"{at}.chunk_shape"), None
+    if configuration["kind"] != "inline":
+        raise UnsupportedError(f"expected 'inline', got {quote(configuration['kind'])}", json_path=f"{at}.kind")
+    return parse_chunk_shapes(configuration["chunk_shapes"], shape, dtype, f"{at}.chunk_shapes")
+
+
+def _check_shards(codecs: tuple[Codec, ...], edges: tuple[Edges | None, ...], chunk: ArrayRepresentation) -> None:
+    """Check that inner chunks divide all shards of a rectilinear grid; they divide the longest, ``chunk``."""
+    order = tuple(range(len(edges)))
+    for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk), strict=False)):
+        if isinstance(codec, TransposeCodec):
+            order = tuple(order[d] for d in codec.order)
+        elif isinstance(codec, ShardingIndexed):
+            for d, inner in zip(order, codec.chunk_shape, strict=True):
+                edge = edges[d]
+                wrong = [] if edge is None else edge.lengths[edge.lengths % inner != 0]
+                if len(wrong):
+                    fail(
+                        f"inner chunks of {inner} do not divide shards of {wrong[0]} along dimension {d}",
+                        f"$.codecs[{i}].configuration.chunk_shape",
+                    )
+            return
+        elif codec.kind == "array_to_array":
+            after = codec.encoded(before)
+            if not isinstance(before, ArrayRepresentation) or not isinstance(after, ArrayRepresentation):
+                return
+            if after.shape != before.shape and any(isinstance(later, ShardingIndexed) for later in codecs[i:]):
+                raise UnsupportedError(
+                    f"{codec.label} before shards of different shapes is not known", json_path=f"$.codecs[{i}]"
+                )
+
+
+def _grid_of_plugin(
+    plugin: Plugin, name: str, configuration: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None]:
+    """Return what another package says about where chunks are."""
+    at, what = "$.chunk_grid", f"the chunk grid {quote(name)}"
+    checked = Configuration(configuration, f"{at}.configuration", what)
+    lengths = call(plugin, "from_v3", what, at, checked, shape)
+    if isinstance(lengths, list | tuple) and all(type(length) is int for length in lengths):
+        return parse_chunk_shape(lengths, shape, dtype, at), None
+    return parse_chunk_shapes(lengths, shape, dtype, at)
+
+
+def _chunk_key_encoding(value: Any) -> ChunkKeyEncoding:
+    name, configuration = _must_understand(value, "$.chunk_key_encoding", "a chunk key encoding")
+    if name not in ("default", "v2"):
+        raise UnsupportedError(
+            f"the chunk key encoding {quote(name)} is not known; 'default' and 'v2' are",
+            json_path="$.chunk_key_encoding",
+        )
+    for key in configuration:
+        if key != "separator":
+            fail(f"the encoding does not know {quote(key)}", "$.chunk_key_encoding.configuration")
+    separator = configuration.get("separator", "/" if name == "default" else ".")
+    if separator not in ("/", "."):
+        fail(f"expected '/' or '.', got {quote(separator)}", "$.chunk_key_encoding.configuration.separator")
+    return ChunkKeyEncoding("default" if name == "default" else "v2", "/" if separator == "/" else ".")
+
+
+def _must_understand(value: Any, json_path: str, what: str) -> tuple[str, dict[str, Any]]:
+    if isinstance(value, dict) and value.get("must_understand") is False:
+        fail(f"{what} must be understood", f"{json_path}.must_understand")
+    return extension(value, json_path, what)
+
+
+def _check_storage_transformers(value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, list | tuple):
+        fail(f"expected an array, got {quote(value)}", "$.storage_transformers")
+    for i, item in enumerate(value):
+        if not (isinstance(item, dict) and item.get("must_understand") is False):
+            name, _ = extension(item, f"$.storage_transformers[{i}]", "a storage transformer")
+            raise UnsupportedError(
+                f"the storage transformer {quote(name)} is not known; none is", json_path=f"$.storage_transformers[{i}]"
+            )
+
+
+def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not all(n is None or isinstance(n, str) for n in value):
+        fail(f"expected an array of strings and nulls, got {quote(value)}", "$.dimension_names")
+    if len(value) != ndim:
+        fail(f"expected {ndim} names, one a dimension, got {len(value)}", "$.dimension_names")
+    return tuple(value)
+
+
+def _consolidated(value: Any) -> dict[str, dict[str, Any]] | None:
+    if value is None:
+        return None
+    at = "$.consolidated_metadata"
+    if not isinstance(value, dict):
+        fail(f"expected an object, got {quote(value)}", at)
+    if value.get("kind") != "inline":
+        if value.get("must_understand") is False:
+            return None
+        raise UnsupportedError(f"consolidated metadata of kind {quote(value.get('kind'))}", json_path=f"{at}.kind")
+    result: dict[str, dict[str, Any]] = {}
+    pending: list[tuple[str, Any]] = [("", value)]
+    while pending:
+        prefix, inline = pending.pop()
+        documents = inline.get("metadata")
+        if not isinstance(documents, dict):
+            fail(f"expected an object of documents, got {quote(documents)}", f"{at}.metadata")
+        for path, document in documents.items():
+            where = f"{at}.metadata[{quote(prefix + str(path))}]"
+            if not isinstance(path, str):
+                raise MetadataError("expected a path", json_path=where)
+            check_path(path, where)
+            if not isinstance(document, dict):
+                fail(f"expected a document, got {quote(document)}", where)
+            # What stands further out was written later or with the rest.
+            result.setdefault(prefix + path, cast("dict[str, Any]", document))
+            nested = document.get("consolidated_metadata")
+            if isinstance(nested, dict) and nested.get("kind") == "inline":
+                pending.append((f"{prefix}{path}/", nested))
+    return result

@@ -1,0 +1,158 @@
+"""Documents of Zarr v3.1 from the model: ``zarr.json``.
+
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents. Members stand in
+zarr-python's order. Structured types get its name, ``structured``, too: the registry's ``struct`` came later, and fewer
+readers know it.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ...codecs.bytes import BytesCodec
+from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
+from ...codecs.sharding import ShardingIndexed
+from ...dtypes import fill_value
+from ...errors import ArgumentError
+from ..v2.write import data_type_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...codecs.codec import Codec
+    from ..chunk_grid import Edges
+    from ..model import ArrayMetadata, GroupMetadata
+
+# Filters that are given an array in version 3, and bytes in version 2.
+_FILTERS: Final = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
+
+
+def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
+    """Return ``zarr.json``, by name.
+
+    Raises
+    ------
+    ArgumentError
+        If version 3 has no words for something.
+    """
+    if metadata.document:
+        return {"zarr.json": _updated(metadata)}
+    encoding = metadata.chunk_key_encoding
+    if encoding.name not in ("default", "v2"):
+        raise ArgumentError(f"version 3 has no chunk key encoding {encoding.name!r}; 'default' and 'v2' are")
+    document = {
+        "shape": list(metadata.shape),
+        "data_type": data_type_json(metadata.data_type),
+        "chunk_grid": chunk_grid(metadata),
+        "chunk_key_encoding": {"name": encoding.name, "configuration": {"separator": encoding.separator}},
+        "fill_value": _fill_value(metadata),
+        "codecs": [codec.to_json() for codec in chain(metadata.codecs)],
+        "attributes": metadata.attributes,
+        **({} if metadata.dimension_names is None else {"dimension_names": list(metadata.dimension_names)}),
+        "zarr_format": 3,
+        "node_type": "array",
+        "storage_transformers": [],
+    }
+    return {"zarr.json": document}
+
+
+def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:
+    """Return ``zarr.json``, by name."""
+    if not metadata.document:
+        return {"zarr.json": {"attributes": metadata.attributes, "zarr_format": 3, "node_type": "group"}}
+    return {"zarr.json": _with_attributes(metadata.document, metadata.attributes)}
+
+
+def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
+    """Return the document that the array has, with its shape, chunks and attributes."""
+    document = _with_attributes(metadata.document, metadata.attributes)
+    document["shape"] = list(metadata.shape)
+    grid = copy.deepcopy(document["chunk_grid"])
+    configuration = grid["configuration"]
+    if metadata.chunk_edges is None:
+        if "chunk_shape" in configuration:
+            configuration["chunk_shape"] = list(metadata.chunk_shape)
+    else:
+        _extend(configuration["chunk_shapes"], metadata.chunk_edges)
+    document["chunk_grid"] = grid
+    return document
+
+
+def _with_attributes(document: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy with other attributes; a document without any keeps out of it that there are none."""
+    if attributes or "attributes" in document:
+        return {**document, "attributes": attributes}
+    return dict(document)
+
+
+def _extend(chunk_shapes: list[Any], edges: tuple[Edges | None, ...]) -> None:
+    """Write the chunks of dimensions that were made longer."""
+    for d, edge in enumerate(edges):
+        if edge is not None and _total(chunk_shapes[d]) != int(edge.starts[-1]):
+            chunk_shapes[d] = _runs(edge.lengths.tolist())
+
+
+def _total(lengths: list[Any]) -> int:
+    return sum(item[0] * item[1] if isinstance(item, list) else item for item in lengths)
+
+
+def chunk_grid(metadata: ArrayMetadata) -> dict[str, Any]:
+    """Return the chunk grid as a document has it."""
+    if metadata.chunk_edges is None:
+        return {"name": "regular", "configuration": {"chunk_shape": list(metadata.chunk_shape)}}
+    shapes = [
+        length if edge is None else _runs(edge.lengths.tolist())
+        for length, edge in zip(metadata.chunk_shape, metadata.chunk_edges, strict=True)
+    ]
+    return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
+
+
+def _runs(lengths: Iterable[int]) -> list[Any]:
+    """Return lengths of chunks with runs of equal ones as ``[length, count]``."""
+    runs = [(length, sum(1 for _ in group)) for length, group in itertools.groupby(lengths)]
+    return [length if count == 1 else [length, count] for length, count in runs]
+
+
+def _fill_value(metadata: ArrayMetadata) -> Any:
+    stored = metadata.dtype.newbyteorder("<")
+    for codec in _innermost(metadata.codecs):
+        if isinstance(codec, BytesCodec) and codec.endian == "big":
+            stored = metadata.dtype.newbyteorder(">")
+    value = metadata.absent_value
+    if value is None:
+        # Version 3 has no arrays without one; what reads as zeros is zero.
+        value = "" if metadata.dtype.hasobject else np.zeros((), metadata.dtype)[()]
+    if metadata.dtype.type is np.void and metadata.data_type.startswith("{") and metadata.dtype.fields is None:
+        # zarr-python's "raw_bytes", and its base64; only the core's "r32" has an array of integers.
+        return fill_value.to_v2(value, stored)
+    return fill_value.to_v3(value, stored)
+
+
+def _innermost(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
+    for codec in codecs:
+        if isinstance(codec, ShardingIndexed):
+            return _innermost(codec.codecs)
+    return codecs
+
+
+def chain(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
+    """Return a chain of any version as version 3 has it.
+
+    Filters of numbers stand before ``bytes``, as codecs of arrays; records of version 2 become little-endian, because
+    zarr-python ignores the ``endian`` of records. Decoded, the elements are the same.
+    """
+    at = next(i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
+    front, maker, back = list(codecs[:at]), codecs[at], list(codecs[at + 1 :])
+    while back and isinstance(codec := back[0], NumcodecsBytesToBytes) and codec.id in _FILTERS:
+        del back[0]
+        front.append(NumcodecsArrayToArray(codec.id, codec.configuration))
+    if isinstance(maker, BytesCodec) and maker.stored_dtype is not None:
+        maker = BytesCodec("little")
+    elif isinstance(maker, ShardingIndexed):
+        maker = replace(maker, codecs=chain(maker.codecs))
+    return (*front, maker, *back)

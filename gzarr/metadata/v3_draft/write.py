@@ -1,0 +1,171 @@
+"""Documents of the drafts of Zarr v3 of 2022 from the model.
+
+A new hierarchy is by the last of the texts. In one that is there already, documents lie where its entry point says;
+where keys have the segment ``root``, they also say what zarr-python 2 said (``compressor``, NumPy's type strings,
+filters in the attributes), because only such programs write and read those.
+
+Source: https://github.com/zarr-developers/zarr-specs/blob/692fe73/docs/core/v3.0.rst
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from ...codecs.bytes import BytesCodec
+from ...codecs.sharding import ShardingIndexed
+from ...dtypes import fill_value
+from ...dtypes.properties import native
+from ...dtypes.v2 import parse_v2
+from ...dtypes.v3 import parse_v3
+from ...errors import ArgumentError
+from ..layout import ENTRY_POINT, NEW_ENTRY_POINT, Layout, parse_entry_point
+from ..v2.write import data_type_json, filters_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...codecs.codec import Codec
+    from ..model import ArrayMetadata, GroupMetadata
+
+_SPEC: Final = "https://purl.org/zarr/spec"
+_CODECS: Final = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
+# Types of one byte, which zarr-python writes without the "|" of NumPy.
+_ONE_BYTE: Final = ("b1", "i1", "u1")
+
+
+def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, dict[str, Any]]:
+    """Return entry point and document of an array, by store key.
+
+    Raises
+    ------
+    ArgumentError
+        If the drafts have no words for something.
+    """
+    layout = layout_of(metadata, path)
+    document = updated(metadata)["array"] if "array" in metadata.document else _array_document(metadata, layout)
+    return {**_entry_point(layout), layout.array_key(layout.relative(path)): document}
+
+
+def group_documents(metadata: GroupMetadata, path: str, layout: Layout) -> dict[str, dict[str, Any]]:
+    """Return entry point and document of a group, by store key."""
+    before = metadata.document.get("group", {"extensions": []})
+    return {
+        **_entry_point(layout),
+        layout.group_key(layout.relative(path)): {**before, "attributes": metadata.attributes},
+    }
+
+
+def _entry_point(layout: Layout) -> dict[str, dict[str, Any]]:
+    return {f"{layout.base}/{ENTRY_POINT}" if layout.base else ENTRY_POINT: layout.document}
+
+
+def layout_of(metadata: ArrayMetadata, path: str) -> Layout:
+    """Return the layout of the hierarchy that an array is in, from where its chunks are."""
+    document = metadata.document.get(ENTRY_POINT, NEW_ENTRY_POINT)
+    base = path
+    while True:
+        layout = parse_entry_point(document, base)
+        if layout.chunk_prefix(layout.relative(path)) == metadata.chunk_prefix:
+            return layout
+        if not base:
+            raise ArgumentError(f"'/{path}': the chunks at {metadata.chunk_prefix!r} are in no hierarchy of a draft")
+        base = base.rpartition("/")[0]
+
+
+def updated(metadata: ArrayMetadata) -> dict[str, Any]:
+    """Return the documents that an array has, with its shape and attributes, as the model keeps them."""
+    before = metadata.document["array"]
+    # What xtensor-zarr writes for no attributes is left as it is.
+    attributes = {"attributes": metadata.attributes} if metadata.attributes or before.get("attributes") else {}
+    return {**metadata.document, "array": {**before, "shape": list(metadata.shape), **attributes}}
+
+
+def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
+    if metadata.chunk_edges is not None:
+        raise ArgumentError("the drafts have regular chunk grids only; a rectilinear one needs zarr_format=3")
+    stored = _stored(metadata.data_type)
+    codecs, chunk_shape, shards = _unsharded(metadata.codecs, metadata.chunk_shape)
+    order, filters = filters_of(codecs, stored, "a draft of version 3")
+    grid = {"type": "regular", "chunk_shape": list(chunk_shape), "separator": metadata.chunk_key_encoding.separator}
+    attributes = metadata.attributes
+    if layout.root:
+        compressor = filters.pop() if filters and filters[-1]["id"] in _CODECS else None
+        if filters:
+            attributes = {**attributes, "filters": filters}
+        said: dict[str, Any] = {"compressor": None if compressor is None else _codec(compressor, "codec")}
+    elif filters and filters[0]["id"] not in _CODECS:
+        raise ArgumentError(
+            f"the drafts of version 3 have no codec {filters[0]['id']!r}; they have {', '.join(_CODECS)}"
+        )
+    else:
+        said = {"codecs": [_codec(item, "type") for item in filters]}
+    transformers = [
+        {
+            "extension": f"{_SPEC}/extensions/storage-transformers/sharding/1.0",
+            "type": "indexed",
+            "configuration": {"chunks_per_shard": list(per_shard)},
+        }
+        for per_shard in shards
+    ]
+    fill = fill_value.to_v2(metadata.fill_value, stored)
+    return {
+        "shape": list(metadata.shape),
+        "data_type": _data_type(stored, metadata.data_type, objects=layout.root),
+        "chunk_grid": grid,
+        "chunk_memory_layout": order,
+        **said,
+        **({"storage_transformers": transformers} if transformers else {}),
+        # The texts say "+Infinity"; zarr-python 2 says "Infinity".
+        "fill_value": fill if layout.root else fill_value.to_draft(fill, stored),
+        "extensions": [],
+        "attributes": attributes,
+    }
+
+
+def _stored(text: str) -> np.dtype[Any]:
+    """Return a type as stored, from its text in the model: a name of the core, or a type string or fields of NumPy."""
+    if text[:1] in "<>|[":
+        return parse_v2(data_type_json(text))
+    return parse_v2(f"|{text}") if text in _ONE_BYTE else parse_v3(text)[0].newbyteorder("<")
+
+
+def _data_type(stored: np.dtype[Any], text: str, *, objects: bool) -> Any:
+    """Return the data type: a type string of the core, or one of an extension with its URI."""
+    if text[:1] not in "<>|[":
+        return text
+    if stored.fields is None and stored.kind in "biuf":
+        return text.replace("|", "") if stored.itemsize == 1 and stored.kind != "b" else text
+    name = {"m": "datetime", "M": "datetime", "c": "complex", "S": "string", "U": "string"}.get(stored.kind, "struct")
+    if stored.hasobject and objects:
+        # zarr-python's own name of it; the codec is among the filters.
+        return {"extension": "TODO: object array protocol URL", "type": text, "fallback": None}
+    if stored.hasobject or (stored.kind == "V" and stored.fields is None):
+        raise ArgumentError(f"the drafts of version 3 have no data type for {native(stored)}")
+    return {
+        "extension": f"{_SPEC}/extensions/data-types/{name}/1.0",
+        "type": data_type_json(text),
+        "fallback": None,
+    }
+
+
+def _codec(value: dict[str, Any], name_member: str) -> dict[str, Any]:
+    if value["id"] not in _CODECS:
+        raise ArgumentError(f"the drafts of version 3 have no codec {value['id']!r}; they have {', '.join(_CODECS)}")
+    folder = "codec" if name_member == "codec" else "codecs"
+    configuration = {name: item for name, item in value.items() if name != "id"}
+    return {name_member: f"{_SPEC}/{folder}/{value['id']}/1.0", "configuration": configuration}
+
+
+def _unsharded(
+    codecs: tuple[Codec, ...], chunk_shape: tuple[int, ...]
+) -> tuple[tuple[Codec, ...], tuple[int, ...], list[tuple[int, ...]]]:
+    """Return the inner chain, the shape of an inner chunk, and the chunks per shard, innermost first."""
+    first = codecs[0]
+    if not isinstance(first, ShardingIndexed):
+        return codecs, chunk_shape, []
+    if len(codecs) > 1 or first.index_codecs != (BytesCodec("little"),) or first.index_location != "end":
+        raise ArgumentError("the drafts of version 3 have shards with a plain index at their end, and no codec behind")
+    per_shard = first.chunks_per_shard(chunk_shape)
+    inner, inner_shape, below = _unsharded(first.codecs, first.chunk_shape)
+    return inner, inner_shape, [*below, per_shard] if math.prod(chunk_shape) else below

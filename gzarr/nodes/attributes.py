@@ -1,0 +1,133 @@
+"""User attributes of a node: a mapping whose every change is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ReadOnlyError
+from ..metadata.model import ArrayMetadata
+from ..metadata.to_documents import group_with_attributes, plain, with_attributes
+from .change import change_node, writable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from ..metadata.model import NodeMetadata
+    from ..stores.base import ReadableStore
+
+    class _Node(Protocol):
+        @property
+        def metadata(self) -> Any: ...
+        @property
+        def store(self) -> ReadableStore: ...
+        @property
+        def path(self) -> str: ...
+        @property
+        def read_only(self) -> bool: ...
+
+
+class Attributes(MutableMapping[str, Any]):
+    """User attributes of an array or a group, ``array.attrs`` and ``group.attrs``.
+
+    Equal to a dict of the same content. Each change writes the node's document (of version 2, ``.zattrs``) once, and
+    :meth:`update` and :meth:`put` are one change. It starts from the attributes that the store has at that moment, so
+    what others have written in the meantime stays. Values that hold others (lists, mappings) are not watched: assign
+    them again to have them written.
+
+    NumPy's scalars and arrays become numbers and lists; what is not JSON is refused. NaN and infinities are written as
+    zarr-python does, by names that JSON does not have.
+
+    Parameters
+    ----------
+    node
+        The array or group.
+    changed
+        Called with the node's new metadata once they are written, before anybody else changes them.
+
+    Raises
+    ------
+    ReadOnlyError
+        On a change, if the node is read-only; nothing was touched.
+    ArgumentError
+        On a change, if something is not JSON; nothing was written.
+    StoreError
+        On a change, if the store fails; the old attributes are there.
+    """
+
+    __slots__ = ("_changed", "_node")
+
+    def __init__(self, node: _Node, changed: Callable[[Any], None]) -> None:
+        self._node = node
+        self._changed = changed
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        values: dict[str, Any] = self._node.metadata.attributes
+        return values
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Attributes({self._values!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self._values == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def asdict(self) -> dict[str, Any]:
+        """Return a copy as a dict."""
+        return dict(self._values)
+
+    # -- changes
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.update({name: value})
+
+    def __delitem__(self, name: str) -> None:
+        def without(present: dict[str, Any]) -> dict[str, Any]:
+            if name not in present:
+                raise KeyError(name)
+            return {key: value for key, value in present.items() if key != name}
+
+        self._change(without)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Change some attributes in one write; arguments as for ``dict.update``."""
+        given = plain(dict(*args, **kwargs))
+        self._change(lambda present: {**present, **given})
+
+    def put(self, attributes: Mapping[str, Any]) -> None:
+        """Replace all attributes in one write."""
+        given = plain(attributes)
+        self._change(lambda _: given)
+
+    def clear(self) -> None:
+        """Remove all attributes in one write."""
+        self._change(lambda _: {})
+
+    def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        node = self._node
+        name = f"the attributes of '/{node.path}'"
+        if node.read_only:
+            raise ReadOnlyError(f"{name} in {node.store!r} are read-only; open it with mode='r+' to change them")
+
+        def of_node(metadata: NodeMetadata) -> NodeMetadata:
+            attributes = change(metadata.attributes)
+            if isinstance(metadata, ArrayMetadata):
+                return with_attributes(metadata, attributes)
+            return group_with_attributes(metadata, attributes)
+
+        store = writable(node.store, name)
+        change_node(store, node.path, node.metadata.zarr_format, of_node, self._changed)

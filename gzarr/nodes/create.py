@@ -1,0 +1,311 @@
+"""New nodes: inspecting the location of one, writing its documents, and moving nodes.
+
+A location is inspected while the documents of the node and of all groups above it are held: of several threads of one
+process that want the same location, one gets it. Other processes are not kept out, but what they have made by then is
+seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
+from ..metadata.formats import FORMATS, keys_and_prefixes, node_at, node_keys
+from ..metadata.model import ArrayMetadata, GroupMetadata
+from ..metadata.to_documents import array_documents, group_documents
+from ..stores.base import ExclusiveStore, ListableStore, knows_of
+from ..stores.locks import hold, hold_node
+from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
+from .documents import upward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..metadata.layout import Layout
+    from ..metadata.model import NodeMetadata, ZarrFormat
+    from ..stores.base import ReadableStore, Store
+
+# Where an array without a document is looked for.
+_PROBED_KEYS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The location of a new node, as it is in the store before the node is made.
+
+    Attributes
+    ----------
+    occupied
+        Whether there is a node already.
+    found
+        Metadata of that node, or the error of one that cannot be read; None if there is none.
+    parents
+        Paths of the groups above that have no document, from the root down.
+    layout
+        Of the hierarchy of a 2022 draft that the new node will be in.
+    old_layout
+        Of the hierarchy of a 2022 draft that the path is in now.
+    """
+
+    occupied: bool
+    found: NodeMetadata | MetadataError | None
+    parents: tuple[str, ...]
+    layout: Layout | None
+    old_layout: Layout | None
+
+
+def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Location:
+    """Return the location of a new node, with the groups above it.
+
+    Raises
+    ------
+    NodeTypeError
+        If there is an array above.
+    ArgumentError
+        If the hierarchy is of another format.
+    """
+    reader = reader_of(store)
+    try:
+        entry = reader.node(path, None)
+        there = None if entry is None else entry.metadata
+    except MetadataError as error:
+        there = error
+    old_layout = reader.layout(path)
+    layout = FORMATS[zarr_format].layout(old_layout)
+    parents = _parents(store, path, zarr_format, old_layout, layout)
+    return Location(there is not None, there, parents, layout, old_layout)
+
+
+def _parents(
+    store: ReadableStore, path: str, zarr_format: ZarrFormat, old_layout: Layout | None, layout: Layout | None
+) -> tuple[str, ...]:
+    """Return the paths of the groups above that have no document; one request."""
+    above = list(reversed(upward(path)[1:]))
+    parents = []
+    found = reader_of(store).fetch([key for group in above for key in node_keys(group)])
+    for group in above:
+        present = node_at(group, found)
+        if layout is not None and old_layout is not None and not old_layout.contains(group):
+            continue
+        if present is None:
+            parents.append(group)
+            continue
+        format, node_type = present
+        if node_type == "array":
+            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
+        if not FORMATS[zarr_format].shares_hierarchy(format):
+            raise ArgumentError(
+                f"'/{path}': the group '/{group}' is of Zarr format {format.zarr_format!r}, and a hierarchy has one; "
+                f"pass zarr_format={format.zarr_format!r}"
+            )
+    if layout is not None:
+        return _draft_parents(store, [group for group in above if layout.contains(group)], layout)
+    return tuple(parents) if FORMATS[zarr_format].features.groups else ()
+
+
+def _draft_parents(store: ReadableStore, groups: Iterable[str], layout: Layout) -> tuple[str, ...]:
+    missing = []
+    for group in groups:
+        below = layout.relative(group)
+        if store.get(layout.array_key(below)) is not None:
+            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
+        if store.get(layout.group_key(below)) is None:
+            missing.append(group)
+    return tuple(missing)
+
+
+def check_free(store: ReadableStore, path: str, location: Location, zarr_format: ZarrFormat, *, group: bool) -> None:
+    """Refuse a location that is occupied. A group without documents may become one that has some.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the node.
+    """
+    if not location.occupied:
+        return
+    found = location.found
+    implicit = isinstance(found, GroupMetadata) and found.implicit
+    if (
+        group
+        and isinstance(found, GroupMetadata)
+        and found.implicit
+        and FORMATS[zarr_format].shares_hierarchy(FORMATS[found.zarr_format])
+    ):
+        return
+    what = "a group, with nodes below it," if implicit else "a group"
+    if isinstance(found, ArrayMetadata):
+        what = "an array"
+    elif isinstance(found, MetadataError):
+        what = f"a node that cannot be read ({found})"
+    raise ArgumentError(
+        f"there is {what} at '/{path}' in {store!r} already; pass overwrite=True to erase it with all that is below it"
+    )
+
+
+def stray_chunks(store: ReadableStore, path: str, metadata: ArrayMetadata) -> list[str]:
+    """Return some keys that would be chunks of a new array: what is left of one whose documents are gone."""
+    if not isinstance(store, ListableStore):
+        return []
+    encoding, folder = metadata.chunk_key_encoding, metadata.key_prefix(path)
+    if not metadata.shape:
+        key = folder + encoding.encode(())
+        return [key] if store.get(key) is not None else []
+    number = f"[0-9]+(?:{re.escape(encoding.separator)}[0-9]+){{{metadata.ndim - 1}}}"
+    pattern = re.compile(re.escape(folder + encoding.prefix) + number)
+    inside = folder + (encoding.prefix if encoding.prefix.endswith("/") else "")
+    return [key for key in islice(store.list_prefix(inside), _PROBED_KEYS) if pattern.fullmatch(key)]
+
+
+def check_name(path: str, location: Location, zarr_format: ZarrFormat) -> None:
+    """Refuse to make nodes with names that are not theirs to have.
+
+    Raises
+    ------
+    ArgumentError
+        If a name of version 3 starts with ``"__"``, which its specification ("Node names") reserves.
+    """
+    format = FORMATS[zarr_format]
+    for made in (path, *location.parents):
+        name = made.rpartition("/")[2]
+        if format.is_reserved(name):
+            raise ArgumentError(
+                f"'/{path}': a node cannot be named {name!r}: {format.title} reserves names that start with '__'; take "
+                "another one"
+            )
+
+
+def write_new_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
+    """Write a new array, and explicit groups above it; first erase what is there if ``overwrite``.
+
+    The documents must be held (:func:`hold_documents`) since before the location was looked at.
+
+    Raises
+    ------
+    ArgumentError
+        If something is there, and not ``overwrite``; nothing was changed.
+    """
+    if not overwrite:
+        check_free(store, path, location, metadata.zarr_format, group=False)
+    documents = array_documents(metadata, path)
+    strays = [] if location.occupied else stray_chunks(store, path, metadata)
+    if strays:
+        # They are no strays if another process has made the array just then.
+        location = inspect_location(store, path, metadata.zarr_format)
+        if not overwrite:
+            check_free(store, path, location, metadata.zarr_format, group=False)
+            raise ArgumentError(
+                f"there is no array at '/{path}' in {store!r}, but {strays[0]!r} would be a chunk of it; pass "
+                "overwrite=True to erase such chunks"
+            )
+    while strays:
+        store.erase_values(strays)
+        strays = stray_chunks(store, path, metadata)
+    _write_new(store, path, documents, location, metadata.zarr_format, overwrite=overwrite)
+
+
+def write_new_group(store: Store, path: str, metadata: GroupMetadata, location: Location, *, overwrite: bool) -> None:
+    """Write a new group; as :func:`write_new_array`. A group without documents keeps what is below it."""
+    if not overwrite:
+        check_free(store, path, location, metadata.zarr_format, group=True)
+    documents = group_documents(metadata, path, location.layout)
+    _write_new(store, path, documents, location, metadata.zarr_format, overwrite=overwrite)
+
+
+def _write_new(
+    store: Store,
+    path: str,
+    documents: dict[str, bytes],
+    location: Location,
+    zarr_format: ZarrFormat,
+    *,
+    overwrite: bool,
+) -> None:
+    drop_indexes(store, path)
+    if overwrite and location.occupied:
+        erase_node(store, path, location.old_layout)
+    _write_parents(store, path, location, zarr_format)
+    if overwrite:
+        set_documents(store, documents)
+    elif not _create(store, documents):
+        # Since it was looked at, by another process.
+        check_free(store, path, inspect_location(store, path, zarr_format), zarr_format, group=False)
+        raise ArgumentError(f"'/{path}' in {store!r} was made, and erased again, by somebody else meanwhile")
+
+
+def _create(store: Store, documents: dict[str, bytes]) -> bool:
+    """Write the documents of a new node; return False if another process has made one meanwhile."""
+    *others, (key, value) = documents.items()
+    set_documents(store, dict(others))
+    if isinstance(store, ExclusiveStore) and knows_of(store, "create", "set"):
+        return store.create(key, value)
+    store.set(key, value)
+    return True
+
+
+def _write_parents(store: Store, path: str, location: Location, zarr_format: ZarrFormat) -> None:
+    if not location.parents:
+        return
+    # Another process may have made some since, and given them attributes.
+    for parent in _parents(store, path, zarr_format, location.old_layout, location.layout):
+        _create(store, group_documents(GroupMetadata(zarr_format=zarr_format), parent, location.layout))
+
+
+def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> None:
+    """Move a node with all that is below it. Values are copied, one by one, and then erased.
+
+    Raises
+    ------
+    ArgumentError
+        If ``dest`` is taken, or lies in the source; nothing was changed.
+    NodeNotFoundError
+        If there is no such node (any more); nothing was changed.
+    StoreError
+        If the store fails, or cannot list. The source is erased when all is at ``dest``, not before.
+    """
+    if not isinstance(store, ListableStore):
+        raise StoreError(f"{store!r} cannot list its keys, so the node '/{source}' cannot be moved")
+    if dest == source or dest.startswith(f"{source}/"):
+        raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")
+    with hold_node(store, source, dest), hold(store, [*keys_above(source), *keys_above(dest)]):
+        if not reader_of(store).exists(source, None):
+            raise NodeNotFoundError(f"'/{source}' is not in {store!r} any more; nothing was moved")
+        location = inspect_location(store, dest, zarr_format)
+        check_name(dest, location, zarr_format)
+        check_free(store, dest, location, zarr_format, group=False)
+        layout = location.layout
+        source_keys, source_prefixes = keys_and_prefixes(source, layout)
+        dest_keys, dest_prefixes = keys_and_prefixes(dest, layout)
+        for prefix in dest_prefixes:
+            for key in islice(store.list_prefix(prefix), 1):
+                raise ArgumentError(
+                    f"there is no node at '/{dest}' in {store!r}, but {key!r} would become part of it; erase "
+                    "it, or move to another path"
+                )
+        drop_indexes(store, source)
+        drop_indexes(store, dest)
+        _write_parents(store, dest, location, zarr_format)
+        documents = dict(zip(source_keys, dest_keys, strict=True))
+        try:
+            for before, after in zip(source_prefixes, dest_prefixes, strict=True):
+                for key in store.list_prefix(before):
+                    if key not in documents:
+                        _copy(store, key, after + key[len(before) :])
+            for key, to in documents.items():
+                _copy(store, key, to)
+        except StoreError:
+            # Nothing was there before; what is left would be in the way of the next attempt.
+            with contextlib.suppress(StoreError):
+                erase_node(store, dest, layout)
+            raise
+        erase_node(store, source, layout)
+
+
+def _copy(store: Store, key: str, to: str) -> None:
+    value: Any = store.get(key)
+    if value is not None:
+        store.set(to, value)

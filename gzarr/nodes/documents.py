@@ -1,0 +1,47 @@
+"""Fetching metadata documents of a store; a request is one call of a store method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..errors import GzarrError
+from ..stores.base import ByteRange, SizedStore
+from ..stores.keys import normalize_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..stores.base import ReadableStore
+
+#: Parsed JSON takes up to about 25 times its text; a larger document is refused before it is read.
+MAX_DOCUMENT_NBYTES: Final = 64 << 20
+#: Documents of this many nodes are asked for at once, so that memory stays bounded in groups of many children.
+NODES_PER_REQUEST: Final = 1000
+
+
+def fetch(store: ReadableStore, keys: Sequence[str]) -> dict[str, bytes]:
+    """Return the documents that are there, by key; one request, or none without keys."""
+    if not keys:
+        return {}
+    if isinstance(store, SizedStore):
+        values = store.get_small_values(keys, MAX_DOCUMENT_NBYTES)
+    else:
+        values = store.get_partial_values([(key, ByteRange()) for key in keys])
+    return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+
+
+def upward(path: str) -> list[str]:
+    """Return a path and those of all groups above it, the root's last."""
+    paths = [path]
+    while path:
+        path = path.rpartition("/")[0]
+        paths.append(path)
+    return paths
+
+
+def is_node_name(name: str) -> bool:
+    """Return whether a node can have this name."""
+    try:
+        return normalize_path(name) == name
+    except GzarrError:
+        return False

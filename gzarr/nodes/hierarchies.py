@@ -1,0 +1,106 @@
+"""Nodes of the 2022 drafts: the entry point above a node says where its documents lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import MetadataError
+from ..metadata.formats import V3_DRAFT
+from ..metadata.model import GroupMetadata
+from ..stores.base import ListableStore
+from ..stores.keys import join_path
+from .documents import NODES_PER_REQUEST, fetch, is_node_name, upward
+from .entries import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..metadata.format import ReadOptions
+    from ..metadata.layout import Layout
+    from ..stores.base import ReadableStore
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchies:
+    """Finds hierarchies of the 2022 drafts in a store, and nodes in them.
+
+    Attributes
+    ----------
+    store
+        The store.
+    options
+        What is allowed when documents are parsed.
+    layouts
+        Of the hierarchies that are known, by path. What is found is added.
+    """
+
+    store: ReadableStore
+    options: ReadOptions
+    layouts: dict[str, Layout]
+
+    def known(self, path: str) -> Layout | None:
+        """Return the layout of the innermost known hierarchy that ``path`` is in."""
+        return next((self.layouts[above] for above in upward(path) if above in self.layouts), None)
+
+    def find(self, path: str) -> Layout | None:
+        """Return the layout of the hierarchy that ``path`` is in, if it is in one; one request."""
+        if self.known(path) is None:
+            bases = upward(path)
+            self.remember(bases, fetch(self.store, [V3_DRAFT.entry_point_key(base) for base in bases]))
+        return self.known(path)
+
+    def remember(self, bases: Sequence[str], found: Mapping[str, bytes]) -> bool:
+        """Remember the first one of some hierarchies that has an entry point among the documents found."""
+        for base in bases:
+            layout = V3_DRAFT.parse_entry_point(base, found)
+            if layout is not None:
+                self.layouts[base] = layout
+                return True
+        return False
+
+    def node(self, path: str) -> Entry | None:
+        """Return a node of a hierarchy that is known; one request, and one more for an implicit group."""
+        layout = self.known(path)
+        assert layout is not None
+        found = fetch(self.store, V3_DRAFT.keys(path, layout))
+        metadata = V3_DRAFT.parse_node(path, found, self.options, layout)
+        if metadata is not None:
+            return Entry(metadata)
+        # A hierarchy has a root, whether or not it has a document; elsewhere, nodes below make an implicit group.
+        below = layout.relative(path)
+        if below and not (isinstance(self.store, ListableStore) and any(self.store.list_dir(layout.below(below)))):
+            return None
+        return _implicit_group()
+
+    def children(self, path: str, store: ListableStore) -> dict[str, Entry]:
+        """Return the nodes directly below ``path``, sorted by name; one listing and one request for 1000 documents."""
+        layout = self.find(path)
+        if layout is None:
+            return {}
+        prefix = layout.below(layout.relative(path))
+        keys, prefixes = store.list_dir(prefix)
+        documents: dict[str, str] = {}
+        for key in keys:
+            child = layout.child(key)
+            # An array wins over a group.
+            if child is not None and is_node_name(child[0]) and (child[1] == "array" or child[0] not in documents):
+                documents[child[0]] = key
+        entries = {name: _implicit_group() for p in prefixes if is_node_name(name := p[len(prefix) : -1])}
+        names = sorted(documents)
+        for first in range(0, len(names), NODES_PER_REQUEST):
+            some = names[first : first + NODES_PER_REQUEST]
+            found = fetch(self.store, [documents[name] for name in some])
+            for name in some:
+                try:
+                    metadata = V3_DRAFT.parse_node(join_path(path, name), found, self.options, layout)
+                except MetadataError as exc:
+                    entries[name] = Entry(exc)
+                else:
+                    if metadata is not None:  # erased since it was listed
+                        entries[name] = Entry(metadata)
+        return dict(sorted(entries.items()))
+
+
+def _implicit_group() -> Entry:
+    return Entry(GroupMetadata(zarr_format=V3_DRAFT.zarr_format, implicit=True))

@@ -1,0 +1,228 @@
+"""Finding nodes: which metadata documents a path has, in as few store requests as possible.
+
+A request is one call of a store method. All documents that a node of version 2 or 3 can have are asked for in one, so
+a node with a document costs one request. Where there is none, one listing tells whether the path is an implicit group:
+one without a document, implied by the nodes below it. (The drafts of version 3 define them; directories around version
+2 arrays look the same.)
+
+Only then are the older formats looked for, in one more request: the documents of a version 1 array, and the entry
+points of the 2022 drafts, which lie further up (:mod:`gzarr.nodes.hierarchies`). A draft's nodes cost a request each
+once its entry point is known.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..errors import ArgumentError, MetadataError, StoreError
+from ..metadata.formats import V3_DRAFT, formats_of
+from ..metadata.model import GroupMetadata
+from ..stores.base import ListableStore
+from .documents import NODES_PER_REQUEST, fetch, is_node_name, upward
+from .entries import Entry, entry_of
+from .hierarchies import Hierarchies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..metadata.format import Format
+    from ..metadata.layout import Layout
+    from ..metadata.model import ZarrFormat
+    from ..stores.base import ReadableStore
+
+# How many keys are looked at before an implicit group is judged by the shape of its keys: one page of an object store.
+_PROBED_KEYS = 1000
+# A chunk of an array below: "x/c/0/0", "x/c.0.0", "x/0.0". Sorted listings give chunks before "zarr.json".
+_CHUNK_BELOW = re.compile(r"(?:^|/)(?:[^/]+/c[/.]|[^/]*[^/\d.][^/]*/)\d+(?:[/.]\d+)*$")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReader:
+    """Reads the documents of nodes of one store.
+
+    Attributes
+    ----------
+    store
+        The store.
+    allow_pickle
+        Whether codecs that run pickled code are allowed.
+    use_consolidated
+        None: where there is consolidated metadata. False: never. True: it must be there.
+    allow_fallback
+        Whether an unknown data type may be read as the fallback that its document names.
+    """
+
+    store: ReadableStore
+    allow_pickle: bool = False
+    use_consolidated: bool | None = None
+    allow_fallback: bool = False
+    # Layouts of hierarchies of the 2022 drafts, by path.
+    _layouts: dict[str, Layout] = field(default_factory=dict, repr=False, compare=False)
+
+    def node(self, path: str, zarr_format: ZarrFormat | None, *, groups: bool = True) -> Entry | None:
+        """Return the node at ``path``, or None if there is none.
+
+        One request for a node of version 2 or 3 with a document, one more to tell an implicit group.
+
+        Parameters
+        ----------
+        path
+            Normalised node path.
+        zarr_format
+            Look for documents of this format only.
+        groups
+            False where only an array is wanted: consolidated metadata and implicit groups are then not looked for.
+
+        Raises
+        ------
+        MetadataError
+            If a document is malformed; it names the key.
+        StoreError
+            If the store fails.
+        """
+        formats = formats_of(zarr_format)
+        usual = [format for format in formats if not format.is_searched_last]
+        entry = None
+        if usual:
+            consolidated = groups and self.use_consolidated is not False
+            found = self.fetch(_keys(path, usual, consolidated=consolidated))
+            entry = self._parse(path, found, formats)
+            if entry is None and groups:
+                entry = self._implicit(path, usual)
+        if entry is None:
+            entry = self._search_last(path, formats)
+        wanted = groups and self.use_consolidated and entry is not None and isinstance(entry.metadata, GroupMetadata)
+        if wanted and entry is not None and entry.children is None:
+            raise ArgumentError(f"use_consolidated=True, but the group '/{path}' has no consolidated metadata")
+        return entry
+
+    def exists(self, path: str, zarr_format: ZarrFormat | None) -> bool:
+        """Return whether there is a node at ``path``, without reading its documents' content."""
+        formats = formats_of(zarr_format)
+        usual = [format for format in formats if not format.is_searched_last]
+        if usual and (
+            self.fetch([key for format in usual for key in format.node_keys(path)])
+            or self._implicit(path, usual) is not None
+        ):
+            return True
+        try:
+            return self._search_last(path, formats) is not None
+        except MetadataError:
+            return True
+
+    def children(self, path: str, zarr_format: ZarrFormat | None) -> dict[str, Entry]:
+        """Return the nodes directly below ``path``, sorted by name, from the store.
+
+        A child whose documents cannot be used is there with its error. Directories without a node in them are not.
+
+        Raises
+        ------
+        StoreError
+            If the store fails or cannot list.
+        """
+        if not isinstance(self.store, ListableStore):
+            raise StoreError(
+                f"{self.store!r} cannot list its keys, and the group '/{path}' has no consolidated metadata that would "
+                "name its children; they can still be opened by name"
+            )
+        formats = formats_of(zarr_format)
+        usual = [format for format in formats if not format.is_searched_last]
+        if any(format.has_entry_point for format in formats) and not usual:
+            return self._hierarchies.children(path, self.store)
+        prefix = f"{path}/" if path else ""
+        _, prefixes = self.store.list_dir(prefix)
+        names = sorted(name for p in prefixes if is_node_name(name := p[len(prefix) : -1]))
+        entries: dict[str, Entry] = {}
+        for first in range(0, len(names), NODES_PER_REQUEST):
+            some = names[first : first + NODES_PER_REQUEST]
+            found = self.fetch([key for name in some for key in _keys(prefix + name, usual, consolidated=False)])
+            for name in some:
+                child = prefix + name
+                if all(format.is_extension(child, found) for format in usual):
+                    continue
+                try:
+                    entry = self._parse(child, found, formats) or self._implicit(child, usual)
+                except MetadataError as exc:
+                    entry = Entry(exc)
+                if entry is not None:
+                    entries[name] = entry
+        return entries
+
+    def fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """Return the documents that are there, by key; one request."""
+        return fetch(self.store, keys)
+
+    def layout(self, path: str) -> Layout | None:
+        """Return the layout of the hierarchy of a 2022 draft that ``path`` is in, if there is one; one request."""
+        return self._hierarchies.find(path)
+
+    @property
+    def _hierarchies(self) -> Hierarchies:
+        return Hierarchies(self.store, self, self._layouts)
+
+    def _parse(self, path: str, found: Mapping[str, bytes], formats: Sequence[Format]) -> Entry | None:
+        """Return the node that the documents found under its path describe."""
+        if any(format.has_entry_point for format in formats) and self._hierarchies.remember([path], found):
+            return self._hierarchies.node(path)
+        for format in formats:
+            metadata = None if format.is_searched_last else format.parse_node(path, found, self)
+            if metadata is not None:
+                return entry_of(path, metadata)
+        return None
+
+    def _implicit(self, path: str, formats: Sequence[Format]) -> Entry | None:
+        """Return an implicit group if there is a node below ``path``; one request.
+
+        Only the first keys are looked at. Where they name no node, chunks of an array further down count as one.
+        """
+        if not isinstance(self.store, ListableStore):
+            return None
+        prefix = f"{path}/" if path else ""
+        wanted = {name: format for format in formats for name in format.node_documents}
+        chunks, count = False, 0
+        for key in islice(self.store.list_prefix(prefix), _PROBED_KEYS):
+            count += 1
+            below = key[len(prefix) :]
+            parent, _, name = below.rpartition("/")
+            if parent and name in wanted:
+                return _implicit_group(wanted[name])
+            chunks = chunks or _CHUNK_BELOW.search(below) is not None
+        return _implicit_group(formats[0]) if count == _PROBED_KEYS and chunks else None
+
+    def _search_last(self, path: str, formats: Sequence[Format]) -> Entry | None:
+        """Return a node of the formats that are searched last; one request, and one more below an entry point."""
+        last = [format for format in formats if format.is_searched_last]
+        asked_for_one = len(formats) == 1
+        above: list[str] = []
+        if any(format.has_entry_point for format in last) and self._hierarchies.known(path) is None:
+            # Of path itself, entry points have been looked at with the other documents, unless a draft is asked for.
+            above = upward(path)[not asked_for_one :]
+        found = self.fetch(_keys(path, last) + [V3_DRAFT.entry_point_key(base) for base in above])
+        for format in last:
+            if format.has_entry_point:
+                self._hierarchies.remember(above, found)
+                if self._hierarchies.known(path) is not None:
+                    return self._hierarchies.node(path)
+            elif asked_for_one or format.recognises(path, found):
+                metadata = format.parse_node(path, found, self)
+                if metadata is not None:
+                    return entry_of(path, metadata)
+        return None
+
+
+def _keys(path: str, formats: Sequence[Format], *, consolidated: bool = True) -> list[str]:
+    return [key for format in formats for key in format.keys(path, consolidated=consolidated)]
+
+
+def _implicit_group(format: Format) -> Entry:
+    return Entry(GroupMetadata(zarr_format=format.zarr_format, implicit=True))
+
+
+def suggest(path: str, names: Mapping[str, object]) -> str:
+    """Return the end of a message that names what ``path`` may have meant, or nothing."""
+    close = difflib.get_close_matches(path.split("/")[0], names, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -1,0 +1,263 @@
+"""A codec chain as an engine runs it: shards become levels of the plan, the rest a short list of native operations.
+
+Transpositions never run: they are the strides of the decoded chunk. A byte swap is part of placing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..codecs.buffers import ceiling
+from ..codecs.chain import representations
+from ..codecs.codec import ArrayRepresentation, BytesRepresentation
+from ..codecs.sharding import ShardingIndexed
+from ..codecs.transpose import TransposeCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..codecs.codec import Codec, Representation
+    from ..metadata.chunk_grid import Edges, IntArray
+
+#: Decoders that an operation needs; operations that are not here need none. A Blosc container may hold any of its own.
+_DECODERS = {
+    "zstd": ("zstd",),
+    "gzip": ("gzip",),
+    "zlib": ("zlib",),
+    "lz4": ("lz4",),
+    "blosc": ("blosclz", "lz4", "zlib", "zstd"),
+    "deflate": ("deflate",),
+    "gdeflate": ("gdeflate",),
+    "crc32c": ("crc32c",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLevel:
+    """One level of sharding, seen from the array's dimensions.
+
+    Attributes
+    ----------
+    codec
+        The sharding codec.
+    order
+        Dimension ``order[i]`` of the array is dimension ``i`` of the shard as the codec sees it.
+    shard_shape, inner_shape
+        In elements, in the array's order of dimensions; of the shards of a rectilinear grid, the longest along each.
+    edges
+        Where the shards of a rectilinear grid are along each dimension, or None where all have one length.
+    """
+
+    codec: ShardingIndexed
+    order: tuple[int, ...]
+    shard_shape: tuple[int, ...]
+    inner_shape: tuple[int, ...]
+    edges: tuple[Edges | None, ...] | None = None
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Shape of the shard as the codec sees it."""
+        return tuple(self.shard_shape[d] for d in self.order)
+
+    def stored_shape_of(self, shard: Sequence[int]) -> tuple[int, ...]:
+        """Return the same of one shard, at these coordinates in the grid."""
+        shape = self.shard_shape
+        if self.edges is not None:
+            shape = tuple(
+                length if edge is None else int(edge.lengths[i])
+                for i, length, edge in zip(shard, shape, self.edges, strict=True)
+            )
+        return tuple(shape[d] for d in self.order)
+
+    def locate(self, chunks: IntArray, chunk_shape: tuple[int, ...]) -> tuple[IntArray, IntArray, IntArray]:
+        """Return which shard chunks are in, and where in it.
+
+        Parameters
+        ----------
+        chunks
+            int64 ``(n, k)``, coordinates in the grid of ``chunk_shape``.
+        chunk_shape
+            In elements; of the inner chunks, or of what they are shards of.
+
+        Returns
+        -------
+        shards
+            int64 ``(n, k)``. Coordinates in the grid of shards for the outermost level, and of no meaning for others.
+        inner
+            int64 ``(n, k)``, coordinates of the inner chunk in its shard.
+        counts
+            int64 ``(k,)``, or ``(n, k)`` where shards differ: inner chunks of the shard along each dimension.
+        """
+        within = chunks // _ratio(self.inner_shape, chunk_shape)
+        counts = _ratio(self.shard_shape, self.inner_shape)
+        shards, inner = np.divmod(within, counts)
+        if self.edges is not None:
+            counts = np.broadcast_to(counts, shards.shape).copy()
+            for d, (edge, length) in enumerate(zip(self.edges, self.inner_shape, strict=True)):
+                if edge is not None:
+                    shards[:, d] = edge.chunk_of(within[:, d] * length)
+                    inner[:, d] = within[:, d] - edge.starts[shards[:, d]] // length
+                    counts[:, d] = edge.lengths[shards[:, d]] // length
+        return shards, inner, counts
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One native step: ``name``, the bytes that come out, and a parameter (element size of a shuffle)."""
+
+    name: str
+    nbytes: int
+    parameter: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """How the native loop decodes a chunk.
+
+    Attributes
+    ----------
+    operations
+        In decoding order.
+    order
+        The array's dimensions from the slowest to the fastest in the decoded chunk.
+    strides
+        Bytes between neighbours in the decoded chunk, one a dimension of the array.
+    swap
+        Width in bytes of the units to swap when placing; 0 for none.
+    """
+
+    operations: tuple[Operation, ...]
+    order: tuple[int, ...]
+    strides: tuple[int, ...]
+    swap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """A chain, taken apart.
+
+    Attributes
+    ----------
+    levels
+        Shards that the plan goes through, outermost first.
+    codecs
+        Chain of a planned chunk, in encoding order.
+    chunk
+        What it decodes to, in the array's order of dimensions.
+    program
+        Native operations, or None if the chain needs host codecs.
+    most_encoded
+        More encoded bytes than this no encoder makes of a planned chunk.
+    """
+
+    levels: tuple[ShardLevel, ...]
+    codecs: tuple[Codec, ...]
+    chunk: ArrayRepresentation
+    program: Program | None
+    most_encoded: int
+
+    @property
+    def path(self) -> str:
+        """What will happen, for people: ``cpu-native: blosc(lz4, shuffle 4)``."""
+        labels = [codec.label for codec in self.codecs if codec.label != "bytes"]
+        text = " + ".join(labels) or "uncompressed"
+        for level in reversed(self.levels):
+            text = f"sharding_indexed({'×'.join(map(str, level.inner_shape))}: {text})"
+        return f"{'cpu-native' if self.program is not None else 'cpu-threads'}: {text}"
+
+
+def _ratio(outer: tuple[int, ...], inner: tuple[int, ...]) -> IntArray:
+    return np.array([a // b for a, b in zip(outer, inner, strict=True)], np.int64)
+
+
+def analyse(
+    codecs: Sequence[Codec],
+    chunk: ArrayRepresentation,
+    available: frozenset[str],
+    edges: tuple[Edges | None, ...] | None = None,
+) -> Decoding:
+    """Take a chain apart.
+
+    Parameters
+    ----------
+    codecs
+        In encoding order.
+    chunk
+        A chunk of the array's grid; of a rectilinear grid, the longest along each dimension.
+    available
+        What the native loop has here (``gzarr_kernels.libraries.available``).
+    edges
+        Of a rectilinear grid: where its chunks are along each dimension.
+    """
+    levels: list[ShardLevel] = []
+    # Permutation of the array's dimensions by what was passed so far; inner chains see permuted chunks.
+    order = tuple(range(len(chunk.shape)))
+    shape = chunk.shape
+    rest = tuple(codecs)
+    outside: tuple[TransposeCodec, ...] = ()
+    while (sharding := _leading_shard(rest)) is not None:
+        transposes, codec = sharding
+        for transpose in transposes:
+            order = tuple(order[i] for i in transpose.order)
+        outside = (*outside, *transposes)
+        inner = [0] * len(shape)
+        for i, d in enumerate(order):
+            inner[d] = codec.chunk_shape[i]
+        levels.append(ShardLevel(codec, order, shape, tuple(inner), None if levels else edges))
+        shape = tuple(inner)
+        rest = codec.codecs
+    # Transpositions outside of shards apply to the inner chunks as well.
+    chain = (*outside, *rest)
+    planned = ArrayRepresentation(shape, chunk.dtype)
+    between = representations(chain, planned)
+    encoded = between[-1]
+    assert isinstance(encoded, BytesRepresentation)
+    return Decoding(tuple(levels), chain, planned, _program(chain, planned, between, available), ceiling(encoded))
+
+
+def _leading_shard(codecs: tuple[Codec, ...]) -> tuple[tuple[TransposeCodec, ...], ShardingIndexed] | None:
+    """Return a chain that is transpositions and a sharding codec, and nothing behind it."""
+    *before, last = codecs
+    transposes = tuple(codec for codec in before if isinstance(codec, TransposeCodec))
+    if isinstance(last, ShardingIndexed) and len(transposes) == len(before):
+        return transposes, last
+    return None
+
+
+def _program(
+    codecs: tuple[Codec, ...], chunk: ArrayRepresentation, between: list[Representation], available: frozenset[str]
+) -> Program | None:
+    if "loop" not in available or chunk.dtype.hasobject or chunk.dtype.itemsize == 0:
+        return None
+    order = tuple(range(len(chunk.shape)))
+    swap = 0
+    operations: list[Operation] = []
+    for codec, decoded in zip(codecs, between[:-1], strict=True):
+        steps = codec.operations(decoded)
+        if steps is None:
+            return None
+        for step in steps:
+            if step.name == "transpose":
+                order = tuple(order[i] for i in step.params)
+            elif step.name == "bytes":
+                swap = step.params[0] if step.params and step.params[0] > 1 else 0
+            elif not all(name in available for name in _DECODERS.get(step.name, ())):
+                return None
+            else:
+                nbytes = decoded.nbytes if isinstance(decoded, BytesRepresentation) else None
+                if step.name == "crc32c":
+                    # Only strips its four bytes, whatever the size.
+                    nbytes = nbytes or 0
+                elif nbytes is None:
+                    # What this one decodes to has no size that the metadata fixes: one compressor inside another.
+                    return None
+                operations.append(Operation(step.name, nbytes, step.params[0] if step.params else 0))
+    strides = [0] * len(chunk.shape)
+    stride = chunk.dtype.itemsize
+    for d in reversed(order):
+        strides[d] = stride
+        stride *= chunk.shape[d]
+    return Program(tuple(reversed(operations)), order, tuple(strides), swap)

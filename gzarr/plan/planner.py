@@ -1,0 +1,614 @@
+"""A selection of an array as columns: which chunks, and which box of each goes where. No object per chunk.
+
+``n`` chunks, ``m`` pieces, ``k`` placement dimensions (the array's dimensions), ``g`` outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArgumentError, SelectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..metadata.chunk_grid import Edges
+    from ..metadata.model import ChunkKeyEncoding
+    from .selection import Selection
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+#: Most pieces in one plan.
+MAX_PIECES = 2**31
+#: Up to how many chunks a box is planned without NumPy.
+FEW_CHUNKS = 16
+#: No coordinate of a planned array may reach this.
+_INT64_END = 2**63
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexTable:
+    """Integer-array selection along one dimension, sorted by chunk.
+
+    Attributes
+    ----------
+    source
+        int64, index within the chunk.
+    target
+        int64, index along the same dimension of the output.
+    """
+
+    source: IntArray
+    target: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Point selection (``vindex``, masks), sorted by chunk.
+
+    Attributes
+    ----------
+    source
+        int64 ``(p, k)``, coordinates within the chunk.
+    target
+        int64 ``(p,)``, position in the output, counted in C order.
+    """
+
+    source: IntArray
+    target: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What to read and where it goes.
+
+    Element ``j`` along dimension ``d`` of piece ``p`` is, in the chunk, ``start[p, d] + j * step[d]`` and, in output
+    ``output[p]``, ``target[p, d] + j``, for ``j < count[p, d]``. Where ``tables[d]`` is an :class:`IndexTable`,
+    ``start`` and ``count`` give rows of the table instead, and ``target[p, d]`` is 0.
+    Where ``points`` is not None, ``start[p, 0]`` and ``count[p, 0]`` give rows of ``points`` and the other columns are
+    0 and 1.
+
+    Attributes
+    ----------
+    chunk_shape
+        Of the grid that was planned over, in elements; of the largest chunk, where they differ (:func:`by_shape`).
+    chunks
+        int64 ``(n, k)``, grid coordinates, each chunk once.
+    piece_offsets
+        int64 ``(n + 1,)``: the pieces of chunk ``i`` are rows ``piece_offsets[i]`` to ``piece_offsets[i + 1]``.
+    start, count, target
+        int64 ``(m, k)``; ``count`` is at least 1.
+    output
+        int64 ``(m,)``, index of the output array (all 0 but for ``read_many``).
+    step
+        int64 ``(k,)``, at least 1. A negative step of the selection is a reversed view of the output.
+    tables
+        One entry a dimension: None for slices and integers.
+    points
+        Not None for point selections.
+    """
+
+    chunk_shape: tuple[int, ...]
+    chunks: IntArray
+    piece_offsets: IntArray
+    start: IntArray
+    count: IntArray
+    target: IntArray
+    output: IntArray
+    step: IntArray
+    tables: tuple[IndexTable | None, ...]
+    points: Points | None = None
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+
+def plan(
+    selections: Sequence[Selection],
+    shape: tuple[int, ...],
+    chunk_shape: tuple[int, ...],
+    edges: tuple[Edges | None, ...] | None = None,
+) -> Plan:
+    """Plan one read of an array.
+
+    Parameters
+    ----------
+    selections
+        One a result: selection ``w`` goes to output ``w``. Each chunk is planned once, however many selections touch
+        it.
+    shape
+        Of the array, in elements.
+    chunk_shape
+        Of the chunk grid to plan over, in elements: of the array's chunks, or of the inner chunks of its shards.
+    edges
+        Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length.
+
+    Returns
+    -------
+    A plan of the touched chunks only, in C order of their grid coordinates.
+
+    Raises
+    ------
+    ArgumentError
+        If points are mixed with other selections.
+    SelectionError
+        If there would be more than ``MAX_PIECES`` pieces, or if coordinates do not fit 64 bits.
+    """
+    if edges is None and len(selections) == 1 and (few := _plan_few_chunks(selections[0], chunk_shape)) is not None:
+        return few
+    if any(size + block >= _INT64_END for size, block in zip(shape, chunk_shape, strict=True)):
+        raise SelectionError(f"an array of shape {shape} in chunks of {chunk_shape} can't be planned in 64 bits")
+    points = [selection.points for selection in selections if selection.points is not None]
+    if points:
+        if len(points) < len(selections):
+            raise ArgumentError("one read takes either points (vindex, masks of several dimensions) or no points")
+        return _plan_points(points, chunk_shape, edges)
+    return _plan_boxes(selections, shape, chunk_shape, edges)
+
+
+def by_shape(plan: Plan, edges: tuple[Edges | None, ...]) -> list[Plan]:
+    """Take the plan of a rectilinear grid apart: one plan for all chunks of one shape."""
+    lengths = [
+        np.full(len(plan), length, np.int64) if edge is None else edge.lengths[coords]
+        for edge, length, coords in zip(edges, plan.chunk_shape, plan.chunks.T, strict=True)
+    ]
+    if not lengths or not len(plan):
+        return [plan]
+    order, first = _sort_groups(lengths, len(plan))
+    return [
+        replace(some_chunks(plan, np.sort(rows)), chunk_shape=tuple(int(length[rows[0]]) for length in lengths))
+        for rows in np.split(order, first[1:])
+    ]
+
+
+def some_chunks(plan: Plan, rows: IntArray) -> Plan:
+    """Return the plan of some of the chunks: of rows of ``plan.chunks``."""
+    pieces = np.diff(plan.piece_offsets)[rows]
+    offsets = np.append(_offsets(pieces), pieces.sum())
+    taken = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - plan.piece_offsets[rows], pieces)
+    return replace(
+        plan,
+        chunks=plan.chunks[rows],
+        piece_offsets=offsets,
+        start=plan.start[taken],
+        count=plan.count[taken],
+        target=plan.target[taken],
+        output=plan.output[taken],
+    )
+
+
+def chunk_keys(encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> list[str]:
+    """Return the store key of each chunk.
+
+    Parameters
+    ----------
+    encoding
+        How the array spells its keys.
+    prefix
+        What precedes each key: the node's path and ``"/"``, or ``""`` for the root.
+    chunks
+        int64 ``(n, k)``, grid coordinates, each at least 0.
+    """
+    n, k = len(chunks), chunks.shape[1]
+    if n <= FEW_CHUNKS:
+        return [prefix + encoding.encode(tuple(coords)) for coords in chunks.tolist()]
+    # What is the same in all keys is literal text; each other coordinate is spelled once, not once a chunk.
+    literals = [prefix + encoding.prefix]
+    tables: list[tuple[list[int], IntArray]] = []
+    for d in range(k):
+        column = chunks[:, d]
+        low, high = int(column.min()), int(column.max())
+        separator = encoding.separator if d < k - 1 else ""
+        if low == high:
+            literals[-1] += f"{low}{separator}"
+        else:
+            tables.append(_distinct(column, low, high))
+            literals.append(separator)
+    if not tables:
+        return literals * n
+    keys: npt.NDArray[np.object_] | None = None
+    for (numbers, which), after in zip(tables, literals[1:], strict=True):
+        before = literals[0] if keys is None else ""
+        texts = np.array([f"{before}{number}{after}" for number in numbers], object)[which]
+        keys = texts if keys is None else keys + texts
+    assert keys is not None
+    return cast("list[str]", keys.tolist())  # an object array of strings
+
+
+def _distinct(column: IntArray, low: int, high: int) -> tuple[list[int], IntArray]:
+    """Return the distinct numbers of ``column``, sorted, and for each row which of them it is."""
+    if high - low > 8 * len(column):
+        distinct, which = np.unique(column, return_inverse=True)
+        return distinct.tolist(), which
+    present = np.zeros(high - low + 1, bool)
+    present[column - low] = True
+    return (np.flatnonzero(present) + low).tolist(), (np.cumsum(present) - 1)[column - low]
+
+
+#: One chunk of a box along one dimension: coordinate in the grid, start, count, target (as in :class:`Plan`).
+Term: TypeAlias = tuple[int, int, int, int]
+
+
+def few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple[Term, ...]] | None:
+    """Return the chunks of a box that touches at least one and at most ``FEW_CHUNKS``; else None.
+
+    Small reads are many, and for them plain Python is several times faster than a dozen NumPy calls a dimension.
+
+    Returns
+    -------
+    One row a chunk, in C order of the grid; in it one term a dimension.
+    """
+    if selection.indices is not None or selection.points is not None:
+        return None
+    n = 1
+    dimensions: list[list[Term]] = []
+    for start, step, count, block in zip(selection.start, selection.step, selection.count, chunk_shape, strict=True):
+        if count == 0:
+            return None
+        coord = start // block
+        first = start - coord * block
+        if first + (count - 1) * step < block:
+            dimensions.append([(coord, first, count, 0)])
+            continue
+        n *= min(count, (start + (count - 1) * step) // block - coord + 1)
+        if n > FEW_CHUNKS:
+            return None
+        terms = []
+        target = 0
+        while target < count:
+            position = start + target * step
+            coord = position // block
+            first = position - coord * block
+            inside = min(count - target, (block - first + step - 1) // step)
+            terms.append((coord, first, inside, target))
+            target += inside
+        dimensions.append(terms)
+    return list(product(*dimensions))
+
+
+def _plan_few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None:
+    rows = few_chunks(selection, chunk_shape)
+    if rows is None:
+        return None
+    n = len(rows)
+    k = len(chunk_shape)
+    try:
+        flat = np.array([term[i] for i in range(4) for row in rows for term in row], np.int64)
+        steps = np.array(selection.step, np.int64)
+    except OverflowError:
+        return None
+    chunks, starts, counts, targets = flat.reshape(4, n, k)
+    return Plan(
+        chunk_shape,
+        chunks,
+        np.arange(n + 1),
+        starts,
+        counts,
+        targets,
+        np.zeros(n, np.int64),
+        steps,
+        (None,) * k,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Axis:
+    """What all windows touch along one dimension: one row a window and chunk, in that order.
+
+    ``coord``, ``start``, ``count`` and ``target``, ``(r,)``, are the dimension's part of the plan's columns; ``first``,
+    ``(w,)``, is each window's first row.
+    """
+
+    coord: IntArray
+    start: IntArray
+    count: IntArray
+    target: IntArray
+    first: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slices:
+    """Slices of all windows along one dimension over chunks of ``block``: ``start``, ``count`` ``(w,)``, one step."""
+
+    start: IntArray
+    count: IntArray
+    step: int
+    block: int
+
+    def rows(self) -> IntArray:
+        """Return how many chunks each window touches, ``(w,)``."""
+        if self.step > self.block:
+            return self.count
+        last = self.start + (self.count - 1) * self.step
+        touched = last // self.block - self.start // self.block + 1
+        return np.where(self.count > 0, touched, 0)
+
+    def axis(self, rows: IntArray) -> _Axis:
+        """Return the dimension's rows, ``rows[w]`` for window ``w``."""
+        first = _offsets(rows)
+        window = np.repeat(np.arange(len(rows)), rows)
+        nth = np.arange(len(window)) - first[window]
+        start = self.start[window]
+        if self.step > self.block:
+            # Every element has a chunk of its own, and chunks between them are not touched.
+            position = start + nth * self.step
+            coord = position // self.block
+            return _Axis(coord, position - coord * self.block, np.ones_like(coord), nth, first)
+        coord = start // self.block + nth
+        # Relative to the window's first element, the chunk begins at base; elements are multiples of the step.
+        base = coord * self.block - start
+        low = np.maximum(-(-base // self.step), 0)
+        high = np.minimum(-(-(base + self.block) // self.step), self.count[window])
+        return _Axis(coord, low * self.step - base, high - low, low, first)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """All windows along one dimension, where rows are known already: of index arrays, and of uneven chunks."""
+
+    table: IndexTable | None
+    grouped: _Axis
+    touched: IntArray
+    step: int = 1
+
+    def rows(self) -> IntArray:
+        """Return how many chunks each window touches, ``(w,)``."""
+        return self.touched
+
+    def axis(self, rows: IntArray) -> _Axis:
+        """Return the dimension's rows."""
+        return self.grouped
+
+
+def _uneven(start: IntArray, count: IntArray, step: int, edges: Edges) -> _Known:
+    """Cut slices of all windows along one dimension, ``(w,)`` each, into chunks of different lengths."""
+    some = count > 0
+    low = edges.chunk_of(np.where(some, start, 0))
+    high = edges.chunk_of(np.where(some, start + (count - 1) * step, 0))
+    rows = np.where(some, high - low + 1, 0)
+    window = np.repeat(np.arange(len(rows)), rows)
+    coord = low[window] + np.arange(len(window)) - _offsets(rows)[window]
+    base = edges.starts[coord] - start[window]
+    first = np.maximum(-(-base // step), 0)
+    end = np.minimum(-(-(base + edges.lengths[coord]) // step), count[window])
+    # Between two elements there may be whole chunks.
+    taken = end > first
+    window, coord, base, first, end = window[taken], coord[taken], base[taken], first[taken], end[taken]
+    touched = np.bincount(window, minlength=len(rows)).astype(np.int64)
+    return _Known(None, _Axis(coord, first * step - base, end - first, first, _offsets(touched)), touched, step)
+
+
+def _table(selections: Sequence[Selection], empty: list[bool], d: int, block: int, edges: Edges | None) -> _Known:
+    """Gather the indices of all windows along dimension ``d``; those that are empty have none."""
+    parts = []
+    for selection, nothing in zip(selections, empty, strict=True):
+        indices = None if selection.indices is None else selection.indices[d]
+        if nothing:
+            indices = np.empty(0, np.int64)
+        elif indices is None:
+            indices = selection.start[d] + selection.step[d] * np.arange(selection.count[d], dtype=np.int64)
+        parts.append(indices)
+    lengths = np.array([len(part) for part in parts], np.int64)
+    indices = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    window = np.repeat(np.arange(len(parts)), lengths)
+    target = np.arange(len(indices)) - _offsets(lengths)[window]
+    chunk = indices // block if edges is None else edges.chunk_of(indices)
+    begin = chunk * block if edges is None else edges.starts[chunk]
+    order, first = _sort_groups([window, chunk], len(window))
+    table = IndexTable((indices - begin)[order], target[order])
+    count = np.diff(first, append=len(order))
+    leader = order[first]
+    touched = np.bincount(window[leader], minlength=len(parts)).astype(np.int64)
+    axis = _Axis(chunk[leader], first, count, np.zeros_like(first), _offsets(touched))
+    return _Known(table, axis, touched)
+
+
+def _plan_boxes(
+    selections: Sequence[Selection],
+    shape: tuple[int, ...],
+    chunk_shape: tuple[int, ...],
+    edges: tuple[Edges | None, ...] | None,
+) -> Plan:
+    k = len(chunk_shape)
+    starts = np.array([selection.start for selection in selections], np.int64).reshape(len(selections), k)
+    steps = np.array([selection.step for selection in selections], np.int64).reshape(len(selections), k)
+    counts = np.array([selection.count for selection in selections], np.int64).reshape(len(selections), k)
+    empty = (counts == 0).any(axis=1)
+    if empty.all():
+        return _empty_plan(chunk_shape)
+
+    dimensions: list[_Slices | _Known] = []
+    for d, block in enumerate(chunk_shape):
+        uneven = None if edges is None else edges[d]
+        # The step of a window that selects one element (or none) along the dimension is free.
+        stepping = steps[(counts[:, d] > 1) & ~empty, d]
+        step = int(stepping[0]) if len(stepping) else 1
+        if (stepping == step).all() and all(s.indices is None or s.indices[d] is None for s in selections):
+            if uneven is None:
+                dimensions.append(_Slices(starts[:, d], counts[:, d], step, block))
+            else:
+                dimensions.append(_uneven(starts[:, d], np.where(empty, 0, counts[:, d]), step, uneven))
+        else:
+            dimensions.append(_table(selections, empty.tolist(), d, block, uneven))
+    rows = [np.where(empty, 0, dimension.rows()) for dimension in dimensions]
+    pieces = sum(map(math.prod, zip(*(row.tolist() for row in rows), strict=True)))
+    if pieces > MAX_PIECES:
+        raise SelectionError(
+            f"a selection of {pieces} pieces of chunks, from an array of shape {shape} in chunks of {chunk_shape}, "
+            f"is too large; the most is {MAX_PIECES}, so read it in parts"
+        )
+    axes = [dimension.axis(row) for dimension, row in zip(dimensions, rows, strict=True)]
+    plan_step = np.array([dimension.step for dimension in dimensions], np.int64)
+    tables = tuple(dimension.table if isinstance(dimension, _Known) else None for dimension in dimensions)
+    if len(selections) == 1:
+        return _outer_product(axes, chunk_shape, plan_step, tables)
+    return _merge_windows(len(selections), axes, rows, chunk_shape, plan_step, tables)
+
+
+def _outer_product(
+    axes: list[_Axis], chunk_shape: tuple[int, ...], step: IntArray, tables: tuple[IndexTable | None, ...]
+) -> Plan:
+    """Combine the dimensions of one window: the grid order of the rows is the order of the chunks."""
+    k = len(axes)
+    grid = tuple(len(axis.coord) for axis in axes)
+    n = math.prod(grid)
+    chunks, start, count, target = (np.empty((*grid, k), np.int64) for _ in range(4))
+    for d, axis in enumerate(axes):
+        along = (-1, *(1,) * (k - d - 1))
+        chunks[..., d] = axis.coord.reshape(along)
+        start[..., d] = axis.start.reshape(along)
+        count[..., d] = axis.count.reshape(along)
+        target[..., d] = axis.target.reshape(along)
+    return Plan(
+        chunk_shape,
+        chunks.reshape(n, k),
+        np.arange(n + 1),
+        start.reshape(n, k),
+        count.reshape(n, k),
+        target.reshape(n, k),
+        np.zeros(n, np.int64),
+        step,
+        tables,
+    )
+
+
+def _merge_windows(
+    windows: int,
+    axes: list[_Axis],
+    rows: list[IntArray],
+    chunk_shape: tuple[int, ...],
+    step: IntArray,
+    tables: tuple[IndexTable | None, ...],
+) -> Plan:
+    """Combine the dimensions of each window, then bring the pieces of a chunk together."""
+    k = len(axes)
+    pieces = np.ones(windows, np.int64)
+    for row in rows:
+        pieces = pieces * row
+    window = np.repeat(np.arange(windows), pieces)
+    nth = np.arange(len(window)) - _offsets(pieces)[window]
+    # Which row of each axis a piece is made of: the digits of its number, counted with as many rows as its window has.
+    digits: list[IntArray] = []
+    for axis, row in zip(reversed(axes), reversed(rows), strict=True):
+        nth, digit = np.divmod(nth, row[window])
+        digits.insert(0, axis.first[window] + digit)
+    coords = [axis.coord[digit] for axis, digit in zip(axes, digits, strict=True)]
+    order, first = _sort_groups(coords, len(window))
+    start, count, target = (np.empty((len(order), k), np.int64) for _ in range(3))
+    for d, (axis, digit) in enumerate(zip(axes, digits, strict=True)):
+        digit = digit[order]
+        start[:, d] = axis.start[digit]
+        count[:, d] = axis.count[digit]
+        target[:, d] = axis.target[digit]
+    chunks = _columns([coord[order[first]] for coord in coords], len(first))
+    return Plan(chunk_shape, chunks, np.append(first, len(order)), start, count, target, window[order], step, tables)
+
+
+def _plan_points(points: list[IntArray], chunk_shape: tuple[int, ...], edges: tuple[Edges | None, ...] | None) -> Plan:
+    """Plan lists of points, ``(p, k)`` with ``k >= 1``, one a window."""
+    k = len(chunk_shape)
+    lengths = np.array([len(part) for part in points], np.int64)
+    everything = np.concatenate(points) if len(points) > 1 else points[0]
+    if len(everything) > MAX_PIECES:
+        raise SelectionError(f"{len(everything)} points are too many; the most is {MAX_PIECES}, so read in parts")
+    window = np.repeat(np.arange(len(points)), lengths)
+    block = np.array(chunk_shape, np.int64)
+    if not len(everything):
+        return _empty_plan(chunk_shape)
+    coords = everything // block
+    begins = coords * block
+    for d, uneven in enumerate(edges or ()):
+        if uneven is not None:
+            coords[:, d] = uneven.chunk_of(everything[:, d])
+            begins[:, d] = uneven.starts[coords[:, d]]
+    # A piece is what one window wants of one chunk.
+    order, first = _sort_groups([*coords.T, window], len(window))
+    leader = order[first]
+    piece_coords = coords[leader]
+    new_chunk = np.flatnonzero(np.append(True, (piece_coords[1:] != piece_coords[:-1]).any(axis=1)))
+    target = np.arange(len(window)) - _offsets(lengths)[window]
+    start = np.zeros((len(first), k), np.int64)
+    start[:, 0] = first
+    count = np.ones((len(first), k), np.int64)
+    count[:, 0] = np.diff(first, append=len(order))
+    return Plan(
+        chunk_shape,
+        piece_coords[new_chunk],
+        np.append(new_chunk, len(first)),
+        start,
+        count,
+        np.zeros_like(start),
+        window[leader],
+        np.ones(k, np.int64),
+        (None,) * k,
+        Points((everything - begins)[order], target[order]),
+    )
+
+
+def _empty_plan(chunk_shape: tuple[int, ...]) -> Plan:
+    k = len(chunk_shape)
+    none = np.empty((0, k), np.int64)
+    output = np.empty(0, np.int64)
+    return Plan(chunk_shape, none, np.zeros(1, np.int64), none, none, none, output, np.ones(k, np.int64), (None,) * k)
+
+
+def _offsets(lengths: IntArray) -> IntArray:
+    """Return where each part begins when parts of these lengths follow each other."""
+    offsets = np.zeros(len(lengths), np.int64)
+    np.cumsum(lengths[:-1], out=offsets[1:])
+    return offsets
+
+
+def _columns(columns: list[IntArray], length: int) -> IntArray:
+    """Return ``columns``, ``(length,)`` each, as one C-contiguous ``(length, len(columns))`` array."""
+    joined = np.empty((length, len(columns)), np.int64)
+    for d, column in enumerate(columns):
+        joined[:, d] = column
+    return joined
+
+
+def _sort_groups(columns: list[IntArray], length: int) -> tuple[IntArray, IntArray]:
+    """Sort rows by the first column, then the second, and so on; equal rows stay in order.
+
+    Returns
+    -------
+    order
+        int64 ``(length,)``, the sorted rows.
+    first
+        int64, where in ``order`` each group of equal rows begins.
+    """
+    if length == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    bits = (length - 1).bit_length()
+    span = 1 << bits
+    key: IntArray = np.zeros(length, np.int64)
+    for column in columns:
+        low = int(column.min())
+        extent = int(column.max()) - low + 1
+        span *= extent
+        if span >= _INT64_END:
+            return _sort_wide_groups(columns)
+        key = key * extent + (column - low)
+    # With the row number in the low bits every key differs, so NumPy's fastest sort does for a stable one.
+    key = (key << bits) | np.arange(length)
+    key.sort()
+    group = key >> bits
+    first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    return key & ((1 << bits) - 1), first
+
+
+def _sort_wide_groups(columns: list[IntArray]) -> tuple[IntArray, IntArray]:
+    """Do the same for columns whose ranges together exceed 64 bits."""
+    order = np.lexsort(columns[::-1])
+    new = np.zeros(len(order), bool)
+    new[0] = True
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(new)

@@ -1,0 +1,550 @@
+"""What the user asks for, in one normal form.
+
+``a[...]``, ``a.oindex[...]``, ``a.vindex[...]`` and ``a.blocks[...]`` all become a :class:`Selection`: along each
+dimension of the array an ascending slice or an array of indices, or a list of points. What NumPy does to the *result*
+beyond that (integers drop an axis, ``np.newaxis`` adds one, negative steps reverse one, an index array may move one to
+the front) is a strided view of the result array, so neither the planner nor an engine ever sees it.
+
+Meaning: https://numpy.org/doc/stable/user/basics.indexing.html for ``a[...]``; zarr-python's for the other three.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import reprlib
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SelectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..metadata.chunk_grid import Edges
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+#: An entry of a selection after normalisation; an array holds indices, each at least 0, and has one dimension or more.
+_Item: TypeAlias = int | slice | EllipsisType | IntArray | None
+
+#: Most points in one selection; their coordinates take 8 bytes a dimension each.
+MAX_POINTS = 2**31
+
+_WHOLE_AXIS = slice(None)
+_REVERSED_AXIS = slice(None, None, -1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """A selection of an array with ``k`` dimensions.
+
+    Attributes
+    ----------
+    result_shape
+        Shape of the array that the user gets.
+    start, step, count
+        One integer a dimension of the array: the elements ``start + j * step`` for ``j < count``, with ``step >= 1`` (1
+        where ``count`` is at most 1). Where ``indices[d]`` is an array, ``count[d]`` is its length.
+    indices
+        None if no dimension has an index array; else one entry a dimension: None, or int64 ``(count[d],)``, each at
+        least 0, in any order and repeated at will.
+    points
+        None, or int64 ``(p, k)``, the coordinates of ``p`` elements in C order of the result; ``start``, ``step`` and
+        ``count`` then mean nothing.
+    index
+        How :meth:`view` indexes the result (reverses, drops and adds axes), or None where it is fine as it is.
+    block
+        None, or for an index array ``(axis, number of axes, destination)``: the result's axes that stand for that
+        dimension, and where among the axes they belong once they are one.
+    """
+
+    result_shape: tuple[int, ...]
+    start: tuple[int, ...]
+    step: tuple[int, ...]
+    count: tuple[int, ...]
+    indices: tuple[IntArray | None, ...] | None = None
+    points: IntArray | None = None
+    index: tuple[Any, ...] | None = None
+    block: tuple[int, int, int] | None = None
+
+    def view(self, out: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+        """Return ``out`` as placement wants it.
+
+        Parameters
+        ----------
+        out
+            The result array, of shape ``result_shape`` with any strides.
+
+        Returns
+        -------
+        A view of ``out`` with the array's ``k`` dimensions, element ``j`` along each belonging to the ``j``-th selected
+        index; ``out`` itself for points. None if no such view exists: an index array of several dimensions whose axes
+        in ``out`` can't be joined. The caller then reads into a C-contiguous array of its own and copies.
+        """
+        if self.block is not None:
+            axis, ndim, destination = self.block
+            joined = _join_axes(out, axis, ndim)
+            if joined is None:
+                return None
+            out = np.moveaxis(joined, axis, destination) if axis != destination else joined
+        return out if self.index is None else out[self.index]
+
+
+def parse_basic(selection: Any, shape: tuple[int, ...]) -> Selection:
+    """Parse what stands in ``a[...]``.
+
+    NumPy's meaning throughout, for integers, slices, ``...``, ``np.newaxis`` and one integer-array or mask axis; and
+    for several integer arrays, or a mask of several dimensions, if they (with integers) cover every dimension.
+
+    Parameters
+    ----------
+    selection
+        As Python passes it to ``__getitem__``.
+    shape
+        Of the array, in elements.
+
+    Raises
+    ------
+    SelectionError
+        If the selection does not fit the shape or is of a kind that is not supported; the message quotes both.
+    """
+    items: Sequence[Any] = selection if type(selection) is tuple else (selection,)
+    used = 0
+    ellipses = 0
+    for item in items:
+        kind = type(item)
+        if kind is int or kind is slice:
+            used += 1
+        elif item is Ellipsis:
+            ellipses += 1
+        elif item is not None:
+            return _parse_advanced(selection, shape)
+    return _parse_simple(selection, items, shape, used, ellipses)
+
+
+def _parse_simple(selection: Any, items: Sequence[Any], shape: tuple[int, ...], used: int, ellipses: int) -> Selection:
+    """Parse plain integers, slices, ``...`` and ``np.newaxis``: the path of every small read, so kept short."""
+    if used > len(shape) or ellipses > 1:
+        raise _rank_error(selection, shape, used, ellipses)
+    result: list[int] = []
+    starts: list[int] = []
+    steps: list[int] = []
+    counts: list[int] = []
+    index: list[Any] = []
+    plain = True
+    d = 0
+    for item in items if ellipses or used == len(shape) else (*items, Ellipsis):
+        if type(item) is int:
+            size = shape[d]
+            if not -size <= item < size:
+                _check_bounds(selection, shape, item, d)
+            starts.append(item if item >= 0 else item + size)
+            steps.append(1)
+            counts.append(1)
+            index.append(None)
+            plain = False
+            d += 1
+        elif item is Ellipsis:
+            for size in shape[d : d + len(shape) - used]:
+                starts.append(0)
+                steps.append(1)
+                counts.append(size)
+                result.append(size)
+                index.append(_WHOLE_AXIS)
+            d += len(shape) - used
+        elif item is None:
+            result.append(1)
+            index.append(0)
+            plain = False
+        else:
+            start, stop, step = _slice_indices(item, shape[d], selection, shape)
+            if step > 0:
+                count = (stop - start + step - 1) // step if stop > start else 0
+                index.append(_WHOLE_AXIS)
+            else:
+                count = (start - stop - step - 1) // -step if start > stop else 0
+                start += (count - 1) * step if count else 0
+                step = -step
+                index.append(_REVERSED_AXIS)
+                plain = False
+            starts.append(start)
+            steps.append(step if count > 1 else 1)
+            counts.append(count)
+            result.append(count)
+            d += 1
+    # The last ellipsis keeps a zero-dimensional result an array.
+    view = None if plain else (*index, Ellipsis)
+    return Selection(tuple(result), tuple(starts), tuple(steps), tuple(counts), None, None, view)
+
+
+def parse_orthogonal(selection: Any, shape: tuple[int, ...]) -> Selection:
+    """Parse what stands in ``a.oindex[...]``: each dimension is indexed by itself.
+
+    Parameters
+    ----------
+    selection
+        A tuple of integers, slices, one ``...``, one-dimensional integer arrays or masks; or one of them.
+    shape
+        Of the array, in elements.
+
+    Raises
+    ------
+    SelectionError
+        If the selection does not fit the shape or has something else in it.
+    """
+    items = _normalise(selection, shape, only_1d="oindex takes one-dimensional arrays and masks")
+    if any(item is None for item, _ in items):
+        raise _error(selection, shape, "oindex takes no np.newaxis")
+    terms = _by_dimension(items, len(shape))
+    stand_in = [_WHOLE_AXIS if isinstance(term, np.ndarray) else term for term in terms]
+    parsed = _parse_simple(selection, stand_in, shape, len(shape), 0)
+    axis = 0
+    for d, term in enumerate(terms):
+        if isinstance(term, np.ndarray):
+            parsed = _with_indices(parsed, d, axis, term)
+        axis += not isinstance(term, int)
+    return parsed
+
+
+def parse_points(selection: Any, shape: tuple[int, ...]) -> Selection:
+    """Parse what stands in ``a.vindex[...]``: elements by their coordinates.
+
+    Parameters
+    ----------
+    selection
+        A tuple of integer arrays, one a dimension, which broadcast to the shape of the result; or one mask of the
+        array's shape. As in zarr-python, the result has at least one dimension.
+    shape
+        Of the array, in elements.
+
+    Raises
+    ------
+    SelectionError
+        If the selection does not fit the shape or has something else in it.
+    """
+    items = _normalise(selection, shape)
+    columns = [item for item, _ in items if isinstance(item, int | np.ndarray)]
+    if len(columns) < len(items):
+        raise _error(selection, shape, "vindex takes integer arrays or a mask, and no slices, '...' or np.newaxis")
+    if len(columns) != len(shape):
+        raise _error(
+            selection, shape, f"vindex takes one integer array a dimension, so {len(shape)}, not {len(columns)}"
+        )
+    for d, column in enumerate(columns):
+        if isinstance(column, int):
+            _check_bounds(selection, shape, column, d)
+    if not columns:
+        return _parse_simple(selection, (), shape, 0, 0)
+    return _point_selection(selection, shape, columns, 0, 0, ndmin=1)
+
+
+def parse_blocks(
+    selection: Any,
+    shape: tuple[int, ...],
+    block_shape: tuple[int, ...],
+    edges: tuple[Edges | None, ...] | None = None,
+) -> Selection:
+    """Parse what stands in ``a.blocks[...]``: whole chunks by their grid coordinates.
+
+    Parameters
+    ----------
+    selection
+        A tuple of integers, slices with step 1 and one ``...``; or one of them. An integer selects a whole chunk and
+        keeps its dimension. Slices that end beyond the grid are cut to it.
+    shape
+        Of the array, in elements.
+    block_shape
+        Of a chunk, in elements.
+    edges
+        Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length.
+
+    Raises
+    ------
+    SelectionError
+        If the selection does not fit the grid or has something else in it.
+    """
+    uneven = edges if edges is not None else (None,) * len(shape)
+    grid = tuple(
+        -(-size // block) if edge is None else len(edge)
+        for size, block, edge in zip(shape, block_shape, uneven, strict=True)
+    )
+    items = _normalise(selection, shape)
+    if any(item is None for item, _ in items):
+        raise _error(selection, shape, "blocks takes integers and slices with step 1")
+    boxes: list[int | slice] = []
+    for d, term in enumerate(_by_dimension(items, len(shape))):
+        if isinstance(term, int):
+            if not -grid[d] <= term < grid[d]:
+                where = f"axis {d} with {grid[d]} blocks"
+                raise _error(selection, shape, f"block {_quote_item(term)} is out of bounds for {where}")
+            first = term % grid[d]
+            last = first + 1
+        elif isinstance(term, np.ndarray):
+            raise _error(selection, shape, "blocks takes integers and slices with step 1")
+        else:
+            first, last, step = _slice_indices(term, grid[d], selection, shape)
+            if step != 1:
+                raise _error(selection, shape, f"blocks takes slices with step 1, not {step}")
+        edge, block = uneven[d], block_shape[d]
+        begin, end = (first * block, last * block) if edge is None else edge.starts[[first, last]].tolist()
+        boxes.append(slice(min(begin, shape[d]), min(end, shape[d])))
+    return _parse_simple(selection, boxes, shape, len(boxes), 0)
+
+
+def _parse_advanced(selection: Any, shape: tuple[int, ...]) -> Selection:
+    """Parse a selection with something else than plain integers, slices, ``...`` and ``np.newaxis`` in it."""
+    items = _normalise(selection, shape)
+    arrays = [(at, item, d) for at, (item, d) in enumerate(items) if isinstance(item, np.ndarray)]
+    used = sum(item is not None and item is not Ellipsis for item, _ in items)
+    # A slice holds the place of an array: everything but the array's own axis is then already right.
+    stand_in = [_WHOLE_AXIS if isinstance(item, np.ndarray) else item for item, _ in items]
+    simple = _parse_simple(selection, stand_in, shape, used, sum(item is Ellipsis for item in stand_in))
+    if not arrays:
+        return simple
+
+    # NumPy: index arrays and integers are "advanced"; where anything stands between them, even an empty ellipsis, the
+    # axes that they give come first, else they stay where the first of them is.
+    advanced = [at for at, (item, _) in enumerate(items) if isinstance(item, int | np.ndarray)]
+    together = advanced[-1] - advanced[0] + 1 == len(advanced)
+    if len(arrays) == 1:
+        at, array, d = arrays[0]
+        axis = sum((len(shape) - used if item is Ellipsis else not isinstance(item, int)) for item in stand_in[:at])
+        parsed = _with_indices(simple, d, axis, array.reshape(-1))
+        if array.ndim == 1 and (together or axis == 0):
+            return parsed
+        rest = (*parsed.result_shape[:axis], *parsed.result_shape[axis + 1 :])
+        first = axis if together else 0
+        return replace(
+            parsed, result_shape=(*rest[:first], *array.shape, *rest[first:]), block=(first, array.ndim, axis)
+        )
+
+    columns = [item for item, _ in items if isinstance(item, int | np.ndarray)]
+    if len(columns) < len(shape):
+        raise _error(
+            selection,
+            shape,
+            "several index arrays, or a mask of several dimensions, must (with integers) cover every dimension; "
+            "use oindex to index each dimension by itself, or vindex for points",
+        )
+    before = sum(item is None for item, _ in items[: advanced[0]]) if together else 0
+    after = sum(item is None for item, _ in items) - before
+    return _point_selection(selection, shape, columns, before, after, ndmin=0)
+
+
+def _normalise(selection: Any, shape: tuple[int, ...], *, only_1d: str = "") -> list[tuple[_Item, int]]:
+    """Return the entries, each with the (first) dimension that it is about.
+
+    Integers become plain ones (not yet compared with the shape), arrays int64 ones within bounds, a mask one array for
+    each of its dimensions. Where ``only_1d`` is not empty, it is the error for arrays and masks of more dimensions.
+    """
+    items: list[Any] = [
+        _normal_item(selection, shape, item) for item in (selection if isinstance(selection, tuple) else (selection,))
+    ]
+    widths = [
+        0
+        if item is None or item is Ellipsis
+        else item.ndim
+        if isinstance(item, np.ndarray) and item.dtype == bool
+        else 1
+        for item in items
+    ]
+    if only_1d and any(isinstance(item, np.ndarray) and item.ndim != 1 for item in items):
+        raise _error(selection, shape, only_1d)
+    used = sum(widths)
+    ellipses = sum(item is Ellipsis for item in items)
+    if used > len(shape) or ellipses > 1:
+        raise _rank_error(selection, shape, used, ellipses)
+    normal: list[tuple[_Item, int]] = []
+    d = 0
+    for item, width in zip(items, widths, strict=True):
+        if not isinstance(item, np.ndarray):
+            normal.append((item, d))
+            d += len(shape) - used if item is Ellipsis else width
+        elif item.dtype == bool:
+            covered = shape[d : d + width]
+            if item.shape != covered:
+                raise _error(
+                    selection, shape, f"a mask of shape {item.shape} can't select from dimensions of shape {covered}"
+                )
+            normal.extend((array.astype(np.int64, copy=False), d + i) for i, array in enumerate(np.nonzero(item)))
+            d += width
+        else:
+            normal.append((_in_bounds(selection, shape, item, d), d))
+            d += 1
+    return normal
+
+
+def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
+    """Return an entry as a plain integer, a slice, ``...``, None, or an integer or boolean array (never 0-d)."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, int | np.integer) and not isinstance(item, bool):
+        return int(item)
+    if isinstance(item, str | bytes | float | complex):
+        raise _error(selection, shape, f"an index can't be of type {type(item).__name__}")
+    array: npt.NDArray[Any]
+    if isinstance(item, np.ndarray):
+        array = item
+    else:
+        if not isinstance(item, bool):
+            try:
+                return operator.index(item)
+            except TypeError:
+                pass
+        try:
+            array = np.asarray(item)
+        except Exception as cause:
+            name = type(item).__name__
+            raise _error(selection, shape, f"can't make an index array in host memory of {name!r} ({cause})") from cause
+        if array.size == 0 and array.dtype.kind == "f":
+            # An empty list has no type of its own.
+            array = array.astype(np.int64)
+    if array.dtype.kind not in "iub":
+        raise _error(selection, shape, f"index arrays are of integers or booleans, not of {array.dtype}")
+    if array.ndim == 0:
+        if array.dtype.kind == "b":
+            raise _error(selection, shape, "a single boolean selects nothing; use a mask of the array's shape")
+        return int(array)
+    return array
+
+
+def _by_dimension(items: list[tuple[_Item, int]], ndim: int) -> list[int | slice | IntArray]:
+    """Return one entry a dimension, whole slices where the selection says nothing."""
+    terms: list[int | slice | IntArray] = [_WHOLE_AXIS] * ndim
+    for item, d in items:
+        if isinstance(item, int | slice | np.ndarray):
+            terms[d] = item
+    return terms
+
+
+def _with_indices(parsed: Selection, d: int, axis: int, indices: IntArray) -> Selection:
+    """Return ``parsed`` with ``indices``, ``(count,)``, for the slice along dimension ``d``, result axis ``axis``."""
+    run = _as_run(indices)
+    start, step = run if run is not None else (0, 1)
+    tables = parsed.indices
+    if run is None:
+        tables = _put(tables or (None,) * len(parsed.start), d, indices)
+    return replace(
+        parsed,
+        result_shape=_put(parsed.result_shape, axis, len(indices)),
+        start=_put(parsed.start, d, start),
+        step=_put(parsed.step, d, step),
+        count=_put(parsed.count, d, len(indices)),
+        indices=tables,
+    )
+
+
+def _put(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:at], value, *values[at + 1 :])
+
+
+def _as_run(indices: IntArray) -> tuple[int, int] | None:
+    """Return start and step of ascending, evenly spaced ``indices``, else None: slices are cheaper to place."""
+    count = len(indices)
+    if count == 0:
+        return 0, 1
+    first = int(indices[0])
+    if count == 1:
+        return first, 1
+    step = int(indices[1]) - first
+    if step < 1 or int(indices[-1]) - first != step * (count - 1) or not bool(np.all(np.diff(indices) == step)):
+        return None
+    return first, step
+
+
+def _point_selection(
+    selection: Any, shape: tuple[int, ...], columns: list[int | IntArray], before: int, after: int, *, ndmin: int
+) -> Selection:
+    """Return the points that ``columns``, one a dimension, broadcast to; with new axes before and after theirs."""
+    arrays = [np.array(column, np.int64) if isinstance(column, int) else column for column in columns]
+    for d, column in enumerate(columns):
+        if isinstance(column, int) and column < 0:
+            arrays[d] += shape[d]
+    try:
+        broadcast = np.broadcast_shapes(*(array.shape for array in arrays), (1,) * ndmin)
+    except ValueError:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise _error(selection, shape, f"index arrays of shapes {shapes} do not broadcast") from None
+    if math.prod(broadcast) > MAX_POINTS:
+        raise _error(selection, shape, f"more than {MAX_POINTS} points in one selection; read it in parts")
+    points = np.empty((math.prod(broadcast), len(arrays)), np.int64)
+    for d, array in enumerate(arrays):
+        points[:, d] = np.broadcast_to(array, broadcast).reshape(-1)
+    k = len(shape)
+    return Selection((1,) * before + broadcast + (1,) * after, (0,) * k, (1,) * k, (1,) * k, None, points)
+
+
+def _slice_indices(item: slice, size: int, selection: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    try:
+        return item.indices(size)
+    except (TypeError, ValueError) as cause:
+        raise _error(selection, shape, str(cause)) from None
+
+
+def _check_bounds(selection: Any, shape: tuple[int, ...], index: int, d: int) -> None:
+    if not -shape[d] <= index < shape[d]:
+        raise _error(selection, shape, f"index {_quote_item(index)} is out of bounds for axis {d} with size {shape[d]}")
+
+
+def _in_bounds(selection: Any, shape: tuple[int, ...], array: npt.NDArray[Any], d: int) -> IntArray:
+    """Return the indices as C-contiguous int64, negative ones counted from the end."""
+    if array.size == 0:
+        return np.empty(array.shape, np.int64)
+    low = int(array.min())
+    _check_bounds(selection, shape, low, d)
+    _check_bounds(selection, shape, int(array.max()), d)
+    indices = np.array(array, np.int64, order="C")
+    if low < 0:
+        indices[indices < 0] += shape[d]
+    return indices
+
+
+def _join_axes(out: npt.NDArray[Any], axis: int, ndim: int) -> npt.NDArray[Any] | None:
+    """Return a view of ``out`` whose ``ndim`` axes from ``axis`` on are one, or None if its strides forbid it."""
+    if ndim == 1:
+        return out
+    if out.size:
+        span = [(n, s) for n, s in zip(out.shape, out.strides, strict=True)][axis : axis + ndim]
+        span = [(n, s) for n, s in span if n != 1]
+        if any(outer[1] != inner[0] * inner[1] for outer, inner in pairwise(span)):
+            return None
+    return out.reshape(*out.shape[:axis], math.prod(out.shape[axis : axis + ndim]), *out.shape[axis + ndim :])
+
+
+def _rank_error(selection: Any, shape: tuple[int, ...], used: int, ellipses: int) -> SelectionError:
+    if ellipses > 1:
+        return _error(selection, shape, "an index can have only a single ellipsis ('...')")
+    return _error(selection, shape, f"too many indices: {used} for an array with {len(shape)} dimensions")
+
+
+def _error(selection: Any, shape: tuple[int, ...], message: str) -> SelectionError:
+    return SelectionError(f"{message} (selection [{_quote(selection)}] of an array of shape {tuple(shape)})")
+
+
+def _quote(selection: Any) -> str:
+    """Return the selection as it was written, shortened."""
+    items = selection if isinstance(selection, tuple) else (selection,)
+    texts = [_quote_item(item) for item in items[:8]]
+    if len(items) > 8:
+        texts.append(f"… ({len(items)} entries)")
+    return ", ".join(texts)
+
+
+def _quote_item(item: Any) -> str:
+    if item is Ellipsis:
+        return "..."
+    if isinstance(item, slice):
+        start, stop, step = ("" if part is None else _quote_item(part) for part in (item.start, item.stop, item.step))
+        return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+    if isinstance(item, np.ndarray) and item.size > 6:
+        return f"<array of {item.dtype}, shape {item.shape}>"
+    try:
+        return " ".join(reprlib.repr(item).split())
+    except ValueError:
+        # Python refuses to spell out integers of thousands of digits.
+        return f"<{type(item).__name__}>"

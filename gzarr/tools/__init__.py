@@ -1,0 +1,1 @@
+"""Whole hierarchies: copied, verified, consolidated, saved."""

@@ -1,0 +1,377 @@
+"""Copying the chunks of one array, region by region, or value by value where they stay as they are.
+
+It costs what is stored, not what the shape says: an array of 2**62 elements may have a single chunk. Where the source
+can be listed, chunks that it has not are neither read nor written, for they are the fill value on either side; and
+where regions begin is computed, not listed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..arrays.array import Array
+from ..arrays.stored_chunks import grid_points, stored_chunks
+from ..dtypes.properties import is_in_cupy
+from ..engines import pool
+from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError
+from ..metadata.to_documents import array_documents
+from ..nodes.change import write_array
+from ..stores.base import ListableStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from ..metadata.model import ArrayMetadata
+    from ..stores.base import ReadableStore, Store
+
+    Coords = tuple[int, ...]
+    Box = tuple[slice, ...]
+    # Where something begins and ends along one dimension.
+    Extent = tuple[int, int]
+    IntArray = npt.NDArray[np.int64]
+
+#: Of the budget, what the elements of a region may have. The rest is for what they are compared with and encoded to.
+_REGION_SHARE: Final = 4
+#: What an item of any length counts as.
+_OBJECT_NBYTES: Final = 64
+#: Stored values that are copied as they are in one step.
+_VALUES: Final = 64
+
+
+class ArrayCopy:
+    """What is to be done to copy one array.
+
+    Parameters
+    ----------
+    source_metadata, source_store, source_path
+        What is copied.
+    metadata, store, path
+        What the copy is to be, and where.
+    device
+        Where elements pass through.
+    resume
+        Whether something may be there already.
+    read_back
+        Whether what is written is read back and compared.
+    budget_bytes
+        Memory, about.
+
+    Attributes
+    ----------
+    source, target
+        The arrays; the target's documents may not be there yet.
+    has_documents
+        Whether they are, from a copy that was completed, or nearly so.
+    written, kept
+        Regions (stored values, where these are copied as they are) written so far, and found there, equal.
+    """
+
+    def __init__(
+        self,
+        source_metadata: ArrayMetadata,
+        source_store: ReadableStore,
+        source_path: str,
+        metadata: ArrayMetadata,
+        store: Store,
+        path: str,
+        *,
+        device: str,
+        resume: bool,
+        read_back: bool,
+        budget_bytes: int,
+    ) -> None:
+        device = device if is_in_cupy(metadata.dtype) else "cpu"
+        if source_metadata.fill_value is None and metadata.dtype.hasobject:
+            # Zeros are no texts: where a document leaves it open what absent ones are, the copy says it.
+            source_metadata = replace(source_metadata, fill_value=metadata.fill_value)
+        self.source = Array(source_metadata, source_store, source_path, device=device)
+        self.target = Array(metadata, store, path, device=device, mode="r+")
+        self.metadata = metadata
+        self.path = path
+        self.has_documents = False
+        self.written = 0
+        self.kept = 0
+        self._store = store
+        self._resume = resume
+        self._read_back = read_back
+        self._as_is = _same_values(source_metadata, metadata)
+        lengths = region_shape(self.source, self.target, budget_bytes // _REGION_SHARE)
+        self._chunks = _chunk_parts(metadata)
+        self._regions = list(map(_regions, self._chunks, lengths))
+
+    @property
+    def copies_values(self) -> bool:
+        """Whether stored values are copied as they are."""
+        return self._as_is
+
+    @property
+    def total(self) -> int:
+        """How many steps there are at most."""
+        if self._as_is:
+            return math.prod(self.source.metadata.grid_shape)
+        return math.prod(regions.count for regions in self._regions)
+
+    def is_described_by(self, present: ArrayMetadata) -> bool:
+        """Return whether metadata are those of this copy."""
+        return array_documents(present, self.path) == array_documents(self.metadata, self.path)
+
+    def steps(self) -> Iterator[int]:
+        """Copy the chunks, then the documents; yield after each part how many steps of :attr:`total` it was."""
+        if self._resume:
+            self._erase_outside()
+        yield from self._copy_values() if self._as_is else self._copy_regions()
+        if not self.has_documents:
+            write_array(self._store, self.path, self.metadata)
+
+    def _erase_outside(self) -> None:
+        """Erase what is there under the names of chunks that the copy does not have."""
+        grid = self.metadata.grid_shape
+        found = stored_chunks(self._store, self.metadata, self.path, outside=True)
+        outside = (key for key, coords in found if any(i >= n for i, n in zip(coords, grid, strict=True)))
+        while some := list(itertools.islice(outside, _VALUES)):
+            self._store.erase_values(some)
+
+    # -- by region
+
+    def _copy_regions(self) -> Iterator[int]:
+        for box in self._boxes():
+            self._copy_region(box)
+            yield 1
+
+    def _boxes(self) -> Iterator[Box]:
+        """Yield the regions in which the source, or the unfinished copy, has chunks, cut to what they touch."""
+        if not isinstance(self.source.store, ListableStore):
+            for region in grid_points([regions.count for regions in self._regions]):
+                yield tuple(slice(*regions.extent(i)) for i, regions in zip(region, self._regions, strict=True))
+            return
+        touched: dict[Coords, list[Extent]] = {}
+        for array in (self.source, self.target) if self._resume else (self.source,):
+            self._touch(array, touched)
+        for region in sorted(touched):
+            yield tuple(map(self._whole_chunks, range(len(region)), region, touched[region]))
+
+    def _touch(self, array: Array, touched: dict[Coords, list[Extent]]) -> None:
+        """Note the regions that stored chunks of an array have elements in, and from where to where these reach."""
+        parts = _chunk_parts(array.metadata)
+        for _, coords in stored_chunks(array.store, array.metadata, array.path):
+            extents = [chunks.extent(i) for i, chunks in zip(coords, parts, strict=True)]
+            ranges = [regions.touching(*extent) for extent, regions in zip(extents, self._regions, strict=True)]
+            for region in itertools.product(*ranges):
+                before = touched.get(region, extents)
+                touched[region] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(before, extents, strict=True)]
+
+    def _whole_chunks(self, d: int, i: int, extent: Extent) -> slice:
+        """Return the chunks of the target, along a dimension, that an extent has elements of in a region."""
+        begin, end = self._regions[d].extent(i)
+        chunks = self._chunks[d].touching(max(extent[0], begin), min(extent[1], end))
+        return slice(self._chunks[d].extent(chunks[0])[0], self._chunks[d].extent(chunks[-1])[1])
+
+    def _copy_region(self, box: Box) -> None:
+        data = self._read(box)
+        if self._resume and self._is_there(box, data):
+            self.kept += 1
+            return
+        self.target.write(box, data)
+        self.written += 1
+        if self._read_back and not identical(self.target.read(box), data):
+            first = tuple(chunks.at(s.start) for chunks, s in zip(self._chunks, box, strict=True))
+            raise self._differs(first, f"the elements of {_text(box)} are others")
+
+    def _read(self, box: Box) -> Any:
+        try:
+            return self.source.read(box)
+        except ChunkError as error:
+            reason = f"in the source, {self.source.store!r}: {error.reason}"
+            raise type(error)(reason, node=error.node, chunk=error.chunk, key=error.key) from error
+
+    def _is_there(self, box: Box, data: Any) -> bool:
+        try:
+            return identical(self.target.read(box), data)
+        except ChunkDecodeError:
+            return False
+
+    def _differs(self, chunk: Coords, what: str) -> ChunkWriteError:
+        lossless = "the target's codecs may be lossy, or the store or its medium is at fault"
+        return ChunkWriteError(
+            f"read back, it is not what was written: {what}; {lossless}",
+            node=self.target.name,
+            chunk=chunk,
+            key=self._key(self.target, chunk),
+        )
+
+    # -- by value
+
+    @staticmethod
+    def _key(array: Array, coords: Coords) -> str:
+        return array.metadata.key_prefix(array.path) + array.metadata.chunk_key_encoding.encode(coords)
+
+    def _copy_values(self) -> Iterator[int]:
+        source = self.source
+        found: Iterator[Coords] = grid_points(source.metadata.grid_shape)
+        if isinstance(source.store, ListableStore):
+            found = (coords for _, coords in stored_chunks(source.store, source.metadata, source.path))
+        while some := list(itertools.islice(found, _VALUES)):
+            outcomes = _in_threads(self._copy_value, some)
+            self.written += outcomes.count("written")
+            self.kept += outcomes.count("kept")
+            yield len(some)
+        if self._resume:
+            yield from self._erase_absent()
+
+    def _copy_value(self, coords: Coords) -> str:
+        value = self.source.store.get(self._key(self.source, coords))
+        if value is None:
+            return "absent"
+        key = self._key(self.target, coords)
+        if self._resume and self._store.get(key) == value:
+            return "kept"
+        self._store.set(key, value)
+        if self._read_back and self._store.get(key) != value:
+            raise self._differs(coords, "its bytes are others")
+        return "written"
+
+    def _erase_absent(self) -> Iterator[int]:
+        """Erase the chunks that the unfinished copy has and the source has not."""
+        found = stored_chunks(self._store, self.metadata, self.path)
+        while some := list(itertools.islice(found, _VALUES)):
+            absent = [key for key, coords in some if self.source.store.get(self._key(self.source, coords)) is None]
+            self._store.erase_values(absent)
+            yield 0
+
+
+def _in_threads(work: Callable[[Coords], str], some: Sequence[Coords]) -> list[str]:
+    """Return what ``work`` gives for each of some chunks, in no order."""
+    outcomes: list[str] = []
+    pool.each(lambda i: outcomes.append(work(some[i])), len(some), pool.thread_count())
+    return outcomes
+
+
+def region_shape(source: Array, target: Array, budget_bytes: int) -> tuple[int, ...]:
+    """Return the shape of what is copied at a time: whole chunks (shards) of the target.
+
+    Parameters
+    ----------
+    source, target
+        The arrays.
+    budget_bytes
+        Most bytes of elements; one chunk (shard) of the target may have more.
+    """
+    shape, blocks = target.shape, target.metadata.chunk_shape
+    itemsize = _OBJECT_NBYTES if target.dtype.hasobject else max(target.dtype.itemsize, 1)
+    most = [max(-(-n // block), 1) * block for n, block in zip(shape, blocks, strict=True)]
+    region = list(blocks)
+
+    def growth(d: int) -> int:
+        """How many times as long the region may be along a dimension."""
+        nbytes = itemsize * math.prod(min(length, max(n, 1)) for length, n in zip(region, shape, strict=True))
+        return max(budget_bytes // nbytes, 1)
+
+    # Where regions end with chunks of the source, too, these are decoded once.
+    for d in reversed(range(len(shape))):
+        region[d] = min(blocks[d] * min(math.lcm(blocks[d], source.chunks[d]) // blocks[d], growth(d)), most[d])
+    for d in reversed(range(len(shape))):
+        region[d] = min(region[d] * growth(d), most[d])
+    return tuple(region)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What one dimension is cut into.
+
+    Attributes
+    ----------
+    size
+        Of the dimension, in elements.
+    length
+        Of each part, but for the last, which ends with the dimension.
+    starts
+        int64 ``(count,)``, where parts of different lengths begin; None where all have one.
+    """
+
+    size: int
+    length: int
+    starts: IntArray | None = None
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return -(-self.size // self.length) if self.starts is None else len(self.starts)
+
+    def extent(self, i: int) -> Extent:
+        """Return where a part begins and ends; nothing is in one behind the last."""
+        if self.starts is None:
+            return min(i * self.length, self.size), min((i + 1) * self.length, self.size)
+        begin, end = ([*map(int, self.starts[i : i + 2]), self.size, self.size])[:2]
+        return begin, end
+
+    def at(self, index: int) -> int:
+        """Return the part that an element is in."""
+        return index // self.length if self.starts is None else int(np.searchsorted(self.starts, index, "right")) - 1
+
+    def touching(self, begin: int, end: int) -> range:
+        """Return the parts that have elements from ``begin`` to ``end``."""
+        return range(self.at(begin), self.at(end - 1) + 1) if begin < end else range(0)
+
+
+def _chunk_parts(metadata: ArrayMetadata) -> list[_Parts]:
+    """Return the chunks (shards) of an array along each dimension, as far as they have elements in it."""
+    edges = metadata.chunk_edges or (None,) * metadata.ndim
+    return [
+        _Parts(size, length, None if edge is None else edge.starts[:-1][edge.starts[:-1] < size])
+        for size, length, edge in zip(metadata.shape, metadata.chunk_shape, edges, strict=True)
+    ]
+
+
+def _regions(chunks: _Parts, length: int) -> _Parts:
+    """Return regions of whole chunks along a dimension, as many as are no longer than ``length``."""
+    if chunks.starts is None:
+        return _Parts(chunks.size, length)
+    starts: list[int] = []
+    for start, end in itertools.pairwise([*chunks.starts.tolist(), chunks.size]):
+        if not starts or end - starts[-1] > length:
+            starts.append(start)
+    return _Parts(chunks.size, length, np.array(starts, np.int64))
+
+
+def _same_values(source: ArrayMetadata, target: ArrayMetadata) -> bool:
+    """Return whether the stored chunks of two arrays of the same elements are the same."""
+    if (source.dtype, source.chunk_shape, source.codecs) != (target.dtype, target.chunk_shape, target.codecs):
+        return False
+    edges = [
+        [None if edge is None else edge.lengths.tolist() for edge in metadata.chunk_edges or ()]
+        for metadata in (source, target)
+    ]
+    return edges[0] == edges[1]
+
+
+def identical(a: Any, b: Any) -> bool:
+    """Return whether two arrays of one shape and dtype, of NumPy or CuPy, have every bit in common.
+
+    Objects are compared as such, NaN being itself; bytes between the fields of records are nobody's.
+    """
+    one, other = (array.get() if hasattr(array, "get") else array for array in (a, b))
+    if one.dtype.fields is not None:
+        return all(identical(one[name], other[name]) for name in one.dtype.names)
+    if one.dtype.hasobject:
+        return all(map(_same_objects, one.ravel().tolist(), other.ravel().tolist()))
+    if not one.size or not one.dtype.itemsize:
+        return True
+    one, other = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
+    return np.array_equal(one, other)
+
+
+def _same_objects(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.shape == b.shape and a.dtype == b.dtype and identical(a, b)
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))
+
+
+def _text(box: Box) -> str:
+    return "[" + ", ".join(f"{s.start}:{s.stop}" for s in box) + "]"

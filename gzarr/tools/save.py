@@ -1,0 +1,105 @@
+"""Storing arrays of memory in one call, and reading them back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.array import Array
+from ..arrays.elements import all_of
+from ..errors import ArgumentError
+from ..hierarchy.array_spec import new_metadata
+from ..hierarchy.create import create_array, create_group
+from ..hierarchy.new_nodes import arguments_of_data
+from ..hierarchy.open import open as open_node
+from ..stores.keys import normalize_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..metadata.model import ZarrFormat
+    from ..stores.resolve import StoreLike
+
+
+def save(
+    store: StoreLike,
+    *arrays: Any,
+    path: str = "",
+    zarr_format: ZarrFormat = 3,
+    overwrite: bool = False,
+    named: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> None:
+    """Store one array, or several in a group.
+
+    Parameters
+    ----------
+    store
+        As for :func:`create_array`.
+    *arrays
+        One array becomes the node itself; of several, or beside named ones, each is named ``arr_0``, ``arr_1``, ….
+    path, zarr_format, overwrite
+        As for :func:`create_array`. With ``overwrite``, arrays that are not in memory (of gzarr, dask, …) are read into
+        it before anything is erased: they may be in what is erased.
+    named
+        Arrays by name, for names that are arguments of this function.
+    **more
+        Arrays by name.
+
+    Raises
+    ------
+    ArgumentError
+        If there are none, or one has two.
+    ArgumentError, ReadOnlyError, NodeTypeError, StoreError, ChunkWriteError
+        As :func:`create_array`.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> store = {}
+    >>> gzarr.save(store, a=np.arange(3), b=np.ones(2))
+    >>> sorted(gzarr.load(store))
+    ['a', 'b']
+    """
+    if not hasattr({} if named is None else named, "items"):
+        raise ArgumentError(f"named= is a mapping from names to arrays, not {type(named).__name__}")
+    together = {**(named or {}), **more}
+    if len(arrays) == 1 and not together:
+        create_array(store, path=path, data=arrays[0], zarr_format=zarr_format, overwrite=overwrite)
+        return
+    for i, array in enumerate(arrays):
+        if f"arr_{i}" in together:
+            raise ArgumentError(f"two arrays are named 'arr_{i}'")
+        together[f"arr_{i}"] = array
+    if not together:
+        raise ArgumentError("save needs at least one array")
+    # One that cannot be stored stops it before anything is written.
+    dtypes = {}
+    for name, array in together.items():
+        data, shape, arguments = arguments_of_data(array, None, {}, zarr_format)
+        metadata = new_metadata(normalize_path(name), shape, zarr_format, **arguments)
+        # What is not in memory is read when its turn comes; but it may be in the very group that is to be erased.
+        together[name] = all_of(data, metadata, name) if overwrite or isinstance(data, np.ndarray) else data
+        dtypes[name] = arguments["dtype"]
+    group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
+    for name, array in together.items():
+        group.create_array(name, data=array, dtype=dtypes[name])
+
+
+def load(store: StoreLike, *, path: str = "", device: str = "auto", zarr_format: ZarrFormat | None = None) -> Any:
+    """Read a whole array, or all arrays directly in a group.
+
+    Parameters
+    ----------
+    store, path, device, zarr_format
+        As for :func:`gzarr.open`.
+
+    Returns
+    -------
+    An array of the device; of a group, a dict of them by name.
+    """
+    node = open_node(store, path=path, device=device, zarr_format=zarr_format)
+    if isinstance(node, Array):
+        return node.read()
+    return {name: array.read() for name, array in node.arrays()}

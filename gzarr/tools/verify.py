@@ -1,0 +1,367 @@
+"""Finding what is wrong in a hierarchy: every chunk is decoded, and nothing that is found ends the search.
+
+Chunks are decoded as whole chunks, also where they reach beyond the array's end, and only those that are stored. They
+are read in batches, by the engine that reads them anyway; the chunks of a batch that fails are read one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..arrays.array import Array
+from ..arrays.read_options import check_missing
+from ..arrays.stored_chunks import grid_points, stored_chunks
+from ..codecs.codec import ArrayRepresentation
+from ..engines import kernels
+from ..errors import ChunkError, MetadataError, MissingChunkError, SelectionError, StoreError
+from ..hierarchy.open import open as open_node
+from ..metadata.model import ArrayMetadata
+from ..nodes.reader import NodeReader
+from ..plan.decode_program import analyse
+from ..stores.base import ByteRange, ListableStore
+from ..stores.keys import join_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..engines.request import Missing
+    from ..hierarchy.group import Group
+    from ..metadata.model import NodeMetadata
+    from ..stores.base import ReadableStore
+    from ..stores.resolve import StoreLike
+
+    Coords = tuple[int, ...]
+    Box = tuple[slice, ...]
+
+#: Decoded bytes that are held at a time; more where one chunk has more.
+BATCH_BYTES: Final = 64 << 20
+_BATCH_CHUNKS: Final = 1024
+#: Most absent chunks of an array that are listed one by one; a shape alone may say that there are 2**90.
+MAX_ABSENT: Final = 100_000
+_MASK_BITS: Final = 9
+_MAX_LENGTH: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong.
+
+    Attributes
+    ----------
+    kind
+        ``"chunk"``: a stored chunk that cannot be read, or the index of a shard. ``"missing"``: a chunk that is not
+        stored; without a key, how many more there are that are not listed. ``"metadata"``: a node whose documents
+        cannot be used. ``"store"``: a group or an array whose keys cannot be listed.
+    node
+        Path of the node, with a leading slash.
+    key
+        In the store; None where it is not known.
+    chunk
+        Grid coordinates (of an inner chunk, in a sharded array); None for all else, a whole shard included.
+    reason
+        For people, one line.
+    """
+
+    kind: Literal["chunk", "missing", "metadata", "store"]
+    node: str
+    key: str | None
+    chunk: tuple[int, ...] | None
+    reason: str
+
+    def __str__(self) -> str:
+        where = "" if self.chunk is None else f", chunk {self.chunk}"
+        key = "" if self.key is None else f", key {self.key!r}"
+        return f"{self.node}{where}{key}: {self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return asdict(self)
+
+
+class Verification:
+    """A check of a node and of all below it, which runs while one iterates over it: see :func:`verify`.
+
+    Attributes
+    ----------
+    arrays, groups
+        Nodes that were looked at so far.
+    chunks
+        Stored chunks (shards, in a sharded array) that were decoded so far, bad ones included.
+    problems
+        How many were found so far; absent chunks are not among them.
+    """
+
+    def __init__(self, reader: NodeReader, root: Array | Group, *, missing: Missing) -> None:
+        self._reader = reader
+        self._root = root
+        self._missing = missing
+        self.arrays = 0
+        self.groups = 0
+        self.chunks = 0
+        self.problems = 0
+
+    def __iter__(self) -> Iterator[Problem]:
+        for problems in self.steps():
+            yield from problems
+
+    def steps(self) -> Iterator[list[Problem]]:
+        """Yield after each batch of chunks what is wrong with it; nothing, as a rule."""
+        for problems in self._steps():
+            self.problems += sum(problem.kind != "missing" for problem in problems)
+            yield problems
+
+    def _steps(self) -> Iterator[list[Problem]]:
+        left: list[tuple[str, NodeMetadata | MetadataError]] = [(self._root.path, self._root.metadata)]
+        while left:
+            path, metadata = left.pop()
+            if isinstance(metadata, MetadataError):
+                yield [Problem("metadata", f"/{path}", metadata.key, None, f"{metadata.json_path}: {metadata.message}")]
+            elif isinstance(metadata, ArrayMetadata):
+                yield from self._array(self._reader.store, metadata, path)
+            else:
+                self.groups += 1
+                try:
+                    children = self._reader.children(path, metadata.children_format)
+                except StoreError as error:
+                    yield [Problem("store", f"/{path}", error.key, None, f"the group cannot be listed: {error}")]
+                else:
+                    # The last is taken first.
+                    left += [(join_path(path, name), child.metadata) for name, child in reversed(children.items())]
+
+    def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[Problem]]:
+        self.arrays += 1
+        array = _Chunks(store, metadata, path, missing=self._missing)
+        stored = array.stored()
+        while True:
+            try:
+                some = list(itertools.islice(stored, array.batch))
+            except StoreError as error:
+                yield [Problem("store", array.name, error.key, None, f"its chunks cannot be listed: {error}")]
+                return
+            if not some:
+                break
+            problems = array.check(some)
+            self.chunks += len(some)
+            yield problems
+        for problem in array.absent():
+            yield [problem]
+
+
+class _Chunks:
+    """The chunks of one array."""
+
+    def __init__(self, store: ReadableStore, metadata: ArrayMetadata, path: str, *, missing: Missing) -> None:
+        self.name = f"/{path}"
+        self._store = store
+        self._path = path
+        self._metadata = metadata
+        self._listed = isinstance(store, ListableStore)
+        # What a chunk has beyond the array's end is decoded, too.
+        self._whole = Array(replace(metadata, shape=_grid_extent(metadata)), store, path, device="cpu")
+        whole = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
+        decoding = analyse(metadata.codecs, whole, kernels.available(), metadata.chunk_edges)
+        self._levels = decoding.levels
+        self._unit = decoding.chunk.shape
+        self._missing = missing
+        self._seen = _Seen(metadata.grid_shape) if missing == "error" and self._listed else None
+        nbytes = max(math.prod(metadata.chunk_shape) * metadata.dtype.itemsize, 1)
+        self.batch = max(min(BATCH_BYTES // nbytes, _BATCH_CHUNKS), 1)
+
+    def stored(self) -> Iterator[tuple[str, Coords]]:
+        """Yield key and coordinates of the chunks (shards) that are stored; of all, if the store cannot list."""
+        if self._listed:
+            yield from stored_chunks(self._store, self._metadata, self._path)
+            return
+        for coords in grid_points(self._metadata.grid_shape):
+            yield self._key(coords), coords
+
+    def absent(self) -> Iterator[Problem]:
+        """Yield the chunks (shards) that were not among the stored ones."""
+        if self._seen is None:
+            return
+        what = "shard" if self._levels else "chunk"
+        absent = (coords for coords in grid_points(self._metadata.grid_shape) if coords not in self._seen)
+        for coords in itertools.islice(absent, MAX_ABSENT):
+            chunk = None if self._levels else coords
+            yield Problem("missing", self.name, self._key(coords), chunk, f"the store has no such {what}")
+        more = math.prod(self._metadata.grid_shape) - self._seen.count - MAX_ABSENT
+        if more > 0:
+            yield Problem("missing", self.name, None, None, f"the store has no {what} at {more:,} more places")
+
+    def _key(self, coords: Coords) -> str:
+        return self._metadata.key_prefix(self._path) + self._metadata.chunk_key_encoding.encode(coords)
+
+    def check(self, stored: Sequence[tuple[str, Coords]]) -> list[Problem]:
+        """Decode some chunks (shards); return what is wrong with them."""
+        if self._seen is not None:
+            for _, coords in stored:
+                self._seen.add(coords)
+        problems: list[Problem] = []
+        boxes = [(key, coords, box) for key, coords in stored for box in self._boxes(coords)]
+        if self._reads([box for _, _, box in boxes]) is None:
+            return problems
+        lost: set[str] = set()
+        for key, coords, box in boxes:
+            if key in lost or (found := self._reads([box])) is None:
+                continue
+            if self._levels and (reason := self._index_reason(key, coords)) is not None:
+                problems.append(Problem("chunk", self.name, key, None, reason))
+                lost.add(key)
+            elif self._levels:
+                problems += [replace(p, key=key) for unit in self._units(box) if (p := self._reads([unit])) is not None]
+            else:
+                problems.append(replace(found, key=key, chunk=coords))
+        return problems
+
+    def _reads(self, boxes: list[Box]) -> Problem | None:
+        """Read some boxes; return the first thing that is wrong."""
+        try:
+            if len(boxes) == 1:
+                self._whole.read(boxes[0], missing=self._missing)
+            else:
+                self._whole.read_many(boxes, missing=self._missing)
+        except MissingChunkError as error:
+            return Problem("missing", self.name, error.key, error.chunk, "the store has no such chunk")
+        except ChunkError as error:
+            return Problem("chunk", self.name, error.key, error.chunk, error.reason)
+        except SelectionError as error:
+            # Of an array that ends within a chunk of 2**63, boxes can be read one by one only.
+            return Problem("chunk", self.name, None, None, str(error))
+        except MemoryError:
+            return Problem("chunk", self.name, None, None, "there is not enough memory to decode it")
+        return None
+
+    def _boxes(self, coords: Coords) -> Iterator[Box]:
+        """Cut a chunk of the grid into what is read at a time: of a shard whole inner chunks, as many as fit."""
+        metadata = self._metadata
+        edges = metadata.chunk_edges or (None,) * metadata.ndim
+        begins = [
+            i * n if edge is None else int(edge.starts[i])
+            for i, n, edge in zip(coords, metadata.chunk_shape, edges, strict=True)
+        ]
+        ends = [
+            begin + n if edge is None else int(edge.starts[i + 1])
+            for i, begin, n, edge in zip(coords, begins, metadata.chunk_shape, edges, strict=True)
+        ]
+        if not self._levels:
+            yield tuple(map(slice, begins, ends))
+            return
+        # Inner chunks that are outside the array are nobody's.
+        ends = [
+            min(end, -(-size // unit) * unit) for end, size, unit in zip(ends, metadata.shape, self._unit, strict=True)
+        ]
+        counts = [-(-(end - begin) // unit) for begin, end, unit in zip(begins, ends, self._unit, strict=True)]
+        left = max(BATCH_BYTES // max(math.prod(self._unit) * metadata.dtype.itemsize, 1), 1)
+        steps = [0] * len(counts)
+        for d in reversed(range(len(counts))):
+            steps[d] = max(min(counts[d], left), 1)
+            left //= steps[d]
+        lengths = [step * unit for step, unit in zip(steps, self._unit, strict=True)]
+        yield from _tiles(begins, ends, lengths)
+
+    def _units(self, box: Box) -> Iterator[Box]:
+        return _tiles([s.start for s in box], [s.stop for s in box], self._unit)
+
+    def _index_reason(self, key: str, coords: Coords) -> str | None:
+        """Return what is wrong with the index of a shard, if there is anything."""
+        level = self._levels[0]
+        shape = level.stored_shape_of(coords)
+        nbytes = level.codec.index_nbytes(shape)
+        at_start = level.codec.index_location == "start"
+        try:
+            index = self._store.get_partial_values([(key, ByteRange(0, nbytes) if at_start else ByteRange(-nbytes))])[0]
+            if index is not None:
+                level.codec.decode_index(index, shape, shard_nbytes=None)
+        # Stores and codecs of others raise what they like.
+        except Exception as cause:
+            return f"the index of the shard cannot be read: {cause}"
+        return None
+
+
+class _Seen:
+    """A set of coordinates in a grid of any size: a bit each where they lie close together, a mask each where not."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._masks: dict[int, int] = {}
+
+    @property
+    def count(self) -> int:
+        """How many are in it."""
+        return sum(mask.bit_count() for mask in self._masks.values())
+
+    def add(self, coords: Coords) -> None:
+        mask, bit = self._place(coords)
+        self._masks[mask] = self._masks.get(mask, 0) | bit
+
+    def __contains__(self, coords: Coords) -> bool:
+        mask, bit = self._place(coords)
+        return bool(self._masks.get(mask, 0) & bit)
+
+    def _place(self, coords: Coords) -> tuple[int, int]:
+        number = 0
+        for i, n in zip(coords, self._shape, strict=True):
+            number = number * n + i
+        return number >> _MASK_BITS, 1 << (number & ((1 << _MASK_BITS) - 1))
+
+
+def _grid_extent(metadata: ArrayMetadata) -> tuple[int, ...]:
+    """Return the shape that the chunks of the grid fill, in elements, as far as a shape can say it."""
+    edges = metadata.chunk_edges or (None,) * metadata.ndim
+    return tuple(
+        min(count * n, _MAX_LENGTH) if edge is None else int(edge.starts[-1])
+        for count, n, edge in zip(metadata.grid_shape, metadata.chunk_shape, edges, strict=True)
+    )
+
+
+def _tiles(begins: Sequence[int], ends: Sequence[int], lengths: Sequence[int]) -> Iterator[Box]:
+    ranges = [range(begin, end, n) for begin, end, n in zip(begins, ends, lengths, strict=True)]
+    for starts in itertools.product(*ranges):
+        yield tuple(slice(start, min(start + n, end)) for start, n, end in zip(starts, lengths, ends, strict=True))
+
+
+def verify(store: StoreLike, *, path: str = "", missing: Missing = "fill", allow_pickle: bool = False) -> Verification:
+    """Decode every stored chunk of an array, or of all arrays of a hierarchy, and say what is wrong.
+
+    Checksums, sizes, the indexes of shards and metadata documents are checked as a read checks them. Consolidated
+    metadata is not looked at. Memory holds 64 MiB of decoded chunks at a time, or one chunk that is larger.
+
+    Parameters
+    ----------
+    store
+        As for :func:`gzarr.open`.
+    path
+        Path of the node in the store.
+    missing
+        Meaning of absent chunks: ``"fill"`` (the fill value, which is no problem) or ``"error"``, which lists them,
+        too: the first 100,000 of each array, then how many more there are.
+    allow_pickle
+        Allow codecs that run pickled code. Only for data that you trust.
+
+    Returns
+    -------
+    What yields a :class:`Problem` for each thing that is wrong, as it is found, and counts what was looked at.
+
+    Raises
+    ------
+    NodeNotFoundError, MetadataError, StoreError
+        If the node itself cannot be opened.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> store = {}
+    >>> gzarr.save(store, [1, 2, 3])
+    >>> list(gzarr.verify(store))
+    []
+    >>> store["c/0"] = b"garbage"
+    >>> [problem.key for problem in gzarr.verify(store)]
+    ['c/0']
+    """
+    check_missing(missing)
+    root = open_node(store, path=path, device="cpu", allow_pickle=allow_pickle, use_consolidated=False)
+    reader = NodeReader(root.store, allow_pickle, use_consolidated=False)
+    return Verification(reader, root, missing=missing)

@@ -1,0 +1,194 @@
+"""Ctrl-C at any moment of a read or a write: nothing runs on with memory that is gone, and no lock stays taken.
+
+And other things that can happen to threads: none can be started, or the program's main one has ended.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+HEAD = """
+import os, signal, sys, threading, time
+import numpy as np
+import gzarr
+from gzarr.engines import pool
+
+os.environ["GZARR_THREADS"] = "2"
+"""
+# Two helpers, of which one is long: the caller is interrupted while it waits for the other.
+WAITING = """
+# Who runs the tests in the background of a shell has interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+state = []
+begun = threading.Event()
+def worker(i):
+    if i:
+        begun.set()
+        time.sleep(1)
+        state.append("ended")
+    else:
+        begun.wait()
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    pool.run(worker, 2)
+except KeyboardInterrupt:
+    assert state == ["ended"], state
+    print("fine")
+"""
+# Who has been interrupted, and threads that come later, still have all of the pool.
+POOL = """
+a = gzarr.create_array({}, shape=(64, 64), chunks=(4, 4), dtype="i4", device="cpu")
+a[...] = 1
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+end = time.monotonic() + 4
+interrupted = 0
+while time.monotonic() < end:
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.00001 + 0.002 * np.random.random())
+            for _ in range(4):
+                a[...]
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+assert interrupted > 20, interrupted
+other = threading.Thread(target=lambda: a[...], daemon=True)
+other.start()
+other.join(20)
+assert not other.is_alive(), "a read hangs"
+here = set()
+def worker(i):
+    here.add(threading.get_ident())
+    time.sleep(0.2)
+pool.run(worker, 2)
+assert len(here) == 2
+print("fine")
+"""
+# Of half a minute's work, which is one call of compiled code a thread.
+LONG = """
+codecs = [{"name": "bytes", "configuration": {"endian": "little"}}]
+zstd = {"name": "zstd", "configuration": {"level": 19, "checksum": False}}
+data = np.random.default_rng(0).integers(0, 1000, (64, 1 << 18), "u4")
+options = {"chunks": (1, 1 << 17), "dtype": "u4", "codecs": [*codecs, zstd], "device": "cpu"}
+a = gzarr.create_array(sys.argv[1], shape=data.shape, **options)
+a[0] = data[0]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+begun = time.monotonic()
+try:
+    a[1:] = data[1:]
+except KeyboardInterrupt:
+    assert time.monotonic() - begun < 10
+    assert not [name for _, _, names in os.walk(sys.argv[1]) for name in names if name.startswith(".gzarr")]
+    found = a[...].reshape(128, -1)
+    whole = (found == data.reshape(128, -1)).all(axis=1)
+    assert (whole | ~found.any(axis=1)).all() and not whole.all()
+    print("fine")
+"""
+# Each directory on the way is a descriptor: none is closed twice.
+DESCRIPTORS = """
+from gzarr.stores import LocalStore
+store = LocalStore(sys.argv[1], follow_symlinks=False)
+store.set("a/b/c/d/e", b"1")
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+interrupted = 0
+while interrupted < 300:
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.00001 + 0.0003 * np.random.random())
+            for _ in range(20):
+                store.get("a/b/c/d/e")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+print("fine")
+"""
+# The main thread has ended; the interpreter waits for this one.
+LATE = """
+a = gzarr.create_array({}, shape=(64, 64), chunks=(4, 4), dtype="i4", device="cpu")
+def late():
+    threading.main_thread().join()
+    time.sleep(0.1)
+    a[...] = 5
+    assert (a[...] == 5).all()
+    print("fine", flush=True)
+threading.Thread(target=late).start()
+"""
+# No thread can be started: the caller does it all.
+ALONE = """
+import resource
+os.environ["GZARR_THREADS"] = "1"
+a = gzarr.create_array({}, shape=(64, 64), chunks=(4, 4), dtype="i4", device="cpu")
+# What is loaded at first use.
+a[...] = 1
+a[1:, 1:] = a[1:, 1:]
+os.environ["GZARR_THREADS"] = "4"
+if os.getuid() == 0:
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+try:
+    threading.Thread(target=print).start()
+except RuntimeError:
+    a[...] = 5
+    a[3:7, 2:9] = 6
+    assert (a[3:7, 2:9] == 6).all() and (a[8:] == 5).all()
+    print("fine")
+"""
+STORM = """
+a = gzarr.create_array(sys.argv[1], shape=(64, 64), chunks=(8, 8), dtype="i4", device="cpu")
+a[...] = 0
+data = np.ones((64, 64), "i4")
+end = time.monotonic() + 3
+def interrupt(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+interrupted = 0
+while time.monotonic() < end:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.003 * np.random.random())
+        a[3:50, 2:60] = data[3:50, 2:60]
+        a[...]
+    except KeyboardInterrupt:
+        interrupted += 1
+    except gzarr.GzarrError as error:
+        assert "KeyboardInterrupt" in str(error), error
+        interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+a[...] = data
+assert (a[...] == 1).all()
+assert interrupted > 20, interrupted
+print("fine", flush=True)
+# The interpreter joins its threads at exit, and the standard library's own locks are not made for such a storm.
+os._exit(0)
+"""
+
+
+SCRIPTS = {
+    "waiting": WAITING,
+    "storm": STORM,
+    "pool": POOL,
+    "long": LONG,
+    "descriptors": DESCRIPTORS,
+    "late": LATE,
+    "alone": ALONE,
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_interrupts(script: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HEAD + script, str(tmp_path / "a.zarr")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip().endswith("fine"), done.stderr[-2000:]

@@ -1,0 +1,100 @@
+"""What lies beyond an array in its last chunks: others may have appended it since the array was opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support import writers as w
+
+import gzarr
+from gzarr.stores import LocalStore, MemoryStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.devices import TestedDevice
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "chunks": {"chunks": (5, 3)},
+    "chunks of a codec in threads": {"chunks": (5, 3), "codecs": [{"name": "numcodecs.bz2", "configuration": {}}]},
+    "shards": {"chunks": (1, 3), "shards": (5, 3)},
+    "shards cut through": {"chunks": (3, 3), "shards": (6, 6)},
+    "v2": {"chunks": (5, 3), "zarr_format": 2},
+}
+
+
+class Plain(dict[str, bytes]):
+    """A mapping: a store that does not tell versions."""
+
+
+def a_store(kind: str, path: Path) -> Any:
+    return {"local": LocalStore(path), "memory": MemoryStore(), "mapping": Plain()}[kind]
+
+
+@pytest.mark.parametrize("kind", ["local", "memory", "mapping"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_others_appended_is_kept(layout: str, kind: str, tmp_path: Path, device: TestedDevice) -> None:
+    store = a_store(kind, tmp_path / "a")
+    gzarr.create_array(store, shape=(8, 4), dtype="i4", fill_value=1, **LAYOUTS[layout])
+    one, two = (gzarr.open_array(store, mode="r+", device=device.name) for _ in range(2))
+    two.append(device.array(np.full((3, 4), 9, "i4")))
+    two.append(device.array(np.full((11, 2), 8, "i4")), axis=1)
+    expected = np.full((11, 6), 9, "i4")
+    expected[:8, :4] = 1
+    expected[:, 4:] = 8
+    for selection, value in ((np.s_[5:8], 7), (np.s_[:, 3:], 6), (np.s_[...], 5)):
+        one[selection] = device.array(np.full(one[selection].shape, value, "i4"))
+        expected[:8, :4][selection] = value
+        np.testing.assert_array_equal(gzarr.open_array(store, device="cpu")[...], expected)
+    assert one.shape == (8, 4)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_damage_at_the_edge_is_written_over(layout: str, device: TestedDevice) -> None:
+    store = Plain()
+    array = gzarr.create_array(store, shape=(8, 4), dtype="i4", device=device.name, **LAYOUTS[layout])
+    array[...] = device.array(np.full((8, 4), 9, "i4"))
+    for key in [key for key in store if not key.endswith(("json", ".zarray"))]:
+        store[key] = b"damaged"
+    array[...] = device.array(np.full((8, 4), 7, "i4"))
+    np.testing.assert_array_equal(gzarr.open_array(store, device="cpu")[...], 7)
+    for key in [key for key in store if not key.endswith(("json", ".zarray"))]:
+        store[key] = b"damaged"
+    with pytest.raises(gzarr.ChunkDecodeError):
+        array[0, 0] = 1
+
+
+def test_edges_of_rectilinear_chunks() -> None:
+    store = MemoryStore()
+    gzarr.create_array(store, shape=(8, 4), dtype="i4", chunks=[[2, 6], 3])
+    one, two = (gzarr.open_array(store, mode="r+", device="cpu") for _ in range(2))
+    two.append(np.full((8, 1), 9, "i4"), axis=1)
+    one[...] = 7
+    np.testing.assert_array_equal(gzarr.open_array(store)[:, :4], 7)
+    np.testing.assert_array_equal(gzarr.open_array(store)[:, 4], 9)
+
+
+class Interposing(MemoryStore):
+    """Does something once, just before a document is replaced: behind the chunks of an ``append``."""
+
+    then: Any = None
+
+    def set(self, key: str, value: Any) -> None:
+        then, self.then = self.then, None if key == "zarr.json" else self.then
+        if key == "zarr.json" and then is not None:
+            w.in_threads([then])
+        super().set(key, value)
+
+
+@pytest.mark.parametrize("layout", ["chunks", "shards"])
+def test_a_write_while_another_thread_appends(layout: str) -> None:
+    """What is appended lies beyond an array whose shape in the store is still the one that the writer knows."""
+    store = Interposing()
+    gzarr.create_array(store, shape=(8, 4), dtype="i4", **LAYOUTS[layout])
+    one, two = (gzarr.open_array(store, mode="r+", device="cpu") for _ in range(2))
+    store.then = lambda: one.write(..., 7)
+    two.append(np.full((3, 4), 9, "i4"))
+    assert store.then is None
+    np.testing.assert_array_equal(gzarr.open_array(store)[:, 0], [7] * 8 + [9] * 3)

@@ -1,0 +1,111 @@
+"""``gzarr copy``, ``gzarr optimize`` and ``gzarr consolidate``, by subprocess."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import zarr
+from support import zarr_arrays as z
+from support.copied_hierarchies import check_same, hierarchy
+
+import gzarr
+from gzarr.cli.copy import parse_codecs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+
+def run(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gzarr", *map(str, args)]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", env=os.environ, check=False)
+
+
+def test_copy_command(tmp_path: Path) -> None:
+    hierarchy(2, tmp_path / "a")
+    options = ["--zarr-format", "3", "--chunks", "auto", "--shards", "none", "--codecs", "zstd:2+crc32c"]
+    result = run("copy", tmp_path / "a", tmp_path / "b", "--read-back", "--budget", "4MiB", *options)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("5 arrays and 2 groups: ")
+    check_same(tmp_path / "a", tmp_path / "b")
+    made = gzarr.open_array(tmp_path / "b", path="g/full")
+    assert [codec.label for codec in made.codecs] == ["bytes", "zstd", "crc32c"]
+    result = run("copy", tmp_path / "a", tmp_path / "b", *options)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "--resume" in result.stderr
+    result = run("copy", tmp_path / "a", tmp_path / "b", "--resume", *options)
+    assert result.returncode == 0
+    assert " 0 parts written" in result.stdout
+    (tmp_path / "a/g/full/0.1").write_bytes(b"damaged")
+    result = run("copy", tmp_path / "a", tmp_path / "c", "--chunks", "9", "--path", "g", "--dest-path", "x")
+    assert result.returncode == 1
+    assert "in the source" in result.stderr
+    assert "run the same command with --resume" in result.stderr
+    for wrong in (["--chunks", "a,b"], ["--codecs", "zstd:x"], ["--zarr-format", "4"], ["--resume", "--overwrite"]):
+        assert run("copy", tmp_path / "a", tmp_path / "d", *wrong).returncode == 2
+
+
+def test_codecs_as_text() -> None:
+    assert parse_codecs("auto") == "auto"
+    assert parse_codecs("none") == []
+    assert parse_codecs("zstd") == [{"name": "zstd"}]
+    configuration = {"cname": "lz4", "clevel": 5, "shuffle": "bitshuffle"}
+    assert parse_codecs("blosc:lz4:5:bitshuffle+crc32c") == [
+        {"name": "blosc", "configuration": configuration},
+        {"name": "crc32c"},
+    ]
+    assert parse_codecs('[{"name": "gzip"}]') == [{"name": "gzip"}]
+    for wrong in ("", "zstd:", "zstd:1:2", "blosc:lz4:5:up", "blosc:lz4:5:shuffle:1", "[", "+"):
+        with pytest.raises(Exception, match=r"write for example|is not JSON"):
+            parse_codecs(wrong)
+
+
+def test_optimize_command(tmp_path: Path) -> None:
+    data = np.cumsum(np.random.default_rng(0).integers(0, 5, (256, 1024), "i4"), axis=1, dtype="i4")
+    zarr.create_array(tmp_path / "a", data=data, chunks=(256, 1024), zarr_format=2)
+    result = run("optimize", tmp_path / "a", tmp_path / "b", "--json", "--dry-run")
+    assert result.returncode == 0, result.stderr
+    (forecast,) = json.loads(result.stdout)
+    assert not (tmp_path / "b").exists()
+    now, then = forecast["now"], forecast["then"]
+    assert now["frames"] == 1
+    assert now["frame_nbytes"] == data.nbytes
+    assert then["frames"] > 1
+    assert now["stored_nbytes"] == (tmp_path / "a/0.0").stat().st_size
+    assert now["decode"] in ("cpu", "cuda")
+    result = run("optimize", tmp_path / "a", tmp_path / "b", "--read-back")
+    assert result.returncode == 0
+    assert "1 frame of up to 1.0 MiB" in result.stdout
+    array = gzarr.open_array(tmp_path / "b", device="cpu")
+    z.same(array[...], data)
+    # All chunks were in the sample, so the size was not even estimated.
+    stored = sum(path.stat().st_size for path in (tmp_path / "b/c").rglob("*") if path.is_file())
+    assert array.nchunks <= 8
+    assert then["stored_nbytes"] == pytest.approx(stored, rel=0.02)
+
+
+def test_optimize_command_takes_arrays_of_all_kinds(tmp_path: Path) -> None:
+    hierarchy(2, tmp_path / "a")
+    zarr.create_array(tmp_path / "a/texts", shape=2, chunks=1, dtype=str, zarr_format=2)[...] = ["a", "b"]
+    result = run("optimize", tmp_path / "a", tmp_path / "b")
+    assert result.returncode == 0, result.stderr
+    for name in ("/g/full", "/g/sparse", "/none", "/scalar", "/texts", "/times"):
+        assert f"{name}  " in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("6 arrays and 2 groups: ")
+    check_same(tmp_path / "a", tmp_path / "b")
+
+
+def test_consolidate_command(tmp_path: Path) -> None:
+    hierarchy(2, tmp_path / "a")
+    result = run("consolidate", tmp_path / "a")
+    assert (result.returncode, result.stdout) == (0, "/: 6 nodes\n")
+    assert gzarr.open_group(tmp_path / "a").consolidated
+    result = run("consolidate", tmp_path / "a", "--path", "scalar")
+    assert result.returncode == 1

@@ -1,0 +1,259 @@
+"""The rates of devices and of the CPU: measured once, and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import multiprocessing
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.simulated_device import SimulatedDevice
+
+import gzarr
+from gzarr.engines.cuda import calibration, router
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gzarr.engines.cuda.router import Rates
+
+ALGORITHMS = ("lz4", "snappy", "zstd", "deflate")
+DEFAULT = router.default_rates()
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # A wave's worth takes the simulated device seconds.
+    monkeypatch.setattr(calibration, "FRAMES", 4)
+    calibration.forget()
+    yield
+    calibration.forget()
+
+
+@pytest.fixture
+def simulated() -> Iterator[SimulatedDevice]:
+    device = SimulatedDevice(eager=False)
+    yield device
+    device.finish()
+
+
+def test_every_rate_is_measured(simulated: SimulatedDevice) -> None:
+    found = calibration.measure(simulated, frames=4)
+    assert found.launch_seconds > DEFAULT.launch_seconds
+    assert found.host_to_device != DEFAULT.host_to_device
+    for name in ("cpu", "gpu", "frame"):
+        table, assumed = getattr(found, name), getattr(DEFAULT, name)
+        assert set(table) == set(ALGORITHMS)
+        assert all(0 < rate < math.inf for rate in table.values())
+        assert all(table[algorithm] != assumed[algorithm] for algorithm in ALGORITHMS)
+        # There is no encoder of snappy.
+        assert table["snappy"] / assumed["snappy"] == pytest.approx(table["lz4"] / assumed["lz4"])
+    for algorithm in ("zstd", "lz4", "deflate"):
+        assert found.gpu[algorithm] >= found.frame[algorithm]
+        runs = simulated.counts[f"batches {algorithm}"]
+        # Batches of 4, and of 1, twice each at least.
+        assert runs >= 4
+        assert simulated.counts[f"frames {algorithm}"] > runs
+    simulated.sweep()
+    assert simulated.held == 0
+    # More than the largest batch: decoded frames, and scratch of as many bytes.
+    assert simulated.peak > 2 * calibration.LONE_BYTES
+
+
+@pytest.mark.parametrize("fails", [0, 1, 2, 5])
+def test_all_memory_goes_back_to_the_driver(simulated: SimulatedDevice, fails: int) -> None:
+    simulated.fail_allocation(fails)
+    with pytest.raises(MemoryError) if fails else contextlib.nullcontext():
+        calibration.measure(simulated, frames=4)
+    simulated.sweep()
+    assert simulated.held == 0
+    assert not simulated.pooled.total()
+
+
+def test_all_memory_goes_back_from_a_device_that_fails(
+    simulated: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*args: Any, **columns: int) -> None:
+        raise gzarr.DeviceError("no batch today")
+
+    monkeypatch.setattr(simulated.decompressor("zstd"), "run", run)
+    with pytest.raises(gzarr.DeviceError, match="today"):
+        calibration.measure(simulated, frames=4)
+    simulated.sweep()
+    assert simulated.held == 0
+    assert not simulated.pooled.total()
+
+
+def test_a_decoder_that_fails_is_not_measured(simulated: SimulatedDevice) -> None:
+    simulated.refuse = lambda algorithm, frame: algorithm == "zstd" and frame == 3
+    found = calibration.measure(simulated, frames=4)
+    assert (found.gpu["zstd"], found.frame["zstd"]) == (DEFAULT.gpu["zstd"], DEFAULT.frame["zstd"])
+    assert found.gpu["lz4"] != DEFAULT.gpu["lz4"]
+
+
+def test_a_small_device_is_measured_with_fewer_frames() -> None:
+    device = SimulatedDevice(eager=False, capacity=40 << 20)
+    found = calibration.measure(device, frames=256)
+    assert found.gpu["zstd"] != DEFAULT.gpu["zstd"]
+    frames, batches = device.counts["frames zstd"], device.counts["batches zstd"]
+    assert batches < frames < 256 * batches // 2
+    device.finish()
+
+
+def test_rates_are_kept_in_the_process_and_in_the_file(simulated: SimulatedDevice) -> None:
+    assert calibration.rates(simulated, may_measure=False) is router.default_rates()
+    path = calibration.cache_path(simulated)
+    assert path is not None
+    assert not path.exists()
+    assert not simulated.counts
+    found = calibration.rates(simulated)
+    before = simulated.counts.copy()
+    assert before["frames zstd"]
+    assert calibration.rates(simulated) is found
+    calibration.forget(simulated)
+    again = calibration.rates(simulated, may_measure=False)
+    assert again is not found
+    assert again == found
+    assert simulated.counts == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    calibration.forget(simulated, file=True)
+    assert not path.exists()
+    calibration.forget(simulated, file=True)
+    calibration.rates(simulated)
+    assert simulated.counts["frames zstd"] > before["frames zstd"]
+
+
+def _damaged(text: bytes) -> list[bytes]:
+    document = json.loads(text)
+
+    def changed(table: str, name: str, value: Any) -> bytes:
+        return json.dumps({**document, table: {**document[table], name: value}}).encode()
+
+    rates = document["rates"]
+    return [
+        b"",
+        text[:-20],
+        b"\xff\xfe not text",
+        b"[]",
+        b"null",
+        b'{"facts": {}}',
+        b"[" * 100_000,
+        changed("facts", "machine", "another"),
+        changed("facts", "gzarr", "0.0.1"),
+        changed("rates", "host_to_device", 0),
+        changed("rates", "host_to_device", -1.5),
+        changed("rates", "host_to_device", "fast"),
+        changed("rates", "host_to_device", 10**400),
+        changed("rates", "launch_seconds", float("nan")),
+        changed("rates", "gpu", 5),
+        changed("rates", "cpu", {**rates["cpu"], "zstd": float("inf")}),
+        changed("rates", "frame", {"zstd": 1e9}),
+    ]
+
+
+def test_a_file_that_does_not_fit_is_measured_again(
+    simulated: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = calibration.rates(simulated)
+    path = calibration.cache_path(simulated)
+    assert path is not None
+    text = path.read_bytes()
+    measured = dataclasses.replace(found, host_to_device=123.0)
+    monkeypatch.setattr(calibration, "measure", lambda device, frames: measured)
+    for damaged in _damaged(text):
+        path.write_bytes(damaged)
+        calibration.forget(simulated)
+        assert calibration.rates(simulated) is measured, damaged[:200]
+        assert json.loads(path.read_bytes())["rates"]["host_to_device"] == 123.0
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(
+    simulated: SimulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    found = calibration.rates(simulated)
+    assert found.gpu["zstd"] != DEFAULT.gpu["zstd"]
+    assert calibration.rates(simulated) is found
+    calibration.forget(simulated, file=True)
+    # A folder where the file should go.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    path = calibration.cache_path(simulated)
+    assert path is not None
+    path.mkdir(parents=True)
+    assert calibration.rates(simulated).gpu["zstd"] != DEFAULT.gpu["zstd"]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_relative_cache_folder_is_ignored(
+    simulated: SimulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value in ("relative/folder", ""):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        path = calibration.cache_path(simulated)
+        assert path is not None
+        assert path.parent == tmp_path / ".cache" / "gzarr"
+
+
+def test_a_device_that_fails_leaves_the_assumed_rates(simulated: SimulatedDevice) -> None:
+    for nth in (1, 3):
+        simulated.fail_allocation(nth)
+        calibration.forget()
+        assert calibration.rates(simulated) is router.default_rates()
+        assert calibration.rates(simulated) is router.default_rates()
+    path = calibration.cache_path(simulated)
+    assert path is not None
+    assert not path.exists()
+    calibration.forget()
+    assert calibration.rates(simulated) is not router.default_rates()
+
+
+def test_devices_have_files_of_their_own(simulated: SimulatedDevice) -> None:
+    second = SimulatedDevice(1)
+    assert calibration.cache_path(simulated) != calibration.cache_path(second)
+    found = calibration.rates(simulated)
+    assert calibration.rates(second, may_measure=False) is router.default_rates()
+    assert calibration.rates(simulated) is found
+
+
+def test_threads_measure_once(simulated: SimulatedDevice) -> None:
+    n = 8
+    together = threading.Barrier(n)
+    found: list[Rates] = []
+
+    def first_use() -> None:
+        together.wait()
+        found.append(calibration.rates(simulated))
+
+    threads = [threading.Thread(target=first_use) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == n
+    assert all(one is found[0] for one in found)
+    # One run to warm up and three at most, of 4 frames and of 1: no second time.
+    assert simulated.counts["frames zstd"] <= (1 + 3) * (4 + 1)
+
+
+def test_a_child_does_not_wait_for_what_its_parent_measures(simulated: SimulatedDevice) -> None:
+    with calibration._lock:
+        # It measures nothing itself, but looks for what is known under the lock.
+        child = multiprocessing.get_context("fork").Process(
+            target=calibration.rates, args=(simulated,), kwargs={"may_measure": False}
+        )
+        child.start()
+        child.join(30)
+        alive = child.is_alive()
+        if alive:
+            child.kill()
+            child.join()
+    assert not alive
+    assert child.exitcode == 0

@@ -1,0 +1,193 @@
+"""What reads keep for the next one. A caller's stream is not waited for; page-locked memory is given back."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import zarr
+from support.simulated_device import SimulatedDevice
+
+import gzarr
+from gzarr.engines import kernels, result_memory
+from gzarr.engines.cuda import devices, slots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DATA = (np.arange(64 * 64).reshape(64, 64) // 7).astype("u2")
+
+
+@pytest.fixture
+def device() -> Iterator[SimulatedDevice]:
+    """A device whose streams, the default one included, run only what is waited for."""
+    slots.release()
+    made = SimulatedDevice(eager=False)
+    with devices.use(lambda ordinal: made):
+        yield made
+        made.finish()
+    slots.release()
+
+
+@pytest.fixture
+def array(tmp_path: Path, device: SimulatedDevice) -> gzarr.Array:
+    codec = zarr.codecs.ZstdCodec(level=1)
+    zarr.create_array(tmp_path / "a", shape=DATA.shape, dtype="u2", chunks=(16, 16), compressors=codec)[...] = DATA
+    return gzarr.open_array(tmp_path / "a", device="cuda")
+
+
+def read(array: gzarr.Array, kind: str, decode: Any) -> tuple[Any, np.ndarray[Any, Any]]:
+    rows = np.array([3, 60, 3, 17])
+    if kind == "box":
+        return array.read((slice(5, 50), slice(None, None, 3)), decode=decode), DATA[5:50, ::3]
+    if kind == "table":
+        return array.oindex.read((rows, slice(None)), decode=decode), DATA[rows]
+    return array.vindex.read((rows, rows), decode=decode), DATA[rows, rows]
+
+
+@pytest.mark.parametrize("decode", ["cuda", "cpu"])
+@pytest.mark.parametrize("kind", ["box", "table", "points"])
+def test_a_read_does_not_wait_for_the_callers_stream(
+    kind: str, decode: str, array: gzarr.Array, device: SimulatedDevice
+) -> None:
+    """Whatever is enqueued there, by earlier reads too; each takes a slot that waits for none of it."""
+    reached: list[int] = []
+    stream = device.current_stream()
+    stream.enqueue(lambda: reached.append(1))
+    results = [read(array, kind, decode) for _ in range(5)]
+    assert not reached
+    assert stream.pending > 5
+    for result, expected in reversed(results):
+        np.testing.assert_array_equal(result.get(), expected)
+    assert reached
+    # From now on the slots are free: none is made.
+    before = len(slots._idle[device.name])
+    result, expected = read(array, kind, decode)
+    np.testing.assert_array_equal(result.get(), expected)
+    assert len(slots._idle[device.name]) == before
+
+
+def test_a_read_of_more_waves_than_memory_waits_for_results(array: gzarr.Array, device: SimulatedDevice) -> None:
+    reached: list[int] = []
+    device.current_stream().enqueue(lambda: reached.append(1))
+    device.reset_peak()
+    result = array.read(decode="cuda", budget_bytes=200_000)
+    assert device.peak <= 200_000
+    # The caller's stream had to run for it: the memory of the first wave is the second one's.
+    assert reached
+    np.testing.assert_array_equal(result.get(), DATA)
+
+
+def slot_of(device: SimulatedDevice, nbytes: int) -> slots.Slot:
+    with device:
+        slot = slots.Slot(device)
+        slot.staging(nbytes)
+    return slot
+
+
+def test_the_smallest_slot_that_has_the_memory_is_taken(device: SimulatedDevice) -> None:
+    small, middle, large = (slot_of(device, nbytes) for nbytes in (100, 1000, 10_000))
+    for slot in (large, small, middle):
+        slots.give_back(device, slot)
+    with device:
+        # Nobody frees and allocates page-locked memory again because reads of two sizes alternate.
+        taken = [slots.take(device, nbytes) for nbytes in (50, 500, 20_000)]
+    assert taken == [small, middle, large]
+    assert [slot.nbytes for slot in taken] == [100, 1000, 10_000]
+    slots.give_back(device, large)
+    with device:
+        assert slots.take(device, 50, (50, 0)) is large
+    assert large.nbytes == 0
+
+
+def test_gated_slots_are_left_until_their_gate_opens(device: SimulatedDevice) -> None:
+    stream, slot = device.current_stream(), slot_of(device, 100)
+    with device:
+        stream.enqueue(lambda: None)
+        slot.gate(stream)
+        slots.give_back(device, slot)
+        other = slots.take(device, 100)
+        assert other is not slot
+        stream.synchronize()
+        assert slots.take(device, 100) is slot
+
+
+def test_slots_that_are_dropped_wait_for_nothing(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "KEEP_SLOTS", 2)
+    stream = device.current_stream()
+    stream.enqueue(lambda: None)
+    held = [slot_of(device, 100) for _ in range(5)]
+    with device:
+        for slot in held[:4]:
+            slot.gate(stream)
+    for slot in held[:4]:
+        slots.give_back(device, slot)
+    # All wait for the caller, and so are kept, but for their page-locked memory.
+    assert slots._idle[device.name] == held[:4]
+    assert stream.pending
+    assert not any(slot.nbytes for slot in held[:3])
+    stream.synchronize()
+    slots.give_back(device, held[4])
+    assert slots._idle[device.name] == held[3:]
+
+
+def test_a_host_far_ahead_waits_for_the_oldest(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "KEEP_SLOTS", 2)
+    stream = device.current_stream()
+    stream.enqueue(lambda: None)
+    made = []
+    with device:
+        for _ in range(6):
+            slot = slots.take(device, 100)
+            slot.gate(stream)
+            slots.give_back(device, slot)
+            made.append(slot)
+    assert made == made[:2] * 3
+    assert stream.pending
+
+
+def test_page_locked_memory_is_bounded_in_each_direction(device: SimulatedDevice) -> None:
+    slot = slot_of(device, 60)
+    with device:
+        slot.results(10)
+        slots.give_back(device, slot)
+        taken = slots.take(device, 70, (10, 60))
+        assert taken is slot
+        taken.staging(10)
+        taken.results(60)
+    assert taken.nbytes == 70
+
+
+def test_indices_of_a_selection_count(array: gzarr.Array) -> None:
+    points = np.zeros(50_000, np.int64)
+    with pytest.raises(gzarr.ArgumentError, match=r"budget_bytes=400000 .* the selection's indices \d{7}"):
+        array.vindex.read((points, points), decode="cuda", budget_bytes=400_000)
+
+
+def test_released_memory_is_given_back(array: gzarr.Array, device: SimulatedDevice) -> None:
+    result_memory.release()
+    host = result_memory.empty((result_memory.LARGE_BYTES,), np.dtype(np.uint8))
+    del host
+    assert result_memory._kept
+    result = array.read(decode="cuda")
+    device.sweep()
+    assert device.held > 0
+    gzarr.release_memory()
+    device.sweep()
+    assert device.held == 0
+    assert not result_memory._kept
+    assert not kernels.idle_workers()
+    np.testing.assert_array_equal(result.get(), DATA)
+    # And all works as before.
+    np.testing.assert_array_equal(array.read(decode="cuda").get(), DATA)
+    np.testing.assert_array_equal(gzarr.open_array(array.store, device="cpu")[...], DATA)
+
+
+def test_memory_is_released_before_anything_was_read() -> None:
+    import subprocess
+
+    script = "import sys, gzarr; gzarr.release_memory(); assert 'gzarr.engines.cuda.slots' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,172 @@
+"""The assemble kernel, by the simulator and as it is compiled for a GPU: against the plan's meaning, spelled out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from gzarr_kernels.device import assemble as a
+from hypothesis import given, settings
+from support.device_arena import Arena, by_each_launcher, launch, random_bytes, to_byte_planes
+from support.guarded_memory import Guarded
+from support.placed_chunks import Case, cases, check, stored
+
+from gzarr.plan.selection import parse_basic, parse_orthogonal, parse_points
+
+if TYPE_CHECKING:
+    from gzarr.plan.planner import Plan
+
+SETTINGS = settings(max_examples=150, deadline=None)
+
+
+pytestmark = by_each_launcher
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loops_are_compiled() -> None:
+    """Compile the loop by itself: in a launch, the simulator's waiting threads slow the compiler down."""
+    nothing = np.zeros(64, np.int64)
+    for width in (1, 2, 4, 8):
+        words = nothing.view(f"u{width}")
+        a._assemble(nothing.view(np.uint8), words, nothing, nothing, words, 0, 0, 1, 0, 1)
+
+
+def run_assemble(
+    case: Case, planned: Plan, chunks: list[np.ndarray[Any, Any] | None], fill: bytes, views: list[Any], memory: Any
+) -> None:
+    """Write the columns as ``assemble`` documents them, and run it into ``memory``, of which ``views`` are parts."""
+    k = len(case.chunk_shape)
+    width = case.width
+    encoded = [None if chunk is None else stored(case, chunk) for chunk in chunks]
+    arena = Arena.of(sum(len(data or fill) + 64 for data in encoded) + 128 * planned.start.size)
+    source = [
+        arena.put_bytes(fill, width * (i % 2)) if data is None else arena.put_bytes(data, case.misaligned)
+        for i, data in enumerate(encoded)
+    ]
+    tables: list[int] = [-7, -7]
+    table_source, table_target = [-1] * k, [-1] * k
+    point_source = point_target = -1
+
+    def table(values: Any) -> int:
+        tables.extend(values.ravel().tolist())
+        return len(tables) - values.size
+
+    for d, entry in enumerate(planned.tables):
+        if entry is not None:
+            table_source[d], table_target[d] = table(entry.source), table(entry.target)
+    elements = np.prod(planned.count, axis=1)
+    strides = np.zeros((len(views), k), np.int64)
+    if planned.points is not None:
+        point_source, point_target = table(planned.points.source), table(planned.points.target)
+    else:
+        strides[:] = [view.strides for view in views]
+    start = memory.__array_interface__["data"][0]
+    base = [view.__array_interface__["data"][0] - start for view in views]
+    tiles = np.concatenate([[0], np.cumsum(-(-elements // a.TILE))])
+    nbytes = math.prod(case.chunk_shape) * case.dtype.itemsize
+    header = np.zeros(a.SIZE, np.int64)
+    header[a.K], header[a.ITEMSIZE], header[a.FIELD_OFFSET], header[a.SWAP] = k, case.itemsize, case.offset, case.swap
+    header[a.CHUNK_SOURCE] = arena.put(source)
+    header[a.CHUNK_TYPESIZE] = arena.put([0 if data is None else case.typesize for data in encoded])
+    header[a.CHUNK_BLOCKSIZE] = arena.put([case.blocksize] * len(encoded))
+    header[a.CHUNK_NBYTES] = arena.put([nbytes] * len(encoded))
+    header[a.PIECES], header[a.TILES] = len(elements), tiles[-1]
+    header[a.TILE_OFFSETS] = arena.put(tiles)
+    header[a.PIECE_CHUNK] = arena.put(np.repeat(np.arange(len(planned)), np.diff(planned.piece_offsets)))
+    header[a.START], header[a.COUNT] = arena.put(planned.start), arena.put(planned.count)
+    header[a.TARGET], header[a.OUTPUT] = arena.put(planned.target), arena.put(planned.output)
+    header[a.STEP], header[a.STRIDES] = arena.put(planned.step), arena.put(case.chunk_strides)
+    header[a.OUTPUT_BASE] = arena.put(np.array(base) // width)
+    header[a.OUTPUT_STRIDES] = arena.put(strides // width)
+    header[a.TABLE_SOURCE], header[a.TABLE_TARGET] = arena.put(table_source), arena.put(table_target)
+    header[a.POINT_SOURCE], header[a.POINT_TARGET] = point_source, point_target
+    job = arena.put(header)
+    before = arena.memory.copy()
+    unit = f"u{width}"
+    launch(
+        a.assemble,
+        arena.memory,
+        arena.memory.view(unit),
+        arena.columns,
+        np.array(tables, np.int64),
+        memory.view(unit),
+        job,
+    )
+    assert np.array_equal(arena.memory, before), "the arena is only read"
+
+
+@given(cases())
+@SETTINGS
+def test_assemble_does_what_the_plan_says(case: Case) -> None:
+    check(case, run_assemble)
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_assemble_pieces_of_many_tiles(itemsize: int, shuffled: bool) -> None:
+    shape = (13, 21, 35)
+    steps = parse_basic((slice(1, 12), slice(None, None, -1), slice(0, 35, 2)), shape)
+    whole = parse_basic((), shape)
+    for selection in (whole, steps):
+        check(
+            Case(
+                shape,
+                (13, 16, 35),
+                (selection,),
+                itemsize,
+                width=min(itemsize, 8),
+                swap=itemsize if itemsize < 16 else 8,
+                typesize=itemsize if shuffled else 1,
+                blocksize=640 * itemsize,
+            ),
+            run_assemble,
+        )
+
+
+def test_assemble_many_points_and_long_tables() -> None:
+    shape = (5000, 3)
+    rng = np.random.default_rng(2)
+    points = parse_points((rng.integers(0, 5000, 3000), rng.integers(0, 3, 3000)), shape)
+    rows = parse_orthogonal((rng.integers(0, 5000, 3000), slice(None)), shape)
+    columns = parse_orthogonal((slice(2, 4), rng.integers(0, 5000, 3000)), (5, 5000))
+    check(Case(shape, (5000, 3), (points,), 4, width=4, typesize=4, blocksize=4096), run_assemble)
+    check(Case(shape, (5000, 3), (rows,), 4, width=2), run_assemble)
+    check(Case((5, 5000), (5, 4999), (columns,), 2, width=2), run_assemble)
+
+
+def test_assemble_with_indices_beyond_31_bits() -> None:
+    far = (1 << 31) + 64
+    arena = Arena(Guarded(far + 8192).array)
+    data = np.frombuffer(random_bytes(4096), np.uint32)
+    arena.used = far
+    source = arena.put_bytes(to_byte_planes(data.tobytes(), 4))
+    out = Guarded(far + 4 * 4096).array.view(np.uint32)
+    header = np.zeros(a.SIZE, np.int64)
+    header[[a.K, a.ITEMSIZE, a.PIECES, a.TILES]] = 1, 4, 1, 1
+    columns = {
+        a.CHUNK_SOURCE: [source],
+        a.CHUNK_TYPESIZE: [4],
+        a.CHUNK_BLOCKSIZE: [4096],
+        a.CHUNK_NBYTES: [4096],
+        a.TILE_OFFSETS: [0, 1],
+        a.PIECE_CHUNK: [0],
+        a.START: [0],
+        a.COUNT: [1024],
+        a.TARGET: [far // 4],
+        a.OUTPUT: [0],
+        a.STEP: [1],
+        a.STRIDES: [4],
+        a.OUTPUT_BASE: [0],
+        a.OUTPUT_STRIDES: [1],
+        a.TABLE_SOURCE: [-1],
+        a.TABLE_TARGET: [-1],
+    }
+    for entry, values in columns.items():
+        header[entry] = arena.put(values)
+    header[[a.POINT_SOURCE, a.POINT_TARGET]] = -1
+    job = arena.put(header)
+    tables = np.zeros(1, np.int64)
+    launch(a.assemble, arena.memory, arena.memory.view(np.uint32), arena.columns, tables, out, job)
+    assert np.array_equal(out[far // 4 : far // 4 + 1024], data)

@@ -1,0 +1,80 @@
+"""What the tests of writing from a device share: the device, arrays on it, arrays to write to, and what is stored."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numcodecs
+import numpy as np
+import zarr
+from support import zarr_arrays as z
+from support.simulated_device import DeviceArray, SimulatedDevice
+
+import gzarr
+from gzarr.engines.cuda import devices, slots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHAPE, CHUNKS = (40, 33, 21), (16, 10, 21)
+COMPRESSORS: dict[str, Any] = {
+    "raw": None,
+    "zstd": numcodecs.Zstd(1),
+    "lz4": numcodecs.LZ4(),
+    "gzip": numcodecs.GZip(1),
+    "zlib": numcodecs.Zlib(1),
+    **{
+        f"blosc-{name}-{shuffle}": numcodecs.Blosc(name, 5, shuffle)
+        for name in ("lz4", "zstd")
+        for shuffle in (0, 1, 2)
+    },
+    "blosc-stored": numcodecs.Blosc("lz4", 0, 1),
+}
+
+
+@contextmanager
+def simulated() -> Iterator[SimulatedDevice]:
+    """Have a device of which nothing runs before somebody waits for it."""
+    made = SimulatedDevice(eager=False)
+    slots.release()
+    with devices.use(lambda ordinal: made), made:
+        yield made
+        slots.release()
+        # Nothing was written outside of any allocation.
+        made.finish()
+
+
+def on(device: SimulatedDevice, values: Any) -> DeviceArray:
+    values = np.asarray(values)
+    result = device.empty(values.shape, values.dtype, device.current_stream())
+    result.view(np.ndarray)[...] = values
+    return result
+
+
+def writable(store: Any, **options: Any) -> gzarr.Array:
+    opened = gzarr.open_array(store, mode="r+", device="cuda")
+    return gzarr.Array(opened.metadata, opened.store, opened.path, device="cuda", mode="r+", **options)
+
+
+def make(path: Path, **options: Any) -> gzarr.Array:
+    options = {"shape": SHAPE, "chunks": CHUNKS, "dtype": "i4", "fill_value": 7, **options}
+    zarr.create_array(path, **options)
+    return writable(path)
+
+
+def check(path: Path, expected: np.ndarray[Any, Any], what: Any = "") -> None:
+    """Compare what is stored with what it should be, by two readers."""
+    z.same(gzarr.open_array(path, device="cpu")[...], expected, what)
+    theirs = np.asarray(zarr.open_array(path, mode="r")[...])
+    z.same(theirs.astype(theirs.dtype.newbyteorder("=")), expected, what)
+
+
+def data_of(dtype: Any, shape: tuple[int, ...] = SHAPE, seed: int = 1) -> np.ndarray[Any, Any]:
+    return z.sample(shape, np.dtype(dtype).newbyteorder("="), seed)
+
+
+def encoded(device: SimulatedDevice) -> int:
+    """Return how many frames the device has compressed."""
+    return sum(n for what, n in device.counts.items() if what.startswith("encoded frames"))
