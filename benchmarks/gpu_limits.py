@@ -25,6 +25,7 @@ from gzarr.engines.cuda.router import frames_in_chunk
 from gzarr.engines.cuda.staging import READY, Staging
 from gzarr.engines.request import WHOLE, ReadRequest
 from gzarr.engines.shards import ShardIndexCache, locate, whole_chunks
+from gzarr.plan.decode_program import planned_grid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic
 
@@ -185,7 +186,7 @@ def request_for(path: Path, selections: Sequence[Any]) -> tuple[ReadRequest, Dev
     if program is None:
         raise ValueError("the device does not decode this chain")
     parsed = [parse_basic(selection, metadata.shape) for selection in selections]
-    the_plan = plan(parsed, metadata.shape, decoding.chunk.shape)
+    the_plan = plan(parsed, planned_grid(metadata.chunk_grid, decoding.levels))
     encoding = metadata.chunk_key_encoding
     if decoding.levels:
         sources = locate(decoding.levels, encoding, "", the_plan, array.store, "/", ShardIndexCache(), {})

@@ -15,6 +15,7 @@ from gpu_batch import aligned, time_runs
 
 from gzarr.engines.cuda.columns import Columns, Placement, output_memory
 from gzarr.engines.cuda.placing import DecodedChunks, placing_words, placings
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic
 
@@ -289,7 +290,7 @@ def assemble(
     output = device.allocate(nbytes, stream)
     array = device.shaped(output, np.dtype(f"u{itemsize}"), shape)
     numbers = np.arange(count)
-    planned = plan((parse_basic((), shape),), shape, chunk_shape)
+    planned = plan((parse_basic((), shape),), ChunkGrid.regular(shape, chunk_shape))
     none = (-1,) * 3
     read = Placement(planned, 3, itemsize, 0, np.zeros(itemsize, np.uint8), np.zeros(1, np.int64), none, none, -1, -1)
     sizes = np.full(count, chunk_nbytes)

@@ -97,7 +97,7 @@ class ArrayProperties:
 
         What dask calls the chunks of an array. They differ where the grid is rectilinear.
         """
-        return self._metadata.chunk_lengths
+        return self._metadata.chunk_grid.chunk_lengths
 
     @property
     def shards(self) -> tuple[int, ...] | None:

@@ -182,13 +182,9 @@ def _sample(array: Array) -> Iterator[tuple[int, ...]]:
         return
     every = max(array.nchunks_initialized // _SAMPLES, 1)
     metadata = array.metadata
-    edges = metadata.chunk_edges or (None,) * metadata.ndim
     for number, (_, coords) in enumerate(stored_chunks(array.store, metadata, array.path)):
         if number % every == 0 and number // every < _SAMPLES:
-            yield tuple(
-                i * n if edge is None else int(edge.starts[i])
-                for i, n, edge in zip(coords, metadata.chunk_shape, edges, strict=True)
-            )
+            yield tuple(begin for begin, _ in metadata.chunk_grid.extent(coords))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from ..documents.departures import note
 from ..documents.json import quote
 from ..errors import MetadataError
-from .chunk_grid import Edges
+from .chunk_grid import MAX_UNEVEN_CHUNKS, ChunkGrid, RectilinearAxis, RegularAxis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 MAX_CHUNK_BYTES: Final = 2**40
 #: NumPy's own limit on dimensions is 64 (32 before 2.0).
 MAX_NDIM: Final = 32
-#: Chunks along one dimension of a rectilinear grid, whose lengths are kept in memory.
-MAX_UNEVEN_CHUNKS: Final = 10_000_000
 _MAX_LENGTH: Final = 2**63 - 1
 
 
@@ -89,33 +87,28 @@ def parse_chunk_shape(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], 
     return chunk_shape
 
 
-def parse_chunk_shapes(
-    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], json_path: str
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...]]:
-    """Parse the chunks of a rectilinear grid: for each dimension a length, or an array of lengths and of runs of them.
-
-    Returns
-    -------
-    chunk_shape
-        The longest chunk along each dimension.
-    edges
-        None for a dimension whose chunks have one length.
-    """
+def parse_chunk_shapes(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], json_path: str) -> ChunkGrid:
+    """Parse the chunks of a rectilinear grid: for each dimension a length, or a list of lengths and runs of them."""
     if not isinstance(value, list | tuple):
         fail(f"expected an array with one entry a dimension, got {quote(value)}", json_path)
     if len(value) != len(shape):
         fail(f"chunks have {len(value)} dimensions, but the array has {len(shape)}", json_path)
-    edges = tuple(
-        None if type(lengths) is int else _parse_lengths(lengths, size, f"{json_path}[{d}]")
+    listed = {
+        d: _parse_lengths(lengths, size, f"{json_path}[{d}]")
         for d, (lengths, size) in enumerate(zip(value, shape, strict=True))
+        if type(lengths) is not int
+    }
+    longest = [listed[d].longest if d in listed else length for d, length in enumerate(value)]
+    chunk_shape = parse_chunk_shape(longest, shape, dtype, json_path)
+    return ChunkGrid(
+        tuple(
+            listed[d] if d in listed else RegularAxis(size, length)
+            for d, (size, length) in enumerate(zip(shape, chunk_shape, strict=True))
+        )
     )
-    longest = [
-        length if edge is None else int(edge.lengths.max(initial=1)) for length, edge in zip(value, edges, strict=True)
-    ]
-    return parse_chunk_shape(longest, shape, dtype, json_path), edges
 
 
-def _parse_lengths(value: Any, size: int, json_path: str) -> Edges:
+def _parse_lengths(value: Any, size: int, json_path: str) -> RectilinearAxis:
     if not isinstance(value, list | tuple):
         fail(f"expected a length, or an array of lengths, got {quote(value)}", json_path)
     lengths: list[int] = []
@@ -134,7 +127,7 @@ def _parse_lengths(value: Any, size: int, json_path: str) -> Edges:
         fail(f"chunks of {quote(total)} elements in all do not cover the array's {size}", json_path)
     if sum(counts) > MAX_UNEVEN_CHUNKS:
         fail(f"more than {MAX_UNEVEN_CHUNKS} chunks along one dimension are refused", json_path)
-    return Edges(np.repeat(np.array(lengths, np.int64), np.array(counts, np.int64)))
+    return RectilinearAxis(size, np.repeat(np.array(lengths, np.int64), np.array(counts, np.int64)))
 
 
 def parse_attributes(value: Any, json_path: str) -> dict[str, Any]:

@@ -16,9 +16,8 @@ import numpy as np
 
 from ..documents.json import MAX_DEPTH, quote
 from ..errors import ArgumentError
-from .chunk_grid import Edges
 from .formats import FORMATS
-from .parts import MAX_NDIM, MAX_UNEVEN_CHUNKS, dimension_names_of
+from .parts import MAX_NDIM, dimension_names_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,13 +107,7 @@ def resized(metadata: ArrayMetadata, shape: Sequence[int]) -> ArrayMetadata:
     new = check_shape(shape)
     if len(new) != metadata.ndim:
         raise ArgumentError(f"the array has {metadata.ndim} dimensions; the shape {new} has {len(new)}")
-    edges = metadata.chunk_edges
-    if edges is not None:
-        edges = tuple(
-            None if edge is None else _reaching(edge, size, longest)
-            for edge, size, longest in zip(edges, new, metadata.chunk_shape, strict=True)
-        )
-    changed = replace(metadata, shape=new, chunk_edges=edges)
+    changed = replace(metadata, chunk_grid=metadata.chunk_grid.resized(new))
     return replace(changed, document=_document(changed))
 
 
@@ -138,20 +131,6 @@ def _document(metadata: ArrayMetadata) -> dict[str, Any]:
     if not metadata.document:
         return {}
     return FORMATS[metadata.zarr_format].array_document(metadata)
-
-
-def _reaching(edge: Edges, size: int, longest: int) -> Edges:
-    missing = size - int(edge.starts[-1])
-    if missing <= 0:
-        return edge
-    length = int(edge.lengths[-1]) if len(edge) else longest
-    count = -(-missing // length)
-    if len(edge) + count > MAX_UNEVEN_CHUNKS:
-        raise ArgumentError(
-            f"a length of {size} would take {count} more chunks of {length}, as long as the last one; more than "
-            f"{MAX_UNEVEN_CHUNKS} chunks along one dimension of a rectilinear grid are refused"
-        )
-    return Edges(np.append(edge.lengths, np.full(count, length, np.int64)))
 
 
 def check_shape(shape: Any) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from gzarr.engines.cuda.staging import DEFERRED, READY, FrameFormat, Frames, Sta
 from gzarr.engines.request import ABSENT as NO_RANGE
 from gzarr.engines.request import ReadRequest, Sources
 from gzarr.engines.shards import whole_chunks
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.metadata.model import ChunkKeyEncoding
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic
@@ -132,7 +133,7 @@ class Volume:
 
     def request(self, codecs: tuple[Any, ...] = (), most_encoded: int = MOST_ENCODED) -> ReadRequest:
         n = len(self.values)
-        planned = plan([parse_basic(..., (n * self.nbytes,))], (n * self.nbytes,), (self.nbytes,))
+        planned = plan([parse_basic(..., (n * self.nbytes,))], ChunkGrid.regular((n * self.nbytes,), (self.nbytes,)))
         store = self.store
         if store is None:
             store = MemoryStore() if "memory" in self.kind else LocalStore(self.folder or "")

@@ -17,6 +17,7 @@ from ...documents.json import quote
 from ...dtypes import fill_value
 from ...dtypes.properties import native
 from ...dtypes.v2 import parse_v2
+from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding
 from ..parts import check_format, dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
 from ..v2.parse import codec_chain
@@ -68,10 +69,9 @@ def parse_array(meta: dict[str, Any], attrs: dict[str, Any] | None = None) -> Ar
     in_order = order if compressor is not None and compressor["id"] == "blosc" else "C"
     attributes = parse_attributes(attrs, "$")
     return ArrayMetadata(
-        shape=shape,
+        chunk_grid=ChunkGrid.regular(shape, chunk_shape),
         dtype=native(stored),
         data_type=meta["dtype"] if isinstance(meta["dtype"], str) else json.dumps(meta["dtype"]),
-        chunk_shape=chunk_shape,
         chunk_key_encoding=ChunkKeyEncoding("v2", "."),
         fill_value=_fill_value(member(meta, "fill_value"), stored),
         codecs=codec_chain(

@@ -38,7 +38,7 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
         return {**attributes, META: {**meta, **changed}}
     if not metadata.shape:
         raise ArgumentError("version 1 has no arrays of zero dimensions; use zarr_format=2 or 3")
-    if metadata.chunk_edges is not None:
+    if not metadata.chunk_grid.is_regular:
         raise ArgumentError("version 1 has regular chunk grids only; a rectilinear one needs zarr_format=3")
     encoding = metadata.chunk_key_encoding
     if (encoding.name, encoding.separator) != ("v2", "."):

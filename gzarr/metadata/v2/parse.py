@@ -28,6 +28,7 @@ from ...dtypes import fill_value
 from ...dtypes.properties import native, swap_unit
 from ...dtypes.v2 import parse_v2
 from ...errors import MetadataError, UnsupportedError
+from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from ..parts import (
     check_format,
@@ -102,10 +103,9 @@ def parse_array(
     )
     attributes = parse_attributes(zattrs, "$")
     return ArrayMetadata(
-        shape=shape,
+        chunk_grid=ChunkGrid.regular(shape, chunk_shape),
         dtype=native(stored),
         data_type=zarray["dtype"] if isinstance(zarray["dtype"], str) else json.dumps(zarray["dtype"]),
-        chunk_shape=chunk_shape,
         chunk_key_encoding=ChunkKeyEncoding("v2", "/" if separator == "/" else "."),
         fill_value=fill_value.from_v2(member(zarray, "fill_value"), stored, object_codec=object_codec(codecs)),
         codecs=codecs,

@@ -41,7 +41,7 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     if (zarray := metadata.document.get(".zarray")) is not None:
         changed = {"shape": list(metadata.shape), "chunks": list(metadata.chunk_shape)}
         return {**attributes, ".zarray": {**zarray, **changed}}
-    if metadata.chunk_edges is not None:
+    if not metadata.chunk_grid.is_regular:
         raise ArgumentError("version 2 has regular chunk grids only; a rectilinear one needs zarr_format=3")
     if metadata.chunk_key_encoding.name != "v2":
         raise ArgumentError(f"version 2 has no chunk key encoding {metadata.chunk_key_encoding.name!r}, only 'v2'")

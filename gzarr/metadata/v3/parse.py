@@ -29,6 +29,7 @@ from ...dtypes import fill_value
 from ...dtypes.v3 import parse_v3
 from ...errors import MetadataError, UnsupportedError
 from ...plugins import call, load
+from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from ..parts import (
     check_format,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
     from ...codecs.codec import Codec
     from ...plugins import Plugin
-    from ..chunk_grid import Edges
 
 _ARRAY_MEMBERS: Final = frozenset(
     (
@@ -114,7 +114,7 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     _check_members(document, _ARRAY_MEMBERS)
     shape = parse_shape(member(document, "shape"), "$.shape")
     dtype, data_type = _data_type(member(document, "data_type"), allow_fallback=allow_fallback)
-    chunk_shape, edges = _chunk_grid(member(document, "chunk_grid"), shape, dtype)
+    chunk_grid = _chunk_grid(member(document, "chunk_grid"), shape, dtype)
     encoding = _chunk_key_encoding(member(document, "chunk_key_encoding"))
     fill_text = member(document, "fill_value")
     codecs = _codecs(document, allow_pickle=allow_pickle)
@@ -125,16 +125,16 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     else:
         fill_text = fill_value.from_draft(fill_text, dtype, json_path="$.fill_value")
         fill = fill_value.from_v3(fill_text, _stored(dtype, codecs), data_type)
-    codecs = with_fill_value(codecs, fill, ArrayRepresentation(chunk_shape, dtype))
-    representations(codecs, ArrayRepresentation(chunk_shape, dtype))
-    if edges is not None:
-        _check_shards(codecs, edges, ArrayRepresentation(chunk_shape, dtype))
+    chunk = ArrayRepresentation(chunk_grid.chunk_shape, dtype)
+    codecs = with_fill_value(codecs, fill, chunk)
+    representations(codecs, chunk)
+    if not chunk_grid.is_regular:
+        _check_shards(codecs, chunk_grid, chunk)
     _check_storage_transformers(document.get("storage_transformers"))
     return ArrayMetadata(
-        shape=shape,
+        chunk_grid=chunk_grid,
         dtype=dtype,
         data_type=data_type,
-        chunk_shape=chunk_shape,
         chunk_key_encoding=encoding,
         fill_value=fill,
         codecs=codecs,
@@ -142,7 +142,6 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
         dimension_names=_dimension_names(document.get("dimension_names"), len(shape)),
         zarr_format=3,
         document=document,
-        chunk_edges=edges,
     )
 
 
@@ -250,10 +249,8 @@ def _data_type(value: Any, *, allow_fallback: bool) -> tuple[np.dtype[Any], str]
         raise
 
 
-def _chunk_grid(
-    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None]:
-    """Return the shape of the (largest) chunk, and the edges of a rectilinear grid."""
+def _chunk_grid(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkGrid:
+    """Return where the chunks are."""
     name, configuration = _must_understand(value, "$.chunk_grid", "a chunk grid")
     members = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}.get(name)
     if members is None:
@@ -271,25 +268,25 @@ def _chunk_grid(
         if key not in configuration:
             fail(f"the {name} grid lacks {key!r}", at)
     if name == "regular":
-        return parse_chunk_shape(configuration["chunk_shape"], shape, dtype, f"{at}.chunk_shape"), None
+        chunk_shape = parse_chunk_shape(configuration["chunk_shape"], shape, dtype, f"{at}.chunk_shape")
+        return ChunkGrid.regular(shape, chunk_shape)
     if configuration["kind"] != "inline":
         raise UnsupportedError(f"expected 'inline', got {quote(configuration['kind'])}", json_path=f"{at}.kind")
     return parse_chunk_shapes(configuration["chunk_shapes"], shape, dtype, f"{at}.chunk_shapes")
 
 
-def _check_shards(codecs: tuple[Codec, ...], edges: tuple[Edges | None, ...], chunk: ArrayRepresentation) -> None:
+def _check_shards(codecs: tuple[Codec, ...], grid: ChunkGrid, chunk: ArrayRepresentation) -> None:
     """Check that inner chunks divide all shards of a rectilinear grid; they divide the longest, ``chunk``."""
-    order = tuple(range(len(edges)))
+    order = tuple(range(len(grid.axes)))
     for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk), strict=False)):
         if isinstance(codec, TransposeCodec):
             order = tuple(order[d] for d in codec.order)
         elif isinstance(codec, ShardingIndexed):
             for d, inner in zip(order, codec.chunk_shape, strict=True):
-                edge = edges[d]
-                wrong = [] if edge is None else edge.lengths[edge.lengths % inner != 0]
-                if len(wrong):
+                wrong = grid.axes[d].length_not_multiple_of(inner)
+                if wrong is not None:
                     fail(
-                        f"inner chunks of {inner} do not divide shards of {wrong[0]} along dimension {d}",
+                        f"inner chunks of {inner} do not divide shards of {wrong} along dimension {d}",
                         f"$.codecs[{i}].configuration.chunk_shape",
                     )
             return
@@ -305,13 +302,13 @@ def _check_shards(codecs: tuple[Codec, ...], edges: tuple[Edges | None, ...], ch
 
 def _grid_of_plugin(
     plugin: Plugin, name: str, configuration: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None]:
+) -> ChunkGrid:
     """Return what another package says about where chunks are."""
     at, what = "$.chunk_grid", f"the chunk grid {quote(name)}"
     checked = Configuration(configuration, f"{at}.configuration", what)
     lengths = call(plugin, "from_v3", what, at, checked, shape)
     if isinstance(lengths, list | tuple) and all(type(length) is int for length in lengths):
-        return parse_chunk_shape(lengths, shape, dtype, at), None
+        return ChunkGrid.regular(shape, parse_chunk_shape(lengths, shape, dtype, at))
     return parse_chunk_shapes(lengths, shape, dtype, at)
 
 

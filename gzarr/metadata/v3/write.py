@@ -22,10 +22,10 @@ from ...errors import ArgumentError
 from ..v2.write import data_type_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ...codecs.codec import Codec
-    from ..chunk_grid import Edges
+    from ..chunk_grid import ChunkAxis
     from ..model import ArrayMetadata, GroupMetadata
 
 # Filters that are given an array in version 3, and bytes in version 2.
@@ -74,11 +74,10 @@ def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
     document["shape"] = list(metadata.shape)
     grid = copy.deepcopy(document["chunk_grid"])
     configuration = grid["configuration"]
-    if metadata.chunk_edges is None:
-        if "chunk_shape" in configuration:
-            configuration["chunk_shape"] = list(metadata.chunk_shape)
-    else:
-        _extend(configuration["chunk_shapes"], metadata.chunk_edges)
+    if not metadata.chunk_grid.is_regular:
+        _extend(configuration["chunk_shapes"], metadata.chunk_grid.axes)
+    elif "chunk_shape" in configuration:
+        configuration["chunk_shape"] = list(metadata.chunk_shape)
     document["chunk_grid"] = grid
     return document
 
@@ -90,25 +89,28 @@ def _with_attributes(document: dict[str, Any], attributes: dict[str, Any]) -> di
     return dict(document)
 
 
-def _extend(chunk_shapes: list[Any], edges: tuple[Edges | None, ...]) -> None:
+def _extend(chunk_shapes: list[Any], axes: Sequence[ChunkAxis]) -> None:
     """Write the chunks of dimensions that were made longer."""
-    for d, edge in enumerate(edges):
-        if edge is not None and _total(chunk_shapes[d]) != int(edge.starts[-1]):
-            chunk_shapes[d] = _runs(edge.lengths.tolist())
+    for d, axis in enumerate(axes):
+        lengths = chunk_shapes[d]
+        if isinstance(lengths, list) and _total(lengths) != axis.end:
+            chunk_shapes[d] = _listing(axis)
 
 
 def _total(lengths: list[Any]) -> int:
     return sum(item[0] * item[1] if isinstance(item, list) else item for item in lengths)
 
 
+def _listing(axis: ChunkAxis) -> int | list[Any]:
+    """Return the chunks along a dimension as a document of a rectilinear grid has them."""
+    return axis.listing if isinstance(axis.listing, int) else _runs(axis.listing)
+
+
 def chunk_grid(metadata: ArrayMetadata) -> dict[str, Any]:
     """Return the chunk grid as a document has it."""
-    if metadata.chunk_edges is None:
+    if metadata.chunk_grid.is_regular:
         return {"name": "regular", "configuration": {"chunk_shape": list(metadata.chunk_shape)}}
-    shapes = [
-        length if edge is None else _runs(edge.lengths.tolist())
-        for length, edge in zip(metadata.chunk_shape, metadata.chunk_edges, strict=True)
-    ]
+    shapes = [_listing(axis) for axis in metadata.chunk_grid.axes]
     return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
 
 

@@ -25,6 +25,7 @@ from ...dtypes.properties import native
 from ...dtypes.v2 import parse_v2
 from ...dtypes.v3 import parse_v3
 from ...errors import MetadataError, UnsupportedError
+from ..chunk_grid import ChunkGrid
 from ..layout import ENTRY_POINT, FORMAT, Layout, check_extensions
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
 from ..parts import dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
@@ -138,10 +139,9 @@ def parse_array(
         chunk_shape = parse_chunk_shape(shard_shape, shape, stored, "$.storage_transformers")
         representations(codecs, ArrayRepresentation(chunk_shape, native(stored)), "$.storage_transformers")
     return ArrayMetadata(
-        shape=shape,
+        chunk_grid=ChunkGrid.regular(shape, chunk_shape),
         dtype=native(stored),
         data_type=data_type,
-        chunk_shape=chunk_shape,
         chunk_key_encoding=ChunkKeyEncoding(
             "draft_root" if layout.root else "draft", "." if grid.get("separator") == "." else "/"
         ),

@@ -82,7 +82,7 @@ def updated(metadata: ArrayMetadata) -> dict[str, Any]:
 
 
 def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
-    if metadata.chunk_edges is not None:
+    if not metadata.chunk_grid.is_regular:
         raise ArgumentError("the drafts have regular chunk grids only; a rectilinear one needs zarr_format=3")
     stored = _stored(metadata.data_type)
     codecs, chunk_shape, shards = _unsharded(metadata.codecs, metadata.chunk_shape)

@@ -20,6 +20,7 @@ from support.placed_chunks import Case, cases, check, stored
 
 from gzarr.engines.cuda.columns import Columns, output_memory, placement
 from gzarr.engines.cuda.placing import DecodedChunks, placing_words, placings
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic, parse_orthogonal, parse_points
 
@@ -289,7 +290,7 @@ def test_far_memory(typesize: int) -> None:
     arena[far : far + 3000] = np.frombuffer(to_byte_planes(data, typesize), np.uint8)
     memory = np.zeros(3 * far + 4096, np.uint8)
     view = np.ndarray((3, 250), "V4", memory.data, far - 48, (far, 4))
-    planned = plan(case.selections, case.shape, case.chunk_shape)
+    planned = plan(case.selections, ChunkGrid.regular(case.shape, case.chunk_shape))
     (found,) = place_chunks(case, planned, bytes(4), [far], arena, [view], memory)
     assert found == ("place_rows" if typesize == 1 else "place_planes", [1000], 1)
     assert view.tobytes() == data
