@@ -86,7 +86,7 @@ def test_endian_is_the_older_name_of_bytes() -> None:
 
 def test_absent_chunks_of_a_null_fill_value_are_zeros() -> None:
     assert tolerated(v3(fill_value=None), np.zeros((3, 4))) == [
-        "$.fill_value: null, as in an example of the draft of 2023: absent chunks read as zeros"
+        "$.fill_value: null, as in an example of the draft of 2023; missing chunks read as zeros"
     ]
 
 
@@ -236,7 +236,7 @@ def test_other_checksums_are_refused(value: Any) -> None:
         ("|S3", "YWI=", b"ab", 0),
         ("|S3", "a b", b"a b", 1),
         ("|S3", "a", b"a", 1),
-        ("|S3", "no base64", b"no ", 2),
+        ("|S3", "not base64", b"no ", 2),
         ("|S3", "YWJjZA==", b"abc", 1),
         ("|S3", 0, b"", 1),
         ("|V3", "YWJj", b"abc", 0),

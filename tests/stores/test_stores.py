@@ -705,5 +705,5 @@ class TestAsStore:
             as_store(tmp_path / "f.zip" / "below")
         with pytest.raises(NodeNotFoundError, match="symbolic link"):
             as_store(tmp_path / "dangling")
-        with pytest.raises(StoreError, match="cannot look"):
+        with pytest.raises(StoreError, match="cannot examine"):
             as_store(tmp_path / "loop")
