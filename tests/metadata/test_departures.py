@@ -236,7 +236,7 @@ def test_other_checksums_are_refused(value: Any) -> None:
         ("|S3", "YWI=", b"ab", 0),
         ("|S3", "a b", b"a b", 1),
         ("|S3", "a", b"a", 1),
-        ("|S3", "not base64", b"no ", 2),
+        ("|S3", "no base64", b"no ", 2),
         ("|S3", "YWJjZA==", b"abc", 1),
         ("|S3", 0, b"", 1),
         ("|V3", "YWJj", b"abc", 0),
