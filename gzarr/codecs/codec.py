@@ -1,4 +1,4 @@
-"""What a codec is: a frozen description. Engines decide how its operations run.
+"""Interface of a codec: a frozen description. Engines decide how to run its operations.
 
 A chain is held in encoding order: array→array codecs, one array→bytes codec, bytes→bytes codecs
 (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#codecs). ``encoded`` walks it forward to give the
@@ -33,10 +33,10 @@ class ArrayRepresentation:
 
 @dataclass(frozen=True, slots=True)
 class BytesRepresentation:
-    """A chunk as bytes: ``nbytes`` where the chain fixes the size, else None (after a compressor).
+    """A chunk as bytes: ``nbytes`` if the chain fixes the size, else None (after a compressor).
 
-    ``limit_nbytes`` bounds the size where ``nbytes`` is None, so that a decoder of untrusted bytes knows when to
-    stop; it is None where nothing bounds it (text of any length).
+    If ``nbytes`` is None, ``limit_nbytes`` bounds the size, so that a decoder of untrusted bytes knows when to stop; it
+    is None if the size is unbounded (strings of any length).
     """
 
     nbytes: int | None
@@ -54,13 +54,13 @@ class Operation:
     name         parameters
     ===========  =======================================================================================
     bytes        ``(swap,)``: width in bytes of the units to byte-swap; 0 or 1 means no swap
-    transpose    the ``order`` of the codec, one integer a dimension
+    transpose    ``order`` of the codec, one integer per dimension
     zstd         none
     gzip, zlib   none
     lz4          none (numcodecs' framing: 4 bytes little-endian size, then one LZ4 block)
     snappy       none (one raw stream)
     deflate      none (one raw stream, RFC 1951)
-    gdeflate     none (one frame of nvCOMP; only devices have an operation for it)
+    gdeflate     none (one nvCOMP frame; devices only)
     blosc        none (everything is in the container's header)
     shuffle      ``(elementsize,)`` (numcodecs' byte shuffle filter)
     crc32c       none (checksum in the last 4 bytes)
@@ -116,7 +116,7 @@ class Codec(ABC):
 
     @abstractmethod
     def encoded(self, decoded: Representation) -> Representation:
-        """Return the representation that encoding ``decoded`` gives.
+        """Return the representation of ``decoded`` once encoded.
 
         Raises
         ------
@@ -133,11 +133,11 @@ class Codec(ABC):
         encoded
             Bytes-like (after an array→bytes or bytes→bytes codec) or ``numpy.ndarray`` (after an array→array codec).
         decoded
-            The representation that must come out. Implementations never produce more bytes than it allows.
+            Representation of the output. Implementations never produce more bytes than it allows.
 
         Returns
         -------
-        Bytes-like or ``numpy.ndarray``, as ``decoded`` says.
+        Bytes-like or ``numpy.ndarray``, depending on ``decoded``.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Codec(ABC):
         """Encode one chunk in host memory: the inverse of :meth:`decode`; ``representation`` describes ``decoded``."""
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """Return the native decoding steps (usually one), or None where only :meth:`decode` will do."""
+        """Return the native decoding steps (usually one), or None if only :meth:`decode` can decode it."""
         return None
 
     def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:

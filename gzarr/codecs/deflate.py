@@ -1,4 +1,4 @@
-"""The codecs ``gzip`` (RFC 1952, several members in a row) and ``zlib`` (RFC 1950).
+"""The codecs ``gzip`` (RFC 1952, one or more members) and ``zlib`` (RFC 1950).
 
 Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/index.html
 
@@ -49,18 +49,18 @@ class Inflater:
 
     @property
     def unused_data(self) -> bytes:
-        """Input behind the stream's end."""
+        """Input after the stream's end."""
         return self._inner.unused_data
 
     def decompress(self, data: memoryview, max_length: int) -> bytes:
-        """Take ``data`` and return at most ``max_length`` bytes."""
+        """Feed ``data`` and return at most ``max_length`` bytes."""
         rest = self._inner.unconsumed_tail
         return self._inner.decompress(rest + bytes(data) if rest else data, max_length)
 
 
 @dataclass(frozen=True)
 class _DeflateCodec(Codec):
-    """What both containers share.
+    """Common part of both containers.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class _DeflateCodec(Codec):
         representation = need_bytes(decoded, self._name)
         data = flat(encoded)
         if representation.nbytes is not None and representation.nbytes > data.size * _MAX_RATIO:
-            raise ValueError(f"{self._name}: {data.size} bytes cannot decode to the {representation.nbytes} expected")
+            raise ValueError(f"{self._name}: {data.size} bytes cannot decode to the expected {representation.nbytes}")
         gzip = self._name == "gzip"
         return decompress(data, representation, lambda: Inflater(self._window_bits), self._name, padding=gzip)
 

@@ -1,4 +1,4 @@
-"""The codec ``lz4``: 4 bytes of little-endian size, then one LZ4 block, as numcodecs writes it.
+"""The codec ``lz4``: the size in 4 little-endian bytes, then one LZ4 block, as numcodecs writes it.
 
 Documentation: https://numcodecs.readthedocs.io/en/stable/compression/lz4.html
 
@@ -32,7 +32,7 @@ class Lz4Codec(Codec):
     Attributes
     ----------
     acceleration
-        The larger, the faster and the weaker.
+        Larger is faster but compresses less.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -70,7 +70,7 @@ class Lz4Codec(Codec):
         if representation.nbytes is not None and stated != representation.nbytes:
             raise ValueError(f"lz4: the header states {stated} bytes, expected {representation.nbytes}")
         if stated > min(ceiling(representation), data.size * _MAX_RATIO):
-            raise ValueError(f"lz4: the header states {stated} bytes, more than can be right here")
+            raise ValueError(f"lz4: the header states {stated} bytes, more than this chunk can have")
         output = empty(stated, self.label)
         if not stated:
             return checked(output, representation, self.label)

@@ -1,4 +1,4 @@
-"""The ``zstd`` codec: Zstandard frames (RFC 8878), several in a row and with or without their content size.
+"""The ``zstd`` codec: one or more Zstandard frames (RFC 8878), with or without their content size.
 
 Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd
 
@@ -35,9 +35,9 @@ class ZstdCodec(Codec):
     Attributes
     ----------
     level
-        From -131072 to 22; 0 is the library's default. Numcodecs takes more for 22.
+        From -131072 to 22; 0 is the library's default. numcodecs treats higher levels as 22.
     checksum
-        Whether frames written carry a checksum. One that is there is always verified.
+        Whether to write checksums. Existing ones are always verified.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -79,16 +79,16 @@ class ZstdCodec(Codec):
         limit = min(ceiling(representation), (data.size // 3 + 1) * _BLOCK_BYTES)
         stated = native.zstd_frame_content_size(data)
         if stated is not None and stated > limit:
-            raise ValueError(f"zstd: the frame states {stated} bytes, more than the {limit} that can be right here")
+            raise ValueError(f"zstd: the frame states {stated} bytes, more than the limit of {limit}")
         if representation.nbytes is not None:
             if limit < representation.nbytes:
-                raise ValueError(f"zstd: {data.size} bytes cannot decode to the {representation.nbytes} expected")
+                raise ValueError(f"zstd: {data.size} bytes cannot decode to the expected {representation.nbytes}")
             capacity = limit
         else:
             capacity = min(limit, max(stated or 0, 4 * data.size, 1 << 16))
         while (output := native.zstd_decompress(data, capacity)) is None:
             if capacity >= limit:
-                raise ValueError(f"zstd: decodes to more than the {limit} bytes that can be right here")
+                raise ValueError(f"zstd: decodes to more than the limit of {limit} bytes")
             capacity = min(limit, 4 * capacity)
         return checked(output, representation, self.label)
 
