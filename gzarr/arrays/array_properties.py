@@ -192,7 +192,7 @@ class ArrayProperties:
 
     @property
     def attrs(self) -> Attributes:
-        """User attributes, as a mapping. Each change is written at once, unless the array is read-only."""
+        """User attributes, as a mapping. Each change is written at once; a read-only array refuses changes."""
         return Attributes(self, self._take_attributes)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:

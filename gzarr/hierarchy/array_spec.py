@@ -100,6 +100,8 @@ def new_metadata(
 ) -> ArrayMetadata:
     """Return the metadata of a new array, as read back from its documents.
 
+    Parameters that are not listed are those of :func:`gzarr.create_array`.
+
     Parameters
     ----------
     path
@@ -108,8 +110,6 @@ def new_metadata(
         Zarr format of its documents.
     layout
         Layout of the 2022 draft hierarchy that the array will be in; None for a new hierarchy.
-
-    The others are those of :func:`gzarr.create_array`.
 
     Raises
     ------
@@ -233,9 +233,7 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
     try:
         result: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            f"dtype={quote(dtype)} is neither a NumPy dtype nor a Zarr data type: {error}"
-        ) from None
+        raise ArgumentError(f"dtype={quote(dtype)} is neither a NumPy dtype nor a Zarr data type: {error}") from None
     if result.kind in "SU" and not result.itemsize:
         return np.dtype(object), _TEXT_CODECS[result.kind == "S"], None
     if result.hasobject and (result.fields is not None or not FORMATS[zarr_format].features.objects):

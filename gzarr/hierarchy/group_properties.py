@@ -55,7 +55,7 @@ class GroupProperties:
 
     @property
     def attrs(self) -> Attributes:
-        """User attributes, as a mapping. Each change is written at once, unless the group is read-only."""
+        """User attributes, as a mapping. Each change is written at once; a read-only group refuses changes."""
         return Attributes(self, self._become)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
