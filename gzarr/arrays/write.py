@@ -254,7 +254,7 @@ class Writer:
         if partial.any():
             value = int(np.argmax(partial))
             raise ArgumentError(
-                f"{self._name}: the region covers {request.keys[value]!r} only partially, which aligned=True forbids; "
+                f"{self._name}: the region covers {request.keys[value]!r} in part, which aligned=True forbids; "
                 f"regions have to begin and end at multiples of {self.metadata.chunk_shape}, or at the array's end"
             )
 
