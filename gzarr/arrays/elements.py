@@ -122,7 +122,7 @@ def _misfit(node: str, given: tuple[int, ...], shape: tuple[int, ...]) -> Argume
     """Return the error for an array that could not be broadcast to another shape."""
     pairs = zip(reversed(given), reversed(shape), strict=False)
     if len(given) <= len(shape) and all(n in (1, wanted) for n, wanted in pairs):
-        return ArgumentError(f"{node}: a region of {shape} has more elements than can be written at once; write parts")
+        return ArgumentError(f"{node}: a region of {shape} is too large to be written at once; write it in parts")
     return ArgumentError(f"{node}: a value of shape {given} does not broadcast to {shape}")
 
 
@@ -269,7 +269,9 @@ def _records(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
     while any(_is_row(item, list) for item in items):
         lengths = {len(item) if _is_row(item, list) else None for item in items}
         if len(lengths) != 1 or len(shape) == MAX_NDIM:
-            raise ArgumentError(f"{node}: lists of different lengths, or beside records, are no array of records")
+            raise ArgumentError(
+                f"{node}: nested lists of records must have equal lengths, and records (tuples) at one depth only"
+            )
         shape.append(len(items[0]))
         items = [part for item in items for part in item]
     return _of_records(items, dtype, node).reshape(shape)

@@ -76,7 +76,7 @@ def check_names(arguments: Mapping[str, Any]) -> None:
     for name in arguments:
         if name not in ArrayArguments.__optional_keys__:
             known = ", ".join(sorted(NewArrayArguments.__optional_keys__))
-            raise ArgumentError(f"there is no argument {name!r}; an array is described by {known}")
+            raise ArgumentError(f"there is no argument {name!r}; the arguments for a new array are {known}")
 
 
 def new_metadata(

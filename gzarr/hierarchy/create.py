@@ -212,6 +212,6 @@ def _where(path: str, name: str | None) -> str:
     where = normalize_path(path)
     if name is not None and (alias := normalize_path(name)) != where:
         if where:
-            raise ArgumentError(f"name={name!r} and path={path!r} are two names of one argument; pass one of them")
+            raise ArgumentError(f"name={name!r} and path={path!r} are different paths of the node; pass one of them")
         return alias
     return where

@@ -148,7 +148,7 @@ def change_node(
         reader = replace(reader_of(store), use_consolidated=None)
         entry = reader.node(path, zarr_format)
         if entry is None:
-            raise NodeNotFoundError(f"'/{path}' is not in {store!r} any more; nothing was changed")
+            raise NodeNotFoundError(f"'/{path}' no longer exists in {store!r}; nothing was changed")
         before = entry.metadata
         if isinstance(before, MetadataError):
             raise before

@@ -272,7 +272,7 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
         raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")
     with hold_node(store, source, dest), hold(store, [*keys_above(source), *keys_above(dest)]):
         if not reader_of(store).exists(source, None):
-            raise NodeNotFoundError(f"'/{source}' is not in {store!r} any more; nothing was moved")
+            raise NodeNotFoundError(f"'/{source}' no longer exists in {store!r}; nothing was moved")
         location = inspect_location(store, dest, zarr_format)
         check_name(dest, location, zarr_format)
         check_free(store, dest, location, zarr_format, group=False)
