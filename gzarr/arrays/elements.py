@@ -122,7 +122,7 @@ def _misfit(node: str, given: tuple[int, ...], shape: tuple[int, ...]) -> Argume
     """Return the error for an array that could not be broadcast to another shape."""
     pairs = zip(reversed(given), reversed(shape), strict=False)
     if len(given) <= len(shape) and all(n in (1, wanted) for n, wanted in pairs):
-        return ArgumentError(f"{node}: a region of {shape} is too large to be written at once; write it in parts")
+        return ArgumentError(f"{node}: a region of {shape} has more elements than can be written at once; write parts")
     return ArgumentError(f"{node}: a value of shape {given} does not broadcast to {shape}")
 
 
