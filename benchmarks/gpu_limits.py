@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpu_batch import ALIGNMENT, FrameBatch, aligned, pack
+from gzarr_kernels.operations import ALGORITHMS
 
 import gzarr
 from gzarr.arrays.read import Reader
-from gzarr.engines.cuda.program import ALGORITHM_CODES, device_program
+from gzarr.engines.cuda.device_program import device_program
 from gzarr.engines.cuda.router import frames_in_chunk
 from gzarr.engines.cuda.staging import READY, Staging
 from gzarr.engines.request import WHOLE, ReadRequest
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from gzarr.engines.cuda.device import Device
-    from gzarr.engines.cuda.program import DeviceProgram
+    from gzarr.engines.cuda.device_program import DeviceProgram
+    from gzarr.engines.cuda.device_protocol import Device
     from gzarr.engines.cuda.staging import Frames
 
 LIMITS = ("read", "copy", "decode", "place")
@@ -153,7 +154,7 @@ class Limits:
     def _frames(self, program: DeviceProgram, frames: Frames) -> FrameBatch | None:
         if program.algorithm is None:
             return None
-        here = np.flatnonzero(frames.algorithm == ALGORITHM_CODES[program.algorithm])
+        here = np.flatnonzero(frames.algorithm == ALGORITHMS[program.algorithm].code)
         if not len(here):
             return None
         decoder = self._device.decompressor(program.algorithm)

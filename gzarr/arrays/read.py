@@ -1,4 +1,4 @@
-"""From selections to filled results: the plan, where its chunks are, and the engine that runs over them."""
+"""Reading selections into results: planning, locating the chunks, running an engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..engines.request import ReadRequest
 from ..engines.shards import ShardIndexCache, read_shards, whole_chunks
 from ..metadata.chunk_grid import ChunkGrid
 from ..plan.decode_program import analyse, planned_grid
-from ..plan.planner import by_shape, few_chunks, plan
+from ..plan.planner import box_chunks, by_shape, plan
 from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
 
@@ -36,21 +36,23 @@ if TYPE_CHECKING:
     from .outputs import Results
 
 
-#: Shapes of chunks of a rectilinear grid for which what decodes them is kept.
+#: Number of chunk shapes of a rectilinear grid for which readers and writers are kept.
 KEEP_SHAPES = 64
 
 
 class Reader:
-    """Reads one array.
+    """Reader of one array.
 
     Parameters
     ----------
-    metadata, store
-        The array, and where its chunks are.
+    metadata
+        Metadata of the array.
+    store
+        Store that holds the chunks.
     path
-        Of the node, without leading slash.
+        Path of the array, without leading slash.
     device
-        ``"cpu"`` or ``"cuda:N"``; it reads to host memory as well.
+        ``"cpu"`` or ``"cuda:N"``. Any reader can also read to host memory.
     """
 
     __slots__ = (
@@ -85,7 +87,7 @@ class Reader:
 
     @property
     def decoding(self) -> Decoding:
-        """The codec chain, taken apart when first needed."""
+        """Codec chain, analysed on first use."""
         if self._decoding is None:
             grid = self._metadata.chunk_grid
             whole = ArrayRepresentation(grid.chunk_shape, self._metadata.dtype)
@@ -114,24 +116,25 @@ class Reader:
         Parameters
         ----------
         selections
-            One or more, all over boxes or one over points.
+            One or more selections of boxes, or one selection of points.
         results
-            One array a selection: of its result's shape, of any strides; of the array's dtype, or of the field's.
+            One array for each selection, of its result's shape, with any strides, and with the dtype of the array (of
+            the field).
         field
             Name of a field of a structured dtype, or None.
         missing
-            What an absent chunk means.
+            Meaning of an absent chunk.
         memory
-            What ``results`` are.
+            Memory of ``results``.
         whole
-            An array that all ``results`` are views of; may be left out where there is one.
+            Array that all ``results`` are views of; may be omitted for a single result.
         options
-            Of a read to a device.
+            Options of a read to a device.
 
         Raises
         ------
         ChunkError
-            For the first chunk that fails; the results then hold some chunks and not others.
+            For the first chunk that fails; the results are then partially filled.
         """
         grid = self._planned_grid
         simple = memory is HOST and len(selections) == 1 and field is None and grid.is_regular
@@ -186,7 +189,7 @@ class Reader:
             run(the_plan, whole_chunks(encoding, self._prefix, the_plan))
 
     def _of_shape(self, chunk_shape: tuple[int, ...]) -> Reader:
-        """Return the reader of those chunks of a rectilinear grid that have one shape."""
+        """Return the reader of the chunks of a rectilinear grid that have a given shape."""
         reader = self._shapes.get(chunk_shape)
         if reader is None:
             metadata = replace(self._metadata, chunk_grid=ChunkGrid.regular(self._metadata.shape, chunk_shape))
@@ -199,7 +202,7 @@ class Reader:
         return reader
 
     def path(self, device: str, verify: Verify = "none") -> str:
-        """Return what will happen to chunks that are read to a device, this reader's or ``"cpu"``, for people."""
+        """Return a description of how chunks read to a device (this reader's, or ``"cpu"``) will be decoded."""
         if device == "cpu":
             return self.decoding.path
         metadata = self._metadata
@@ -207,18 +210,18 @@ class Reader:
         return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store, verify)
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
-        """Read a box of few small chunks the short way; return whether that is how it was read."""
+        """Try to read a box of few small chunks by the fast path; return whether it was read."""
         chunk = self.decoding.chunk
         if chunk.nbytes > SMALL_BYTES:
             return False
-        rows = few_chunks(selection, chunk.shape)
+        rows = box_chunks(selection, chunk.shape)
         if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
             return False
-        few = self._the_engine.few()
+        small_reads = self._the_engine.small_reads()
         view = selection.view(result)
-        if few is None or view is None:
+        if small_reads is None or view is None:
             return False
-        return few.read(rows, selection.step, view, fill=missing == "fill")
+        return small_reads.read(rows, selection.step, view, fill=missing == "fill")
 
     @property
     def _the_engine(self) -> CpuEngine:
@@ -242,16 +245,16 @@ class Reader:
 def _placeable(
     selections: Sequence[Selection], results: Sequence[Any], memory: Results, whole: Any
 ) -> tuple[list[Any], list[tuple[Any, Any]], Any]:
-    """Return where an engine can write.
+    """Return arrays that an engine can write to.
 
     Returns
     -------
     views
-        One a selection, with the dimensions of the array; for points on a device C-contiguous.
+        One view for each selection, with the dimensions of the array; C-contiguous for points on a device.
     copies
-        Pairs of an array that was read into and the result that it is to be copied to.
+        Pairs of a temporary array and the result to copy it to.
     whole
-        An array that all views are of, for a device.
+        Array that all views are views of, for a device.
     """
     on_host = memory is HOST
     views = [selection.view(result) for selection, result in zip(selections, results, strict=True)]

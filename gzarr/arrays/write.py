@@ -1,4 +1,4 @@
-"""From selections and values to stored chunks: the plan, what must be read first, and the engine that runs over it."""
+"""Writing values to selections: planning, finding chunks that must be read first, running an engine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
 from ..engines.cpu import native_write, write_threads
-from ..engines.shards import ChunkKeys, distinct_rows
 from ..engines.write_request import WriteRequest
 from ..errors import ArgumentError, ChunkWriteError, GzarrError
 from ..nodes.change import reader_of
 from ..plan.decode_program import Decoding, analyse, planned_grid
 from ..plan.encode_program import EncodingProgram, analyse_encoding
+from ..plan.keys import ChunkKeys, distinct_rows
 from ..plan.planner import by_shape, plan
 from ..stores import locks
 from ..stores.base import LockingStore
@@ -40,21 +40,23 @@ class _Chain(NamedTuple):
     """The codec chain of chunks of one shape, analysed for writing."""
 
     decoding: Decoding
-    #: For the native loop; None where host threads encode.
+    #: Program of the native loop; None if host threads encode.
     program: EncodingProgram | None
 
 
 class Writer:
-    """Writes one array.
+    """Writer of one array.
 
     Parameters
     ----------
-    metadata, store
-        The array, and where its chunks go.
+    metadata
+        Metadata of the array.
+    store
+        Store that holds the chunks.
     path
-        Of the node, without leading slash.
+        Path of the array, without leading slash.
     write_empty_chunks
-        Whether chunks of nothing but the fill value are stored.
+        Whether chunks that hold only the fill value are stored.
     """
 
     __slots__ = ("_chains", "_name", "_path", "_prefix", "_store", "metadata", "write_empty_chunks")
@@ -70,14 +72,14 @@ class Writer:
         self._chains: OrderedDict[tuple[int, ...], _Chain] = OrderedDict()
 
     def with_metadata(self, metadata: ArrayMetadata) -> Writer:
-        """Return a writer of the array with other metadata: of another shape, as a rule, which changes no codec."""
+        """Return a writer of the array with other metadata, usually with another shape and the same codecs."""
         writer = Writer(metadata, self._store, self._path, write_empty_chunks=self.write_empty_chunks)
         if (metadata.codecs, metadata.dtype) == (self.metadata.codecs, self.metadata.dtype):
             writer._chains = self._chains
         return writer
 
     def _chain(self, chunk_shape: tuple[int, ...]) -> _Chain:
-        """Return the analysed codec chain of chunks (shards) of a shape; analysed once."""
+        """Return the codec chain of chunks (shards) of a given shape, analysed once."""
         chain = self._chains.get(chunk_shape)
         if chain is None:
             decoding = _decoding(self.metadata, chunk_shape)
@@ -102,35 +104,35 @@ class Writer:
         lock: bool = False,
         memory: DeviceResults | None = None,
     ) -> None:
-        """Write each value to its selection; where selections overlap, the later one counts.
+        """Write each value to its selection; where selections overlap, the last one wins.
 
         Parameters
         ----------
         selections
-            One or more, all over boxes or one over points.
+            One or more selections of boxes, or one selection of points.
         values
-            One array a selection, of its result's shape and of the array's dtype (of the field's).
+            One array for each selection, of its result's shape and with the dtype of the array (of the field).
         field
             Name of a field of a structured dtype, or None.
         aligned
-            Refuse to change stored values in part.
+            Whether to refuse partial changes of stored values.
         lock
-            Keep writers of other processes away, by file locks.
+            Whether to exclude writers in other processes, by file locks.
         memory
-            The device that the values are on, and the stream that they are there on; None for host memory.
+            Device of the values, and the stream on which they can be read; None for host memory.
 
         Raises
         ------
         ArgumentError
-            If stored values would be changed in part, and ``aligned``; nothing was written.
+            If a stored value would be partially changed, with ``aligned``; nothing was written.
         ChunkError
-            For the first chunk that fails; each stored value is then the old one or the new one.
+            For the first chunk that fails; each stored value is then either the old one or the new one.
         """
         views = []
         for selection, value in zip(selections, values, strict=True):
             view = selection.view(value)
             if view is None:
-                # Axes of an index array that cannot be joined as they lie can be in a copy.
+                # The axes of an index array can always be joined in a contiguous copy.
                 view = selection.view(_contiguous(value, memory))
             views.append(view)
         requests = list(self._requests(selections, tuple(views), field, lock=lock))
@@ -178,8 +180,8 @@ class Writer:
             yield request, program
 
     def _is_current(self) -> bool:
-        """Return whether the array still has the shape that is remembered here, and nobody is changing it just now."""
-        # In this order: who appends changes the metadata last, and then lets go of the node.
+        """Return whether the array still has the shape known here, and nobody is changing it."""
+        # In this order: an append changes the metadata last, and then releases the node.
         if locks.node_is_held(self._store, self._path):
             return False
         try:
@@ -189,7 +191,7 @@ class Writer:
         return entry is not None and getattr(entry.metadata, "shape", None) == self.metadata.shape
 
     def _joined(self, request: WriteRequest) -> BoolArray:
-        """Return which chunks several pieces cover together, as far as they lie within the array."""
+        """Return which chunks are completely covered, within the array's bounds, by several pieces together."""
         the_plan = request.plan
         joined = np.zeros(len(the_plan), np.bool_)
         if the_plan.points is not None or any(table is not None for table in the_plan.tables):
@@ -211,7 +213,7 @@ class Writer:
         if partial.any():
             value = int(np.argmax(partial))
             raise ArgumentError(
-                f"{self._name}: the region covers {request.keys[value]!r} in part, and aligned=True was asked for; "
+                f"{self._name}: the region covers {request.keys[value]!r} in part, which aligned=True forbids; "
                 f"regions have to begin and end at multiples of {self.metadata.chunk_shape}, or at the array's end"
             )
 
@@ -224,7 +226,7 @@ class Writer:
             if memory is None:
                 _write(request, program)
                 return
-            # What a device needs is loaded where there is one.
+            # Device code is loaded only if there is a device.
             from ..engines.cuda import write_engine
 
             rows = write_engine.write(memory.device, request, memory.stream)
@@ -250,7 +252,7 @@ def _whole(the_plan: Plan, grid: ChunkGrid) -> BoolArray:
 
 
 def _never() -> bool:
-    """Whether other processes append just now cannot be asked."""
+    """Return False: it cannot be known whether other processes are appending."""
     return False
 
 
@@ -265,14 +267,14 @@ def _contiguous(value: Any, memory: DeviceResults | None) -> Any:
 
 @contextlib.contextmanager
 def between_processes(store: ReadableStore, keys: Iterable[str], below: str = "") -> Iterator[None]:
-    """Hold the locks of some keys that processes share.
+    """Hold the locks of some keys, which processes share.
 
     Parameters
     ----------
     store
-        That they are in.
+        Store of the keys.
     keys
-        All that are wanted, so that nobody waits in a circle; none for the node itself.
+        All keys to be locked, at once to avoid deadlocks; none for the node itself.
     below
         Prefix of their node.
 
@@ -282,17 +284,17 @@ def between_processes(store: ReadableStore, keys: Iterable[str], below: str = ""
         If the store has no such locks.
     """
     if not isinstance(store, LockingStore):
-        raise ArgumentError(f"{store!r} has no locks between processes; local stores have")
+        raise ArgumentError(f"{store!r} has no locks between processes; only local stores have them")
     with store.lock(*keys, below=below):
         yield
 
 
 def _write(request: WriteRequest, program: EncodingProgram | None) -> None:
-    """Write what is covered by the native loop, if there is a program for it, and the rest by host threads."""
+    """Write complete stored values by the native loop, if there is a program, and the others by host threads."""
     try:
         _write_on_host(request, program)
     except MemoryError as cause:
-        # Of what a few bytes of metadata ask for: a shard may have an index of terabytes.
+        # A few bytes of metadata may demand this: the index of a shard may have terabytes.
         chunk = tuple(request.plan.chunks[0].tolist())
         reason = f"there is not enough memory to write such chunks, or shards ({str(cause) or 'out of memory'})"
         raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=request.keys[0]) from cause
@@ -317,10 +319,10 @@ def _write_on_host(request: WriteRequest, program: EncodingProgram | None) -> No
 
 
 def _decoding(metadata: ArrayMetadata, chunk_shape: tuple[int, ...]) -> Decoding:
-    """Take the chain apart for writing: what is stored under a key is a chunk, or a shard of chunks."""
+    """Analyse the codec chain for writing: each stored value is a chunk, or a shard of chunks."""
     whole = ArrayRepresentation(chunk_shape, metadata.dtype)
     decoding = analyse(metadata.codecs, whole, kernels.available())
     if len(decoding.levels) <= 1 and metadata.chunk_grid.is_regular:
         return decoding
-    # Shards in shards, and shards of different shapes, are changed as wholes.
+    # Nested shards, and shards of different shapes, are decoded and encoded as a whole.
     return replace(decoding, levels=(), codecs=metadata.codecs, chunk=whole, program=None)

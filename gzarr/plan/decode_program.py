@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from ..codecs.codec import Codec, Representation
     from ..metadata.chunk_grid import IntArray
 
-#: Decoders that an operation needs; operations that are not here need none. A Blosc container may hold any of its own.
-_DECODERS = {
-    "zstd": ("zstd",),
-    "gzip": ("gzip",),
-    "zlib": ("zlib",),
-    "lz4": ("lz4",),
-    "blosc": ("blosclz", "lz4", "zlib", "zstd"),
-    "deflate": ("deflate",),
-    "gdeflate": ("gdeflate",),
-    "crc32c": ("crc32c",),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class ShardLevel:
@@ -245,7 +233,7 @@ def _program(
                 order = tuple(order[i] for i in step.params)
             elif step.name == "bytes":
                 swap = step.params[0] if step.params and step.params[0] > 1 else 0
-            elif not all(name in available for name in _DECODERS.get(step.name, ())):
+            elif step.name not in available:
                 return None
             else:
                 nbytes = decoded.nbytes if isinstance(decoded, BytesRepresentation) else None

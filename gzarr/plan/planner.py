@@ -134,9 +134,9 @@ def plan(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
     """
     shape, chunk_shape = grid.shape, grid.chunk_shape
     if grid.is_regular and len(selections) == 1:
-        few = _plan_few_chunks(selections[0], chunk_shape)
-        if few is not None:
-            return few
+        box = _plan_box(selections[0], chunk_shape)
+        if box is not None:
+            return box
     if any(size + block >= _INT64_END for size, block in zip(shape, chunk_shape, strict=True)):
         raise SelectionError(f"an array of shape {shape} in chunks of {chunk_shape} can't be planned in 64 bits")
     points = [selection.points for selection in selections if selection.points is not None]
@@ -227,7 +227,7 @@ def _distinct(column: IntArray, low: int, high: int) -> tuple[list[int], IntArra
 Term: TypeAlias = tuple[int, int, int, int]
 
 
-def few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple[Term, ...]] | None:
+def box_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple[Term, ...]] | None:
     """Return the chunks of a box that touches at least one and at most ``FEW_CHUNKS``; else None.
 
     Small reads are many, and for them plain Python is several times faster than a dozen NumPy calls a dimension.
@@ -264,8 +264,8 @@ def few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple
     return list(product(*dimensions))
 
 
-def _plan_few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None:
-    rows = few_chunks(selection, chunk_shape)
+def _plan_box(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None:
+    rows = box_chunks(selection, chunk_shape)
     if rows is None:
         return None
     n = len(rows)

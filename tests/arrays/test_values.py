@@ -57,7 +57,7 @@ class TestRecords:
             (PAIR, [("7", 1), (2, 0.2)], "field 'a'"),
             (PAIR, 5.7, "field 'a': .*5.7"),
             (PAIR, (1, 2, 3), "3 entries, but elements have 2 fields"),
-            (PAIR, [(1, 2), [3, 4]], "lists of different lengths, or beside records"),
+            (PAIR, [(1, 2), [3, 4]], "must have equal lengths, and records"),
             (PAIR, {"a": 1, "b": 2}, "field 'a'"),
             (TEXTS, [(b"abcdef", "x"), (b"a", "b")], "field 'a': .*abcdef"),
             (TEXTS, [(b"ab", "xyz"), (b"a", "b")], "field 'b': .*xyz"),

@@ -12,6 +12,7 @@ import google_crc32c
 import numcodecs
 import numpy as np
 from gzarr_kernels import frames as f
+from gzarr_kernels.operations import OPERATIONS
 from numcodecs import blosc as numcodecs_blosc
 from numcodecs import lz4 as numcodecs_lz4
 from support.guarded_memory import Guarded
@@ -159,7 +160,8 @@ class Volume:
         return ReadRequest("/a", store, codecs, chunk, planned, sources, outputs, None, 0, "fill", most_encoded)
 
     def staging(self, compressor: str | None, checksums: int = 0, **options: Any) -> Staging:
-        return Staging(self.request(**options), FrameFormat(compressor, checksums, self.nbytes))
+        algorithm = OPERATIONS[compressor].algorithm if compressor is not None else None
+        return Staging(self.request(**options), FrameFormat(compressor, algorithm, checksums, self.nbytes))
 
 
 def stage_all(

@@ -1,8 +1,8 @@
 """Documents of Zarr v3.1 from the model: ``zarr.json``.
 
-Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents. Members stand in
-zarr-python's order. Structured types get its name, ``structured``, too: the registry's ``struct`` came later, and fewer
-readers know it.
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents. Members are in zarr-python's
+order. Structured types also get its name, ``structured``: the registry's ``struct`` came later, and fewer readers know
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..chunk_grid import ChunkAxis
     from ..model import ArrayMetadata, GroupMetadata
 
-# Filters that are given an array in version 3, and bytes in version 2.
+# Filters that take an array in version 3, but bytes in version 2.
 _FILTERS: Final = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
 
 
@@ -38,7 +38,7 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     Raises
     ------
     ArgumentError
-        If version 3 has no words for something.
+        If version 3 cannot express the array.
     """
     if metadata.document:
         return {"zarr.json": _updated(metadata)}
@@ -69,7 +69,7 @@ def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:
 
 
 def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return the document that the array has, with its shape, chunks and attributes."""
+    """Return the array's existing document with its current shape, chunks and attributes."""
     document = _with_attributes(metadata.document, metadata.attributes)
     document["shape"] = list(metadata.shape)
     grid = copy.deepcopy(document["chunk_grid"])
@@ -83,7 +83,7 @@ def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
 
 
 def _with_attributes(document: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy with other attributes; a document without any keeps out of it that there are none."""
+    """Return a copy with other attributes; no empty attributes are added to a document without them."""
     if attributes or "attributes" in document:
         return {**document, "attributes": attributes}
     return dict(document)
@@ -115,7 +115,7 @@ def chunk_grid(metadata: ArrayMetadata) -> dict[str, Any]:
 
 
 def _runs(lengths: Iterable[int]) -> list[Any]:
-    """Return lengths of chunks with runs of equal ones as ``[length, count]``."""
+    """Return chunk lengths with runs of equal ones as ``[length, count]``."""
     runs = [(length, sum(1 for _ in group)) for length, group in itertools.groupby(lengths)]
     return [length if count == 1 else [length, count] for length, count in runs]
 
@@ -127,10 +127,10 @@ def _fill_value(metadata: ArrayMetadata) -> Any:
             stored = metadata.dtype.newbyteorder(">")
     value = metadata.absent_value
     if value is None:
-        # Version 3 has no arrays without one; what reads as zeros is zero.
+        # Version 3 requires a fill value; where missing chunks read as zeros, it is zero.
         value = "" if metadata.dtype.hasobject else np.zeros((), metadata.dtype)[()]
     if metadata.dtype.type is np.void and metadata.data_type.startswith("{") and metadata.dtype.fields is None:
-        # zarr-python's "raw_bytes", and its base64; only the core's "r32" has an array of integers.
+        # zarr-python's "raw_bytes" is spelled in base64; only the core's "r32" has an array of integers.
         return fill_value.to_v2(value, stored)
     return fill_value.to_v3(value, stored)
 
@@ -143,10 +143,10 @@ def _innermost(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
 
 
 def chain(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
-    """Return a chain of any version as version 3 has it.
+    """Return the version 3 equivalent of a chain of any version.
 
-    Filters of numbers stand before ``bytes``, as codecs of arrays; records of version 2 become little-endian, because
-    zarr-python ignores the ``endian`` of records. Decoded, the elements are the same.
+    Filters of numbers move before ``bytes``, as array codecs; structured types of version 2 become little-endian,
+    because zarr-python ignores their ``endian``. The decoded elements are the same.
     """
     at = next(i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
     front, maker, back = list(codecs[:at]), codecs[at], list(codecs[at + 1 :])

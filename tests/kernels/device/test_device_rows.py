@@ -19,7 +19,7 @@ from support.guarded_memory import Guarded
 from support.placed_chunks import Case, cases, check, stored
 
 from gzarr.engines.cuda.columns import Columns, output_memory, placement
-from gzarr.engines.cuda.placing import Layout, placing_words, placings
+from gzarr.engines.cuda.placing import DecodedChunks, placing_words, placings
 from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic, parse_orthogonal, parse_points
@@ -76,7 +76,7 @@ def place_chunks(
     place = placement(request)
     device: Any = Host(memory)
     output = output_memory(device, memory, tuple(views), k)
-    layout = Layout(
+    layout = DecodedChunks(
         np.arange(len(planned)),
         # An absent chunk is where anything may be.
         np.array([-7 if at is None else at for at in source], np.int64),
