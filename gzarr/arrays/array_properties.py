@@ -97,7 +97,7 @@ class ArrayProperties:
 
         They are what dask calls ``chunks``. With a rectilinear grid they differ within a dimension.
         """
-        return self._metadata.chunk_lengths
+        return self._metadata.chunk_grid.chunk_lengths
 
     @property
     def shards(self) -> tuple[int, ...] | None:

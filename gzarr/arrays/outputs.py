@@ -12,7 +12,7 @@ from ..engines import result_memory
 from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
 
 if TYPE_CHECKING:
-    from ..engines.cuda.device import Device
+    from ..engines.cuda.device_protocol import Device
 
 
 class Results(Protocol):

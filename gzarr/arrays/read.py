@@ -15,8 +15,9 @@ from ..engines.cpu.engine import CpuEngine
 from ..engines.cpu.small_reads import SMALL_BYTES
 from ..engines.request import ReadRequest
 from ..engines.shards import ShardIndexCache, read_shards, whole_chunks
-from ..plan.decode_program import analyse
-from ..plan.planner import by_shape, few_chunks, plan
+from ..metadata.chunk_grid import ChunkGrid
+from ..plan.decode_program import analyse, planned_grid
+from ..plan.planner import box_chunks, by_shape, plan
 from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
 
@@ -59,6 +60,7 @@ class Reader:
         "_decoding",
         "_device",
         "_engine",
+        "_grid",
         "_indexes",
         "_metadata",
         "_name",
@@ -77,6 +79,7 @@ class Reader:
         self._prefix = metadata.key_prefix(path)
         self._indexes = ShardIndexCache()
         self._decoding: Decoding | None = None
+        self._grid: ChunkGrid | None = None
         self._engine: CpuEngine | None = None
         self._cuda: CudaEngine | None = None
         # Of the chunks of a rectilinear grid, one a shape, least recently used first.
@@ -86,9 +89,17 @@ class Reader:
     def decoding(self) -> Decoding:
         """Codec chain, analysed on first use."""
         if self._decoding is None:
-            whole = ArrayRepresentation(self._metadata.chunk_shape, self._metadata.dtype)
-            self._decoding = analyse(self._metadata.codecs, whole, kernels.available(), self._metadata.chunk_edges)
+            grid = self._metadata.chunk_grid
+            whole = ArrayRepresentation(grid.chunk_shape, self._metadata.dtype)
+            self._decoding = analyse(self._metadata.codecs, whole, kernels.available(), grid)
         return self._decoding
+
+    @property
+    def _planned_grid(self) -> ChunkGrid:
+        """The grid that reads are planned over."""
+        if self._grid is None:
+            self._grid = planned_grid(self._metadata.chunk_grid, self.decoding.levels)
+        return self._grid
 
     def fill(
         self,
@@ -125,16 +136,14 @@ class Reader:
         ChunkError
             For the first chunk that fails; the results are then partially filled.
         """
-        # Inner chunks all have one shape: in shards of different shapes, too, they make a regular grid.
-        edges = None if self.decoding.levels else self._metadata.chunk_edges
-        simple = memory is HOST and len(selections) == 1 and field is None and edges is None
+        grid = self._planned_grid
+        simple = memory is HOST and len(selections) == 1 and field is None and grid.is_regular
         if simple and self._fill_quickly(selections[0], results[0], missing):
             return
         views, copies, whole = _placeable(selections, results, memory, results[0] if whole is None else whole)
-        the_plan = plan(selections, self._metadata.shape, self.decoding.chunk.shape, edges)
-        for part in [the_plan] if edges is None else by_shape(the_plan, edges):
+        for part in by_shape(plan(selections, grid), grid):
             if len(part):
-                reader = self if edges is None else self._of_shape(part.chunk_shape)
+                reader = self if grid.is_regular else self._of_shape(part.chunk_shape)
                 reader._run(part, views, field, missing, memory, whole, options)
         for own, result in copies:
             memory.copy(result, own)
@@ -183,7 +192,7 @@ class Reader:
         """Return the reader of the chunks of a rectilinear grid that have a given shape."""
         reader = self._shapes.get(chunk_shape)
         if reader is None:
-            metadata = replace(self._metadata, chunk_shape=chunk_shape, chunk_edges=None)
+            metadata = replace(self._metadata, chunk_grid=ChunkGrid.regular(self._metadata.shape, chunk_shape))
             reader = Reader(metadata, self._store, self._path, self._device)
         # Threads may do this at the same time: the worst is a reader made twice.
         self._shapes[chunk_shape] = reader
@@ -197,10 +206,7 @@ class Reader:
         if device == "cpu":
             return self.decoding.path
         metadata = self._metadata
-        chunks = math.prod(metadata.grid_shape)
-        if self.decoding.levels:
-            unit = self.decoding.chunk.shape
-            chunks = math.prod(-(-size // length) for size, length in zip(metadata.shape, unit, strict=True))
+        chunks = math.prod(self._planned_grid.grid_shape)
         return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store, verify)
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
@@ -208,14 +214,14 @@ class Reader:
         chunk = self.decoding.chunk
         if chunk.nbytes > SMALL_BYTES:
             return False
-        rows = few_chunks(selection, chunk.shape)
+        rows = box_chunks(selection, chunk.shape)
         if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
             return False
-        few = self._the_engine.few()
+        small_reads = self._the_engine.small_reads()
         view = selection.view(result)
-        if few is None or view is None:
+        if small_reads is None or view is None:
             return False
-        return few.read(rows, selection.step, view, fill=missing == "fill")
+        return small_reads.read(rows, selection.step, view, fill=missing == "fill")
 
     @property
     def _the_engine(self) -> CpuEngine:

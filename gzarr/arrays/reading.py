@@ -290,8 +290,7 @@ class ReadableArray(ArrayProperties):
         return result if result.shape or out is not None else result[()]
 
     def _parse_blocks(self, selection: Any, shape: tuple[int, ...]) -> Selection:
-        metadata = self._metadata
-        return parse_blocks(selection, shape, metadata.chunk_shape, metadata.chunk_edges)
+        return parse_blocks(selection, self._metadata.chunk_grid)
 
     # -- reading all of it
 

@@ -8,8 +8,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-
 from ..codecs.codec import ArrayRepresentation
 from ..engines.cpu.threads import fill_chunk
 from ..errors import ArgumentError, GzarrError
@@ -124,7 +122,7 @@ def _checked(array: WritableArray, found: ArrayMetadata) -> ArrayMetadata:
 
 def _layout(metadata: ArrayMetadata, path: str) -> tuple[Any, ...]:
     """Return the metadata that determines the stored bytes of an element and their place."""
-    even = metadata.chunk_shape if metadata.chunk_edges is None else metadata.ndim
+    even = [axis.longest if axis.is_regular else None for axis in metadata.chunk_grid.axes]
     return (
         (metadata.dtype, metadata.key_prefix(path), metadata.chunk_key_encoding, even),
         [codec.label for codec in metadata.codecs],
@@ -157,7 +155,7 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
     cut = [d for d, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)) if after < before]
     if not cut:
         return
-    kept = _reach(old, new.shape)
+    kept = old.chunk_grid.count_within(new.shape)
     for batch in _batches(_chunks_at(store, path, old, kept, cut)):
         outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
         with contextlib.ExitStack() as stack:
@@ -170,18 +168,9 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
         _fill_edges(store, path, old, new, edge, cut, lock=lock)
 
 
-def _reach(metadata: ArrayMetadata, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of chunks along each dimension that have elements within a shape."""
-    edges = metadata.chunk_edges or (None,) * len(shape)
-    return tuple(
-        -(-n // block) if edge is None else int(np.searchsorted(edge.starts[:-1], n))
-        for n, block, edge in zip(shape, metadata.chunk_shape, edges, strict=True)
-    )
-
-
 def _chunks_at(store: Store, path: str, old: ArrayMetadata, kept: tuple[int, ...], cut: Sequence[int]) -> Chunks:
     """Yield the chunks that are, or may be, outside the new shape or at its edge."""
-    had = _reach(old, old.shape)
+    had = old.chunk_grid.count_within(old.shape)
     # One less along shrunk dimensions, since the last kept chunk may be partially outside.
     inner = tuple(max(n - (d in cut), 0) for d, n in enumerate(map(min, kept, had)))
     if math.prod(had) - math.prod(inner) > MAX_NAMED and isinstance(store, ListableStore):
@@ -218,7 +207,7 @@ def _fill_edges(
     """Write the fill value to those parts of chunks at the new edge that are outside the new shape."""
     boxes = []
     for coords in chunks:
-        box = [_extent(old, d, i) for d, i in enumerate(coords)]
+        box = old.chunk_grid.extent(coords)
         for d in cut:
             begin, end = box[d]
             if begin < new.shape[d] < end:
@@ -231,11 +220,3 @@ def _fill_edges(
     ]
     # Chunks that only hold the fill value afterwards are erased, even if they were stored on purpose.
     Writer(old, store, path).write(selections, fills, lock=lock)
-
-
-def _extent(metadata: ArrayMetadata, d: int, i: int) -> tuple[int, int]:
-    """Return begin and end of a chunk along a dimension, in elements, cut at the array's end."""
-    edge = None if metadata.chunk_edges is None else metadata.chunk_edges[d]
-    block = metadata.chunk_shape[d]
-    begin, end = (i * block, (i + 1) * block) if edge is None else map(int, edge.starts[i : i + 2])
-    return begin, min(end, metadata.shape[d])

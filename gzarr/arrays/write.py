@@ -12,12 +12,12 @@ import numpy as np
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
 from ..engines.cpu import native_write, write_threads
-from ..engines.shards import ChunkKeys, distinct_rows
 from ..engines.write_request import WriteRequest
 from ..errors import ArgumentError, ChunkWriteError, GzarrError
 from ..nodes.change import reader_of
-from ..plan.decode_program import Decoding, analyse
+from ..plan.decode_program import Decoding, analyse, planned_grid
 from ..plan.encode_program import EncodingProgram, analyse_encoding
+from ..plan.keys import ChunkKeys, distinct_rows
 from ..plan.planner import by_shape, plan
 from ..stores import locks
 from ..stores.base import LockingStore
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..metadata.chunk_grid import BoolArray, ChunkGrid
     from ..metadata.model import ArrayMetadata
     from ..plan.planner import Plan
     from ..plan.selection import Selection
     from ..stores.base import ReadableStore, Store
     from .outputs import DeviceResults
-
-    BoolArray = npt.NDArray[np.bool_]
 
 
 class _Chain(NamedTuple):
@@ -85,7 +84,7 @@ class Writer:
         if chain is None:
             decoding = _decoding(self.metadata, chunk_shape)
             chain = _Chain(decoding, analyse_encoding(decoding.codecs, decoding.chunk, native_write.available()))
-        elif self.metadata.chunk_edges is None:
+        elif self.metadata.chunk_grid.is_regular:
             return chain
         # Threads may do this at the same time: the worst is a chain that is analysed twice.
         self._chains.pop(chunk_shape, None)
@@ -147,13 +146,12 @@ class Writer:
         self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None, *, lock: bool = False
     ) -> Iterator[tuple[WriteRequest, EncodingProgram | None]]:
         metadata = self.metadata
-        edges = metadata.chunk_edges
         decoding, program = self._chain(metadata.chunk_shape)
-        the_plan = plan(selections, metadata.shape, decoding.chunk.shape, edges)
-        for part in [the_plan] if edges is None else by_shape(the_plan, edges):
+        grid = planned_grid(metadata.chunk_grid, decoding.levels)
+        for part in by_shape(plan(selections, grid), grid):
             if not len(part):
                 continue
-            if edges is not None:
+            if not grid.is_regular:
                 decoding, program = self._chain(part.chunk_shape)
             values, value_of = part.chunks, np.arange(len(part))
             if decoding.levels:
@@ -173,45 +171,13 @@ class Writer:
                 inputs=views,
                 field=field,
                 fill_value=metadata.absent_value,
-                whole=np.zeros(len(part), np.bool_) if field is not None else self._whole(part),
-                beyond=self._beyond(values, decoding),
+                whole=np.zeros(len(part), np.bool_) if field is not None else _whole(part, grid),
+                beyond=metadata.chunk_grid.are_cut(values),
                 is_current=_never if lock else self._is_current,
                 write_empty=self.write_empty_chunks,
                 level_is_free=metadata.level_is_free,
             )
             yield request, program
-
-    def _whole(self, the_plan: Plan) -> BoolArray:
-        """Return which chunks are completely covered, within the array's bounds, by one of their pieces."""
-        n = len(the_plan)
-        if the_plan.points is not None or any(table is not None for table in the_plan.tables):
-            return np.zeros(n, np.bool_)
-        covers = np.ones(len(the_plan.start), np.bool_)
-        chunk_of = np.repeat(np.arange(n), np.diff(the_plan.piece_offsets))
-        edges = self.metadata.chunk_edges or (None,) * len(self.metadata.shape)
-        for d, (size, block, edge) in enumerate(zip(self.metadata.shape, the_plan.chunk_shape, edges, strict=True)):
-            coords = the_plan.chunks[:, d]
-            begin = coords * block if edge is None else edge.starts[coords]
-            inside = np.minimum(block, size - begin)[chunk_of]
-            covers &= (the_plan.start[:, d] == 0) & (the_plan.count[:, d] == inside)
-            covers &= (the_plan.step[d] == 1) | (inside == 1)
-        whole = np.zeros(n, np.bool_)
-        whole[chunk_of[covers]] = True
-        return whole
-
-    def _beyond(self, values: npt.NDArray[np.int64], decoding: Decoding) -> BoolArray:
-        """Return which stored values, given by their coordinates, reach beyond the array."""
-        metadata = self.metadata
-        shape = np.array(metadata.shape, np.int64)
-        if metadata.chunk_edges is None:
-            block = np.array(decoding.levels[0].shard_shape if decoding.levels else decoding.chunk.shape, np.int64)
-            return np.asarray((shape - values * block < block).any(axis=1))
-        beyond = np.zeros(len(values), np.bool_)
-        for coords, size, length, edge in zip(
-            values.T, metadata.shape, decoding.chunk.shape, metadata.chunk_edges, strict=True
-        ):
-            beyond |= size - coords * length < length if edge is None else edge.starts[coords + 1] > size
-        return beyond
 
     def _is_current(self) -> bool:
         """Return whether the array still has the shape known here, and nobody is changing it."""
@@ -230,16 +196,9 @@ class Writer:
         joined = np.zeros(len(the_plan), np.bool_)
         if the_plan.points is not None or any(table is not None for table in the_plan.tables):
             return joined
-        edges = self.metadata.chunk_edges or (None,) * len(self.metadata.shape)
+        grid = planned_grid(self.metadata.chunk_grid, request.levels)
         for i in np.flatnonzero(np.diff(the_plan.piece_offsets) > 1).tolist():
-            begins = [
-                n * c if e is None else e.starts[n]
-                for n, c, e in zip(the_plan.chunks[i], the_plan.chunk_shape, edges, strict=True)
-            ]
-            inside = [
-                min(c, size - begin)
-                for begin, c, size in zip(begins, the_plan.chunk_shape, self.metadata.shape, strict=True)
-            ]
+            inside = [end - begin for begin, end in grid.extent(the_plan.chunks[i].tolist())]
             covered = np.zeros(inside, np.bool_)
             for piece in range(*the_plan.piece_offsets[i : i + 2].tolist()):
                 first, count = the_plan.start[piece], the_plan.count[piece]
@@ -273,6 +232,23 @@ class Writer:
             rows = write_engine.write(memory.device, request, memory.stream)
             for part in write_engine.on_host(memory.device, request, rows, memory.stream):
                 _write(part, program)
+
+
+def _whole(the_plan: Plan, grid: ChunkGrid) -> BoolArray:
+    """Return which chunks are covered as far as they lie within the array, by one of their pieces."""
+    n = len(the_plan)
+    if the_plan.points is not None or any(table is not None for table in the_plan.tables):
+        return np.zeros(n, np.bool_)
+    covers = np.ones(len(the_plan.start), np.bool_)
+    chunk_of = np.repeat(np.arange(n), np.diff(the_plan.piece_offsets))
+    for d, axis in enumerate(grid.axes):
+        # All chunks of a plan have one shape.
+        inside = np.minimum(the_plan.chunk_shape[d], axis.size - axis.begins(the_plan.chunks[:, d]))[chunk_of]
+        covers &= (the_plan.start[:, d] == 0) & (the_plan.count[:, d] == inside)
+        covers &= (the_plan.step[d] == 1) | (inside == 1)
+    whole = np.zeros(n, np.bool_)
+    whole[chunk_of[covers]] = True
+    return whole
 
 
 def _never() -> bool:
@@ -346,7 +322,7 @@ def _decoding(metadata: ArrayMetadata, chunk_shape: tuple[int, ...]) -> Decoding
     """Analyse the codec chain for writing: each stored value is a chunk, or a shard of chunks."""
     whole = ArrayRepresentation(chunk_shape, metadata.dtype)
     decoding = analyse(metadata.codecs, whole, kernels.available())
-    if len(decoding.levels) <= 1 and metadata.chunk_edges is None:
+    if len(decoding.levels) <= 1 and metadata.chunk_grid.is_regular:
         return decoding
     # Nested shards, and shards of different shapes, are decoded and encoded as a whole.
     return replace(decoding, levels=(), codecs=metadata.codecs, chunk=whole, program=None)

@@ -226,7 +226,7 @@ def _decoders() -> Part:
         return Part(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)
     absent = [name for name in libraries.DECODERS if name not in libraries.decoder_addresses()]
     if absent:
-        packages = sorted({library for name in absent for library in libraries.DECODERS[name][1]})
+        packages = sorted({library.name for name in absent for library in libraries.DECODERS[name][1]})
         symbols = ", ".join(libraries.DECODERS[name][0] for name in absent)
         found += f"; not found: {symbols} (looked for in {', '.join(packages)})"
         wheels = "pip install --force-reinstall numcodecs blosc2 deflate google-crc32c"
@@ -324,6 +324,8 @@ def _numba_cuda() -> Part:
 
 def _nvcomp() -> Part:
     """Report nvCOMP: its version, whether it has the functions gzarr calls, and what only newer versions have."""
+    from gzarr_kernels.operations import ALGORITHMS
+
     from ..engines.cuda import nvcomp, nvcomp_compress
 
     try:
@@ -331,9 +333,8 @@ def _nvcomp() -> Part:
     except DeviceError:
         importlib.import_module("nvidia.libnvcomp")
         raise
-    for algorithm in nvcomp.ALGORITHMS:
+    for algorithm in ALGORITHMS:
         nvcomp.NvcompDecompressor(algorithm)
-    for algorithm in nvcomp_compress.ALGORITHMS:
         nvcomp_compress.NvcompCompressor(algorithm)
     found = f"{library.title}, for CUDA {library.cuda}"
     if lacks := library.lacks():

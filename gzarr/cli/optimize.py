@@ -21,7 +21,7 @@ from ..codecs.codec import ArrayRepresentation
 from ..display import printable, readable_size
 from ..engines import kernels, pool
 from ..engines.cuda import router
-from ..engines.cuda.program import device_program
+from ..engines.cuda.device_program import device_program
 from ..metadata.formats import FORMATS
 from ..plan.decode_program import analyse
 from ..stores.base import ListableStore, SizedStore
@@ -182,13 +182,9 @@ def _sample(array: Array) -> Iterator[tuple[int, ...]]:
         return
     every = max(array.nchunks_initialized // _SAMPLES, 1)
     metadata = array.metadata
-    edges = metadata.chunk_edges or (None,) * metadata.ndim
     for number, (_, coords) in enumerate(stored_chunks(array.store, metadata, array.path)):
         if number % every == 0 and number // every < _SAMPLES:
-            yield tuple(
-                i * n if edge is None else int(edge.starts[i])
-                for i, n, edge in zip(coords, metadata.chunk_shape, edges, strict=True)
-            )
+            yield tuple(begin for begin, _ in metadata.chunk_grid.extent(coords))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -179,8 +179,8 @@ def _decoding(array: Array) -> Decoding:
 
 def _is_for_gpu(array: Array) -> bool:
     """Return whether the array's device can decode its chunks."""
+    from ..engines.cuda.device_program import device_program
     from ..engines.cuda.devices import get_device
-    from ..engines.cuda.program import device_program
 
     program = device_program(_decoding(array))
     if program is None or program.algorithm is None:

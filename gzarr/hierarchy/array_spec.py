@@ -20,6 +20,7 @@ from ..dtypes.v2 import parse_v2
 from ..dtypes.v3 import parse_v3
 from ..dtypes.variable_length import is_variable_bytes
 from ..errors import ArgumentError, MetadataError, UnsupportedError
+from ..metadata.chunk_grid import ChunkGrid
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat
 from ..metadata.parts import dimension_names_of, parse_chunk_shapes
@@ -32,7 +33,6 @@ from . import auto_chunks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..metadata.chunk_grid import Edges
     from ..metadata.format import Format
     from ..metadata.layout import Layout
 
@@ -139,10 +139,9 @@ def new_metadata(
         raise ArgumentError(f"order must be 'C' or 'F', not {order!r}")
     if order == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):
         chain = (TransposeCodec(tuple(reversed(range(len(size))))), *chain)
-    chunk_shape, edges, shard_shape = _grid(chunks, shards, size, _TEXT_NBYTES if text else element.itemsize)
-    if shard_shape is not None:
-        chain = (ShardingIndexed(chunk_shape, chain, format.shard_index_codecs),)
-        chunk_shape = shard_shape
+    chunk_grid, inner_shape = _grid(chunks, shards, size, _TEXT_NBYTES if text else element.itemsize)
+    if inner_shape is not None:
+        chain = (ShardingIndexed(inner_shape, chain, format.shard_index_codecs),)
     plain_attributes = plain({} if attributes is None else attributes)
     names = _dimension_names(dimension_names, len(size))
     if names is not None and not format.features.dimension_names:
@@ -151,10 +150,9 @@ def new_metadata(
         # As xarray stores them.
         plain_attributes = {**plain_attributes, "_ARRAY_DIMENSIONS": list(names)}
     metadata = ArrayMetadata(
-        shape=size,
+        chunk_grid=chunk_grid,
         dtype=element,
         data_type=format.data_type_text(stored, text, named),
-        chunk_shape=chunk_shape,
         chunk_key_encoding=_encoding(chunk_key_encoding, format, layout),
         fill_value=_fill_value(fill_value, element, text, object_codec(chain)),
         codecs=chain,
@@ -163,7 +161,6 @@ def new_metadata(
         zarr_format=zarr_format,
         document=format.new_document(layout),
         chunk_prefix=format.chunk_prefix(path, layout),
-        chunk_edges=edges,
     )
     given = gives_level(codecs, filters, serializer, compressors)
     return replace(_as_read(metadata, path), level_is_free=not given)
@@ -275,48 +272,42 @@ def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:
 # -- grid --------------------------------------------------------------------------------------------------------------
 
 
-def _grid(
-    chunks: Any, shards: Any, shape: tuple[int, ...], itemsize: int
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None, tuple[int, ...] | None]:
-    """Return the chunk shape, the edges of a rectilinear grid (of shards, if any), and the shard shape."""
+def _grid(chunks: Any, shards: Any, shape: tuple[int, ...], itemsize: int) -> tuple[ChunkGrid, tuple[int, ...] | None]:
+    """Return the grid of the chunks (of the shards, if any), and the shape of the chunks in a shard."""
     if not _is_auto(chunks) and auto_chunks.is_rectilinear(chunks):
         if shards is not None:
             raise ArgumentError(
                 "chunks with listed lengths cannot be in shards; list the lengths of the shards instead, and pass one "
                 "length for each dimension as chunks"
             )
-        return *_rectilinear(chunks, shape, itemsize, "chunks"), None
-    if shards is None:
+        return _rectilinear(chunks, shape, itemsize, "chunks"), None
+    if shards is None or _is_auto(shards):
         if _is_auto(chunks):
-            return auto_chunks.auto_chunks(shape, itemsize), None, None
-        return auto_chunks.full_shape(chunks, shape, "chunks"), None, None
-    if _is_auto(shards):
-        chunk_shape, _, _ = _grid(chunks, None, shape, itemsize)
-        return chunk_shape, None, auto_chunks.auto_shards(shape, chunk_shape, itemsize)
-    edges = None
+            chunk_shape = auto_chunks.auto_chunks(shape, itemsize)
+        else:
+            chunk_shape = auto_chunks.full_shape(chunks, shape, "chunks")
+        shard_shape = None if shards is None else auto_chunks.auto_shards(shape, chunk_shape, itemsize)
+        if shard_shape is None:
+            return ChunkGrid.regular(shape, chunk_shape), None
+        return ChunkGrid.regular(shape, shard_shape), chunk_shape
     if auto_chunks.is_rectilinear(shards):
-        shard_shape, edges = _rectilinear(shards, shape, itemsize, "shards")
-        # Greatest common divisor of the shard lengths along each dimension.
-        unit = tuple(
-            length if edge is None or not len(edge) else int(np.gcd.reduce(edge.lengths))
-            for length, edge in zip(shard_shape, edges, strict=True)
-        )
+        grid = _rectilinear(shards, shape, itemsize, "shards")
     else:
-        unit = shard_shape = auto_chunks.full_shape(shards, shape, "shards")
+        grid = ChunkGrid.regular(shape, auto_chunks.full_shape(shards, shape, "shards"))
+    # Greatest common divisor of the shard lengths along each dimension.
+    unit = tuple(axis.common_length for axis in grid.axes)
     if _is_auto(chunks):
-        return auto_chunks.auto_chunks_in(unit, itemsize), edges, shard_shape
+        return grid, auto_chunks.auto_chunks_in(unit, itemsize)
     chunk_shape = auto_chunks.full_shape(chunks, shape, "chunks")
     for d, (shard, chunk) in enumerate(zip(unit, chunk_shape, strict=True)):
         if shard % chunk:
-            said = shard_shape if edges is None else quote(shards)
+            said = grid.chunk_shape if grid.is_regular else quote(shards)
             raise ArgumentError(f"shards {said} are not multiples of chunks {chunk_shape} in dimension {d}")
-    return chunk_shape, edges, shard_shape
+    return grid, chunk_shape
 
 
-def _rectilinear(
-    lengths: Any, shape: tuple[int, ...], itemsize: int, what: str
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...]]:
-    """Return the longest chunk shape and the edges of a rectilinear grid, from the caller's lengths."""
+def _rectilinear(lengths: Any, shape: tuple[int, ...], itemsize: int, what: str) -> ChunkGrid:
+    """Return a rectilinear grid, from the caller's lengths."""
     if len(lengths) != len(shape):
         raise ArgumentError(f"{what} {quote(lengths)} have {len(lengths)} dimensions, but the array has {len(shape)}")
     listed = [size if item == -1 else _lengths(item) for item, size in zip(lengths, shape, strict=True)]
@@ -385,12 +376,8 @@ def arguments_of(metadata: ArrayMetadata) -> dict[str, Any]:
     elif isinstance(dtype, list) or (isinstance(dtype, str) and dtype[:1] in "<>|"):  # of version 2, in NumPy's terms
         dtype = parse_v2(dtype)
     codecs, shards = metadata.codecs, None
-    chunks: Any = metadata.chunk_shape
-    if metadata.chunk_edges is not None:
-        chunks = [
-            length if edge is None else edge.lengths.tolist()
-            for length, edge in zip(chunks, metadata.chunk_edges, strict=True)
-        ]
+    grid = metadata.chunk_grid
+    chunks: Any = grid.chunk_shape if grid.is_regular else [axis.listing for axis in grid.axes]
     first = codecs[0]
     if isinstance(first, ShardingIndexed) and len(codecs) == 1:
         codecs, chunks, shards = first.codecs, first.chunk_shape, chunks

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,8 +26,6 @@ from ..stores.base import ListableStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy.typing as npt
-
     from ..metadata.model import ArrayMetadata
     from ..stores.base import ReadableStore, Store
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     Box = tuple[slice, ...]
     # Begin and end along one dimension, in elements.
     Extent = tuple[int, int]
-    IntArray = npt.NDArray[np.int64]
 
 #: The elements of a region may take 1 / this of the budget. The rest is for comparing and encoding them.
 _REGION_SHARE: Final = 4
@@ -103,8 +100,8 @@ class ArrayCopy:
         self._read_back = read_back
         self._as_is = _same_values(source_metadata, metadata)
         lengths = region_shape(self.source, self.target, budget_bytes // _REGION_SHARE)
-        self._chunks = _chunk_parts(metadata)
-        self._regions = list(map(_regions, self._chunks, lengths))
+        self._chunks = metadata.chunk_grid.axes
+        self._regions = [axis.merged(length) for axis, length in zip(self._chunks, lengths, strict=True)]
 
     @property
     def copies_values(self) -> bool:
@@ -151,17 +148,16 @@ class ArrayCopy:
             for region in grid_points([regions.count for regions in self._regions]):
                 yield tuple(slice(*regions.extent(i)) for i, regions in zip(region, self._regions, strict=True))
             return
-        touched: dict[Coords, list[Extent]] = {}
+        touched: dict[Coords, Sequence[Extent]] = {}
         for array in (self.source, self.target) if self._resume else (self.source,):
             self._touch(array, touched)
         for region in sorted(touched):
             yield tuple(map(self._whole_chunks, range(len(region)), region, touched[region]))
 
-    def _touch(self, array: Array, touched: dict[Coords, list[Extent]]) -> None:
+    def _touch(self, array: Array, touched: dict[Coords, Sequence[Extent]]) -> None:
         """Record the regions that the stored chunks of an array touch, with the extent of these chunks."""
-        parts = _chunk_parts(array.metadata)
         for _, coords in stored_chunks(array.store, array.metadata, array.path):
-            extents = [chunks.extent(i) for i, chunks in zip(coords, parts, strict=True)]
+            extents = array.metadata.chunk_grid.extent(coords)
             ranges = [regions.touching(*extent) for extent, regions in zip(extents, self._regions, strict=True)]
             for region in itertools.product(*ranges):
                 before = touched.get(region, extents)
@@ -181,7 +177,7 @@ class ArrayCopy:
         self.target.write(box, data)
         self.written += 1
         if self._read_back and not identical(self.target.read(box), data):
-            first = tuple(chunks.at(s.start) for chunks, s in zip(self._chunks, box, strict=True))
+            first = tuple(chunks.touching(s.start, s.stop)[0] for chunks, s in zip(self._chunks, box, strict=True))
             raise self._differs(first, f"the elements of {_text(box)} differ")
 
     def _read(self, box: Box) -> Any:
@@ -281,74 +277,9 @@ def region_shape(source: Array, target: Array, budget_bytes: int) -> tuple[int, 
     return tuple(region)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Partition of one dimension.
-
-    Attributes
-    ----------
-    size
-        Length of the dimension, in elements.
-    length
-        Length of each part, in elements, except for the last, which ends with the dimension.
-    starts
-        Begin of each part, int64 ``(count,)``; None if all parts have the same length.
-    """
-
-    size: int
-    length: int
-    starts: IntArray | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of parts."""
-        return -(-self.size // self.length) if self.starts is None else len(self.starts)
-
-    def extent(self, i: int) -> Extent:
-        """Return begin and end of a part; parts after the last are empty."""
-        if self.starts is None:
-            return min(i * self.length, self.size), min((i + 1) * self.length, self.size)
-        begin, end = ([*map(int, self.starts[i : i + 2]), self.size, self.size])[:2]
-        return begin, end
-
-    def at(self, index: int) -> int:
-        """Return the index of the part that contains an element."""
-        return index // self.length if self.starts is None else int(np.searchsorted(self.starts, index, "right")) - 1
-
-    def touching(self, begin: int, end: int) -> range:
-        """Return the indices of the parts that overlap ``begin`` to ``end``."""
-        return range(self.at(begin), self.at(end - 1) + 1) if begin < end else range(0)
-
-
-def _chunk_parts(metadata: ArrayMetadata) -> list[_Parts]:
-    """Return the chunks (shards) along each dimension that contain elements of the array."""
-    edges = metadata.chunk_edges or (None,) * metadata.ndim
-    return [
-        _Parts(size, length, None if edge is None else edge.starts[:-1][edge.starts[:-1] < size])
-        for size, length, edge in zip(metadata.shape, metadata.chunk_shape, edges, strict=True)
-    ]
-
-
-def _regions(chunks: _Parts, length: int) -> _Parts:
-    """Return regions along a dimension: as many whole chunks as fit into ``length``, but at least one."""
-    if chunks.starts is None:
-        return _Parts(chunks.size, length)
-    starts: list[int] = []
-    for start, end in itertools.pairwise([*chunks.starts.tolist(), chunks.size]):
-        if not starts or end - starts[-1] > length:
-            starts.append(start)
-    return _Parts(chunks.size, length, np.array(starts, np.int64))
-
-
 def _same_values(source: ArrayMetadata, target: ArrayMetadata) -> bool:
-    """Return whether two arrays with the same elements have the same stored chunks."""
-    if (source.dtype, source.chunk_shape, source.codecs) != (target.dtype, target.chunk_shape, target.codecs):
-        return False
-    edges = [
-        [None if edge is None else edge.lengths.tolist() for edge in metadata.chunk_edges or ()]
-        for metadata in (source, target)
-    ]
-    return edges[0] == edges[1]
+    """Return whether the stored chunks of two arrays of the same elements are the same."""
+    return (source.dtype, source.chunk_grid, source.codecs) == (target.dtype, target.chunk_grid, target.codecs)
 
 
 def identical(a: Any, b: Any) -> bool:

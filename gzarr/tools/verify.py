@@ -160,10 +160,12 @@ class _Chunks:
         self._path = path
         self._metadata = metadata
         self._listed = isinstance(store, ListableStore)
-        # Elements of a chunk beyond the array's end are decoded, too.
-        self._whole = Array(replace(metadata, shape=_grid_extent(metadata)), store, path, device="cpu")
+        # What a chunk has beyond the array's end is decoded, too.
+        grid = metadata.chunk_grid
+        self._grid = grid.resized(grid.covered_shape)
+        self._whole = Array(replace(metadata, chunk_grid=self._grid), store, path, device="cpu")
         whole = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
-        decoding = analyse(metadata.codecs, whole, kernels.available(), metadata.chunk_edges)
+        decoding = analyse(metadata.codecs, whole, kernels.available(), grid)
         self._levels = decoding.levels
         self._unit = decoding.chunk.shape
         self._missing = missing
@@ -238,15 +240,8 @@ class _Chunks:
     def _boxes(self, coords: Coords) -> Iterator[Box]:
         """Yield the boxes in which a chunk of the grid is read: a shard in as many whole inner chunks as fit."""
         metadata = self._metadata
-        edges = metadata.chunk_edges or (None,) * metadata.ndim
-        begins = [
-            i * n if edge is None else int(edge.starts[i])
-            for i, n, edge in zip(coords, metadata.chunk_shape, edges, strict=True)
-        ]
-        ends = [
-            begin + n if edge is None else int(edge.starts[i + 1])
-            for i, begin, n, edge in zip(coords, begins, metadata.chunk_shape, edges, strict=True)
-        ]
+        extent = self._grid.extent(coords)
+        begins, ends = [begin for begin, _ in extent], [end for _, end in extent]
         if not self._levels:
             yield tuple(map(slice, begins, ends))
             return
@@ -307,15 +302,6 @@ class _Seen:
         for i, n in zip(coords, self._shape, strict=True):
             number = number * n + i
         return number >> _MASK_BITS, 1 << (number & ((1 << _MASK_BITS) - 1))
-
-
-def _grid_extent(metadata: ArrayMetadata) -> tuple[int, ...]:
-    """Return the shape covered by the chunks of the grid, in elements, limited to valid lengths."""
-    edges = metadata.chunk_edges or (None,) * metadata.ndim
-    return tuple(
-        min(count * n, _MAX_LENGTH) if edge is None else int(edge.starts[-1])
-        for count, n, edge in zip(metadata.grid_shape, metadata.chunk_shape, edges, strict=True)
-    )
 
 
 def _tiles(begins: Sequence[int], ends: Sequence[int], lengths: Sequence[int]) -> Iterator[Box]:

@@ -1,4 +1,4 @@
-"""Copies of elements: one row with any strides, or a tile of two dimensions, with or without a byte swap."""
+"""Copies of rows of elements with any strides, with or without a byte swap."""
 
 from __future__ import annotations
 
@@ -54,63 +54,22 @@ def _make_row(view: Any, width: int, swap: Any) -> Any:
     return row
 
 
-def _make_tile(view: Any, width: int, swap: Any) -> Any:
-    """``tile(source, si, sj, target, ti, tj, ni, nj)``: strides in bytes; ``i`` dense in source, ``j`` in target.
-
-    Eight ``j`` at a time: eight cache lines are read along, and each write fills its own.
-    """
-
-    @part
-    def tile(source: int, si: int, sj: int, target: int, ti: int, tj: int, ni: int, nj: int) -> None:
-        j = 0
-        while j + 8 <= nj:
-            s = source + j * sj
-            t = target + j * tj
-            for i in range(ni):
-                a = s + i * si
-                d = t + i * ti
-                for q in range(8):
-                    view(d + q * tj)[0] = swap(view(a + q * sj)[0])
-            j += 8
-        while j < nj:
-            s = source + j * sj
-            t = target + j * tj
-            for i in range(ni):
-                view(t + i * ti)[0] = swap(view(s + i * si)[0])
-            j += 1
-
-    return tile
-
-
 @njit(inline="always")
 def _same(x: Any) -> Any:
     return x
 
 
-_row1, _tile1 = _make_row(u8, 1, _same), _make_tile(u8, 1, _same)
-_row2, _tile2 = _make_row(u16, 2, _same), _make_tile(u16, 2, _same)
-_row4, _tile4 = _make_row(u32, 4, _same), _make_tile(u32, 4, _same)
-_row8, _tile8 = _make_row(u64, 8, _same), _make_tile(u64, 8, _same)
-_row2s, _tile2s = _make_row(u16, 2, bswap16), _make_tile(u16, 2, bswap16)
-_row4s, _tile4s = _make_row(u32, 4, bswap32), _make_tile(u32, 4, bswap32)
-_row8s, _tile8s = _make_row(u64, 8, bswap64), _make_tile(u64, 8, bswap64)
+_row1 = _make_row(u8, 1, _same)
+_row2 = _make_row(u16, 2, _same)
+_row4 = _make_row(u32, 4, _same)
+_row8 = _make_row(u64, 8, _same)
+_row2s = _make_row(u16, 2, bswap16)
+_row4s = _make_row(u32, 4, bswap32)
+_row8s = _make_row(u64, 8, bswap64)
 
 
 @part
-def _element(source: int, target: int, itemsize: int, swap: int) -> None:
-    """Copy one element of any size, swapping each unit of ``swap`` bytes."""
-    if swap < 2:
-        copy(target, source, itemsize)
-        return
-    s = u8(source)
-    d = u8(target)
-    for begin in range(0, itemsize, swap):
-        for b in range(swap):
-            d[begin + b] = s[begin + swap - 1 - b]
-
-
-@part
-def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
+def copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
     """Copy rows of ``nbytes``: vectors in line, since rows are short, and a call costs more than their bytes."""
     if stream != 0 and target % 64 == 0 and by_target % 64 == 0 and nbytes >= 64:
         # Whole cache lines past the caches. What follows must not touch them again: that would read them back.
@@ -197,9 +156,15 @@ def copy_rows(
     ``by_source``, ``by_target``: bytes from row to row; ``source_stride``, ``target_stride``: from element to element.
     ``stream``, not 0: dense rows may be written past the caches.
     """
-    if swap < 2 and source_stride == itemsize and target_stride == itemsize:
-        _copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)
-        return
+    if source_stride == itemsize and target_stride == itemsize:
+        if swap < 2:
+            copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)
+            return
+        # Elements of several units, such as complex numbers, are then as many elements of one.
+        n *= itemsize // swap
+        itemsize = swap
+        source_stride = swap
+        target_stride = swap
     for r in range(rows):
         s = source + r * by_source
         t = target + r * by_target
@@ -215,36 +180,13 @@ def copy_rows(
             else:
                 for i in range(n):
                     copy(t + i * target_stride, s + i * source_stride, itemsize)
-        elif swap == itemsize:
-            if swap == 2:
-                _row2s(s, source_stride, t, target_stride, n)
-            elif swap == 4:
-                _row4s(s, source_stride, t, target_stride, n)
-            else:
-                _row8s(s, source_stride, t, target_stride, n)
         else:
-            for i in range(n):
-                _element(s + i * source_stride, t + i * target_stride, itemsize, swap)
-
-
-@unit(types.void, 10)
-def copy_tile(
-    source: int, si: int, sj: int, target: int, ti: int, tj: int, ni: int, nj: int, itemsize: int, swap: int
-) -> None:
-    """Copy ``ni`` × ``nj`` elements; strides in bytes. Fast where ``si`` and ``tj`` are the dense ones."""
-    if swap < 2 and itemsize == 1:
-        _tile1(source, si, sj, target, ti, tj, ni, nj)
-    elif swap < 2 and itemsize == 2:
-        _tile2(source, si, sj, target, ti, tj, ni, nj)
-    elif swap < 2 and itemsize == 4:
-        _tile4(source, si, sj, target, ti, tj, ni, nj)
-    elif swap < 2 and itemsize == 8:
-        _tile8(source, si, sj, target, ti, tj, ni, nj)
-    elif swap == 2 and itemsize == 2:
-        _tile2s(source, si, sj, target, ti, tj, ni, nj)
-    elif swap == 4 and itemsize == 4:
-        _tile4s(source, si, sj, target, ti, tj, ni, nj)
-    elif swap == 8 and itemsize == 8:
-        _tile8s(source, si, sj, target, ti, tj, ni, nj)
-    else:
-        copy_rows(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, 0)
+            for unit_offset in range(0, itemsize, swap):
+                a = s + unit_offset
+                b = t + unit_offset
+                if swap == 2:
+                    _row2s(a, source_stride, b, target_stride, n)
+                elif swap == 4:
+                    _row4s(a, source_stride, b, target_stride, n)
+                else:
+                    _row8s(a, source_stride, b, target_stride, n)

@@ -11,10 +11,12 @@ from typing import Final
 from numba import types
 
 from . import geometry as G
-from .elements import copy_rows, copy_tile
+from .elements import copy_rows
 from .jit import part, unit
 from .memory import i64
+from .place import TILE_SCRATCH
 from .symbols import c_memcmp
+from .transpose import copy_tile
 
 _COLUMN: Final = 8 * G.MAX_DIMS
 
@@ -117,7 +119,21 @@ def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scra
             s += at[q] * by_input[q]
             t += at[q] * by_chunk[q]
         if tiled:
-            copy_tile(s, row_input, by_input[inner], t, row_chunk, by_chunk[inner], rows, n, itemsize, swap)
+            copy_tile(
+                s,
+                row_input,
+                by_input[inner],
+                t,
+                row_chunk,
+                by_chunk[inner],
+                rows,
+                n,
+                itemsize,
+                swap,
+                scratch + TILE_SCRATCH,
+                0,
+                1,
+            )
         else:
             copy_rows(s, row_input, by_input[inner], t, row_chunk, by_chunk[inner], rows, n, itemsize, swap, 0)
         q = inner - 1

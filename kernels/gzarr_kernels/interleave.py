@@ -35,11 +35,13 @@ def _unpack(builder: Any, a: Any, b: Any, lanes: int, unit: int, high: bool) -> 
     return builder.shuffle_vector(a, b, _constant_mask(mask))
 
 
-def _interleave(builder: Any, vectors: list[Any], lanes: int) -> list[Any]:
-    """Return vectors whose 16-byte lanes hold the bytes of all inputs in turn, in the order of ``_store_lanes``."""
+def interleaved(builder: Any, vectors: list[Any], lanes: int, unit: int = 1) -> list[Any]:
+    """Return vectors whose 16-byte lanes hold units of all inputs in turn, in the order of ``_store_lanes``.
+
+    With as many inputs as a lane has units of ``unit`` bytes, that transposes each lane.
+    """
     # Each group holds the pieces, low to high, of some neighbouring planes; groups are joined two by two.
     groups = [[vector] for vector in vectors]
-    unit = 1
     while len(groups) > 1:
         groups = [
             [
@@ -53,6 +55,13 @@ def _interleave(builder: Any, vectors: list[Any], lanes: int) -> list[Any]:
     return groups[0]
 
 
+def reversed_units(builder: Any, vector: Any, width: int) -> Any:
+    """Return a vector of bytes with each unit of ``width`` bytes (a power of two) reversed."""
+    if width < 2:
+        return vector
+    return builder.shuffle_vector(vector, vector, _constant_mask([i ^ (width - 1) for i in range(vector.type.count)]))
+
+
 def _load_planes(builder: Any, source: Any, plane: Any, count: int, lanes: int = _LANES) -> list[Any]:
     pointer = ir.VectorType(_I8, lanes).as_pointer()
     vectors = []
@@ -63,7 +72,8 @@ def _load_planes(builder: Any, source: Any, plane: Any, count: int, lanes: int =
     return vectors
 
 
-def _store(builder: Any, vector: Any, target: Any, offset: int, stream: bool) -> None:
+def store(builder: Any, vector: Any, target: Any, offset: int, stream: bool) -> None:
+    """Store a vector ``offset`` bytes behind an address, past the caches or not."""
     at = builder.inttoptr(builder.add(target, ir.Constant(_I64, offset)), vector.type.as_pointer())
     store = builder.store(vector, at, align=_LANES if stream else 1)
     if stream:
@@ -74,13 +84,13 @@ def _store_lanes(builder: Any, pieces: list[Any], target: Any, lanes: int, strea
     """Store the lanes of all pieces: the first lane of each in turn, then the second of each."""
     if lanes <= 16:
         for i, piece in enumerate(pieces):
-            _store(builder, piece, target, i * lanes, False)
+            store(builder, piece, target, i * lanes, False)
         return
     for lane in range(lanes // 16):
         for i in range(0, len(pieces), 2):
             mask = [lane * 16 + j for j in range(16)] + [lanes + lane * 16 + j for j in range(16)]
             both = builder.shuffle_vector(pieces[i], pieces[i + 1], _constant_mask(mask))
-            _store(builder, both, target, (lane * len(pieces) + i) * 16, stream)
+            store(builder, both, target, (lane * len(pieces) + i) * 16, stream)
 
 
 def _make_interleave(count: int, lanes: int = _LANES, stream: bool = False) -> Any:
@@ -88,7 +98,7 @@ def _make_interleave(count: int, lanes: int = _LANES, stream: bool = False) -> A
     def interleave(typing_context: Any, source: Any, plane: Any, target: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             vectors = _load_planes(builder, args[0], args[1], count, lanes)
-            _store_lanes(builder, _interleave(builder, vectors, lanes), args[2], lanes, stream)
+            _store_lanes(builder, interleaved(builder, vectors, lanes), args[2], lanes, stream)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), codegen
@@ -117,7 +127,7 @@ def _make_move(vectors: int, stream: bool) -> Any:
             step = ir.Constant(_I64, _LANES)
             loaded = _load_planes(builder, args[0], step, vectors)
             for i, vector in enumerate(loaded):
-                _store(builder, vector, args[1], i * _LANES, stream)
+                store(builder, vector, args[1], i * _LANES, stream)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), codegen
@@ -172,7 +182,7 @@ def interleave_bits(typing_context: Any, source: Any, plane: Any, target: Any) -
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         rows = [builder.bitcast(v, _W) for v in _load_planes(builder, args[0], args[1], 8)]
         rows = [builder.bitcast(v, _V) for v in _transpose_bits(builder, rows)]
-        _store_lanes(builder, _interleave(builder, rows, _LANES), args[2], _LANES, False)
+        _store_lanes(builder, interleaved(builder, rows, _LANES), args[2], _LANES, False)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen

@@ -11,14 +11,17 @@ from typing import Final
 from numba import types
 
 from . import geometry as G
-from .elements import copy_rows, copy_tile
+from .elements import copy_rows
 from .jit import part, unit
 from .memory import i64, u8
 from .shuffle import unshuffle_rows
+from .transpose import TILE_BYTES, copy_tile
 
-#: Bytes of scratch that ``place_piece`` and ``mark_piece`` need: six int64 columns of loops.
-SCRATCH_BYTES: Final = 6 * 8 * G.MAX_DIMS
 _COLUMN: Final = 8 * G.MAX_DIMS
+#: Where scratch for tiles begins: behind six int64 columns of loops.
+TILE_SCRATCH: Final = 6 * _COLUMN
+#: Bytes of scratch that ``place_piece`` and ``mark_piece`` need.
+SCRATCH_BYTES: Final = TILE_SCRATCH + TILE_BYTES
 #: Elements of a chunk's row, where it is worth while to pick single ones.
 _LEAST_ROW: Final = 16
 
@@ -165,7 +168,21 @@ def place_piece(
                 a = chunk + s + from_table[j] * by_source[inner]
                 copy_rows(a, 0, itemsize, t + to_table[j] * by_target[inner], 0, itemsize, 1, 1, itemsize, swap, 0)
         elif tiled:
-            copy_tile(chunk + s, by_source[inner], row_source, t, by_target[inner], row_target, n, rows, itemsize, swap)
+            copy_tile(
+                chunk + s,
+                by_source[inner],
+                row_source,
+                t,
+                by_target[inner],
+                row_target,
+                n,
+                rows,
+                itemsize,
+                swap,
+                scratch + TILE_SCRATCH,
+                stream,
+                0,
+            )
         else:
             copy_rows(
                 chunk + s,

@@ -204,6 +204,10 @@ def test_faults(device: TestedDevice, tmp_path: Path) -> None:
             (problem,) = gzarr.verify(store)
             assert problem.key == key
             assert "index" in problem.reason
+    # A chunk, whose shard has an index as it should be.
+    broken = {**values, "c/5/1": b"garbage" + values["c/5/1"][7:]}
+    (problem,) = gzarr.verify(broken)
+    assert (problem.key, problem.chunk) == ("c/5/1", (8, 1))
     cut = {**values, "c/5/1": values["c/5/1"][:10]}
     with pytest.raises(gzarr.ChunkDecodeError, match="shorter than its index"):
         device.read(device.open(cut), np.s_[16:])

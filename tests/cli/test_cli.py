@@ -187,7 +187,7 @@ class TestFailures:
         (tmp_path / "loop").mkdir()
         (tmp_path / "loop" / "zarr.json").symlink_to("zarr.json")
         for args, message in [
-            (["info", tmp_path / "nope"], "nearest that exists"),
+            (["info", tmp_path / "nope"], "nearest existing parent"),
             (["tree", tmp_path / "nope\n\x1b"], "\\n\\x1b"),
             (["info", root, "--path", "g/volum"], "did you mean 'volume'"),
             (["info", tmp_path / "broken"], "zarr.json"),

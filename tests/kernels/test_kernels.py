@@ -11,16 +11,18 @@ import cramjam
 import numba
 import numpy as np
 import pytest
+from gzarr_kernels import compiled
 from gzarr_kernels import context as C
 from gzarr_kernels import status as S
 from gzarr_kernels.bitshuffle import to_byte_planes as _to_byte_planes
 from gzarr_kernels.bitshuffle import transpose_bits_8x8
-from gzarr_kernels.blosc import blosc_check, blosc_decode
+from gzarr_kernels.blosc import blosc_check, decode_container
 from gzarr_kernels.elements import copy_rows as _copy_rows
-from gzarr_kernels.elements import copy_tile as _copy_tile
 from gzarr_kernels.shuffle import unshuffle, unshuffle_block
 from gzarr_kernels.shuffle import unshuffle_rows as _unshuffle_rows
 from gzarr_kernels.snappy import snappy_decompress
+from gzarr_kernels.transpose import TILE_BYTES
+from gzarr_kernels.transpose import copy_tile as _copy_tile
 from numcodecs import blosc as numcodecs_blosc
 from support.guarded_memory import Guarded
 
@@ -79,11 +81,44 @@ def copy_rows(
     _copy_rows(source, by_source, source_stride, target, by_target, target_stride, rows, n, itemsize, swap, stream)
 
 
+#: Not aligned, and not zero: what is left in the buffers would show.
+TILE_SCRATCH = Guarded(random_bytes(TILE_BYTES))
+
+
 @numba.njit
-def copy_tile(
-    source: int, si: int, sj: int, target: int, ti: int, tj: int, ni: int, nj: int, itemsize: int, swap: int
+def copy_tile_of(
+    source: int,
+    si: int,
+    sj: int,
+    target: int,
+    ti: int,
+    tj: int,
+    ni: int,
+    nj: int,
+    itemsize: int,
+    swap: int,
+    scratch: int,
+    stream: int,
+    far: int,
 ) -> None:
-    _copy_tile(source, si, sj, target, ti, tj, ni, nj, itemsize, swap)
+    _copy_tile(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, scratch, stream, far)
+
+
+def copy_tile(
+    source: int,
+    si: int,
+    sj: int,
+    target: int,
+    ti: int,
+    tj: int,
+    ni: int,
+    nj: int,
+    itemsize: int,
+    swap: int,
+    stream: int = 0,
+    far: int = 0,
+) -> None:
+    copy_tile_of(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, TILE_SCRATCH.address, stream, far)
 
 
 # -- shuffles
@@ -322,6 +357,8 @@ class Blosc:
     """One worker's context, and a decoder with guarded buffers."""
 
     def __init__(self) -> None:
+        # What is freed belongs to the operations in use.
+        compiled.address("blosc", "decode")
         self.slots = np.zeros(C.SIZE, np.int64)
         self.address = self.slots.ctypes.data
 
@@ -334,7 +371,7 @@ class Blosc:
         flags = Guarded(needed)
         code = blosc_check(self.address, source.address, len(container), expected)
         if code == S.OK:
-            code = blosc_decode(
+            code = decode_container(
                 self.address, source.address, len(container), target.address, flags.address if needed else 0, planes
             )
         return int(code), target.tobytes()
@@ -637,3 +674,74 @@ def test_copy_tile_with_odd_strides() -> None:
     for i, j in itertools.product(range(4), range(5)):
         expected[3 - i, 9 - 2 * j] = plain[8 - 2 * i, 2 * j].byteswap()
     assert target.tobytes() == expected.tobytes()
+
+
+def tile_of(
+    plain: np.ndarray[Any, Any], target: np.ndarray[Any, Any], swap: int, stream: int = 0, far: int = 0
+) -> None:
+    """Copy an array of (nj, ni, itemsize) bytes to one of (ni, nj, itemsize) bytes, both of any strides."""
+    nj, ni, itemsize = plain.shape
+    (sj, si), (ti, tj) = plain.strides[:2], target.strides[:2]
+    addresses = (array.__array_interface__["data"][0] for array in (plain, target))
+    copy_tile(next(addresses), si, sj, next(addresses), ti, tj, ni, nj, itemsize, swap, stream, far)
+
+
+def turned(plain: np.ndarray[Any, Any], swap: int) -> np.ndarray[Any, Any]:
+    """Return the transposed array that is expected, by NumPy."""
+    found = np.ascontiguousarray(plain.transpose(1, 0, 2))
+    width = max(swap, 1)
+    return found.reshape(*found.shape[:2], -1, width)[..., ::-1].reshape(found.shape)
+
+
+@pytest.mark.parametrize("far", [0, 1])
+@pytest.mark.parametrize(("itemsize", "swap"), ITEM_SIZES)
+def test_copy_tile_of_any_size(itemsize: int, swap: int, far: int) -> None:
+    # Around a lane, a line, the rows of a tile and the bytes of a long source row.
+    line = max(64 // itemsize, 1)
+    sizes = sorted({1, 3, line - 1, line, line + 1, 31, 32, 33, 65, 4 * line + 3, 512 // itemsize, 512 // itemsize + 1})
+    for ni, nj in itertools.product(sizes, sizes):
+        if not ni or not nj:
+            continue
+        source, target = Guarded(random_bytes(ni * nj * itemsize, ni)), Guarded(ni * nj * itemsize)
+        plain = source.array.reshape(nj, ni, itemsize)
+        tile_of(plain, target.array.reshape(ni, nj, itemsize), swap, 0, far)
+        assert target.tobytes() == turned(plain, swap).tobytes(), (ni, nj)
+
+
+@pytest.mark.parametrize("stream", [0, 1])
+@pytest.mark.parametrize(("itemsize", "swap"), ITEM_SIZES)
+def test_copy_tile_with_strides_that_are_powers_of_two(itemsize: int, swap: int, stream: int) -> None:
+    # Rows of 4 KiB; the target begins anywhere in a line, so that first and last lines are partly others'.
+    ni, nj = 70, 3000 // itemsize
+    source = np.frombuffer(random_bytes(nj * 4096), np.uint8).reshape(nj, 4096)
+    plain = source[:, : ni * itemsize].reshape(nj, ni, itemsize)
+    memory = np.zeros(ni * 4096 + 4096, np.uint8)
+    line = -memory.ctypes.data % 64
+    for offset in (0, itemsize, 16, 33):
+        memory[:] = 0x5A
+        rows = memory[line + offset :][: ni * 4096].reshape(ni, 4096)
+        tile_of(plain, rows[:, : nj * itemsize].reshape(ni, nj, itemsize), swap, stream)
+        expected = turned(plain, swap).reshape(ni, -1)
+        assert np.array_equal(rows[:, : expected.shape[1]], expected), offset
+        assert (rows[:-1, expected.shape[1] :] == 0x5A).all(), offset
+        assert (memory[: line + offset] == 0x5A).all(), offset
+
+
+@pytest.mark.parametrize(("itemsize", "swap"), ITEM_SIZES)
+def test_copy_tile_with_any_strides(itemsize: int, swap: int) -> None:
+    nj, ni = 83, 67
+    source = np.frombuffer(random_bytes(2 * nj * 3 * ni * itemsize), np.uint8).reshape(2 * nj, 3 * ni, itemsize)
+    for plain in (source[::2, ::3], source[::-2, ::-3], source[:nj, ni - 1 :: -1], source[:1, :ni].repeat(nj, 0)):
+        for steps in (np.s_[:ni, :nj], np.s_[::2, ::2], np.s_[::-2, ::-2], np.s_[ni - 1 :: -1, nj - 1 :: -1]):
+            memory = np.zeros((2 * ni, 2 * nj, itemsize), np.uint8)
+            expected = memory.copy()
+            expected[steps] = turned(plain[:nj, :ni], swap)
+            tile_of(plain[:nj, :ni], memory[steps], swap)
+            assert np.array_equal(memory, expected), (plain.strides, steps)
+
+
+def test_copy_tile_of_one_element() -> None:
+    element = random_bytes(4)
+    source, target = Guarded(element), Guarded(4 * 40 * 50)
+    copy_tile(source.address, 0, 0, target.address, 4 * 50, 4, 40, 50, 4, 4)
+    assert target.tobytes() == element[::-1] * 2000

@@ -1,0 +1,256 @@
+"""Copies of tiles of two dimensions of which one is dense in the source and the other in the target: transpositions.
+
+Each tile passes two buffers that stay in the innermost cache::
+
+    source rows ──swap──▶ staged lines ──transpose 16-byte lanes──▶ rows of the target ──▶ target, whole lines
+    (stride any)          (pitch 64)                               (pitch ``run``)         (stride any)
+
+A source line is read once and whole, and so is a target line written, so strides that are powers of two, which map all
+lines of a tile to the same few places of a cache, do no harm. Byte swaps are vector shuffles on the way in; so there is
+one transposition for each element size, whatever is swapped. Vectors are LLVM's: AVX2, NEON or what the machine has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .elements import copy_dense, copy_rows
+from .interleave import interleaved, prefetch, reversed_units, store
+from .jit import part, unit
+
+_I8 = ir.IntType(8)
+_I64 = ir.IntType(64)
+#: Bytes of a cache line.
+_LINE: Final = 64
+_LANE: Final = 16
+#: Bytes of a source row in one tile: a line from caches near by; more from memory, where neighbours come together.
+_NEAR_BYTES: Final = 64
+_FAR_BYTES: Final = 256
+#: Source rows of a tile, or a line's worth of small elements. More of them evict each other (measured: with 64 rows
+#: 4 KiB apart, half the speed).
+_ROWS: Final = 32
+_NEAR_AHEAD: Final = 128
+_FAR_ROWS_AHEAD: Final = 8
+#: From far away, rows up to so many bytes are staged whole; of longer ones the next lines are known.
+_FAR_ROW_BYTES: Final = 512
+#: Bytes between the two buffers of a tile: ``_FAR_BYTES`` of each of 64 rows.
+_BUFFER_BYTES: Final = 16 << 10
+#: Bytes of scratch that ``copy_tile`` needs.
+TILE_BYTES: Final = 2 * _BUFFER_BYTES + _LINE
+#: Elements along each side of a block where there are no vectors for them.
+_BLOCK: Final = 64
+
+
+def _make_stage(swap: int) -> Any:
+    """``stage(source, by_source, target, plane, rows, nbytes, ahead)``: whole lines of rows, to a pitch of 64 bytes.
+
+    The next line of each row goes ``plane`` bytes further. What is ``ahead`` bytes ahead of a line is prefetched.
+    """
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    def line(typing_context: Any, source: Any, target: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = ir.VectorType(_I8, 32).as_pointer()
+            for offset in (0, 32):
+                at = builder.add(args[0], ir.Constant(_I64, offset))
+                vector = builder.load(builder.inttoptr(at, pointer), align=1)
+                store(builder, reversed_units(builder, vector, swap), args[1], offset, False)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
+    @part
+    def stage(source: int, by_source: int, target: int, plane: int, rows: int, nbytes: int, ahead: int) -> None:
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * _LINE
+            for i in range(0, nbytes, _LINE):
+                prefetch(s + i + ahead)
+                line(s + i, t)
+                t += plane
+
+    return stage
+
+
+_stage = _make_stage(0)
+_stage2 = _make_stage(2)
+_stage4 = _make_stage(4)
+_stage8 = _make_stage(8)
+
+
+def _make_tiles(width: int) -> Any:
+    """``tiles(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)`` for elements of ``width`` bytes."""
+    lanes = _LANE // width
+    line = _LINE // width
+    rows = max(_ROWS, line)
+    run = rows * width
+    plane = rows * _LINE
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    def transpose(typing_context: Any, source: Any, target: Any) -> Any:
+        """``transpose(source, target)``: 16 bytes of each of ``line`` staged rows become ``lanes`` rows of 64 bytes."""
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = ir.VectorType(_I8, _LANE).as_pointer()
+            both = ir.Constant(ir.VectorType(ir.IntType(32), 2 * _LANE), list(range(2 * _LANE)))
+
+            def load(row: int) -> Any:
+                at = builder.add(args[0], ir.Constant(_I64, _LINE * row))
+                return builder.load(builder.inttoptr(at, pointer), align=_LANE)
+
+            for half in range(2):
+                first = half * 2 * lanes
+                vectors = [builder.shuffle_vector(load(first + k), load(first + lanes + k), both) for k in range(lanes)]
+                for row, vector in enumerate(interleaved(builder, vectors, 2 * _LANE, width)):
+                    store(builder, vector, args[1], row * run + half * 2 * _LANE, False)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
+    @part
+    def tiles(
+        source: int,
+        si: int,
+        sj: int,
+        target: int,
+        ti: int,
+        tj: int,
+        ni: int,
+        nj: int,
+        swap: int,
+        scratch: int,
+        stream: int,
+        far: int,
+    ) -> None:
+        staged = (scratch + _LINE - 1) // _LINE * _LINE
+        turned = staged + _BUFFER_BYTES
+        # Short rows from far away come whole, and the next rows are prefetched; else the next lines of the same rows.
+        whole = far != 0 and ni * width <= _FAR_ROW_BYTES
+        wide = (_FAR_BYTES if whole else _NEAR_BYTES) // width
+        ahead = _FAR_ROWS_AHEAD * sj if whole else _NEAR_AHEAD
+        # The first tiles may be narrower, so that all others begin at a line of the target.
+        head = 0
+        if tj == width and target % width == 0 and ti % _LINE == 0 and nj >= 4 * line:
+            head = -target % _LINE // width
+        over = (ni + wide - 1) // wide
+        along = (nj + (rows - head if head > 0 else 0) + rows - 1) // rows
+        for b in range(over * along):
+            p = b // along if whole else b % over
+            q = b % along if whole else b // over
+            i = p * wide
+            mi = min(wide, ni - i)
+            j = q * rows
+            mj = rows
+            if head > 0:
+                j = head + (q - 1) * rows if q > 0 else 0
+                mj = rows if q > 0 else head
+            mj = min(mj, nj - j)
+            s = source + i * si + j * sj
+            t = target + i * ti + j * tj
+            if si == width and mi % line == 0:
+                if swap < 2:
+                    _stage(s, sj, staged, plane, mj, mi * width, ahead)
+                elif swap == 2:
+                    _stage2(s, sj, staged, plane, mj, mi * width, ahead)
+                elif swap == 4:
+                    _stage4(s, sj, staged, plane, mj, mi * width, ahead)
+                else:
+                    _stage8(s, sj, staged, plane, mj, mi * width, ahead)
+            else:
+                for c in range(0, mi, line):
+                    copy_rows(
+                        s + c * si,
+                        sj,
+                        si,
+                        staged + c // line * plane,
+                        _LINE,
+                        width,
+                        mj,
+                        min(line, mi - c),
+                        width,
+                        swap,
+                        0,
+                    )
+            # Behind the last rows and columns, whatever the buffers hold is turned too, and left there.
+            for c in range(0, mi, lanes):
+                a = staged + c // line * plane + c % line * width
+                for r in range(0, mj, line):
+                    transpose(a + r * _LINE, turned + c * run + r * width)
+            if tj == width:
+                copy_dense(turned, run, t, ti, mi, mj * width, stream)
+            else:
+                copy_rows(turned, run, width, t, ti, tj, mi, mj, width, 0, 0)
+
+    return tiles
+
+
+_tiles1 = _make_tiles(1)
+_tiles2 = _make_tiles(2)
+_tiles4 = _make_tiles(4)
+_tiles8 = _make_tiles(8)
+_tiles16 = _make_tiles(16)
+
+
+@unit(types.void, 13)
+def copy_tile(
+    source: int,
+    si: int,
+    sj: int,
+    target: int,
+    ti: int,
+    tj: int,
+    ni: int,
+    nj: int,
+    itemsize: int,
+    swap: int,
+    scratch: int,
+    stream: int,
+    far: int,
+) -> None:
+    """Copy ``ni`` × ``nj`` elements, fast where ``si`` and ``tj`` are ``itemsize``.
+
+    Parameters
+    ----------
+    source, si, sj
+        Address of the first element, bytes to the next along each dimension.
+    target, ti, tj
+        The same of where they go.
+    ni, nj, itemsize
+        Number of elements along each dimension, bytes of one.
+    swap
+        Width of the units to byte-swap: 0, 2, 4 or 8.
+    scratch
+        Address of ``TILE_BYTES`` bytes.
+    stream
+        Not 0 if whole lines may be written past the caches.
+    far
+        Not 0 if the source is in no cache near by.
+    """
+    if si == 0 and sj == 0:
+        # One element over and over: rows of the target as they lie.
+        copy_rows(source, 0, 0, target, ti, tj, ni, nj, itemsize, swap, 0)
+    elif ni * itemsize < _LANE:
+        copy_rows(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, 0)
+    elif nj * itemsize < _LANE:
+        copy_rows(source, sj, si, target, tj, ti, nj, ni, itemsize, swap, 0)
+    elif itemsize == 1:
+        _tiles1(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
+    elif itemsize == 2:
+        _tiles2(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
+    elif itemsize == 4:
+        _tiles4(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
+    elif itemsize == 8:
+        _tiles8(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
+    elif itemsize == 16:
+        _tiles16(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
+    else:
+        for j in range(0, nj, _BLOCK):
+            mj = min(_BLOCK, nj - j)
+            for i in range(0, ni, _BLOCK):
+                mi = min(_BLOCK, ni - i)
+                s = source + i * si + j * sj
+                copy_rows(s, si, sj, target + i * ti + j * tj, ti, tj, mi, mj, itemsize, swap, 0)
