@@ -319,7 +319,7 @@ class TestCreate:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"chunks": (2, 3), "shards": [[4, 5, 11], [12]]}, "not whole numbers of chunks"),
+            ({"chunks": (2, 3), "shards": [[4, 5, 11], [12]]}, "not multiples of chunks"),
             ({"chunks": (2, 5), "shards": [[4, 16], [6, 6]]}, "in dimension 1"),
             ({"chunks": [[4, 16], [12]], "shards": [[4, 16], [12]]}, "list the lengths of the shards"),
             ({"chunks": [[4, 16], [12]], "shards": (4, 4)}, "list the lengths of the shards"),

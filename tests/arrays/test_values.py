@@ -369,7 +369,7 @@ class TestRequired:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"chunk_key_encoding": {"name": "default", "configuration": "/"}}, "configuration is an object, not '/'"),
+        ({"chunk_key_encoding": {"name": "default", "configuration": "/"}}, "configuration must be an object, not '/'"),
         ({"dimension_names": 5}, "dimension_names .* not 5"),
         ({"chunks": [["a"]]}, "expected a length from 1.* got 'a'"),
         ({"chunks": [[1.5, 2.5]]}, r"expected a length from 1.* got 1\.5"),
@@ -403,7 +403,7 @@ def test_arguments_that_nobody_knows() -> None:
     with pytest.raises(gzarr.ArgumentError, match=r"no argument 'compressor'.*compressors"):
         gzarr.open_array(store, mode="a", shape=3, dtype="i4", **unknown)
     named: Any = 5
-    with pytest.raises(gzarr.ArgumentError, match="named= is a mapping"):
+    with pytest.raises(gzarr.ArgumentError, match="named= must be a mapping"):
         gzarr.save(store, named=named)
     assert not store
 

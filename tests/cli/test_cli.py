@@ -101,7 +101,7 @@ class TestInfo:
         shown = rows(run("info", root_v2, "--path", "/a").stdout)
         assert shown["Zarr format"] == "2"
         assert shown["Chunks stored"] == "4 of 4 (100.0%)"
-        assert shown["Other keys"] == "2 that are no chunks of this array"
+        assert shown["Other keys"] == "2 that are not chunks of this array"
 
     def test_group(self, root):
         result = run("info", root)
