@@ -276,7 +276,7 @@ def _threads() -> int:
 
 def _take_stages() -> dict[str, float]:
     """Return and reset the counters of the native loop, summed over threads; empty if it was not loaded."""
-    native = sys.modules.get("gzarr.engines.native")
+    native = sys.modules.get("gzarr.engines.cpu.native")
     return {} if native is None else dict(native.take_stats())
 
 
