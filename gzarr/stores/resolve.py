@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import stat
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -125,21 +126,22 @@ def _local_path(text: str) -> str:
 
 def _check_directory(store: LocalStore, *, needed: bool) -> None:
     root = store.root
+    # One look, because another process may make the directory between two.
     try:
-        if root.is_dir():
+        if stat.S_ISDIR(root.stat().st_mode):
             return
-        exists = os.path.lexists(root)
-        root.stat()
+        is_file = True
     except FileNotFoundError:
-        if exists:
+        if root.is_symlink():
             raise NodeNotFoundError(f"{str(root)!r} is a symbolic link to something that does not exist") from None
+        if not needed:
+            return
+        is_file = False
     except NotADirectoryError:  # a parent is a file
-        exists, needed = False, True
+        is_file = False
     except (OSError, ValueError) as exc:
         raise StoreError(f"{store!r}: cannot examine the directory: {exc}") from exc
-    if not exists and not needed:
-        return
-    if exists:
+    if is_file:
         raise NodeNotFoundError(
             f"{str(root)!r} is a file, not a directory; pass the directory that holds the zarr.json or .zarray "
             "(zip stores are not supported yet)"
