@@ -1,1 +1,1 @@
-"""The CUDA engine: chunks are read in waves, decoded in batches on the device, and placed by one kernel or a few."""
+"""The CUDA engine: reads chunks in waves, decodes them in batches on the device, and places them with a few kernels."""

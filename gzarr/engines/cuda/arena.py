@@ -1,4 +1,4 @@
-"""What everything in the arena of a wave goes by: alignments, and bytes of results."""
+"""Alignments and sizes that all parts of a wave's arena share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Where chunks and regions begin.
+#: Alignment of chunks and regions, in bytes.
 ALIGNMENT: Final = 256
-#: Bytes a frame takes in the results: bytes produced, status, checksum's status.
+#: Bytes per frame in the results: bytes produced, decoder status, checksum status.
 RESULT_BYTES: Final = 16
-#: Bytes a chunk takes behind them, if filters mark chunks.
+#: Bytes per chunk after those, if filters mark chunks.
 MARK_BYTES: Final = 8
 
 
@@ -23,5 +23,5 @@ def aligned(nbytes: int, to: int = ...) -> int: ...
 @overload
 def aligned(nbytes: IntArray, to: int = ...) -> IntArray: ...
 def aligned(nbytes: Any, to: int = ALIGNMENT) -> Any:
-    """Return the least multiple of ``to`` that is not below ``nbytes``."""
+    """Return ``nbytes`` rounded up to a multiple of ``to``."""
     return -(-nbytes // to) * to

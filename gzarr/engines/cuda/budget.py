@@ -1,4 +1,4 @@
-"""How much memory a read or a write may hold: what its caller says, or what the device has room for."""
+"""How much memory a read or write may hold: the caller's limit, or one that fits the device."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from ...errors import ArgumentError
 if TYPE_CHECKING:
     from .device_protocol import Device
 
-#: Without a caller's word: at most these bytes, and at most a quarter of what is free.
+#: Default limit: at most these bytes, and at most a quarter of the free memory.
 DEFAULT_BYTES: Final = 1 << 30
-#: So much is taken without asking how much is free. CUDA takes 10 µs to 1 ms to say it, as long as a small read.
+#: Bytes taken without asking how much is free: CUDA needs 10 µs to 1 ms to answer, as long as a small read.
 UNASKED_BYTES: Final = 64 << 20
 
 
 class Budget:
-    """Device and page-locked memory that one read or write may hold, besides its results or inputs.
+    """Limit on the device and page-locked memory of one read or write, besides its results or inputs.
 
     Parameters
     ----------
     device
-        That is asked what it has free, where that matters.
+        Device to ask for its free memory, if that matters.
     nbytes
-        The caller's word; None for the default.
+        The caller's limit in bytes; None for the default.
 
     Attributes
     ----------
     strict
-        Whether it is the caller's word.
+        Whether the caller gave the limit.
 
     Raises
     ------
@@ -44,7 +44,7 @@ class Budget:
         self.strict = nbytes is not None
 
     def limit(self, wanted: int) -> int:
-        """Return how many bytes may be held by who wants that many."""
+        """Return how many bytes may be held, given that ``wanted`` bytes are wanted."""
         if self._limit is None:
             if wanted <= UNASKED_BYTES:
                 return UNASKED_BYTES
@@ -52,7 +52,7 @@ class Budget:
         return self._limit
 
     def tighten(self) -> bool:
-        """Ask, after the device had no room, what it has free; return whether that is less than was thought."""
+        """Ask the device for its free memory after an allocation failed; return whether the limit became smaller."""
         if self._limit is not None:
             return False
         self._limit = self._asked()

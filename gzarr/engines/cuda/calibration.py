@@ -1,10 +1,11 @@
-"""What this machine and its devices do a second, for the router: measured once, kept in a file.
+"""Throughput of this machine and its devices, for the router: measured once, kept in a file.
 
-Measured with synthetic data that compresses as images and fields do: the copy from page-locked memory; each decoder of
-the device with one large frame alone and with as many small ones as a wave has; each decoder of the CPU in one thread.
-That takes a fraction of a second, the first time that a device is used with this version of gzarr, nvCOMP and the
-driver. The file is in ``$XDG_CACHE_HOME/gzarr``, else ``~/.cache/gzarr``; one that cannot be read or written, or does
-not fit, is no error. What could not be measured is assumed (:func:`gzarr.engines.cuda.router.default_rates`).
+The synthetic data compresses like images and fields. Measured are the copy from page-locked memory; each decoder of the
+device, with one large frame alone and with as many small frames as a wave has; and each decoder of the CPU in one
+thread. This takes a fraction of a second, the first time a device is used with this version of gzarr, nvCOMP and the
+driver. The file is in ``$XDG_CACHE_HOME/gzarr``, else ``~/.cache/gzarr``; a file that cannot be read or written, or
+does not match, is not an error. Rates that could not be measured are assumed
+(:func:`gzarr.engines.cuda.router.default_rates`).
 """
 
 from __future__ import annotations
@@ -37,41 +38,41 @@ if TYPE_CHECKING:
 
     from .device_protocol import Decompressor, Device
 
-#: A wave's worth of small frames, and a large one.
+#: Number and decoded bytes of a wave's small frames, and bytes of the large frame.
 FRAMES: Final = 1024
 FRAME_BYTES: Final = 64 << 10
 LONE_BYTES: Final = 1 << 20
-#: Different small frames.
+#: Number of distinct small frames.
 _PARTS: Final = 4
 _COPY_BYTES: Final = 32 << 20
-#: Runs of which the fastest counts; a slow one is not repeated.
+#: The fastest of this many runs counts; a run that takes longer than the limit is not repeated.
 _RUNS: Final = 3
 _PATIENCE_SECONDS: Final = 0.02
-#: Of the file; a new number where its content or what is measured changes.
+#: Version of the file; increase it when its contents or the measurements change.
 _FORMAT: Final = 2
-#: Bytes a frame takes in a batch's columns, and in its results: bytes produced, status.
+#: Bytes per frame in a batch's columns, and in its results: bytes produced, status.
 _COLUMN_BYTES: Final = 4 * 8
 _RESULT_BYTES: Final = 8 + 4
-#: Around a deflate body: these bytes, and an adler32 checksum.
+#: Header of a zlib stream, and bytes of the Adler-32 checksum at its end.
 _ZLIB_HEADER: Final = b"\x78\x5e"
 _ZLIB_TRAILER_BYTES: Final = 4
 
 _lock = threading.Lock()
-#: Rates by kind and name of a device; None where a look at the file found none.
+#: Rates by kind and name of a device; None if the file was looked up and has none.
 _known: dict[tuple[str, str], Rates | None] = {}
 
 
 def rates(device: Device, *, may_measure: bool = True) -> Rates:
-    """Return the rates of a device and this machine: of this process, of the file, or measured now.
+    """Return the rates of a device and this machine: known to this process, from the file, or measured now.
 
     May be called from many threads at once: one measures, the others wait for it.
 
     Parameters
     ----------
     device
-        Which.
+        Device to rate.
     may_measure
-        Whether to measure where nothing is known; else assumed rates are returned then.
+        Whether to measure if no rates are known; otherwise assumed rates are returned.
     """
     key = _key(device)
     found = _known.get(key)
@@ -87,7 +88,7 @@ def rates(device: Device, *, may_measure: bool = True) -> Rates:
             try:
                 found = measure(device, frames=FRAMES)
             except (DeviceError, MemoryError, RuntimeError, OSError):
-                # A device that fails here fails the read as well, which says so; one without room has some later.
+                # A device that fails here fails the read too, which reports it; one without room may have some later.
                 found = default_rates()
             else:
                 _save(path, facts, found)
@@ -96,14 +97,14 @@ def rates(device: Device, *, may_measure: bool = True) -> Rates:
 
 
 def forget(device: Device | None = None, *, file: bool = False) -> None:
-    """Forget what this process knows of a device, or of all.
+    """Forget the rates that this process has of one device, or of all.
 
     Parameters
     ----------
     device
-        None for all.
+        Device to forget; None for all.
     file
-        Whether to remove the device's file as well; the next use then measures again.
+        Whether to remove the device's file as well, so that the next use measures again.
     """
     with _lock:
         if device is None:
@@ -117,26 +118,27 @@ def forget(device: Device | None = None, *, file: bool = False) -> None:
 
 
 def cache_path(device: Device) -> Path | None:
-    """Return the file that the rates of a device are kept in; None where there is no home directory."""
+    """Return the file that keeps the rates of a device, or None if there is no home directory."""
     return _path(_facts(device))
 
 
 def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_BYTES) -> Rates:
-    """Measure; neither reads nor writes the file.
+    """Measure the rates of a device; neither reads nor writes the file.
 
     Parameters
     ----------
     device
-        Which.
+        Device to measure.
     frames, frame_nbytes
-        Small frames at a time, and their decoded bytes. Fewer frames are taken where the device has little room.
+        Number of small frames in a batch, and decoded bytes of each. Fewer frames are used if the device has little
+        room.
 
     Raises
     ------
     DeviceError
         If the device fails.
     MemoryError
-        If it has no room.
+        If the device has no room.
     """
     assumed = default_rates()
     data = _sample()
@@ -157,9 +159,9 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
         launch = bench.launch_seconds()
     for measured, before in ((cpu, assumed.cpu), (gpu, assumed.gpu), (frame, assumed.frame)):
         for name in before.keys() - whole.keys():
-            # There is no encoder of snappy here. Its frames are made as those of lz4: literals and copies.
+            # There is no Snappy encoder here. Its frames resemble those of LZ4: literals and copies.
             measured[name] = before[name] * measured["lz4"] / before["lz4"]
-    # What Python does for a wave is not measured here.
+    # Python's work per wave is not measured here.
     return Rates(copy, cpu, gpu, frame, assumed.launch_seconds + launch)
 
 
@@ -173,19 +175,19 @@ def _sample() -> bytes:
 
 
 def _encode(data: bytes) -> dict[str, bytes]:
-    """Return a frame of each algorithm that there is an encoder of."""
+    """Return a frame of each algorithm that has an encoder here."""
     from numcodecs import lz4, zstd
 
     return {
         "zstd": zstd.compress(data, 3),
-        # Without numcodecs' size in front.
+        # Without the size that numcodecs puts in front.
         "lz4": lz4.compress(data, 1)[4:],
         "deflate": zlib.compress(data, 5)[len(_ZLIB_HEADER) : -_ZLIB_TRAILER_BYTES],
     }
 
 
 def _fastest(run: Callable[[], None]) -> float:
-    """Return the seconds of the fastest run, the first being one to warm up."""
+    """Return the seconds of the fastest run, after one to warm up."""
     run()
     best = math.inf
     for _ in range(_RUNS):
@@ -195,7 +197,7 @@ def _fastest(run: Callable[[], None]) -> float:
         best = min(best, elapsed)
         if elapsed > _PATIENCE_SECONDS:
             break
-    # A clock may be coarse.
+    # The clock may be coarse.
     return max(best, 1e-9)
 
 
@@ -204,13 +206,13 @@ def _aligned(nbytes: int, to: int = 256) -> int:
 
 
 class _Bench:
-    """A device with a stream and memory of its own, which all goes back to the driver in the end."""
+    """A device with a stream and memory of its own, all returned to the driver at the end."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._stream = device.stream()
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-        # Held nowhere else: an error keeps the variables of the functions that it came through.
+        # Held here only: an exception keeps the local variables of every function that it passed through.
         self._arena: Any = None
 
     def __enter__(self) -> _Bench:
@@ -223,7 +225,7 @@ class _Bench:
         self._pinned = np.empty(0, np.uint8)
 
     def _allocate(self, nbytes: int) -> None:
-        # The old goes first, so that both are never held.
+        # Free the old memory first, so that both are never held.
         self._arena = None
         self._arena = self._device.allocate(nbytes, self._stream)
 
@@ -233,7 +235,7 @@ class _Bench:
         return self._pinned[:nbytes]
 
     def copy_rate(self, nbytes: int) -> float:
-        """Return the bytes a second of a copy to the device."""
+        """Return the bytes per second of a copy to the device."""
         device, stream = self._device, self._stream
         staging = self._staging(nbytes)
         staging[:] = 1
@@ -246,7 +248,7 @@ class _Bench:
         return nbytes / _fastest(run)
 
     def launch_seconds(self) -> float:
-        """Return what it takes to send a few bytes there and back and to wait for them."""
+        """Return the seconds to send a few bytes there and back and to wait for them."""
         device, stream = self._device, self._stream
         staging = self._staging(4096)
         self._allocate(4096)
@@ -259,18 +261,18 @@ class _Bench:
         return _fastest(run)
 
     def decode_rate(self, decoder: Decompressor, encoded: Sequence[bytes], nbytes: int, frames: int) -> float | None:
-        """Return the decoded bytes a second of a batch, or None if a frame does not decode.
+        """Return the decoded bytes per second of a batch, or None if a frame does not decode.
 
         Parameters
         ----------
         decoder
-            Of the device.
+            Decoder of the device.
         encoded
-            Frames, repeated until there are as many as asked for.
+            Encoded frames, repeated to make up the batch.
         nbytes
-            Decoded bytes of each.
+            Decoded bytes of each frame.
         frames
-            How many; half as many as long as they take more than a quarter of the free memory.
+            Number of frames; halved until the batch takes at most a quarter of the free memory.
         """
         room = self._device.free_bytes() // 4
         while True:
@@ -332,7 +334,7 @@ class _Batch:
         columns[3] = self._nbytes
 
     def arguments(self, base: int) -> dict[str, int]:
-        """Return what a decompressor takes, for an arena at an address."""
+        """Return the decompressor's arguments, for an arena at an address."""
         sources, source_nbytes, targets, target_nbytes = (base + self._columns + 8 * self._frames * i for i in range(4))
         return {
             "frames": self._frames,
@@ -348,14 +350,14 @@ class _Batch:
         }
 
     def succeeded(self, results: npt.NDArray[np.uint8]) -> bool:
-        """Return whether all frames gave their bytes."""
+        """Return whether all frames decoded to the expected number of bytes."""
         produced = results[: 8 * self._frames].view(np.int64)
         statuses = results[8 * self._frames :].view(np.int32)
         return bool((statuses == 0).all() and (produced == self._nbytes).all())
 
 
 def _cpu_rates(data: bytes, encoded: dict[str, bytes]) -> dict[str, float]:
-    """Return the decoded bytes a second of one thread with each of the native loop's decoders that there is here."""
+    """Return the decoded bytes per second of one thread with each decoder that the native loop has here."""
     from gzarr_kernels.libraries import decoder_addresses
 
     pointer, size, code = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -400,7 +402,7 @@ def _key(device: Device) -> tuple[str, str]:
 
 
 def _facts(device: Device) -> dict[str, Any]:
-    """Return what the rates hold for: another value of any, and they are measured again."""
+    """Return what the rates depend on; if any value differs, they are measured again."""
     return {
         "format": _FORMAT,
         "machine": platform.node(),
@@ -432,7 +434,7 @@ def _path(facts: dict[str, Any]) -> Path | None:
 
 
 def _load(path: Path | None, facts: dict[str, Any]) -> Rates | None:
-    """Return the rates of a file, or None where it is not there, damaged, or about something else."""
+    """Return the rates in a file, or None if it is missing, damaged, or made for other facts."""
     if path is None:
         return None
     try:
@@ -462,7 +464,7 @@ def _positive(value: Any) -> float:
 
 
 def _save(path: Path | None, facts: dict[str, Any], found: Rates) -> None:
-    """Write the file, all of it or nothing; where that cannot be done, the next process measures again."""
+    """Write the file atomically; if that fails, the next process measures again."""
     if path is None:
         return
     values = {
@@ -482,5 +484,5 @@ def _renew() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # The parent may have been measuring; a child inherits its lock, and not the thread that holds it.
+    # The parent may have been measuring: a child inherits its lock, but not the thread that holds it.
     os.register_at_fork(after_in_child=_renew)

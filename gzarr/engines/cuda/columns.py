@@ -1,4 +1,4 @@
-"""What a wave tells the kernels: int64 columns behind the encoded bytes, in page-locked memory, copied with them."""
+"""Arguments of a wave's kernels: int64 columns after the encoded bytes in page-locked memory, copied with them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MAX_WORD_BYTES: Final = 8
 
 
 class Columns:
-    """int64 columns that are laid one after the other.
+    """int64 columns, one after the other.
 
     Parameters
     ----------
     memory
-        int64 host memory for them.
+        int64 host memory to fill.
     start
-        What index of the arena's int64 view ``memory[0]`` is.
+        Index of ``memory[0]`` in the arena's int64 view.
     """
 
     def __init__(self, memory: IntArray, start: int) -> None:
@@ -40,19 +40,19 @@ class Columns:
         self.used = 0
 
     def put(self, values: npt.ArrayLike) -> int:
-        """Copy a column in; return its index in the arena's int64 view."""
+        """Append a column; return its index in the arena's int64 view."""
         column = np.asarray(values, np.int64).reshape(-1)
         end = self.used + column.size
         if end > self._memory.size:
-            # Whoever sized the memory for a wave counted wrong; the kernels must not see half a column.
-            raise DeviceError(f"a wave's columns take more than the {self._memory.size} words kept for them")
+            # The wave's shape was computed wrongly; the kernels must not see half a column.
+            raise DeviceError(f"a wave's columns need more than the {self._memory.size} words reserved for them")
         self._memory[self.used : end] = column
         index = self._start + self.used
         self.used = end
         return index
 
     def put_bytes(self, data: npt.NDArray[np.uint8], words: int) -> int:
-        """Copy bytes in, padded with zeros to ``words`` words at a multiple of 16 bytes; return their byte offset."""
+        """Append bytes at a multiple of 16 bytes, zero-padded to ``words`` words; return their offset in the arena."""
         padded = np.zeros(8 * words, np.uint8)
         padded[: data.size] = data
         if (self._start + self.used) % 2:
@@ -62,16 +62,16 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """The memory that a read's results lie in.
+    """The memory of a read's results.
 
     Attributes
     ----------
     memory, address
-        1-d uint8 device memory, from the lowest to the highest byte of the results, and where it begins.
+        1-d uint8 device memory, from the lowest to the highest byte of the results, and its address.
     word
-        Bytes of the units that the assemble kernel moves elements in.
+        Bytes of the units in which the assemble kernel moves elements.
     base
-        int64 ``(g,)``, in words: where the first element of each output is.
+        int64 ``(g,)``, in words: offset of the first element of each output.
     strides
         int64 ``(g, k)``, in words.
     """
@@ -84,18 +84,18 @@ class Output:
 
 
 def output_memory(device: Device, whole: Any, outputs: tuple[Any, ...], k: int) -> Output:
-    """Return where results lie.
+    """Return the memory of a read's results.
 
     Parameters
     ----------
     device
-        What the arrays are on.
+        Device that holds the arrays.
     whole
         Device array that all ``outputs`` are views of.
     outputs
-        Device arrays of ``k`` dimensions (of any number for points), one at least.
+        Device arrays of ``k`` dimensions (any number for points), at least one.
     k
-        Placement dimensions, at least 1.
+        Number of placement dimensions, at least 1.
     """
     memory, first = device.flat(whole)
     start = device.address(whole) - first
@@ -110,26 +110,26 @@ def output_memory(device: Device, whole: Any, outputs: tuple[Any, ...], k: int) 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """How decoded chunks become results: what all waves of a read share.
+    """How decoded chunks become results; shared by all waves of a read.
 
     Attributes
     ----------
     plan
-        All of the read.
+        Plan of the whole read.
     k
-        Placement dimensions, at least 1.
+        Number of placement dimensions, at least 1.
     itemsize
         Bytes of an element of the results.
     field_offset
-        Of the field to place, in bytes.
+        Offset of the field to place, in bytes.
     fill
-        uint8, one element of the results in native byte order.
+        uint8, the fill value as one element of the results, in native byte order.
     tables
         int64 host column: index tables and points.
     table_source, table_target
-        Index into ``tables``, one a dimension; -1 for none.
+        Index into ``tables`` for each dimension; -1 for none.
     point_source, point_target
-        Index into ``tables``, or -1.
+        Index into ``tables``; -1 for none.
     """
 
     plan: Plan
@@ -145,7 +145,7 @@ class Placement:
 
 
 def placement(request: ReadRequest) -> Placement:
-    """Return what all waves of a read share."""
+    """Return the placement of a read."""
     plan = request.plan
     k = max(plan.chunks.shape[1], 1)
     chunk = request.chunk
@@ -199,7 +199,7 @@ def pieces_of(plan: Plan, rows: IntArray) -> tuple[IntArray, IntArray]:
     pieces
         int64, rows of the plan's piece columns.
     owner
-        int64, of each piece: position in ``rows``.
+        int64, position in ``rows`` of each piece's chunk.
     """
     begin = plan.piece_offsets[rows]
     counts = plan.piece_offsets[rows + 1] - begin

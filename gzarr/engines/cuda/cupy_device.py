@@ -1,4 +1,4 @@
-"""A CUDA device, by CuPy (memory, streams, copies, launches), numba-cuda (kernels) and nvCOMP (batches of frames)."""
+"""A CUDA device: CuPy for memory, streams, copies and launches, numba-cuda for kernels, nvCOMP for frames."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DLPACK_CUDA: Final = 2
 
 
 class _StreamAt:
-    """A stream by its address, for CuPy."""
+    """A stream address in the form that CuPy accepts."""
 
     def __init__(self, address: int) -> None:
         self._address = address
@@ -39,21 +39,21 @@ class _StreamAt:
 class CupyDevice:
     """One CUDA device; see :class:`gzarr.engines.cuda.device_protocol.Device` for its methods.
 
-    CUDA is initialised when it first becomes a thread's device: until then, the process may be forked.
+    CUDA is initialised when this first becomes a thread's device; until then, the process may be forked.
 
     Parameters
     ----------
     ordinal
-        Which.
+        CUDA's number of the device.
     """
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
         self.name = f"cuda:{ordinal}"
         self._errors = CupyErrors(self.name)
-        # Of the process that has used it; 0 before that.
+        # The process that has used the device; 0 for none yet.
         self._pid = 0
-        # By kernel and bytes of a word.
+        # By kernel and bytes per word.
         self._functions: dict[tuple[Any, int], int] = {}
         self._loading = threading.Lock()
         self._decompressors: dict[str, Decompressor] = {}
@@ -67,8 +67,8 @@ class CupyDevice:
         with self._errors:
             cupy.cuda.Device(self.ordinal).__enter__()
             try:
-                # CuPy leaves a new thread as it is if it wants the first device: without a context. CUDA's runtime
-                # makes one when it needs it; kvikio, which calls the driver, would find none.
+                # If the device is the first one, CuPy does nothing in a new thread, which then has no context. CUDA's
+                # runtime makes one when it needs it; kvikio, which calls the driver, would find none.
                 cupy.cuda.runtime.setDevice(self.ordinal)
             except BaseException:
                 cupy.cuda.Device(self.ordinal).__exit__()
@@ -79,31 +79,31 @@ class CupyDevice:
         import cupy
 
         try:
-            # Also on a device that is lost: the thread's device before this one need not be.
+            # On a lost device too: the thread's previous device need not be lost.
             cupy.cuda.Device(self.ordinal).__exit__(*exc)
         except RuntimeError as error:
             ours = self._errors.failure(error)
             if ours is None:
                 raise
-            # An error that is on its way already is the one that matters.
+            # If an error is being raised already, that one matters.
             if not exc or exc[0] is None:
                 raise ours from error
 
     @property
     def lost(self) -> Loss | None:
-        """What ended the use of the device."""
+        """Why the device cannot be used any more, or None."""
         return self._errors.lost
 
     def _start(self) -> None:
-        """Initialise CUDA, in the process that is to use the device."""
-        # Several threads may be the first.
+        """Initialise CUDA in this process."""
+        # Several threads may be first at once.
         if self._pid not in (0, os.getpid()) or is_lost():
             raise DeviceError(f"{self.name} cannot be used: {LOST}")
         try:
             import cupy
 
             have = cupy.cuda.runtime.getDeviceCount()
-        except Exception as error:  # of CuPy, and of what it loads
+        except Exception as error:  # CuPy, or a library it loads
             raise DeviceError(
                 f'{self.name} cannot be used: {error}; "gzarr doctor" tells more; or open with device="cpu"'
             ) from error
@@ -112,7 +112,7 @@ class CupyDevice:
         self._pid = os.getpid()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
-        """Return a new array of CuPy's current allocator."""
+        """Return a new array from CuPy's current allocator."""
         import cupy
 
         with self._errors, stream:
@@ -152,13 +152,13 @@ class CupyDevice:
 
     def to_host(self, array: Any, stream: Any) -> npt.NDArray[Any]:
         """Return a copy."""
-        # What is not contiguous is made so on the current stream.
+        # CuPy makes the array contiguous on the current stream.
         with self._errors, stream:
             host: npt.NDArray[Any] = array.get(stream=stream.cupy)
         return host
 
     def allocate(self, nbytes: int, stream: Any) -> Any:
-        """Return uint8 memory of CuPy's current allocator."""
+        """Return uint8 memory from CuPy's current allocator."""
         return self.empty((nbytes,), np.dtype(np.uint8), stream)
 
     def free_cached(self, stream: Any) -> None:
@@ -173,7 +173,7 @@ class CupyDevice:
         import cupy
 
         with self._errors:
-            # Not of CuPy's pool, which takes powers of two and keeps them until all of it is freed.
+            # Not from CuPy's pool, which rounds up to powers of two and keeps the memory.
             memory = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(max(nbytes, 1)), 0)
         return np.frombuffer(memory, np.uint8, nbytes)
 
@@ -186,7 +186,7 @@ class CupyDevice:
         return memory.view(dtype).reshape(shape)
 
     def flat(self, array: Any) -> tuple[Any, int]:
-        """Return the memory from the lowest to the highest byte, and where in it the first element is."""
+        """Return the memory from the lowest to the highest byte, and the offset of the first element in it."""
         import cupy
 
         spans = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
@@ -210,7 +210,7 @@ class CupyDevice:
             return CupyStream(cupy.cuda.get_current_stream(), self._errors)
 
     def as_stream(self, stream: Any) -> Any:
-        """Return a caller's stream as one of ours."""
+        """Return a caller's stream as a CupyStream."""
         import cupy
 
         if stream is None:
@@ -218,11 +218,11 @@ class CupyDevice:
         if isinstance(stream, CupyStream):
             return stream
         if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
-            # -1: the default streams, and those that others have made.
+            # -1: the default streams, and streams made by other libraries.
             if stream.device_id not in (-1, self.ordinal):
-                raise ArgumentError(f"stream is one of cuda:{stream.device_id}; the array is on {self.name}")
+                raise ArgumentError(f"stream belongs to cuda:{stream.device_id}; the array is on {self.name}")
             return CupyStream(stream, self._errors)
-        # PyTorch's of before the protocol, and addresses.
+        # Streams of PyTorch versions without the protocol, and addresses.
         address = getattr(stream, "cuda_stream", stream)
         if isinstance(address, int) and not isinstance(address, bool) and address >= 0:
             stream = _StreamAt(address)
@@ -233,11 +233,11 @@ class CupyDevice:
             except TypeError as error:
                 raise ArgumentError(f"stream {stream!r} cannot be used: {error}") from None
         raise ArgumentError(
-            f"stream must be a stream of CuPy or PyTorch, have __cuda_stream__, or be an address, not {stream!r}"
+            f"stream must be a CuPy or PyTorch stream, an object with __cuda_stream__, or an address, not {stream!r}"
         )
 
     def event(self) -> Any:
-        """Return a new event without a clock."""
+        """Return a new event without timing."""
         import cupy
 
         with self._errors:
@@ -259,7 +259,7 @@ class CupyDevice:
                 runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), stream.ptr)
 
     def copy_array(self, target: Any, source: Any, stream: Any) -> None:
-        """Enqueue a copy of an array on the device."""
+        """Enqueue a copy from one device array to another."""
         with self._errors, stream:
             target[...] = source
 
@@ -267,7 +267,7 @@ class CupyDevice:
         """Enqueue a kernel, compiled before its first launch."""
         function = self._functions.get((kernel, word)) or self._function(kernel, word)
         n = len(arguments)
-        # CUDA takes the address of each argument, and copies the 8 bytes there.
+        # CUDA takes the address of each argument and copies the 8 bytes there.
         passed = (ctypes.c_int64 * (2 * n))(*arguments)
         first = ctypes.addressof(passed)
         passed[n:] = list(range(first, first + 8 * n, 8))
@@ -275,14 +275,14 @@ class CupyDevice:
             self._launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, first + 8 * n, 0)
 
     def _launch_kernel(self, *arguments: int) -> None:
-        """Call ``cuLaunchKernel``; found at the first call, since CuPy is imported then."""
+        """Call ``cuLaunchKernel``, looked up at the first call: CuPy is imported by then."""
         from cupy.cuda import driver
 
         self._launch_kernel = driver.launchKernel  # type: ignore[method-assign]
         driver.launchKernel(*arguments)
 
     def _function(self, kernel: Any, word: int) -> int:
-        """Return the driver's handle of a kernel."""
+        """Return the driver's handle for a kernel."""
         import cupy
         from cupy.cuda import driver
 
@@ -294,14 +294,14 @@ class CupyDevice:
                 capability = cupy.cuda.Device(self.ordinal).compute_capability
             program = machine_code.load(kernel, word, (int(capability[:-1]), int(capability[-1])))
             with self._errors:
-                # For as long as the process lives, as CuPy's own kernels.
+                # Kept as long as the process lives, like CuPy's own kernels.
                 module = driver.moduleLoadData(program.image)
                 function: int = driver.moduleGetFunction(module, program.entry)
             self._functions[kernel, word] = function
             return function
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
-        """Return nvCOMP's decoder of an algorithm."""
+        """Return nvCOMP's decoder for an algorithm."""
         if algorithm not in ALGORITHMS:
             return None
         if algorithm not in self._decompressors:
@@ -309,7 +309,7 @@ class CupyDevice:
         return self._decompressors[algorithm]
 
     def compressor(self, algorithm: str) -> Compressor | None:
-        """Return nvCOMP's encoder of an algorithm."""
+        """Return nvCOMP's encoder for an algorithm."""
         if algorithm not in ALGORITHMS:
             return None
         if algorithm not in self._compressors:
@@ -317,14 +317,14 @@ class CupyDevice:
         return self._compressors[algorithm]
 
     def direct_files(self) -> DirectFiles | None:
-        """Return kvikio where GPUDirect Storage is. Without kvikio, CUDA is not asked."""
+        """Return kvikio's files if GPUDirect Storage is available. Without kvikio, CUDA is not initialised."""
         if not kvikio_files.is_installed():
             return None
         with self:
             return kvikio_files.if_available()
 
     def free_bytes(self) -> int:
-        """Return the memory that CUDA and CuPy's pool have free."""
+        """Return the free memory of CUDA and CuPy's pool."""
         import cupy
 
         with self, self._errors:

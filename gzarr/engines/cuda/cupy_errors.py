@@ -1,4 +1,4 @@
-"""CuPy's errors, as ours."""
+"""Translation of CuPy's errors into gzarr's."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ OUT_OF_MEMORY: Final = 2
 
 
 class CupyErrors:
-    """A ``with`` statement for what calls CuPy: its errors become ours, and lasting ones are remembered.
+    """Context manager around calls of CuPy: translates its errors, and remembers those that end the use of the device.
 
-    Any number of threads may use it, also within each other.
+    It may be nested, and used by any number of threads.
 
     Parameters
     ----------
@@ -24,8 +24,8 @@ class CupyErrors:
     Attributes
     ----------
     lost
-        Set by the first error after which CUDA does nothing more on the device. From then on the statement raises
-        before CUDA is called.
+        Set by the first error after which CUDA does nothing more on the device. From then on, entering raises, and
+        CUDA is not called.
     """
 
     __slots__ = ("_device", "_failures", "_no_room", "lost")
@@ -46,16 +46,16 @@ class CupyErrors:
         if error is None:
             return
         if isinstance(error, self._no_room):
-            raise MemoryError(f"the device has no room: {error}") from error
-        # Of page-locked memory, streams, events and machine code, which are not of CuPy's pool.
+            raise MemoryError(f"the device is out of memory: {error}") from error
+        # From page-locked memory, streams, events and machine code, which do not come from CuPy's pool.
         if isinstance(error, self._failures) and error.status == OUT_OF_MEMORY:
-            raise MemoryError(f"CUDA has no room: {error}") from error
+            raise MemoryError(f"CUDA is out of memory: {error}") from error
         ours = self.failure(error)
         if ours is not None:
             raise ours from error
 
     def failure(self, error: Any) -> DeviceError | None:
-        """Return our error for one of CUDA's, and remember it if it is for good; None for any other."""
+        """Return gzarr's error for one of CUDA's, remembered if it is lasting; None for any other error."""
         if not isinstance(error, self._failures):
             return None
         if self.lost is None and error.status in LASTING:

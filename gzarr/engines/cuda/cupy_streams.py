@@ -1,4 +1,4 @@
-"""CuPy's streams and events, a caller's streams among them, with errors of ours."""
+"""CuPy's streams and events, including callers' streams, with gzarr's errors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class CupyEvent:
     Parameters
     ----------
     event
-        CuPy's.
+        CuPy's event.
     errors
-        Of its device.
+        Error translation of its device.
     """
 
     __slots__ = ("_errors", "cupy")
@@ -37,7 +37,7 @@ class CupyEvent:
         from cupy.cuda import runtime
 
         with self._errors:
-            # Of CuPy's own property all that fails is not done.
+            # CuPy's own property takes every failure for "not done".
             status = runtime.eventQuery(self.cupy.ptr)
             if status not in (_SUCCESS, _NOT_READY):
                 raise runtime.CUDARuntimeError(status)
@@ -50,19 +50,19 @@ class CupyEvent:
 
 
 class CupyStream:
-    """See :class:`gzarr.engines.cuda.device_protocol.Stream`. In a ``with`` statement it is CuPy's current stream.
+    """See :class:`gzarr.engines.cuda.device_protocol.Stream`. A ``with`` statement makes it CuPy's current stream.
 
     Parameters
     ----------
     stream
-        CuPy's.
+        CuPy's stream.
     errors
-        Of its device.
+        Error translation of its device.
 
     Attributes
     ----------
     cupy
-        CuPy's.
+        CuPy's stream.
     ptr
         Its address.
     """
@@ -75,12 +75,12 @@ class CupyStream:
         self._errors = errors
 
     def record(self, event: CupyEvent) -> None:
-        """Put an event behind everything enqueued so far."""
+        """Record an event after everything enqueued so far."""
         with self._errors:
             self.cupy.record(event.cupy)
 
     def wait_event(self, event: CupyEvent) -> None:
-        """Let everything enqueued from now on wait for an event."""
+        """Make everything enqueued from now on wait for an event."""
         with self._errors:
             self.cupy.wait_event(event.cupy)
 

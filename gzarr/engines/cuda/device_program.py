@@ -1,8 +1,8 @@
-"""A codec chain as the device runs it: a frame format, then our kernels.
+"""A codec chain as the device decodes it: a frame format, then kernels.
 
-What fits: checksums around everything, one compressor or none, one byte shuffle, filters (``filters.py``), one
-array→bytes codec, other shapes of the same elements, and transpositions, which never run: they are the strides of the
-decoded chunk. Any other chain is decoded by the CPU engine.
+The device decodes chains of checksums around everything, at most one compressor, one byte shuffle, filters
+(``filters.py``), one array→bytes codec, reshapes, and transpositions, which take no work: they become the strides of
+the decoded chunk. Any other chain is decoded by the CPU engine.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class DeviceProgram:
     Attributes
     ----------
     frames
-        Container of a chunk, and the bytes that it decodes to: before filters.
+        Container of a chunk, and its decoded bytes before filters.
     shuffle
-        Element size of a byte shuffle behind the compressor; 0 for none.
+        Element size in bytes of a byte shuffle after decompression; 0 for none.
     swap
-        Width in bytes of the units to swap when placing; 0 for none.
+        Width in bytes of the units to byte-swap when placing; 0 for none.
     strides
-        Bytes between neighbours in the decoded chunk, one a dimension of the array.
+        Bytes between neighbours in the decoded chunk, for each dimension of the array.
     bits
-        Whether a Blosc container may hold bit planes; one that the metadata does not announce is decoded by the CPU.
+        Whether Blosc containers may hold bit planes; if the metadata does not say so, the CPU decodes such a container.
     filters
-        In decoding order.
+        Filters in decoding order.
     """
 
     frames: FrameFormat
@@ -66,19 +66,19 @@ class DeviceProgram:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a chunk when it is placed."""
+        """Bytes of a chunk at placement, after all filters."""
         return self.filters[-1].decoded_nbytes if self.filters else self.frames.nbytes
 
     @property
     def most_nbytes(self) -> int:
-        """Bytes of a chunk where it has most, from its frames on."""
+        """Most bytes that a chunk takes at any step from decompression to placement."""
         return max([self.frames.nbytes, *(step.decoded_nbytes for step in self.filters)])
 
     @property
     def steps(self) -> int:
-        """How often a decoded chunk may have to go from one place to another before it is placed."""
+        """Most times that a kernel rewrites a decoded chunk before it is placed."""
         in_planes = self.frames.compressor == "blosc"
-        # Placing takes byte planes, but of one kind, and filters take none.
+        # Placement reads one kind of byte planes; filters read plain bytes only.
         planes = int(in_planes and self.shuffle > 0)
         if self.filters:
             planes = int(in_planes) + int(self.shuffle > 0)
@@ -86,7 +86,7 @@ class DeviceProgram:
 
     @property
     def marks(self) -> bool:
-        """Whether a filter may find chunks to be faulty."""
+        """Whether a filter may find a chunk faulty."""
         return any(step.marks for step in self.filters)
 
 
@@ -158,7 +158,7 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
 
 
 def host_program(chunk: ArrayRepresentation) -> DeviceProgram:
-    """Return how the device takes chunks that the CPU decoded: in C order, native byte order."""
+    """Return the program for chunks that the CPU has decoded, in C order and native byte order."""
     strides = [chunk.dtype.itemsize] * len(chunk.shape)
     for d in reversed(range(len(chunk.shape) - 1)):
         strides[d] = strides[d + 1] * chunk.shape[d + 1]
@@ -174,7 +174,7 @@ def host_program(chunk: ArrayRepresentation) -> DeviceProgram:
 def _order(codecs: Sequence[Codec], between: list[Representation]) -> list[int] | None:
     """Return the array's dimensions from the slowest to the fastest in the decoded chunk.
 
-    None if a transposition comes behind a codec to which neighbours or the shape mean something.
+    None if a transposition follows a codec that depends on the shape or on the order of the elements.
     """
     chunk = between[0]
     assert isinstance(chunk, ArrayRepresentation)
@@ -205,7 +205,7 @@ def _only_operation(codec: Codec, decoded: Representation) -> Operation | None:
 
 
 def _stored_bytes(between: list[Representation]) -> int | None:
-    """Return the bytes of an uncompressed chunk without its checksums: what the array→bytes codec gives."""
+    """Return the bytes of an uncompressed chunk without its checksums: the output of the array→bytes codec."""
     for representation in between:
         if isinstance(representation, BytesRepresentation):
             return representation.nbytes

@@ -1,7 +1,7 @@
-"""What the engine needs of a device: memory, streams, kernels, batched decoders and encoders.
+"""What the engine needs from a device: memory, streams, kernels, batched decoders and encoders.
 
-:class:`gzarr.engines.cuda.cupy_device.CupyDevice` is the real one; the tests bring a simulated one with the same
-interface. Nothing else of the engine knows which it is.
+:class:`gzarr.engines.cuda.cupy_device.CupyDevice` is the real device; the tests have a simulated one with the same
+interface. The rest of the engine does not know which one it uses.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class Event(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the stream has passed it; asks without waiting. True where it was never recorded."""
+        """Whether the stream has passed it; does not wait. True if it was never recorded."""
 
     def synchronize(self) -> None:
         """Wait on the host until the stream has passed it."""
 
 
 class Stream(Protocol):
-    """Work that runs in order; what is enqueued runs later (``cupy.cuda.Stream`` has this interface).
+    """Work that runs asynchronously and in order (``cupy.cuda.Stream`` has this interface).
 
-    What it and its events call of CUDA raises DeviceError if it fails.
+    CUDA calls of a stream and its events raise DeviceError if they fail.
     """
 
     def record(self, event: Any) -> Any:
-        """Put an event behind everything enqueued so far."""
+        """Record an event after everything enqueued so far."""
 
     def wait_event(self, event: Any) -> Any:
-        """Let everything enqueued from now on wait for an event of another stream."""
+        """Make everything enqueued from now on wait for an event of another stream."""
 
     def synchronize(self) -> None:
         """Wait on the host until everything enqueued has run."""
@@ -45,14 +45,14 @@ class Stream(Protocol):
 class Decompressor(Protocol):
     """Decodes a batch of independent frames on the device: one algorithm of nvCOMP.
 
-    Of a frame that does not decode, the status says so at best: all algorithms but LZ4 are undefined on corrupt bytes.
+    At best, the status of a frame says that it did not decode: all algorithms but LZ4 are undefined on corrupt bytes.
 
     Attributes
     ----------
     input_alignment, output_alignment, temp_alignment
-        Of each compressed frame, each decoded frame, and the scratch, in bytes.
+        Alignment of each compressed frame, each decoded frame, and the scratch, in bytes.
     max_frame_bytes
-        Largest decoded frame.
+        Bytes of the largest decoded frame.
     """
 
     input_alignment: int
@@ -61,7 +61,15 @@ class Decompressor(Protocol):
     max_frame_bytes: int
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:
-        """Return the scratch that a batch takes: number of frames, bytes of the largest decoded, of all decoded."""
+        """Return the bytes of scratch for a batch.
+
+        Parameters
+        ----------
+        frames
+            Number of frames.
+        largest, total
+            Decoded bytes of the largest frame, and of all frames.
+        """
 
     def run(
         self,
@@ -83,15 +91,15 @@ class Decompressor(Protocol):
         Parameters
         ----------
         frames, largest
-            Number of frames; bytes of the largest decoded.
+            Number of frames; decoded bytes of the largest.
         sources, source_nbytes, targets, target_nbytes
-            int64 ``(frames,)`` each: address and size of each compressed frame and of the memory it decodes to.
+            int64 ``(frames,)`` each: address and size of each compressed frame, and of the memory it is decoded to.
         produced
-            int64 ``(frames,)``, written: bytes that each frame gave.
+            int64 ``(frames,)``, written: decoded bytes of each frame.
         statuses
             int32 ``(frames,)``, written: 0 for success.
         temp, temp_nbytes
-            Scratch.
+            Address and bytes of the scratch.
 
         Raises
         ------
@@ -106,9 +114,9 @@ class Compressor(Protocol):
     Attributes
     ----------
     input_alignment, output_alignment, temp_alignment
-        Of each frame before and after compression, and of the scratch, in bytes.
+        Alignment of each frame before and after compression, and of the scratch, in bytes.
     max_frame_bytes
-        Largest frame before compression.
+        Bytes of the largest frame before compression.
     """
 
     input_alignment: int
@@ -117,10 +125,18 @@ class Compressor(Protocol):
     max_frame_bytes: int
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:
-        """Return the scratch that a batch takes: number of frames, bytes of the largest, bytes of all, uncompressed."""
+        """Return the bytes of scratch for a batch.
+
+        Parameters
+        ----------
+        frames
+            Number of frames.
+        largest, total
+            Uncompressed bytes of the largest frame, and of all frames.
+        """
 
     def max_encoded_nbytes(self, largest: int) -> int:
-        """Return the most bytes that a frame takes of which that many, at most, are compressed."""
+        """Return the most bytes that a compressed frame takes, for frames of at most ``largest`` bytes."""
 
     def run(
         self,
@@ -141,16 +157,16 @@ class Compressor(Protocol):
         Parameters
         ----------
         frames, largest
-            Number of frames; bytes of the largest, uncompressed.
+            Number of frames; uncompressed bytes of the largest.
         sources, source_nbytes, targets
             int64 ``(frames,)`` each: address and size of each frame, and address of ``max_encoded_nbytes(largest)``
-            bytes for what it becomes.
+            bytes for the compressed frame.
         produced
-            int64 ``(frames,)``, written: bytes that each frame became.
+            int64 ``(frames,)``, written: compressed bytes of each frame.
         statuses
             int32 ``(frames,)``, written: 0 for success.
         temp, temp_nbytes
-            Scratch.
+            Address and bytes of the scratch.
 
         Raises
         ------
@@ -160,33 +176,33 @@ class Compressor(Protocol):
 
 
 class DirectFile(Protocol):
-    """An open file; many threads read from it at once."""
+    """An open file; many threads may read from it at once."""
 
     def size(self) -> int:
-        """Return its bytes."""
+        """Return its size in bytes."""
 
     def read(self, target: Any, offset: int) -> int:
-        """Fill uint8 device memory ``(n,)`` from ``offset`` on; it is there when this returns.
+        """Fill uint8 device memory ``(n,)`` with the file's bytes from ``offset`` on; blocks until they are there.
 
-        The calling thread's device must be that of the memory. This is in no order with any stream: nothing that is
-        enqueued may use the memory.
+        The calling thread's current device must be that of the memory. Reads are not ordered with any stream: no
+        enqueued work may use the memory.
 
         Returns
         -------
-        Bytes that were read: fewer at the file's end.
+        Bytes read: fewer than ``n`` at the end of the file.
 
         Raises
         ------
         DeviceError
-            If it cannot be read.
+            If the file cannot be read.
         """
 
     def close(self) -> None:
-        """Close it; nobody may be reading."""
+        """Close the file; no read may be in progress."""
 
 
 class DirectFiles(Protocol):
-    """Reads files into device memory, past host memory."""
+    """Reads files into device memory, bypassing host memory."""
 
     def open(self, path: str) -> DirectFile:
         """Open a file.
@@ -194,7 +210,7 @@ class DirectFiles(Protocol):
         Raises
         ------
         DeviceError
-            If it cannot be opened, for whatever reason.
+            If the file cannot be opened, for whatever reason.
         """
 
 
@@ -214,13 +230,13 @@ class Device(Protocol):
 
     @property
     def lost(self) -> Loss | None:
-        """What ended this process's use of the device, or None.
+        """Why this process cannot use the device any more, or None.
 
-        Once it is set, every method that would call CUDA raises a DeviceError, and so does entering the device.
+        Once it is set, every method that would call CUDA raises DeviceError, and so does entering the device.
         """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
-        """Return a new C-contiguous array on the device for a caller (CuPy's allocator, in order with ``stream``).
+        """Return a new C-contiguous device array for a caller (from CuPy's allocator, in order with ``stream``).
 
         Raises
         ------
@@ -232,32 +248,32 @@ class Device(Protocol):
         """Return whether a value is an array of this device (``cupy.ndarray``) that the engine can write to."""
 
     def as_array(self, value: Any, stream: Any) -> Any:
-        """Return a value that is on this device as an array of its library, without a copy; None if it is not.
+        """Return a value on this device as an array, without a copy; None if it is not on this device.
 
-        Takes what exports ``__dlpack__`` or ``__cuda_array_interface__``; it is there when ``stream`` has run what is
-        enqueued then.
+        Accepts objects with ``__dlpack__`` or ``__cuda_array_interface__``. The elements are valid for work that is
+        enqueued on ``stream`` afterwards.
         """
 
     def converted(self, array: Any, dtype: np.dtype[Any], stream: Any) -> Any:
         """Return a new array of another type."""
 
     def broadcast(self, array: Any, shape: tuple[int, ...]) -> Any:
-        """Return a view of another shape, as ``numpy.broadcast_to``; ValueError if there is none."""
+        """Return a view of another shape, like ``numpy.broadcast_to``; raises ValueError if there is none."""
 
     def to_host(self, array: Any, stream: Any) -> npt.NDArray[Any]:
-        """Return a copy in host memory of what an array of any strides holds when ``stream`` has run."""
+        """Return a host copy of an array of any strides, made in order with ``stream``."""
 
     def allocate(self, nbytes: int, stream: Any) -> Any:
         """Return uint8 device memory ``(nbytes,)``, aligned to 256 bytes.
 
-        It goes back when it is let go of, in order with ``stream``.
+        It is freed with its last reference, in order with ``stream``.
         """
 
     def free_cached(self, stream: Any) -> None:
-        """Give the driver back what the allocator keeps of a stream's memory; the stream must have run."""
+        """Return the free blocks that the allocator keeps for a stream to the driver; the stream must be idle."""
 
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Return page-locked host memory, aligned to 64 bytes at least; it goes back when it is let go of."""
+        """Return page-locked host memory, aligned to at least 64 bytes; it is freed with its last reference."""
 
     def address(self, array: Any) -> int:
         """Return the device address of an array's first element."""
@@ -270,22 +286,25 @@ class Device(Protocol):
 
         Returns
         -------
-        1-d uint8 device memory, and the offset of the array's first element in it.
+        memory
+            1-d uint8 device memory.
+        offset
+            Offset of the array's first element in it, in bytes.
         """
 
     def stream(self) -> Any:
-        """Return a new stream, which does not wait for the default one."""
+        """Return a new stream that does not synchronise with the default stream."""
 
     def current_stream(self) -> Any:
-        """Return the stream that the caller's library works on now."""
+        """Return the current stream of the caller's library."""
 
     def as_stream(self, stream: Any) -> Any:
-        """Return a caller's stream: of CuPy or PyTorch, anything with ``__cuda_stream__``, or an address.
+        """Return a caller's stream: a CuPy or PyTorch stream, an object with ``__cuda_stream__``, or an address.
 
         Raises
         ------
         ArgumentError
-            If it is none of these.
+            If ``stream`` is none of these.
         """
 
     def event(self) -> Any:
@@ -298,7 +317,7 @@ class Device(Protocol):
         """Enqueue a copy from contiguous device memory to page-locked memory of the same number of bytes."""
 
     def copy_array(self, target: Any, source: Any, stream: Any) -> None:
-        """Enqueue ``target[...] = source`` for device arrays of one shape and type, any strides."""
+        """Enqueue ``target[...] = source`` for device arrays of the same shape and type and any strides."""
 
     def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: int, word: int = 0) -> None:
         """Enqueue a kernel of ``gzarr_kernels.device``.
@@ -306,20 +325,20 @@ class Device(Protocol):
         Parameters
         ----------
         kernel, blocks, threads, stream
-            What, how many of it, and where.
+            Kernel, number of blocks, threads per block, and stream.
         arguments
-            Addresses of device memory, aligned to the elements that the kernel takes it for, and integers.
+            Addresses of device memory, aligned to the kernel's element type, and integers.
         word
-            Bytes of the words of a kernel that takes memory in words.
+            Bytes per word, for a kernel that addresses memory in words; otherwise 0.
 
         Raises
         ------
         DeviceError
-            If it cannot be compiled or enqueued.
+            If the kernel cannot be compiled or enqueued.
         """
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
-        """Return the decoder of an algorithm, or None if there is none.
+        """Return the decoder for an algorithm, or None if there is none.
 
         Parameters
         ----------
@@ -328,16 +347,16 @@ class Device(Protocol):
         """
 
     def compressor(self, algorithm: str) -> Compressor | None:
-        """Return the encoder of an algorithm, or None if there is none; algorithms as for :meth:`decompressor`."""
+        """Return the encoder for an algorithm, or None if there is none; algorithms as for :meth:`decompressor`."""
 
     def direct_files(self) -> DirectFiles | None:
-        """Return what reads files into device memory past host memory, or None if nothing here does."""
+        """Return the reader of files into device memory, or None if there is none here."""
 
     def free_bytes(self) -> int:
-        """Return the device memory that an allocation could have now."""
+        """Return the bytes of device memory available to allocations now."""
 
     def __enter__(self) -> Any:
         """Make this the calling thread's device."""
 
     def __exit__(self, *exc: object) -> None:
-        """Restore what it was."""
+        """Restore the thread's previous device."""

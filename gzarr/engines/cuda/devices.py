@@ -1,4 +1,4 @@
-"""The CUDA devices of this machine: which there are, and whether they can be used, without initialising CUDA."""
+"""The CUDA devices of this machine, and whether they can be used; does not initialise CUDA."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from .device_protocol import Device
 
-#: Module and name of what has to be installed.
+#: Module and name of each package that has to be installed.
 _PARTS = (("cupy", "CuPy"), ("numba_cuda", "numba-cuda"), ("nvidia.libnvcomp", "nvCOMP"))
 
-# A fork waits for a device being made: the child would inherit half of it.
+# A fork waits for a device that is being created: the child would inherit half of it.
 _lock = ForkSafeLock()
 _devices: dict[int, Device] = {}
 _complete: bool | None = None
@@ -39,7 +39,8 @@ def get_device(name: str) -> Device:
     Raises
     ------
     DeviceError
-        If there is no such device, a part that it needs is missing, or CUDA was in use before this process was forked.
+        If there is no such device, a package that it needs is missing, or CUDA was in use before this process was
+        forked.
     """
     ordinal = int(name.removeprefix("cuda:"))
     _refuse_lost()
@@ -58,14 +59,14 @@ def _made(ordinal: int) -> Device:
 
     try:
         return CupyDevice(ordinal)
-    except Exception as error:  # of CuPy, and of what it loads
+    except Exception as error:  # CuPy, or a library it loads
         raise DeviceError(f'CuPy cannot be used: {error}; "gzarr doctor" tells more; or use device="cpu"') from error
 
 
 def available() -> bool:
-    """Return whether there is a device, and all that it needs; looks once a process.
+    """Return whether there is a usable device with all packages it needs; looks once per process.
 
-    Says so, once, if only a fork stands against it.
+    Warns, once, if a fork is the only obstacle.
     """
     global _complete
     if _make is not None:
@@ -81,12 +82,12 @@ def available() -> bool:
 
 
 def is_lost() -> bool:
-    """Return whether there are devices, but none that can be used, since this process was forked after CUDA was."""
+    """Return whether no device can be used because CUDA was initialised before this process was forked."""
     return _make is None and driver.is_lost()
 
 
 def warn_of_loss() -> None:
-    """Warn, once a process, that what ``device="auto"`` has put on a device, or would, is read on the CPU."""
+    """Warn, once per process, that ``device="auto"`` means the CPU, although there is a device."""
     global _warned
     if not _warned:
         _warned = True
@@ -94,12 +95,12 @@ def warn_of_loss() -> None:
 
 
 def current() -> str:
-    """Return the device that CuPy works on, ``"cuda:N"``; does not initialise CUDA.
+    """Return CuPy's current device, ``"cuda:N"``; does not initialise CUDA.
 
     Raises
     ------
     DeviceError
-        Saying which part is missing, and how to get it; or that CUDA was in use before this process was forked.
+        If a package is missing, with how to install it, or if CUDA was in use before this process was forked.
     """
     if _make is not None:
         return "cuda:0"
@@ -108,18 +109,18 @@ def current() -> str:
         raise DeviceError(f'no CUDA device can be used: {"; ".join(missing)}; or use device="cpu"')
     _refuse_lost()
     if not driver.is_initialised():
-        # Whoever chooses another device initialises CUDA.
+        # Choosing another device would have initialised CUDA.
         return "cuda:0"
     try:
         import cupy
 
         return f"cuda:{cupy.cuda.Device().id}"
-    except Exception as error:  # of CuPy, and of what it loads
+    except Exception as error:  # CuPy, or a library it loads
         raise DeviceError(f'CuPy cannot be used: {error}; "gzarr doctor" tells more; or use device="cpu"') from error
 
 
 def missing_parts() -> list[str]:
-    """Return what this machine lacks to read to a GPU, each with how to get it; does not initialise CUDA."""
+    """Return what this machine lacks to use a GPU, each with how to get it; does not initialise CUDA."""
     if _make is not None:
         return []
     found = [
@@ -128,7 +129,7 @@ def missing_parts() -> list[str]:
         if not _has(module)
     ]
     if not found and not _visible_devices().count:
-        found.append("no NVIDIA driver, or no GPU that it sees (nvidia-smi tells)")
+        found.append("no NVIDIA driver, or no GPU that it sees (check with nvidia-smi)")
     return found
 
 
@@ -140,7 +141,7 @@ def _has(module: str) -> bool:
 
 
 def _visible_devices() -> driver.Visible:
-    """Return how many devices there are; looks once a process."""
+    """Return how many devices there are; looks once per process."""
     global _visible
     if _visible is None:
         _visible = driver.visible()
@@ -160,7 +161,7 @@ def _refuse_absent(ordinal: int) -> None:
 
 @contextmanager
 def use(factory: Callable[[int], Device]) -> Iterator[None]:
-    """Have devices made by another function for a while: tests do that, nothing else."""
+    """Create devices with another function inside a ``with`` statement; for tests only."""
     global _make
     before = _make
     with _lock.lock:

@@ -1,17 +1,16 @@
-"""Fills the encoded region of a wave on the device itself: files are read past host memory (GPUDirect Storage).
+"""Fills the encoded region of a wave directly on the device: files are read past host memory (GPUDirect Storage).
 
-For chunks that nobody has to look into before the device does: uncompressed ones without checksums, whole files or
-inner chunks of shards. All others go through page-locked memory (:mod:`gzarr.engines.cuda.staging`): the headers of
-their containers and frames, and crc32c checksums, are verified on the host before a decoder sees them.
+This is for chunks that the host need not inspect: uncompressed ones without checksums, in whole files or as inner
+chunks of shards. All others go through page-locked memory (:mod:`gzarr.engines.cuda.staging`): the host verifies the
+headers of their containers and frames, and crc32c checksums, before a decoder sees them.
 
-The same happens to a chunk as there. It is ABSENT if its file is not there, and FALLBACK if anything else is wrong
-with it (a file of another size, a range beyond its end, a failure of whoever reads): the CPU engine then decodes it, or
-says what it is.
+Chunks get the same states as there: ABSENT if the file does not exist, FALLBACK if anything else is wrong (a file of
+another size, a range beyond its end, a failed read). The CPU engine then decodes the chunk, or reports the error.
 
-Reads of files are in no order with any stream. So the host waits for them here before anything is enqueued that uses
-what they wrote, and before them until nothing uses what was in that memory before (``Wave.encoded_memory``): the
-kernels that placed an earlier wave on the caller's stream too. The reads of a wave overlap with each other, and with
-the work of the device on the waves before.
+Reads of files are not ordered with any stream. So the host waits for them here before it enqueues work that uses the
+bytes. Before it starts them, it waits until nothing uses the memory any more (``Wave.encoded_memory``), including the
+kernels that placed an earlier wave on the caller's stream. The reads of a wave overlap with each other, and with the
+device's work on earlier waves.
 """
 
 from __future__ import annotations
@@ -41,25 +40,25 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Smallest chunk that is read this way. Opening and registering a file takes about a millisecond, and kvikio itself
-#: leaves reads below its threshold of 16 KiB to host memory: many small reads into page-locked memory and one copy
-#: are faster.
+#: Bytes of the smallest chunk that is read this way. Opening and registering a file takes about a millisecond, and
+#: kvikio itself sends reads below its threshold of 16 KiB through host memory: many small reads into page-locked
+#: memory and one copy are faster.
 LEAST_BYTES: Final = 64 << 10
-#: Bytes that one thread reads at a time: kvikio's own default for its tasks.
+#: Bytes that one thread reads at a time: kvikio's default task size.
 PIECE_BYTES: Final = 4 << 20
-#: Chunks begin at multiples of this, as in page-locked memory.
+#: Alignment of chunks in bytes, as in page-locked memory.
 _ALIGNMENT: Final = 64
 
 
 def files_for(device: Device, store: ReadableStore, form: FrameFormat) -> DirectFiles | None:
-    """Return what reads the chunks of an array past host memory, or None if nothing does.
+    """Return the reader of an array's chunks past host memory, or None if they must go through it.
 
     Parameters
     ----------
     device, store
-        Where to and where from.
+        Device to read to, and store to read from.
     form
-        What the chunks are.
+        Format of the chunks.
     """
     if form.compressor is not None or form.checksums or form.nbytes < LEAST_BYTES:
         return None
@@ -69,18 +68,18 @@ def files_for(device: Device, store: ReadableStore, form: FrameFormat) -> Direct
 
 
 class DirectStaging:
-    """Reads the chunks of one read into device memory; what :class:`gzarr.engines.cuda.staging.Staging` is for others.
+    """Stages the chunks of one read in device memory, as :class:`gzarr.engines.cuda.staging.Staging` does on the host.
 
     Parameters
     ----------
     device
-        Whose memory it is.
+        Device that owns the memory.
     files
-        Of :func:`files_for`.
+        Result of :func:`files_for`.
     request
         The read.
     nbytes
-        Of a chunk.
+        Bytes of a chunk.
     """
 
     def __init__(self, device: Device, files: DirectFiles, request: ReadRequest, nbytes: int) -> None:
@@ -94,25 +93,25 @@ class DirectStaging:
         self._nbytes = nbytes
 
     def stage(self, rows: IntArray, staging: Any, capacity: int, most_frames: int) -> tuple[Staged, Frames]:
-        """Read chunks into device memory; they are there when this returns.
+        """Read chunks into device memory; blocks until they are there.
 
         Parameters
         ----------
         rows
             int64, rows of the plan.
         staging
-            uint8 device memory, of which nothing may be in use by what is enqueued.
+            uint8 device memory that no enqueued work uses.
         capacity
-            Bytes of it to use, at most.
+            Most bytes of it to use.
         most_frames
-            Without meaning: such chunks have no frames.
+            Ignored: such chunks have no frames.
 
         Returns
         -------
-        As :meth:`gzarr.engines.cuda.staging.Staging.stage`.
+        As for :meth:`gzarr.engines.cuda.staging.Staging.stage`.
         """
         sources, nbytes = self._sources, self._nbytes
-        # Neighbours in one file are read one after the other.
+        # Neighbours in a file are read one after the other.
         rows = rows[np.lexsort((sources.offset[rows], sources.key_index[rows]))]
         found, offset = sources.nbytes[rows], sources.offset[rows]
         state = np.where(found == NO_RANGE, ABSENT, FALLBACK)
@@ -120,7 +119,7 @@ class DirectStaging:
         slot = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
         room = min(capacity, staging.shape[0]) // slot
         if room:
-            # A chunk that no wave has room for is not deferred, or there would be no end.
+            # A chunk too large for any wave must not be deferred: that would never end.
             state[wanted[room:]] = DEFERRED
         wanted = wanted[:room]
         place = np.full(len(rows), -1)
@@ -142,11 +141,10 @@ class DirectStaging:
     def _read(
         self, file: IntArray, offset: IntArray, whole: npt.NDArray[np.bool_], staging: Any, place: IntArray
     ) -> IntArray:
-        """Read chunks in pieces, by threads; return their states.
+        """Read chunks in pieces, in several threads; return their states.
 
-        A file is opened once for all threads, by the first that reads of it, and closed by the one that has read the
-        last piece of it. Pieces are taken file after file, so about as many files are open at once as there are
-        threads.
+        A file is opened once for all threads, by the first one that reads from it, and closed by the one that reads its
+        last piece. Pieces are taken file by file, so about as many files are open at once as there are threads.
         """
         nbytes = self._nbytes
         n, pieces = len(file), -(-nbytes // PIECE_BYTES)
@@ -164,7 +162,7 @@ class DirectStaging:
             try:
                 became = shared.open()
                 if became != READY:
-                    # Where an index says that there is a chunk, a file that is not there is a fault.
+                    # A shard index says that this chunk exists, so a missing file is a fault.
                     return became if whole[i] else FALLBACK
                 first = int(offset[i])
                 fits = shared.nbytes == nbytes if whole[i] else 0 <= first <= shared.nbytes - nbytes
@@ -187,7 +185,7 @@ class DirectStaging:
         finally:
             for shared in opened.values():
                 shared.close()
-            # A pool's thread keeps these functions a moment longer than they run: not the memory too.
+            # A pool's thread keeps these functions a moment longer than they run; it must not keep the memory.
             memory.clear()
         return state
 
@@ -198,14 +196,14 @@ class _SharedFile:
     Parameters
     ----------
     files, path
-        Who opens it, and where it is.
+        Opens files; path of this one.
     pieces
-        How often :meth:`done` is called until it is closed.
+        Number of calls of :meth:`done` after which the file is closed.
 
     Attributes
     ----------
     nbytes
-        Its size, when it is open.
+        Size of the open file in bytes.
     """
 
     __slots__ = ("_became", "_file", "_files", "_left", "_lock", "_path", "nbytes")
@@ -220,7 +218,7 @@ class _SharedFile:
         self.nbytes = 0
 
     def open(self) -> int:
-        """Open it if nobody has yet; return READY, ABSENT or FALLBACK."""
+        """Open the file unless it is open; return READY, ABSENT or FALLBACK."""
         with self._lock:
             if self._became is None:
                 self._became = self._open()
@@ -228,11 +226,11 @@ class _SharedFile:
 
     def _open(self) -> int:
         try:
-            # Only the system says for sure that there is no such file; and a named pipe would be waited for for ever.
+            # Only the system says reliably that there is no such file; and opening a named pipe could block for ever.
             if not stat.S_ISREG(Path(self._path).stat().st_mode):
                 return FALLBACK
             self._file = self._files.open(self._path)
-            # Of the file that is open now, whatever has taken its place since.
+            # The size of the open file, even if another one has replaced it since.
             self.nbytes = self._file.size()
         except (FileNotFoundError, NotADirectoryError):
             return ABSENT
@@ -241,7 +239,7 @@ class _SharedFile:
         return READY
 
     def read(self, target: Any, offset: int) -> bool:
-        """Fill device memory; return whether all of it was read."""
+        """Fill device memory; return whether all bytes were read."""
         assert self._file is not None
         try:
             return self._file.read(target, offset) == int(target.nbytes)
@@ -249,7 +247,7 @@ class _SharedFile:
             return False
 
     def done(self) -> None:
-        """Count a piece as read."""
+        """Count a piece as done; close the file after the last one."""
         with self._lock:
             self._left -= 1
             last = self._left == 0
@@ -257,7 +255,7 @@ class _SharedFile:
             self.close()
 
     def close(self) -> None:
-        """Close it if it is open; nobody may be reading."""
+        """Close the file if it is open; no read may be in progress."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

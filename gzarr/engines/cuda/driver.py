@@ -1,14 +1,15 @@
-"""NVIDIA's driver, asked without initialising CUDA: which GPUs this process may use, and what a fork leaves of them.
+"""NVIDIA's driver, queried without initialising CUDA: which GPUs this process may use, also after a fork.
 
 CUDA cannot be used in a process that was forked from one that had initialised it (``cuInit``), and data loaders fork.
-So opening an array must not initialise it: GPUs are counted by NVML, the library of ``nvidia-smi``, else by what the
-kernel's module says in ``/proc``. Where neither tells (an integrated GPU), a short-lived process counts them by CUDA.
+So opening an array must not initialise CUDA: GPUs are counted by NVML, the library of ``nvidia-smi``, or else from what
+the kernel module reports in ``/proc``. If neither can tell (an integrated GPU), a short-lived process counts them with
+CUDA.
 
-Whether CUDA is initialised in this process, by whomever, is what ``cuDeviceGetCount`` answers: "If cuInit() has not
-been called, any function from the driver API will return CUDA_ERROR_NOT_INITIALIZED" (CUDA Driver API, Initialization).
-It is asked right before a fork, in the parent, where that holds. In the child every function of CUDA fails if it was,
-``cuInit`` too; but to ask that would initialise CUDA in a child that can use it. A fork that Python does not know of (C
-code that calls ``fork``) is not seen here: CUDA's own error tells it.
+``cuDeviceGetCount`` answers whether anything in this process has initialised CUDA: "If cuInit() has not been called,
+any function from the driver API will return CUDA_ERROR_NOT_INITIALIZED" (CUDA Driver API, Initialization). It is called
+in the parent right before a fork. In the child of a process that had initialised CUDA, every function of CUDA fails,
+including ``cuInit``; but asking there would initialise CUDA in a child that can use it. A fork that Python does not
+know of (C code that calls ``fork``) is not noticed here: CUDA's own error reports it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NAME_BYTES: Final = 96
 _MODULE: Final = Path("/proc/driver/nvidia/gpus")
 _RELEASE: Final = Path("/sys/module/nvidia/version")
 _DEV: Final = Path("/dev")
-# Initialising CUDA takes a second or two where nothing keeps the GPUs awake, more where there are many.
+# Initialising CUDA takes a second or two if nothing keeps the GPUs awake, and longer if there are many.
 _CHILD_SECONDS: Final = 60.0
 _CHILD: Final = (
     f"import ctypes; n = ctypes.c_int(); cuda = ctypes.CDLL('{_CUDA}'); "
@@ -57,7 +58,7 @@ class Gpu:
     uuid
         ``"GPU-…"``.
     slices
-        If it is partitioned (MIG), UUIDs of the parts that can be used; None if it is not.
+        UUIDs of the usable MIG partitions; None if the GPU is not partitioned.
     """
 
     name: str
@@ -72,9 +73,9 @@ class Machine:
     Attributes
     ----------
     gpus
-        In the order of the bus, which need not be CUDA's.
+        GPUs in PCI bus order, which need not be CUDA's.
     release
-        Of the driver, such as ``"580.65.06"``.
+        Version of the driver, such as ``"580.65.06"``.
     """
 
     gpus: tuple[Gpu, ...]
@@ -88,9 +89,9 @@ class Visible:
     Attributes
     ----------
     count
-        At least; 0 if there is none.
+        Number of devices, or a lower bound; 0 if there is none.
     exact
-        Whether there are no more. Of partitioned GPUs drivers show one part, or more.
+        Whether ``count`` is exact. Drivers show one partition of partitioned GPUs, or more.
     """
 
     count: int
@@ -101,7 +102,7 @@ class Visible:
 
 
 def is_initialised() -> bool:
-    """Return whether CUDA is initialised in this process, by whomever."""
+    """Return whether anything in this process has initialised CUDA."""
     return _count_if_initialised() is not None
 
 
@@ -120,8 +121,8 @@ def _count_if_initialised() -> int | None:
 
 
 def _loaded() -> Any:
-    """Return CUDA's driver library if anybody has loaded it, else None."""
-    if not hasattr(os, "RTLD_NOLOAD"):  # no such system has it
+    """Return CUDA's driver library if it is loaded in this process, else None."""
+    if not hasattr(os, "RTLD_NOLOAD"):  # systems without it have no CUDA
         return None
     try:
         return ctypes.CDLL(_CUDA, mode=os.RTLD_NOLOAD)
@@ -151,7 +152,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def visible() -> Visible:
-    """Return how many devices CUDA shows to this process, or would if it were initialised; initialises nothing."""
+    """Return how many devices CUDA shows, or would show, to this process; initialises nothing."""
     try:
         ctypes.CDLL(_CUDA)
     except OSError:
@@ -163,7 +164,7 @@ def visible() -> Visible:
     if chosen is not None and not chosen.strip():
         return Visible(0)
     found = machine()
-    # The kernel's module does not tell the parts of a GPU.
+    # The kernel module does not list the partitions of a GPU.
     by_part = chosen is not None and chosen.startswith("MIG-")
     if found is None or (by_part and found.gpus and all(gpu.slices is None for gpu in found.gpus)):
         return _counted_by_a_child()
@@ -172,7 +173,7 @@ def visible() -> Visible:
 
 @functools.cache
 def machine() -> Machine | None:
-    """Return the GPUs of this machine, or None where nothing tells; looks once a process."""
+    """Return the GPUs of this machine, or None if they cannot be listed; looks once per process."""
     try:
         nvml = ctypes.CDLL(_NVML)
     except OSError:
@@ -181,7 +182,7 @@ def machine() -> Machine | None:
 
 
 def facts() -> dict[str, Any]:
-    """Return what decides which GPU ``cuda:N`` is, for JSON."""
+    """Return everything that decides which GPU ``cuda:N`` is, as JSON values."""
     found = machine() or Machine((), "")
     return {
         "gpu": " ".join(dict.fromkeys(gpu.name for gpu in found.gpus)),
@@ -193,18 +194,18 @@ def facts() -> dict[str, Any]:
 
 
 def choose(gpus: Sequence[Gpu], chosen: str | None) -> Visible:
-    """Return what ``CUDA_VISIBLE_DEVICES`` leaves, as CUDA reads it.
+    """Return the devices that ``CUDA_VISIBLE_DEVICES`` leaves, as CUDA reads it.
 
-    Source: CUDA Programming Guide, "CUDA Environment Variables": places, or UUIDs of GPUs or of parts of them, which
-    may be cut short as long as they are unique; what comes behind the first one that is none does not count. Places are
-    read as C reads numbers, and a device that is named twice leaves none: so does PyTorch.
+    Source: CUDA Programming Guide, "CUDA Environment Variables": the entries are ordinals, or UUIDs of GPUs or their
+    partitions, which may be abbreviated as long as they are unique; everything after the first invalid entry is
+    ignored. Ordinals are parsed as C parses numbers, and a device that is named twice leaves no device, as in PyTorch.
 
     Parameters
     ----------
     gpus
-        Of this machine.
+        GPUs of this machine.
     chosen
-        The variable's value; None if it is not set.
+        Value of the variable; None if it is not set.
     """
     found: list[tuple[int, str]] = [(place, "") for place in range(len(gpus))]
     if chosen is not None:
@@ -216,16 +217,16 @@ def choose(gpus: Sequence[Gpu], chosen: str | None) -> Visible:
             if device in found:
                 return Visible(0)
             found.append(device)
-    # A partitioned GPU without any part is none.
+    # A partitioned GPU without partitions is not a device.
     found = [(place, part) for place, part in found if part or gpus[place].slices != ()]
     if any(part or gpus[place].slices for place, part in found):
-        # "CUDA can only enumerate a single compute instance", and no other GPU then; newer drivers may show more.
+        # "CUDA can only enumerate a single compute instance", and then no other GPU; newer drivers may show more.
         return Visible(1, exact=False)
     return Visible(len(found))
 
 
 def _named(gpus: Sequence[Gpu], entry: str) -> tuple[int, str] | None:
-    """Return the device that an entry means: its GPU's place, and which part of it (``""``: all of it)."""
+    """Return the device that an entry names: the index of its GPU, and its partition (``""``: the whole GPU)."""
     if entry.startswith("MIG-"):
         parts = [(place, part) for place, gpu in enumerate(gpus) for part in gpu.slices or () if part.startswith(entry)]
         # Before driver 470: MIG-GPU-UUID/GPU instance/compute instance.
@@ -241,7 +242,7 @@ def _named(gpus: Sequence[Gpu], entry: str) -> tuple[int, str] | None:
 
 
 def _by_nvml(nvml: Any) -> Machine | None:
-    """Return what NVML says; None where it does not work, or shows nothing: it does not know all integrated GPUs."""
+    """Return the GPUs that NVML lists; None if it fails or lists none: it does not know all integrated GPUs."""
     status = nvml.nvmlInit_v2()
     if status == _NVML_DRIVER_NOT_LOADED:
         return Machine((), "")
@@ -258,7 +259,7 @@ def _by_nvml(nvml: Any) -> Machine | None:
 
 
 def _gpus_of_nvml(nvml: Any, count: int) -> Iterator[Gpu]:
-    """Yield those GPUs that this process may use: a container or a batch system may show more."""
+    """Yield the GPUs that this process may use: a container or a batch system may show more."""
     handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(_NAME_BYTES)
     for i in range(count):
         if nvml.nvmlDeviceGetHandleByIndex_v2(i, ctypes.byref(handle)):
@@ -269,9 +270,9 @@ def _gpus_of_nvml(nvml: Any, count: int) -> Iterator[Gpu]:
 
 
 def _slices(nvml: Any, gpu: ctypes.c_void_p) -> tuple[str, ...] | None:
-    """Return the UUIDs of a partitioned GPU's parts; None if it is not partitioned."""
+    """Return the UUIDs of a GPU's partitions; None if it is not partitioned."""
     now, later, most = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
-    # Drivers before CUDA 11 have no such functions, and GPUs before A100 no such mode.
+    # Drivers before CUDA 11 lack these functions, and GPUs before A100 this mode.
     if not hasattr(nvml, "nvmlDeviceGetMigMode"):
         return None
     if nvml.nvmlDeviceGetMigMode(gpu, ctypes.byref(now), ctypes.byref(later)) or not now.value:
@@ -291,9 +292,9 @@ def _text(buffer: ctypes.Array[ctypes.c_char]) -> str:
 
 
 def _by_module() -> Machine | None:
-    """Return what the kernel's module says; None where there is none of it.
+    """Return the GPUs that the kernel module lists; None if it lists none.
 
-    Containers see all GPUs of the machine there, so those count whose device file they were given.
+    Containers see all GPUs of the machine there, so only GPUs with a device file count.
     """
     try:
         release = _RELEASE.read_text().strip() if _RELEASE.exists() else ""
@@ -318,13 +319,13 @@ def _facts_of(text: str) -> dict[str, str]:
 
 
 def _counted_by_a_child() -> Visible:
-    """Return what CUDA shows to a process that is started to ask it."""
+    """Return how many devices CUDA shows to a process that is started to count them."""
     import subprocess
     from multiprocessing import spawn
 
     python = spawn.get_executable()
     if getattr(sys, "frozen", False) or not python:
-        # No Python to start. The first read tells.
+        # There is no Python to start. The first read will tell.
         return Visible(1, exact=False)
     command = [os.fsdecode(python), "-I", "-S", "-c", _CHILD]
     try:

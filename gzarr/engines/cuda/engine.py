@@ -1,4 +1,4 @@
-"""The CUDA engine: a read becomes waves, with several in flight; what the device cannot decode, the CPU engine does.
+"""The CUDA engine: a read becomes waves, several of them in flight; the CPU engine decodes what the device cannot.
 
 ::
 
@@ -6,17 +6,17 @@
     wave 1          read    ▶ copy in ▶ decode ▶ assemble
     wave 2                    read    ▶ …
 
-The host reads into page-locked memory while the device decodes what was read before. Each wave has a stream of its
-own, which the host waits for once: when the statuses of its chunks are there. Results are written on the caller's
-stream. The host does not wait for that one, unless a read has more waves than are in flight: a later wave takes the
-memory of an earlier one when the results of that are written.
+The host reads into page-locked memory while the device decodes the previous wave. Each wave has its own stream; the
+host waits for it once, until the statuses of the wave's chunks have arrived. Results are written on the caller's
+stream. The host waits for that one only if a read has more waves than are in flight: a later wave reuses the memory of
+an earlier one after its results are written.
 
-Chunks of which the device says that they did not decode are decoded by the CPU engine afterwards: it gives the right
-data, or the error that it gives on the CPU. The device need not get so far: nvCOMP's decoders are undefined on corrupt
-frames (:mod:`gzarr.engines.cuda.nvcomp`), which may end the use of the device (:mod:`gzarr.engines.cuda.loss`). With
-``verify="cpu"`` such frames do not reach them.
+Chunks that the device failed to decode are decoded by the CPU engine afterwards, which yields the right data or the
+same error as on the CPU. The device may not get that far: nvCOMP's decoders are undefined on corrupt frames
+(:mod:`gzarr.engines.cuda.nvcomp`), which may end the use of the device (:mod:`gzarr.engines.cuda.loss`). With
+``verify="cpu"``, such frames do not reach them.
 
-Uncompressed chunks may go past host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
+Uncompressed chunks may bypass host memory, with rules of their own (:mod:`gzarr.engines.cuda.direct`).
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
 
 #: Waves in flight, at most.
 MOST_SLOTS: Final = 3
-#: Decoded bytes of a wave, about: more in one wave would only make the next one wait.
+#: Approximate decoded bytes of a wave: more in one wave would only make the next one wait.
 WAVE_BYTES: Final = 64 << 20
 
 
 class _Source(Protocol):
-    """Where the waves of a read get their chunks: in page-locked memory; of DirectStaging, on the device."""
+    """Stages the chunks of a wave: in page-locked memory, or on the device (DirectStaging)."""
 
     def stage(
         self, rows: IntArray, staging: npt.NDArray[np.uint8], capacity: int, most_frames: int
@@ -76,11 +76,11 @@ class CudaEngine:
     Parameters
     ----------
     device
-        On which results are.
+        Device that holds the results.
     decoding
-        The array's chain, taken apart.
+        Analysed codec chain of the array.
     cpu
-        Decodes what the device cannot.
+        Engine for chunks that the device cannot decode.
     """
 
     def __init__(self, device: Device, decoding: Decoding, cpu: CpuEngine) -> None:
@@ -108,33 +108,33 @@ class CudaEngine:
         Parameters
         ----------
         chunks
-            That the read touches.
+            Number of chunks that the read touches.
         needed_nbytes
-            Of its results.
+            Bytes of its results.
         decode
-            ``"auto"``, or where the caller wants it.
+            ``"auto"``, or the caller's choice.
         verify
-            ``"cpu"`` to have the CPU decode first what no crc32c vouches for.
+            ``"cpu"`` to have the CPU first decode chunks without a crc32c checksum.
         may_measure
-            Whether the device and the CPU are measured if they have not been; else rates are assumed.
+            Whether to measure the device and the CPU if that has not been done; otherwise rates are assumed.
         """
         if self._program is None:
             return router.only_on_cpu("no decoder for this chain on the device")
         algorithm = self._program.algorithm
         if decode == "auto" and self._verifies(verify):
-            return router.only_on_cpu('verify="cpu" decodes there in any case')
+            return router.only_on_cpu('verify="cpu" decodes on the CPU anyway')
         rates = None
         if decode == "auto" and algorithm is not None:
             rates = calibration.rates(self._device, may_measure=may_measure)
         return router.route(self._decoding, algorithm, chunks, needed_nbytes, pool.thread_count(), decode, rates)
 
     def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None, verify: Verify = "none") -> str:
-        """Return what will happen to a read of that size, from that store if it is known, for people.
+        """Describe how a read of this size, from this store if given, will be decoded.
 
-        Initialises CUDA only where kvikio has to be asked: an array can be shown, and its process forked after that.
+        Initialises CUDA only to ask kvikio, so that a process can still fork after showing an array.
         """
         if self._device.lost is not None:
-            return f"cuda: nothing can be read, {self._device.name} was lost to this process"
+            return f"cuda: nothing can be read, since {self._device.name} was lost to this process"
         route = self.route(chunks, needed_nbytes, verify=verify, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
         if route.decode == "cuda":
@@ -156,22 +156,22 @@ class CudaEngine:
         Parameters
         ----------
         request
-            Its outputs are device arrays; for points C-contiguous.
+            The read. Its outputs are device arrays, C-contiguous for points.
         whole
             Device array that all outputs are views of.
         stream
-            On which results are written; they are there when it has run what is enqueued now.
+            Stream on which results are written.
         budget_bytes
-            Device and page-locked memory to hold at most, besides the results; None for the default.
+            Most bytes of device and page-locked memory to hold, besides the results; None for the default.
         decode
-            Where chunks are decoded.
+            Where to decode chunks.
         verify
             As for :meth:`route`.
 
         Raises
         ------
         ChunkError
-            For a chunk that fails; the outputs then hold some chunks and not others.
+            If a chunk fails; the outputs then hold some chunks and not others.
         ArgumentError
             If ``budget_bytes`` is too small for one chunk.
         MemoryError
@@ -182,7 +182,7 @@ class CudaEngine:
         needed = sum(output.nbytes for output in request.outputs)
         budget = Budget(self._device, budget_bytes)
         with self._device:
-            # Measuring takes memory that a caller's budget does not know of.
+            # Measuring takes memory that a caller's budget does not cover.
             route = self.route(len(request.plan), needed, decode, verify, may_measure=budget_bytes is None)
             if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
                 return
@@ -198,25 +198,25 @@ class CudaEngine:
                     read.run(host_program(chunk), None, HostStaging(self._cpu, request), rows, chunk.nbytes, 0)
 
     def _files(self, store: ReadableStore) -> DirectFiles | None:
-        """Return what reads chunks for the device past host memory, or None."""
+        """Return the reader of chunks past host memory, or None."""
         return files_for(self._device, store, self._program.frames) if self._program is not None else None
 
     def _source(self, request: ReadRequest, form: FrameFormat, verify: Verify) -> _Source:
-        """Return where the device gets its chunks."""
+        """Return the source of the chunks that the device decodes."""
         files = self._files(request.store)
         if files is not None:
             return DirectStaging(self._device, files, request, form.nbytes)
         return Staging(request, form, verify=self._verifies(verify))
 
     def _verifies(self, verify: Verify) -> bool:
-        """Return whether the host has to decode chunks before the device does."""
+        """Return whether the host decodes chunks before the device does."""
         assert self._program is not None
-        # A crc32c over the encoded bytes says as much, and uncompressed chunks have no decoder to harm.
+        # A crc32c checksum of the encoded bytes proves as much, and uncompressed chunks reach no decoder.
         return verify == "cpu" and self._program.algorithm is not None and not self._program.frames.checksums
 
 
 class _Read:
-    """What all waves of a read share."""
+    """One read: cuts it into waves and runs them; holds what they share."""
 
     def __init__(self, device: Device, request: ReadRequest, whole: Any, stream: Any, budget: Budget) -> None:
         self._device = device
@@ -228,11 +228,11 @@ class _Read:
         self._tables: Any = None
         self._tables_slot: Slot | None = None
         self._pieces: IntArray = np.diff(request.plan.piece_offsets)
-        # On the device and in page-locked memory, as long as the read.
+        # Held on the device and in page-locked memory for the duration of the read.
         self._tables_bytes = 2 * self._place.tables.nbytes if len(self._place.tables) > 1 else 0
 
     def __enter__(self) -> _Read:
-        """Have the plan's tables on the device."""
+        """Copy the plan's tables to the device."""
         if len(self._place.tables) > 1:
             device, tables = self._device, self._place.tables
             slot = self._tables_slot = self._slot(tables.nbytes, 0)
@@ -253,20 +253,20 @@ class _Read:
         if slot is None:
             return
         try:
-            # What takes the place of the tables comes after the last kernel that reads them.
+            # Nothing may reuse the memory of the tables before the last kernel that reads them.
             slot.gate(self._stream)
             self._tables = None
             slot.decoded.synchronize()
         except BaseException:
             slots.settle(self._device, slot, self._stream, self._tables)
-            # An error that is on its way already is the one that matters.
+            # If an error is being raised already, that one matters.
             if kind is None:
                 raise
         else:
             slots.give_back(self._device, slot)
 
     def _slot(self, staging: int, results: int) -> Slot:
-        """Return a slot for so many bytes in each direction; in a caller's budget, no more are held."""
+        """Return a slot with this many bytes in each direction; within a caller's budget, it holds no more."""
         return slots.take(self._device, staging + results, (staging, results) if self._budget.strict else None)
 
     def _shape(
@@ -303,9 +303,9 @@ class _Read:
             flight -= 1
         if self._budget.strict and found.nbytes > budget:
             raise ArgumentError(
-                f"budget_bytes={limit} is too small: one chunk of {self._request.chunk.shape}, "
-                f"{self._request.chunk.dtype} takes {found.nbytes} bytes while it is read and decoded"
-                + (f", the selection's indices {self._tables_bytes}" if self._tables_bytes else "")
+                f"budget_bytes={limit} is too small: reading and decoding one chunk of shape "
+                f"{self._request.chunk.shape}, dtype {self._request.chunk.dtype}, takes {found.nbytes} bytes"
+                + (f", and the selection's indices take {self._tables_bytes}" if self._tables_bytes else "")
             )
         return found, flight
 
@@ -327,7 +327,7 @@ class _Read:
         try:
             return self._run(program, decoder, source, rows, most_encoded, expected_frames)
         except MemoryError:
-            # The device has less room than is taken without asking: all over again, in smaller waves.
+            # The device has less room than is taken without asking: start again with smaller waves.
             if not self._budget.tighten():
                 raise
         return self._run(program, decoder, source, rows, most_encoded, expected_frames)
@@ -359,7 +359,7 @@ class _Read:
                 part = pending[: self._fitting(pending, shape)]
                 memory = wave.encoded_memory() if direct else staging
                 staged, frames = source.stage(part, memory, shape.encoded, shape.frames)
-                # Of the arena; it would be held while the next wave's is allocated.
+                # A view of the arena, which would otherwise live on while the next wave's is allocated.
                 del memory
                 self._refuse_absent(staged)
                 frames = _without_foreign(staged, frames, program, decoder)
@@ -371,7 +371,7 @@ class _Read:
                 left.append(failed)
                 slots.give_back(self._device, slot)
         except BaseException as error:
-            # Nothing may be copied from memory that somebody else has.
+            # Page-locked memory must not be given to another read while copies from it may still run.
             for wave in waves:
                 slots.settle(self._device, wave.slot, self._stream, wave.memory)
             request = self._request
@@ -389,12 +389,12 @@ class _Read:
         return failed, wave.slot
 
     def _fitting(self, pending: IntArray, shape: WaveShape) -> int:
-        """Return how many of the first rows are a wave."""
+        """Return how many of the first pending rows fit a wave."""
         ends = np.cumsum(self._pieces[pending[: shape.chunks]])
         return max(1, int(np.searchsorted(ends, shape.pieces, side="right")))
 
     def _refuse_absent(self, staged: Staged) -> None:
-        """Raise the error of the first absent chunk where one is an error."""
+        """Raise the error of the first absent chunk if missing chunks are errors."""
         absent = staged.state == ABSENT
         if self._request.missing == "fill" or not absent.any():
             return
@@ -406,10 +406,10 @@ class _Read:
 
 
 def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram, decoder: Decompressor | None) -> Frames:
-    """Leave chunks to the CPU that the device's decoder does not take.
+    """Leave chunks to the CPU that the device's decoder cannot handle; return the frames of the others.
 
-    Those whose container holds something else than the metadata says, and those with frames that begin where the
-    decoder cannot write: frames are decoded to where they belong.
+    These are chunks whose container does not match the metadata, and chunks whose frames would be decoded to addresses
+    that are not aligned for the decoder: frames are decoded in place.
     """
     expected = ALGORITHMS[program.algorithm].code if program.algorithm is not None else 0
     foreign = np.zeros(len(staged.rows), np.bool_)

@@ -1,9 +1,9 @@
-"""Filters as kernels: which of them a device undoes, to the bit as NumPy does, and how.
+"""Filters as kernels: which filters a device undoes, bit for bit as NumPy does, and how.
 
-A filter is a function of bytes, whatever the kind of its codec: elements of one type in, as many of another out, in the
-order in which they lie there. What cannot be promised to be equal in every bit is left to the CPU: sums of floats,
-arithmetic in float16, floats that may not fit the integers that they become. So is what may be an error for some
-values, such as arithmetic of integers that may leave their range.
+A filter is a function of bytes, whatever the kind of its codec: elements of one type in, equally many of another type
+out, in memory order. The CPU undoes filters whose results might differ in any bit: sums of floats, arithmetic in
+float16, and floats that may not fit the integers they become. It also undoes those that may be an error for some
+values, such as integer arithmetic that may overflow.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ if TYPE_CHECKING:
 
 FilterCodec: TypeAlias = NumcodecsCodec | PackbitsCodec | ScaleOffsetCodec | CastValueCodec
 
-#: Filters of numcodecs that do to each element what does not depend on the others.
+#: Filters of numcodecs that treat each element independently.
 _ELEMENTWISE: Final = frozenset(("astype", "bitround", "fixedscaleoffset", "quantize"))
 _BYTE: Final = np.dtype("u1")
-#: Integers up to here, of either sign, are float64.
+#: Integers up to this magnitude are exact in float64.
 _EXACT: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How bits of elements are packed: in a chunk, and in a byte.
+    """How the bits of elements are packed in a chunk and within a byte.
 
     Attributes
     ----------
     kept
-        Bits of an element that are stored.
+        Number of bits stored for each element.
     first_bit
-        Which of its bits is the lowest of them.
+        Position in the element of the lowest stored bit.
     sign_stop
-        Up to this bit, not included, the highest stored one is repeated; 0 for not at all.
+        The highest stored bit is repeated up to this position, exclusive; 0 for no sign extension.
     from_highest
         Whether the first bit of a byte is its highest.
     body_at
-        In which byte the bits begin.
+        Index of the byte where the bits begin.
     padding_at
-        Which byte says how many bits at the end are padding; -1 for none.
+        Index of the byte that holds the number of padding bits at the end; -1 for none.
     """
 
     kept: int = 1
@@ -75,17 +75,17 @@ class Filter:
     Attributes
     ----------
     kernel
-        Of ``gzarr_kernels.device``.
+        Kernel of ``gzarr_kernels.device``.
     encoded, decoded
-        Elements before and after, in their byte order.
+        Data types before and after, with byte order.
     encoded_nbytes, decoded_nbytes
-        Of a chunk before and after.
+        Bytes of a chunk before and after.
     loop
-        Bytes of the floats in which elements are divided by ``scale`` and added to ``offset``; 0 for neither.
+        Bytes of the float type in which elements are divided by ``scale`` and added to ``offset``; 0 for no arithmetic.
     scale, offset
-        Finite, ``scale`` not 0.
+        Finite numbers; ``scale`` is not 0.
     packing
-        For ``unpack_bits``.
+        Packing for ``unpack_bits``, else None.
     """
 
     kernel: Literal["accumulate", "convert", "unpack_bits"]
@@ -100,7 +100,7 @@ class Filter:
 
     @property
     def marks(self) -> bool:
-        """Whether chunks may be faulty in a way that only the kernel sees."""
+        """Whether chunks may be faulty in a way that only the kernel can detect."""
         return self.packing is not None and self.packing.padding_at >= 0
 
     def launch(self, columns: Columns, source: IntArray, target: IntArray, marks: int) -> tuple[Any, int, int]:
@@ -109,15 +109,15 @@ class Filter:
         Parameters
         ----------
         columns
-            Where they go.
+            Columns of the wave, to append to.
         source, target
-            int64, byte offsets of each chunk and of where it goes.
+            int64 ``(n,)``, byte offsets of each chunk before and after the filter.
         marks
-            Index of a column, a row a chunk, for a kernel that marks faulty ones.
+            Index of a column with one row per chunk, for kernels that mark faulty chunks.
 
         Returns
         -------
-        The kernel, how many blocks to launch, and the index of its header.
+        The kernel, the number of blocks to launch, and the index of the kernel's header.
         """
         from gzarr_kernels.device import filters as f
         from gzarr_kernels.device import packed_bits as p
@@ -141,7 +141,7 @@ class Filter:
 
 
 def is_elementwise(codec: Codec) -> bool:
-    """Return whether a codec is a filter of arrays that does the same in any order of the elements."""
+    """Return whether a codec is a filter of arrays whose result does not depend on the order of the elements."""
     if isinstance(codec, NumcodecsCodec):
         return codec.id in _ELEMENTWISE
     return isinstance(codec, ScaleOffsetCodec | CastValueCodec)
@@ -150,17 +150,17 @@ def is_elementwise(codec: Codec) -> bool:
 def device_filters(
     codec: FilterCodec, encoded: Representation, decoded: Representation, swap: int
 ) -> tuple[Filter, ...] | None:
-    """Return how the device undoes a filter: in one step, in none, or not at all (None).
+    """Return the steps in which the device undoes a filter, at most one; None if it cannot.
 
     Parameters
     ----------
     codec
         Any codec of numcodecs, or one of the other filters.
     encoded, decoded
-        What it decodes, and what it gives.
+        Representations before and after decoding.
     swap
-        Width in bytes of the units that are still to be swapped before the filter; 0 or 1 for none. A step does that
-        too; where there is none, it is left to what follows.
+        Width in bytes of the units that still have to be byte-swapped before the filter; 0 or 1 for none. The returned
+        step swaps them too; without a step, the caller still has to.
     """
     if isinstance(codec, NumcodecsCodec) and codec.id == "bitround":
         return ()
@@ -196,13 +196,13 @@ def _filter(
     if codec.id not in ("astype", "delta", "fixedscaleoffset", "quantize"):
         return None
     values = codec.configuration
-    # Documents of v3 may leave out what the array's data type says already.
+    # Documents of v3 may omit a data type that equals the array's.
     decoded = np.dtype(values.get("decode_dtype") or values.get("dtype") or array_dtype)
     encoded = np.dtype(values.get("encode_dtype") or values.get("astype") or decoded)
     if encoded.kind not in "biuf" or decoded.kind not in "biuf":
         return None
     if codec.id == "delta":
-        # NumPy adds in the type that both promote to; of u8 and a signed type, that is a float.
+        # NumPy adds in the type that both promote to, which is a float for u8 and a signed type.
         integers = encoded.kind in "iu" and decoded.kind in "iu" and np.result_type(encoded, decoded).kind in "iu"
         return Filter("accumulate", encoded, decoded, encoded_nbytes, decoded_nbytes) if integers else None
     if codec.id == "fixedscaleoffset":
@@ -211,7 +211,7 @@ def _filter(
 
 
 def _converts(encoded: np.dtype[Any], decoded: np.dtype[Any]) -> bool:
-    """Return whether the kernel makes the same elements of any others as NumPy does."""
+    """Return whether the kernel converts all elements exactly as NumPy does."""
     if encoded.newbyteorder("=") == decoded.newbyteorder("="):
         return True
     if decoded.kind == "f":
@@ -222,7 +222,7 @@ def _converts(encoded: np.dtype[Any], decoded: np.dtype[Any]) -> bool:
 def _scaled(
     encoded: np.dtype[Any], decoded: np.dtype[Any], encoded_nbytes: int, decoded_nbytes: int, scale: Any, offset: Any
 ) -> Filter | None:
-    """Return the filter that divides by ``scale`` and adds ``offset``, or None where that may not be as in NumPy."""
+    """Return the filter that divides by ``scale`` and adds ``offset``, or None if results may differ from NumPy's."""
     if "b" in (encoded.kind, decoded.kind) or np.dtype("f2") in (encoded.newbyteorder("="), decoded.newbyteorder("=")):
         return None
     if any(isinstance(number, int) and abs(number) > _EXACT for number in (scale, offset)):
@@ -233,16 +233,16 @@ def _scaled(
         ends[:] = limits.min, limits.max
     try:
         with np.errstate(all="ignore"):
-            # As numcodecs has it; which float type that is, differs with the type of the elements.
+            # As in numcodecs; the float type of the result depends on the type of the elements.
             results = (ends / scale) + offset
             numbers = np.array([scale, offset]).astype(results.dtype)
     except OverflowError:
-        # The CPU's error, if there are chunks.
+        # The CPU raises the error, if there are any chunks.
         return None
     if results.dtype not in (np.dtype("f4"), np.dtype("f8")) or not np.isfinite(numbers).all() or not numbers[0]:
         return None
     if decoded.kind != "f":
-        # Rounding keeps the order of numbers, so all results lie between those of the ends.
+        # Rounding is monotonic, so all results lie between those of the ends.
         limits = np.iinfo(decoded)
         if encoded.kind == "f" or not np.isfinite(results).all():
             return None
@@ -255,16 +255,16 @@ def _scaled(
 
 
 def _unpacked(codec: PackbitsCodec, encoded_nbytes: int, decoded: ArrayRepresentation) -> Filter | None:
-    """Return the filter that unpacks real numbers, two for a complex one."""
+    """Return the filter that unpacks bits; a complex number counts as two real ones."""
     part = component(decoded.dtype)
     width = bits(part)
     first = codec.first_bit or 0
     kept = (width if codec.last_bit is None else codec.last_bit + 1) - first
-    # What the elements are does not matter to the kernel.
+    # The kernel needs only the size of the elements, not their type.
     unit = np.dtype(f"u{part.itemsize}")
     if kept == 8 * part.itemsize:
-        # Elements as they are: little-endian, as are the hosts of devices. With a byte for the padding that they have
-        # not, some writers write it and some do not.
+        # Whole elements, little-endian like the hosts of GPUs. With a padding byte the CPU decodes: there is no padding
+        # then, and some writers omit the byte.
         stored = Filter("convert", unit, unit, decoded.nbytes, decoded.nbytes)
         return stored if codec.padding_encoding == "none" else None
     packing = Packing(
@@ -278,13 +278,13 @@ def _unpacked(codec: PackbitsCodec, encoded_nbytes: int, decoded: ArrayRepresent
 
 
 def _on_a_line(codec: ScaleOffsetCodec, decoded: ArrayRepresentation) -> Filter | None:
-    """Return the filter that divides floats by a scale and adds an offset; integers may only stay as they are."""
+    """Return the filter that divides floats by a scale and adds an offset; for integers, only the identity."""
     dtype, nbytes = decoded.dtype, decoded.nbytes
     if dtype.isbuiltin != 1 or dtype == np.dtype("f2"):
         return None
     offset, scale = (fill_value.from_v3(value, dtype, dtype.name) for value in (codec.offset, codec.scale))
     if dtype.kind == "f":
-        # Numbers that make no NaN, whose bits a GPU and a CPU do not agree about.
+        # Other numbers may produce NaN, whose bits differ between GPU and CPU.
         if not (np.isfinite(scale) and np.isfinite(offset) and scale):
             return None
         return Filter(
@@ -294,7 +294,7 @@ def _on_a_line(codec: ScaleOffsetCodec, decoded: ArrayRepresentation) -> Filter 
 
 
 def _cast(codec: CastValueCodec, decoded: ArrayRepresentation) -> Filter | None:
-    """Return the filter that makes numbers of the array's type of those that are stored."""
+    """Return the filter that converts stored numbers to the array's data type."""
     encoded, dtype = codec.dtype, decoded.dtype
     if encoded.isbuiltin != 1 or dtype.isbuiltin != 1 or json.loads(codec.scalar_map).get("decode"):
         return None
@@ -304,12 +304,12 @@ def _cast(codec: CastValueCodec, decoded: ArrayRepresentation) -> Filter | None:
 
 
 def _casts(codec: CastValueCodec, encoded: np.dtype[Any], decoded: np.dtype[Any]) -> bool:
-    """Return whether the kernel makes the same elements of any others, and none is an error."""
+    """Return whether the kernel converts all elements exactly as the CPU engine does, and no element is an error."""
     if encoded == decoded:
         return True
     to_nearest = codec.rounding == "nearest-even"
     if encoded.kind == "f":
-        # Of a NaN in float16, the CPU engine makes a float32 in another way than the kernel.
+        # The CPU engine and the kernel convert a float16 NaN to different float32 NaNs.
         if decoded == np.dtype("f8"):
             return True
         fits = encoded == np.dtype("f8") and decoded == np.dtype("f4")

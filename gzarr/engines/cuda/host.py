@@ -1,4 +1,4 @@
-"""Chunks that the CPU engine decodes for the device: into page-locked memory, then one copy."""
+"""Chunks that the CPU engine decodes for the device: into page-locked memory, followed by one copy."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 def read_on_host(
     device: Device, cpu: CpuEngine, request: ReadRequest, stream: Any, budget: Budget, needed: int
 ) -> bool:
-    """Read with the CPU engine just what is wanted, and send it over.
+    """Read exactly the selected elements with the CPU engine, and copy them to the device.
 
     Parameters
     ----------
     device, cpu
-        Where to, and who reads.
+        Device of the outputs; engine that reads.
     request
-        With outputs on the device.
+        The read, with outputs on the device.
     stream
-        The caller's.
+        The caller's stream.
     budget, needed
-        What may be held; bytes of all outputs.
+        Limit on the memory held; bytes of all outputs.
 
     Returns
     -------
-    False if that takes more memory than ``budget``, or the request is a part of a read: outputs are sent over whole,
-    and others write the rest of them. Nothing was written then.
+    Whether the outputs were written. They are not if that takes more memory than ``budget``, or if the request covers
+    only a part of its outputs: outputs are copied whole, which would overwrite the rest.
     """
     wanted = int(request.plan.count.prod(axis=1).sum())
     if wanted < sum(output.size for output in request.outputs) or 2 * needed > budget.limit(2 * needed):
@@ -60,8 +60,8 @@ def read_on_host(
             hosts.append(staging[spans[-1]].view(output.dtype).reshape(output.shape))
             at += output.nbytes
         cpu.read(dataclasses.replace(request, outputs=tuple(hosts)))
-        # To memory of its own on a stream of its own: a copy straight to the outputs would have to wait for what the
-        # caller has enqueued before, and the host for the copy.
+        # Copied to separate memory on a separate stream: a copy straight to the outputs would have to wait for the
+        # caller's earlier work, and the host for the copy.
         try:
             arrived = device.allocate(max(needed, 1), slot.stream)
         except MemoryError:
@@ -84,7 +84,7 @@ def read_on_host(
 
 
 class HostStaging:
-    """Stages whole chunks that the CPU engine decodes, one after the other, in C order."""
+    """Stages whole chunks, decoded by the CPU engine, one after the other in C order."""
 
     def __init__(self, cpu: CpuEngine, request: ReadRequest) -> None:
         self._cpu = cpu
@@ -103,7 +103,7 @@ class HostStaging:
         request = self._request
         n, chunk = len(rows), request.chunk
         used = n * chunk.nbytes
-        # Chunk after chunk along the first axis: one output, whatever their number.
+        # All chunks lie along the first axis of one output.
         shape = (n * chunk.shape[0], *chunk.shape[1:]) if chunk.shape else ()
         output = staging[:used].view(chunk.dtype).reshape(shape)
         plan = _whole_chunks(request.plan, rows)
@@ -122,7 +122,7 @@ class HostStaging:
 
 
 def _whole_chunks(plan: Plan, rows: IntArray) -> Plan:
-    """Return a plan of whole chunks, the ``i``-th going behind the others along the first axis of one output."""
+    """Return a plan that places whole chunks one after the other along the first axis of one output."""
     n, k = len(rows), plan.chunks.shape[1]
     target = np.zeros((n, k), np.int64)
     if k:
@@ -145,6 +145,6 @@ def _some_of(request: ReadRequest, rows: IntArray, chunks: IntArray) -> Sources:
     keys: Any = sources.keys
     key_index = sources.key_index[rows]
     if isinstance(keys, ChunkKeys) and keys.chunks is request.plan.chunks:
-        # Not shards: each chunk has a key of its own, which the native loop spells from its coordinates.
+        # Not sharded: each chunk has its own key, which the native loop builds from its coordinates.
         keys, key_index = ChunkKeys(keys.encoding, keys.prefix, chunks), np.arange(len(rows))
     return Sources(keys, key_index, sources.offset[rows], sources.nbytes[rows])

@@ -1,16 +1,16 @@
-"""Files that kvikio reads straight into device memory, by GPUDirect Storage.
+"""Files that kvikio reads straight into device memory, with GPUDirect Storage.
 
-What kvikio offers decides how it is used here (read in its sources, 26.08 and 26.10):
+Properties of kvikio that decide how it is used here (from its sources, 26.08 and 26.10):
 
-- ``CuFile.raw_read`` is one ``cuFileRead`` in the calling thread, without the GIL. ``CuFile.pread`` hands the same over
-  to a pool of kvikio's that has one thread unless it is told otherwise, and telling it is for the whole process:
-  setting ``num_threads``, for the time of a ``with`` block too, replaces the threads of the pool, which two callers
-  must not do at once. So reads are made by this library's threads, and no setting of kvikio is touched.
-- Both wait for the default stream before they read, as a precaution that cannot be switched off from Python.
-- ``CuFile(path)`` opens the file twice and registers it, which takes about a millisecond; it needs two descriptors.
-- A file that cannot be registered (its file system does not take part) is read through host memory by kvikio itself:
-  the data is right, and nothing says so.
-- Errors of the system come as ``RuntimeError`` without a number, so nobody can tell from them that a file is missing.
+- ``CuFile.raw_read`` is one ``cuFileRead`` in the calling thread, without the GIL. ``CuFile.pread`` does the same in
+  kvikio's thread pool, which has one thread by default. Setting ``num_threads``, even in a ``with`` block, replaces the
+  pool's threads for the whole process, and two callers must not do that at once. So gzarr's own threads read, and no
+  setting of kvikio is changed.
+- Both wait for the default stream before they read, a precaution that cannot be switched off from Python.
+- ``CuFile(path)`` opens the file twice and registers it, which takes about a millisecond and two descriptors.
+- kvikio silently reads a file through host memory if it cannot be registered, because its file system does not support
+  that. The data is right.
+- System errors are raised as ``RuntimeError`` without an error number, so a missing file cannot be recognised.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ...errors import DeviceError
 def obstacle() -> str:
     """Return why kvikio cannot read past host memory here, or ``""`` if it can.
 
-    Needs a GPU; asks cuFile, which starts then.
+    Needs a GPU, and starts cuFile.
 
     Raises
     ------
     Exception
-        Of any kind, if kvikio is not installed or not usable, or cuFile does not start.
+        Of any type, if kvikio is not installed or not usable, or cuFile does not start.
     """
     cufile_driver = importlib.import_module("kvikio.cufile_driver")
     defaults = importlib.import_module("kvikio.defaults")
@@ -43,19 +43,19 @@ def obstacle() -> str:
 
 @functools.cache
 def is_installed() -> bool:
-    """Return whether there is a kvikio to ask; needs no GPU. Looks once a process."""
+    """Return whether kvikio is installed; needs no GPU. Looks once per process."""
     return importlib.util.find_spec("kvikio") is not None
 
 
 @functools.cache
 def if_available() -> KvikioFiles | None:
-    """Return what opens files, or None if they would not be read past host memory; looks once a process.
+    """Return kvikio's files, or None if it would read them through host memory; looks once per process.
 
-    Who wants files to go through host memory all the same sets ``KVIKIO_COMPAT_MODE=ON``.
+    ``KVIKIO_COMPAT_MODE=ON`` makes reads go through host memory in any case.
     """
     try:
         return None if obstacle() else KvikioFiles()
-    except Exception:  # "gzarr doctor" tells which
+    except Exception:  # "gzarr doctor" shows it
         return None
 
 
@@ -69,7 +69,7 @@ class KvikioFiles:
         """Open and register a file."""
         try:
             return KvikioFile(self._open(path, "r"))
-        except Exception as error:  # all that C++ may raise
+        except Exception as error:  # anything that C++ may raise
             raise DeviceError(f"kvikio cannot open {path}: {error}") from error
 
 
@@ -80,7 +80,7 @@ class KvikioFile:
         self._file = file
 
     def size(self) -> int:
-        """Return its bytes."""
+        """Return the file's size in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     def read(self, target: Any, offset: int) -> int:
@@ -91,5 +91,5 @@ class KvikioFile:
             raise DeviceError(f"kvikio cannot read: {error}") from error
 
     def close(self) -> None:
-        """Deregister and close."""
+        """Deregister and close the file."""
         self._file.close()

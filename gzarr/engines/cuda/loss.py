@@ -1,8 +1,8 @@
-"""A device that this process has lost: errors of CUDA after which nothing works any more, and what users are told.
+"""A device that this process has lost: CUDA errors after which nothing works any more, and the message for users.
 
-Where a kernel does what it must not, as a decoder may on corrupt bytes, CUDA ends the process's use of the device:
-every call returns the same error from then on. Nobody can tell any more which chunk it was, only which ones were being
-decoded then.
+If a kernel does something illegal, as a decoder may on corrupt bytes, CUDA ends the process's use of the device: every
+later call returns the same error. It is then impossible to tell which chunk was at fault, only which ones were being
+decoded.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Codes of ``cudaError_t``, and the same ones of the driver's ``CUresult``, of which CUDA 13's ``driver_types.h`` says
-#: that the process has to be started anew (contained, illegal address, launch timeout, assert, hardware stack, illegal
-#: instruction, misaligned address, invalid address space, invalid pc, launch failure, tensor memory leak, MPS client
-#: terminated, external device); and what is as good as that: failures of memory (214) and NVLink (220), and "unknown".
+#: Codes of ``cudaError_t``, identical in the driver's ``CUresult``, after which the process has to be restarted
+#: according to CUDA 13's ``driver_types.h`` (contained, illegal address, launch timeout, assert, hardware stack,
+#: illegal instruction, misaligned address, invalid address space, invalid pc, launch failure, tensor memory leak, MPS
+#: client terminated, external device); and as lasting in practice: failures of memory (214) and NVLink (220), and
+#: "unknown".
 LASTING: Final = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999})
-#: Chunks that a message names of a read or write, and reads and writes that it names, at most.
+#: A message names at most this many chunks of a read or write, and at most this many reads and writes.
 MOST_CHUNKS: Final = 12
 MOST_NODES: Final = 4
 
@@ -33,9 +34,9 @@ class Loss:
     Parameters
     ----------
     device
-        Its name.
+        Name of the device.
     cause
-        CUDA's error, in its words.
+        CUDA's error message.
     """
 
     def __init__(self, device: str, cause: str) -> None:
@@ -44,14 +45,14 @@ class Loss:
         self._doing: list[str] = []
 
     def note(self, what: str, chunks: IntArray) -> None:
-        """Remember what was done with some chunks on the device then.
+        """Remember what the device was doing with some chunks.
 
         Parameters
         ----------
         what
             For example ``"reading array '/a'"``.
         chunks
-            int64 ``(n, ndim)``, their coordinates in the grid; none if ``n`` is 0.
+            int64 ``(n, ndim)``, chunk coordinates in the grid; nothing is noted if ``n`` is 0.
         """
         if not len(chunks) or len(self._doing) == MOST_NODES:
             return
@@ -60,17 +61,17 @@ class Loss:
         self._doing.append(f"{what}, chunk{'s' if len(chunks) > 1 else ''} {named}{more}")
 
     def error(self) -> DeviceError:
-        """Return what every use of the device raises from now on."""
+        """Return the error that every use of the device raises from now on."""
         doing = f" while it was {'; '.join(self._doing)}" if self._doing else ""
         return DeviceError(
             f"{self._device} was lost{doing}: {self._cause}. No CUDA call on it succeeds in this process any more: "
-            'restart the process; device="cpu" still reads. If a chunk is damaged, "gzarr verify PATH" finds it, and '
+            'restart the process; device="cpu" still works. If a chunk is damaged, "gzarr verify PATH" finds it, and '
             'reading with verify="cpu" or decode="cpu" raises an error that names it instead'
         )
 
 
 class MayBeLost(Protocol):
-    """What a device says of its loss."""
+    """A device that this process may have lost."""
 
     @property
     def lost(self) -> Loss | None:
@@ -78,14 +79,16 @@ class MayBeLost(Protocol):
 
 
 def explain(device: MayBeLost, error: BaseException, what: str, chunks: IntArray) -> None:
-    """Raise, in place of a device's error, one that names the chunks that were on it when it was lost.
+    """Replace the error of a lost device by one that names the chunks that were on it.
+
+    Returns if the device is not lost, or if ``error`` is not a DeviceError.
 
     Parameters
     ----------
     device
-        Does nothing if it is not lost.
+        The device.
     error
-        On its way to the caller; any but a DeviceError stays what it is.
+        Error that is being raised.
     what, chunks
         As for :meth:`Loss.note`.
     """

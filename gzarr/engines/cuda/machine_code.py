@@ -1,8 +1,8 @@
 """Machine code of the device kernels: compiled once for a GPU's compute capability, and kept on disk.
 
-A file holds one kernel for one size of words. Its name carries a fingerprint of the kernels' sources and of
-what compiled them, and its first line a digest of the rest: a file of another version, or a damaged one, is never
-loaded. Where no file can be written, every process compiles for itself.
+A file holds one kernel for one word size. Its name contains a fingerprint of the kernels' sources and of the compilers'
+versions, and its first line a digest of the rest: a file of another version, or a damaged one, is never loaded. If no
+file can be written, every process compiles for itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMPILERS = ("numba-cuda", "numba", "nvidia-nvvm", "nvidia-nvjitlink")
 
 
 def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
-    """Return a kernel of ``gzarr_kernels.device`` for a GPU, from disk or compiled now.
+    """Return a kernel of ``gzarr_kernels.device`` for a GPU, from disk or freshly compiled.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     Raises
     ------
     DeviceError
-        If numba-cuda cannot compile it, for want of a part of the CUDA toolkit.
+        If numba-cuda cannot compile it because a part of the CUDA toolkit is missing.
     """
     from gzarr_kernels.device import compiler
 
@@ -46,11 +46,11 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     with kernels.compiling("device kernels"):
         try:
             made = compiler.compiled(kernel, word, capability)
-        # Of numba-cuda, of the bindings, and of what these look for on the disk.
+        # Raised by numba-cuda, by its bindings, or by the libraries that they look for.
         except Exception as error:
             raise DeviceError(
-                f"numba-cuda cannot compile a kernel: {_first_line(error)}; it takes libnvvm and libnvrtc of the CUDA "
-                "toolkit (pip install 'gzarr[cuda13]' brings them; CUDA_HOME names another toolkit)"
+                f"numba-cuda cannot compile a kernel: {_first_line(error)}; it needs libnvvm and libnvrtc of the CUDA "
+                "toolkit (pip install 'gzarr[cuda13]' installs them; CUDA_HOME names another toolkit)"
             ) from error
     _write(path, made)
     return made

@@ -1,18 +1,18 @@
-"""nvCOMP 5 and 6: the library, and its C batched decompression, by ctypes.
+"""nvCOMP 5 and 6: the library, and its C batched decompression, called through ctypes.
 
 Source: the headers in the wheels ``nvidia-libnvcomp-cu13`` and ``nvidia-libnvcomp-cu12`` (``nvcomp/zstd.h`` and its
-neighbours); a test compares every function and type used here with them. They say that corrupt zstd, snappy, deflate
-and gdeflate is *undefined behaviour*, and that errors need not be reported: a flipped bit within a frame may be a
-status, wrong bytes, or a fault that ends the process's use of the device (:mod:`gzarr.engines.cuda.loss`). Only LZ4's
-kernels are said to check what they read. So headers and sizes are checked before (``gzarr_kernels/frames.py``), and
-frames where the caller asks for it (``verify="cpu"``).
+neighbours); a test compares every function and type used here with them. According to them, corrupt zstd, snappy,
+deflate and gdeflate frames are *undefined behaviour*, and errors need not be reported: a flipped bit in a frame may
+lead to a status, wrong bytes, or a fault that ends the process's use of the device (:mod:`gzarr.engines.cuda.loss`).
+Only LZ4's kernels are documented to check their input. So headers and sizes are checked first
+(``gzarr_kernels/frames.py``), and whole frames if the caller asks for it (``verify="cpu"``).
 
-Of what is used here, versions differ in
+Versions differ in two things that are used here:
 
-- the query of scratch (:data:`TEMP_SIZE`), between 5 and 6;
-- the largest decoded frame, of which headers before 5.2 say nothing.
+- the scratch-size query (:data:`TEMP_SIZE`), between 5 and 6;
+- the largest decoded frame, which headers before 5.2 do not state.
 
-The algorithms, their names and limits are those of ``gzarr_kernels.operations.ALGORITHMS``.
+Algorithms, names and limits are in ``gzarr_kernels.operations.ALGORITHMS``.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import DeviceError
 
-#: Major version → the query of scratch: what its name ends with, and whether it takes a stream behind the others.
+#: Major version → the scratch-size query: suffix of its name, and whether it takes a stream as its last argument.
 TEMP_SIZE: Final = {6: ("GetTempSize", True), 5: ("GetTempSizeAsync", False)}
 _SUCCESS: Final = 0
 
-#: Parameters of functions, by what their names end with; all return a status.
+#: Suffix of a function's name → types of its parameters. All functions return a status.
 Signatures = dict[str, tuple[Any, ...]]
 
 
 class Options(ctypes.Structure):
-    """Options of a decompression: zeros are every algorithm's default."""
+    """Options of a decompression; zeros are every algorithm's default."""
 
     _fields_ = (("backend", ctypes.c_int), ("reserved", ctypes.c_char * 60))
 
@@ -54,18 +54,18 @@ class Alignments(ctypes.Structure):
 
 
 class Properties(ctypes.Structure):
-    """``nvcompProperties_t``: 6000 is nvCOMP 6.0.0, 13020 is CUDA 13.2."""
+    """``nvcompProperties_t``: 6000 means nvCOMP 6.0.0, 13020 means CUDA 13.2."""
 
     _fields_ = (("version", ctypes.c_uint32), ("cudart_version", ctypes.c_uint32))
 
 
 def options(algorithm: str) -> Options:
-    """Return the options of every decompression by an algorithm."""
+    """Return the decompression options of an algorithm."""
     return Options(backend=CUDA_BACKEND if ALGORITHMS[algorithm].cuda_backend else DEFAULT_BACKEND)
 
 
 _size, _pointer = ctypes.c_size_t, ctypes.c_void_p
-#: The functions whose parameters all versions share, behind ``nvcompBatched<Algorithm>Decompress``.
+#: Functions with the same parameters in all versions; names begin with ``nvcompBatched<Algorithm>Decompress``.
 SIGNATURES: Final[Signatures] = {
     "GetRequiredAlignments": (Options, _pointer),
     "Async": (
@@ -75,7 +75,7 @@ SIGNATURES: Final[Signatures] = {
 
 
 def temp_size_signature(major: int, options: type[ctypes.Structure]) -> Signatures:
-    """Return the query of scratch of a version: frames, bytes of the largest, options, result, bytes of all."""
+    """Return a version's scratch-size query; it takes frames, largest bytes, options, result, and total bytes."""
     suffix, takes_stream = TEMP_SIZE[major]
     parameters = (_size, _size, options, _pointer, _size)
     return {suffix: (*parameters, _pointer) if takes_stream else parameters}
@@ -83,16 +83,16 @@ def temp_size_signature(major: int, options: type[ctypes.Structure]) -> Signatur
 
 @dataclass(frozen=True)
 class Library:
-    """nvCOMP, loaded.
+    """A loaded nvCOMP library.
 
     Attributes
     ----------
     functions
-        By their names.
+        Its functions, by name.
     version
-        Such as ``(6, 0, 0)``.
+        For example ``(6, 0, 0)``.
     cuda
-        The major version of the CUDA that it is for.
+        Major version of CUDA that it was built for.
     """
 
     functions: ctypes.CDLL
@@ -101,17 +101,17 @@ class Library:
 
     @property
     def title(self) -> str:
-        """For example ``6.0.0``."""
+        """The version as text, for example ``6.0.0``."""
         return ".".join(map(str, self.version))
 
     def largest_frame(self, algorithm: str) -> int:
-        """Return the bytes of the largest frame that is decoded; larger ones are the CPU's."""
+        """Return the decoded bytes of the largest frame that may be decoded; the CPU decodes larger ones."""
         row = ALGORITHMS[algorithm]
         before_5_2 = row.largest_decoded_before_5_2 or row.largest_decoded
         return row.largest_decoded if self.version >= (5, 2, 0) else before_5_2
 
     def lacks(self) -> list[str]:
-        """Return what the newest version has and this one has not, in words."""
+        """Return descriptions of the features that this version lacks, compared with the newest."""
         return [
             f"{algorithm} frames above {self.largest_frame(algorithm) >> 20} MiB"
             for algorithm, row in ALGORITHMS.items()
@@ -121,12 +121,12 @@ class Library:
 
 @cache
 def load() -> Library:
-    """Return the library, of the wheel or the system; of several versions the newest.
+    """Return the newest nvCOMP of the wheel, or else of the system.
 
     Raises
     ------
     DeviceError
-        If there is none that can be loaded.
+        If none can be loaded.
     """
     sonames = [f"libnvcomp.so.{major}" for major in sorted(TEMP_SIZE, reverse=True)]
     try:
@@ -144,23 +144,23 @@ def load() -> Library:
     majors = " or ".join(str(major) for major in sorted(TEMP_SIZE))
     raise DeviceError(
         f"nvCOMP {majors} cannot be loaded ({reasons[0]}); "
-        "it comes with pip install 'gzarr[cuda13]' (or 'gzarr[cuda12]')"
+        "install it with pip install 'gzarr[cuda13]' (or 'gzarr[cuda12]')"
     )
 
 
 def identified(functions: Any) -> Library:
-    """Return a library with the version that it says it is.
+    """Return a library with the version that it reports.
 
     Raises
     ------
     DeviceError
-        If it does not say, or is a version that gzarr does not know.
+        If it reports none, or a version that gzarr does not support.
     """
     properties = Properties()
     try:
         query = functions["nvcompGetProperties"]
     except AttributeError as error:
-        raise DeviceError(f"this nvCOMP does not tell its version: {error}; reinstall it") from None
+        raise DeviceError(f"this nvCOMP does not report its version: {error}; reinstall it") from None
     query.argtypes, query.restype = (_pointer,), ctypes.c_int
     status = query(ctypes.byref(properties))
     if status != _SUCCESS:
@@ -169,29 +169,29 @@ def identified(functions: Any) -> Library:
     library = Library(functions, (major, *divmod(rest, 100)), properties.cudart_version // 1000)
     if major not in TEMP_SIZE:
         raise DeviceError(
-            f"nvCOMP {library.title} was loaded; gzarr knows versions {min(TEMP_SIZE)} to {max(TEMP_SIZE)}"
+            f"nvCOMP {library.title} was loaded; gzarr supports versions {min(TEMP_SIZE)} to {max(TEMP_SIZE)}"
         )
     return library
 
 
 class Functions:
-    """The functions of one algorithm in one direction, with the parameters that they have in the version loaded.
+    """The functions of one algorithm in one direction, with their parameters in the loaded version.
 
     Parameters
     ----------
     library
-        Whose they are.
+        Library that has the functions.
     prefix
-        What their names begin with, such as ``nvcompBatchedZstdDecompress``.
+        Prefix of their names, such as ``nvcompBatchedZstdDecompress``.
     signatures
-        Of those that all versions share.
+        Signatures of the functions that are the same in all versions.
     options
-        Of every call.
+        Options for every call.
 
     Raises
     ------
     DeviceError
-        If the library has no such functions.
+        If the library lacks one of the functions.
     """
 
     def __init__(self, library: Library, prefix: str, signatures: Signatures, options: ctypes.Structure) -> None:
@@ -204,7 +204,7 @@ class Functions:
             try:
                 function = library.functions[prefix + suffix]
             except AttributeError as error:
-                raise DeviceError(f"this nvCOMP ({library.title}) has not what gzarr calls: {error}") from None
+                raise DeviceError(f"this nvCOMP ({library.title}) lacks a function that gzarr calls: {error}") from None
             function.argtypes, function.restype = parameters, ctypes.c_int
             self._functions[suffix] = function
 
@@ -221,7 +221,7 @@ class Functions:
         return int(found.input), int(found.output), int(found.temp)
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:
-        """Return the scratch that a batch takes."""
+        """Return the bytes of scratch for a batch."""
         nbytes = ctypes.c_size_t()
         total_and_stream = (total, None) if self._takes_stream else (total,)
         self.call(self._temp_size, frames, largest, self._options, ctypes.byref(nbytes), *total_and_stream)
@@ -234,14 +234,14 @@ class NvcompDecompressor:
     Parameters
     ----------
     algorithm
-        Of ``gzarr_kernels.operations.ALGORITHMS``.
+        Name of an algorithm in ``gzarr_kernels.operations.ALGORITHMS``.
     library
-        The one that :func:`load` returns, if not given.
+        nvCOMP; None for the result of :func:`load`.
 
     Raises
     ------
     DeviceError
-        If the library cannot be loaded, or has no such functions.
+        If the library cannot be loaded, or lacks a function.
     """
 
     def __init__(self, algorithm: str, library: Library | None = None) -> None:
@@ -253,7 +253,7 @@ class NvcompDecompressor:
         self.input_alignment, self.output_alignment, self.temp_alignment = self._functions.alignments()
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:
-        """Return the scratch that a batch takes."""
+        """Return the bytes of scratch for a batch."""
         return self._functions.temp_nbytes(frames, largest, total)
 
     def run(

@@ -1,7 +1,7 @@
-"""nvCOMP 5 and 6: its C batched compression, by ctypes.
+"""nvCOMP 5 and 6: its C batched compression, called through ctypes.
 
-Sources as for decompression (:mod:`gzarr.engines.cuda.nvcomp`). None of the encoders has the levels of its namesake for
-CPUs; all are used with nvCOMP's default options.
+Sources as for decompression (:mod:`gzarr.engines.cuda.nvcomp`). The encoders do not have the compression levels of
+their CPU counterparts; all are used with nvCOMP's default options.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .nvcomp import Functions, Library, Signatures, load
 
 
 class Options(ctypes.Structure):
-    """Options of a compression: zeros but for the first four bytes, which deflate and gdeflate have a number in."""
+    """Options of a compression: zeros except for the first number, which deflate and gdeflate use."""
 
     _fields_ = (("first", ctypes.c_int), ("reserved", ctypes.c_char * 60))
 
 
 _size, _pointer = ctypes.c_size_t, ctypes.c_void_p
-#: The functions whose parameters all versions share, behind ``nvcompBatched<Algorithm>Compress``.
+#: Functions with the same parameters in all versions; names begin with ``nvcompBatched<Algorithm>Compress``.
 SIGNATURES: Final[Signatures] = {
     "GetRequiredAlignments": (Options, _pointer),
     "GetMaxOutputChunkSize": (_size, Options, _pointer),
@@ -42,14 +42,14 @@ class NvcompCompressor:
     Parameters
     ----------
     algorithm
-        Of ``gzarr_kernels.operations.ALGORITHMS``.
+        Name of an algorithm in ``gzarr_kernels.operations.ALGORITHMS``.
     library
-        The one that :func:`gzarr.engines.cuda.nvcomp.load` returns, if not given.
+        nvCOMP; None for the result of :func:`gzarr.engines.cuda.nvcomp.load`.
 
     Raises
     ------
     DeviceError
-        If the library cannot be loaded, or has no such functions.
+        If the library cannot be loaded, or lacks a function.
     """
 
     def __init__(self, algorithm: str, library: Library | None = None) -> None:
@@ -60,11 +60,11 @@ class NvcompCompressor:
         self.input_alignment, self.output_alignment, self.temp_alignment = self._functions.alignments()
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:
-        """Return the scratch that a batch takes."""
+        """Return the bytes of scratch for a batch."""
         return self._functions.temp_nbytes(frames, largest, total)
 
     def max_encoded_nbytes(self, largest: int) -> int:
-        """Return the most bytes that a frame takes."""
+        """Return the most bytes that a compressed frame takes."""
         nbytes = ctypes.c_size_t()
         self._functions.call("GetMaxOutputChunkSize", largest, self._options, ctypes.byref(nbytes))
         return int(nbytes.value)

@@ -1,8 +1,8 @@
-"""Which kernels place the chunks of a wave, and what they are told.
+"""Which kernels place the chunks of a wave, and their arguments.
 
-Pieces whose rows are contiguous in the chunk and in the output go through the kernels that move 16 bytes a thread
-(:mod:`gzarr_kernels.device.rows`), one for plain and absent chunks and one for byte planes; all others through the one
-that moves elements (:mod:`gzarr_kernels.device.assemble`). A wave is one launch unless its pieces differ in that.
+Pieces whose rows are contiguous in the chunk and in the output are placed by kernels that move 16 bytes per thread
+(:mod:`gzarr_kernels.device.rows`), one for plain and absent chunks and one for byte planes; all others by the kernel
+that moves elements (:mod:`gzarr_kernels.device.assemble`). A wave needs one launch if all its pieces use one kernel.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Results are simple types, of 16 bytes at most; for the rows' kernel a fill value is repeated for 16 more.
+#: Words of a fill value: at most 16 bytes, repeated for 16 more as the rows' kernel needs.
 FILL_WORDS: Final = 4
-#: Bytes of a row, on average, from which on rows are moved rather than elements.
+#: Least average bytes per row for which rows are moved rather than elements.
 LEAST_ROW_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodedChunks:
-    """How the decoded chunks of a wave lie in the arena; one row a chunk.
+    """Where and how the decoded chunks of a wave lie in the arena; one row per chunk.
 
     Attributes
     ----------
     rows
-        int64, rows of the plan.
+        int64 ``(n,)``, rows of the plan.
     source
-        int64, byte offset of the decoded chunk.
+        int64 ``(n,)``, byte offset of the decoded chunk.
     typesize, blocksize
-        int64: typesize 1 is plain bytes, above it byte planes a block, 0 an absent chunk.
+        int64 ``(n,)``: element size and block size in bytes. typesize 1 means plain bytes, a greater one byte planes
+        in each block, and 0 an absent chunk.
     nbytes
-        Of a decoded chunk.
+        Bytes of a decoded chunk.
     """
 
     rows: IntArray
@@ -57,11 +58,11 @@ class Placing:
     Attributes
     ----------
     kernel, blocks
-        What is launched.
+        Kernel, and number of blocks.
     header
         Index of the kernel's header in the columns.
     word
-        Bytes of the words in which it takes the arena and the results; 0 for rows' kernels.
+        Bytes of the words in which the kernel addresses the arena and the results; 0 for rows' kernels.
     """
 
     kernel: Any
@@ -72,7 +73,7 @@ class Placing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Dimension:
-    """A dimension above the rows; arrays have a row a piece."""
+    """A dimension above the rows; arrays have one row per piece."""
 
     count: IntArray
     by_source: int
@@ -83,18 +84,18 @@ class _Dimension:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Pieces as rows, one row of each array a piece.
+    """Pieces as rows; arrays have one row per piece.
 
     Attributes
     ----------
     source, target
-        Bytes: where the first element is in the chunk, and where it goes in the results' memory.
+        Byte offset of the first element in the chunk, and in the results' memory.
     nbytes
-        Of a row.
+        Bytes of a row.
     above
-        Dimensions above the rows, the one next to them first.
+        Dimensions above the rows, the innermost first.
     alignment
-        At which multiple of bytes of the results all rows begin, at most 16.
+        Common alignment of all rows in the results, in bytes, at most 16.
     """
 
     source: IntArray
@@ -112,17 +113,17 @@ def placings(
     Parameters
     ----------
     columns
-        Where they go.
+        Columns of the wave, to append to.
     place, layout, output
-        The read, the wave, the results.
+        Placement of the read, chunks of the wave, and memory of the results.
     strides
-        Bytes between neighbours in a decoded chunk, one a dimension of the array.
+        Bytes between neighbours in a decoded chunk, for each dimension of the array.
     swap
-        Width of units to swap.
+        Width in bytes of the units to byte-swap; 0 for none.
 
     Returns
     -------
-    What to launch.
+    The kernels to launch.
     """
     from gzarr_kernels.device import rows as r
 
@@ -137,7 +138,7 @@ def placings(
     if rows is None:
         left = np.ones(len(pieces), np.bool_)
     else:
-        # By the bytes of the planes' elements; what has no kernel of its own is -2.
+        # Indexed by typesize; -2 for sizes that the rows' kernels do not handle.
         shifts = np.full(18, -2)
         shifts[:2] = -1, 0
         for nbytes in r.TYPESIZES:
@@ -162,7 +163,7 @@ def placings(
 def _rows(
     place: Placement, layout: DecodedChunks, output: Output, strides: tuple[int, ...], swap: int, pieces: IntArray
 ) -> _Rows | None:
-    """Return pieces as rows, or None where they are none or too short, or more than the kernels can count."""
+    """Return pieces as rows, or None if they have no rows, short rows, or more units than the kernels can count."""
     from gzarr_kernels.device import rows as r
 
     plan, itemsize = place.plan, place.itemsize
@@ -217,12 +218,12 @@ def _span(one: _Dimension) -> tuple[IntArray, IntArray]:
 
 
 def _follows(one: _Dimension, source: IntArray, target: IntArray) -> bool:
-    """Return whether neighbours along a dimension are so many bytes apart, in the chunk and in the output."""
+    """Return whether neighbours along a dimension are this many bytes apart in the chunk and in the output."""
     return bool(((one.count == 1) | ((one.by_source == source) & (one.by_target == target))).all())
 
 
 def _row_units(nbytes: IntArray, alignment: int) -> IntArray:
-    """Return how many units of 16 bytes a row may touch."""
+    """Return the most units of 16 bytes that a row touches."""
     return (nbytes + 31 - alignment) >> 4
 
 
@@ -235,7 +236,7 @@ def _rows_job(
     blocksize: IntArray,
     settings: list[int],
 ) -> tuple[int, int]:
-    """Write the columns of a rows' kernel for some of the pieces; return its header's index and its number of tiles."""
+    """Write the columns of a rows' kernel for some pieces; return its header's index and its number of tiles."""
     from gzarr_kernels.device import rows as r
 
     dims = max(2, len(rows.above))
@@ -283,7 +284,7 @@ def _elements_job(
     pieces: IntArray,
     owner: IntArray,
 ) -> Placing:
-    """Write the columns of the assemble kernel for some of the pieces."""
+    """Write the columns of the assemble kernel for some pieces."""
     from gzarr_kernels.device import assemble as a
 
     plan, k = place.plan, place.k
@@ -326,9 +327,9 @@ def _elements_job(
 
 
 def placing_words(k: int, outputs: int, chunks: int, pieces: int) -> int:
-    """Return the most words that :func:`placings` takes."""
+    """Return the most words of columns that :func:`placings` writes."""
     from gzarr_kernels.device import rows as r
 
-    # The elements' kernel takes fewer.
+    # The assemble kernel needs fewer.
     a_piece = 1 + r.FIELDS + r.DIM_FIELDS * max(2, k - 1)
     return 4 * chunks + a_piece * pieces + (4 + outputs) * k + outputs + FILL_WORDS + 64

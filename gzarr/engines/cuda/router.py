@@ -1,21 +1,21 @@
-"""Where the chunks of a read are decoded: on the device, or by the CPU engine with one copy after it.
+"""Where the chunks of a read are decoded: on the device, or by the CPU engine, followed by one copy.
 
-A device decodes a frame with few of its threads, and many frames at once: it is the faster one for many frames, the
-slower one for few large ones. 8 zstd frames of 16 MiB ran at 0.43 GB/s on an H200 (published), 54 MB/s a frame.
+A device decodes each frame with few of its threads, but many frames at once: it is faster for many frames, and slower
+for few large ones. Eight zstd frames of 16 MiB ran at 0.43 GB/s on an H200 (published), 54 MB/s per frame.
 
 The model, in seconds:
 
-- **Device**: the fixed cost of each wave, one copy of the encoded bytes, and decoding. The fixed cost is the host's,
-  which could be reading the next wave meanwhile, so it counts in full. Decoding takes as long as the slowest of three:
-  all bytes at the rate of the whole device; all bytes at a frame's rate times the frames that the waves in flight hold;
-  and one frame, the largest, at a frame's rate. Frames are not rounded up to full rounds: a device starts the next
-  frame as soon as one ends. Copies overlap decoding from the second wave on.
-- **CPU**: all bytes at a thread's rate times the threads, of which a chunk keeps one busy, through the decompressor and
-  then through each filter; then one copy of the results. What filters cost the device is left out: they are a kernel
-  each, which is as fast as its memory.
+- **Device**: a fixed cost per wave, one copy of the encoded bytes, and decoding. The fixed cost is host time that could
+  be spent reading the next wave, so it counts in full. Decoding takes as long as the slowest of three: all bytes at the
+  rate of the whole device; all bytes at the rate of one frame times the number of frames in flight; and the largest
+  frame at the rate of one frame. Frames are not rounded up to full rounds: a device starts the next frame as soon as
+  one ends. Copies overlap decoding from the second wave on.
+- **CPU**: all bytes at the rate of one thread times the threads (a chunk keeps one thread busy), through the
+  decompressor and then through each filter; then one copy of the results. The cost of filters on the device is ignored:
+  each is one kernel that runs at memory speed.
 
-What both do alike, reading above all, is left out. So are what threads cost each other in memory bandwidth, and the
-blocks that the CPU leaves out of a Blosc container where a read wants only a part of it.
+Work that both share, mainly reading, is left out. So are the threads' competition for memory bandwidth, and the blocks
+of a Blosc container that the CPU skips if a read needs only a part of it.
 
 Rates are measured by :mod:`gzarr.engines.cuda.calibration`, or assumed (:func:`default_rates`); ``decode=`` overrides
 the choice.
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 Decode = Literal["auto", "cpu", "cuda"]
 
-#: Encoded bytes are not known before they are read; decoded bytes are taken to be this many times as many.
+#: Assumed compression ratio: the number of encoded bytes is not known before they are read.
 ASSUMED_RATIO: Final = 2
-#: Bytes a second that come out of a filter on one CPU thread: assumed, orders of magnitude. Most filters are one or two
-#: passes of NumPy over the elements; some take many, or one over every bit.
+#: Decoded bytes per second of a filter on one CPU thread: assumed orders of magnitude. Most filters are one or two
+#: NumPy passes over the elements; the slow ones take many passes, or one over every bit.
 FILTER_RATE: Final = 1e9
 SLOW_FILTER_RATE: Final = 25e6
 _SLOW_FILTERS: Final = (PackbitsCodec, CastValueCodec)
-#: Decoded bytes of a wave, and waves in flight: the engine's.
+#: The engine's decoded bytes per wave, and waves in flight.
 WAVE_BYTES: Final = 64 << 20
 WAVES_IN_FLIGHT: Final = 3
 
@@ -62,7 +62,7 @@ _MAX_BLOCK_BYTES: Final = (2**31 - 1 - 255 * 4) // 3
 _MAX_TYPESIZE: Final = 255
 _MAX_SPLIT_TYPESIZE: Final = 16
 _HIGH_RATIO: Final = ("lz4hc", "zlib", "zstd")
-#: ``_L1_BYTES`` times this, a level.
+#: Block size as a multiple of ``_L1_BYTES``, for each compression level.
 _LEVEL_FACTORS: Final = (0.25, 0.5, 1, 2, 4, 4, 8, 8, 8, 8)
 
 
@@ -73,15 +73,15 @@ class Rates:
     Attributes
     ----------
     host_to_device
-        Bytes a second from page-locked memory.
+        Bytes per second of copies from page-locked memory.
     cpu
-        Algorithm → decoded bytes a second of one CPU thread.
+        Algorithm → decoded bytes per second of one CPU thread.
     gpu
-        Algorithm → decoded bytes a second of the whole device, given many frames.
+        Algorithm → decoded bytes per second of the whole device, given many frames.
     frame
-        Algorithm → decoded bytes a second of one frame alone on the device.
+        Algorithm → decoded bytes per second of a single frame on the device.
     launch_seconds
-        Of the host, fixed, for each wave: what Python does, launches, and waiting for the statuses.
+        Fixed seconds of host time per wave: Python, launches, and waiting for the statuses.
     """
 
     host_to_device: float
@@ -93,28 +93,28 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a read asks for.
+    """The work of a read.
 
     Attributes
     ----------
     algorithm
-        nvCOMP's, or None for uncompressed chunks.
+        nvCOMP's algorithm, or None for uncompressed chunks.
     chunks, frames
-        How many the read touches.
+        Number of chunks and frames that the read touches.
     frame_nbytes
         Decoded bytes of the largest frame.
     decoded_nbytes
-        Of all chunks, before filters are undone.
+        Decoded bytes of all chunks, before filters are undone.
     encoded_nbytes
-        Of all chunks; None if not known.
+        Encoded bytes of all chunks; None if not known.
     needed_nbytes
-        Of the results, which are all that the CPU sends.
+        Bytes of the results; the CPU copies only these to the device.
     threads
-        Of the CPU engine.
+        Threads of the CPU engine.
     wave_nbytes, waves
         Decoded bytes of a wave, and waves in flight.
     filter_seconds
-        What one CPU thread takes to undo all filters of all chunks.
+        Seconds for one CPU thread to undo all filters of all chunks.
     """
 
     algorithm: str | None
@@ -139,9 +139,9 @@ class Route:
     decode
         ``"cpu"`` or ``"cuda"``.
     reason
-        For people, one line.
+        One line of text for users.
     gpu_seconds, cpu_seconds
-        What the model says of either; None where it was not asked.
+        The model's estimates; None if there is none.
     """
 
     decode: Literal["cpu", "cuda"]
@@ -152,14 +152,14 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFrames:
-    """Frames of one chunk, as far as its metadata tells.
+    """Frames of one chunk, estimated from metadata.
 
     Attributes
     ----------
     count
-        How many; 0 if nothing is compressed.
+        Number of frames; 0 if nothing is compressed.
     nbytes
-        Decoded bytes of the largest.
+        Decoded bytes of the largest frame.
     """
 
     count: int
@@ -167,9 +167,9 @@ class ChunkFrames:
 
 
 def default_rates() -> Rates:
-    """Return rates that are assumed, not measured here: what :mod:`gzarr.engines.cuda.calibration` has not measured.
+    """Return assumed rates, for those that :mod:`gzarr.engines.cuda.calibration` has not measured.
 
-    Orders of magnitude, chosen so that a wrong choice costs little: a data-centre device of the last years, a copy over
+    They are orders of magnitude, chosen so that a wrong choice costs little: a recent data-centre device, a copy over
     PCIe 4, the decoders of a current CPU (``gzarr_kernels.operations``). ``benchmarks/gpu_questions.py`` measures each.
     """
     return _DEFAULT_RATES
@@ -177,13 +177,13 @@ def default_rates() -> Rates:
 
 _ASSUMED: Final = {name: algorithm.rates for name, algorithm in ALGORITHMS.items() if algorithm.rates is not None}
 _DEFAULT_RATES: Final = Rates(
-    # Bytes a second: assumed, PCIe 4 x16 less what protocols take. Question "pinned copies", 16 MiB to the device.
+    # Bytes per second: assumed, PCIe 4 x16 less protocol overhead. Question "pinned copies", 16 MiB to the device.
     host_to_device=20e9,
-    # Questions "router rates" and "decode rates": many frames are 1,024 of 64 KiB, a lone one has 1 MiB.
+    # Questions "router rates" and "decode rates": many frames are 1,024 of 64 KiB, a single one has 1 MiB.
     cpu=MappingProxyType({name: rates.cpu for name, rates in _ASSUMED.items()}),
     gpu=MappingProxyType({name: rates.gpu for name, rates in _ASSUMED.items()}),
     frame=MappingProxyType({name: rates.frame for name, rates in _ASSUMED.items()}),
-    # Seconds of Python: assumed. Calibration adds what waiting takes. Question "router rates": wave_seconds less that.
+    # Seconds of Python: assumed. Calibration adds the time of waiting. Question "router rates": wave_seconds less that.
     launch_seconds=3e-4,
 )
 
@@ -191,14 +191,14 @@ _DEFAULT_RATES: Final = Rates(
 def choose(work: Work, rates: Rates, decode: Decode = "auto") -> Route:
     """Choose where a read is decoded.
 
-    Uncompressed chunks always go to the device as they are: placing them is all there is to do.
+    Uncompressed chunks always go to the device as they are: they only have to be placed.
 
     Parameters
     ----------
     work
-        What the read asks for.
+        The work of the read.
     rates
-        Measured or assumed.
+        Rates, measured or assumed.
     decode
         The caller's choice, or ``"auto"``.
     """
@@ -233,15 +233,15 @@ def route(
     Parameters
     ----------
     decoding, algorithm
-        The chain, and nvCOMP's algorithm for it; None for uncompressed chunks.
+        The codec chain, and nvCOMP's algorithm for it; None for uncompressed chunks.
     chunks, needed_nbytes
-        How many chunks the read touches, and the bytes of its results.
+        Number of chunks that the read touches, and bytes of its results.
     threads
-        Of the CPU engine.
+        Threads of the CPU engine.
     decode
         The caller's choice, or ``"auto"``.
     rates
-        None for :func:`default_rates`.
+        Rates of the machine; None for :func:`default_rates`.
     """
     frames = frames_of(decoding)
     work = Work(
@@ -258,7 +258,7 @@ def route(
 
 
 def filter_seconds(decoding: Decoding) -> float:
-    """Return what one CPU thread takes to undo the filters of a chunk, about."""
+    """Return the approximate seconds for one CPU thread to undo the filters of a chunk."""
     codecs, total = decoding.codecs, 0.0
     for codec, decoded in zip(codecs, representations(codecs, decoding.chunk)[:-1], strict=True):
         if isinstance(codec, FilterCodec):
@@ -268,14 +268,14 @@ def filter_seconds(decoding: Decoding) -> float:
 
 
 def frames_in_chunk(decoding: Decoding) -> int:
-    """Return how many frames a chunk has, about, and at least 1: the columns of a wave are made for that many."""
+    """Return the approximate number of frames in a chunk, at least 1: the columns of a wave are sized for it."""
     return max(1, frames_of(decoding).count)
 
 
 def frames_of(decoding: Decoding) -> ChunkFrames:
-    """Return the frames of a chunk, as far as its metadata tells: what is stored may be cut in another way.
+    """Return the frames of a chunk, estimated from metadata: stored chunks may be divided differently.
 
-    A chunk of zstd, lz4, gzip or zlib is one frame; a Blosc container is cut as c-blosc 1.21 does.
+    A chunk of zstd, lz4, gzip or zlib counts as one frame; a Blosc container is divided as by c-blosc 1.21.
     """
     nbytes = _framed_nbytes(decoding)
     for codec in decoding.codecs:
@@ -285,23 +285,23 @@ def frames_of(decoding: Decoding) -> ChunkFrames:
 
 
 def _framed_nbytes(decoding: Decoding) -> int:
-    """Return the bytes of a chunk before it is compressed: behind all filters."""
+    """Return the bytes of a chunk before compression, after all filters."""
     between = representations(decoding.codecs, decoding.chunk)[:-1]
     stated = [known.nbytes for known in between if isinstance(known, BytesRepresentation) and known.nbytes is not None]
     return stated[-1] if stated else decoding.chunk.nbytes
 
 
 def blosc_frames(nbytes: int, typesize: int, cname: str, clevel: int, blocksize: int = 0) -> ChunkFrames:
-    """Return the frames of a Blosc container: its streams, if all of them compress.
+    """Return the frames of a Blosc container: its streams, assuming that all of them compress.
 
     Source: c-blosc 1.21 ``blosc/blosc.c`` (``write_compression_header``, ``blosc_c``).
 
     Parameters
     ----------
     nbytes
-        Of the decoded container.
+        Decoded bytes of the container.
     typesize, cname, clevel, blocksize
-        What it is written with.
+        Parameters of the compression; ``blocksize`` in bytes, 0 for automatic.
     """
     if clevel == 0 or nbytes < _MIN_BUFFER_BYTES:
         return ChunkFrames(0, nbytes)
@@ -313,19 +313,19 @@ def blosc_frames(nbytes: int, typesize: int, cname: str, clevel: int, blocksize:
 
 
 def blosc_blocksize(nbytes: int, typesize: int, cname: str, clevel: int, blocksize: int = 0) -> int:
-    """Return the bytes of a block that c-blosc chooses.
+    """Return the block size in bytes that c-blosc chooses.
 
-    Source: c-blosc 1.21 ``blosc/blosc.c`` (``compute_blocksize``, ``split_block``), in its default split mode. Blocks
-    do not depend on the data. Other versions and writers choose others.
+    Source: c-blosc 1.21 ``blosc/blosc.c`` (``compute_blocksize``, ``split_block``), in its default split mode. It does
+    not depend on the data. Other versions and writers choose differently.
 
     Parameters
     ----------
     nbytes
-        Of the decoded container, at least 1.
+        Decoded bytes of the container, at least 1.
     typesize, cname, clevel
-        What it is written with.
+        Parameters of the compression.
     blocksize
-        That is asked for; 0 is automatic.
+        Requested block size in bytes; 0 for automatic.
     """
     typesize = typesize if typesize <= _MAX_TYPESIZE else 1
     if nbytes < typesize:
@@ -344,7 +344,7 @@ def blosc_blocksize(nbytes: int, typesize: int, cname: str, clevel: int, blocksi
 
 
 def _is_split(cname: str, typesize: int, block: int) -> bool:
-    """Return whether each byte of the elements has a stream of its own, in full blocks."""
+    """Return whether full blocks have a separate stream for each byte of the elements."""
     return cname != "zstd" and typesize <= _MAX_SPLIT_TYPESIZE and block // typesize >= _MIN_BUFFER_BYTES
 
 
@@ -367,7 +367,7 @@ def _gpu_seconds(work: Work, rates: Rates) -> float:
 
 
 def _waves(work: Work) -> int:
-    """Return how many waves the chunks are, as the engine cuts them: a chunk is never cut."""
+    """Return the number of waves that the engine divides the chunks into; it never divides a chunk."""
     if not work.chunks:
         return 1
     chunk_nbytes = max(1, work.decoded_nbytes // work.chunks)
@@ -383,7 +383,7 @@ def _cpu_seconds(work: Work, rates: Rates) -> float:
 
 
 def _seconds(nbytes: int, rate: float) -> float:
-    """Return how long bytes take; for ever where there is no decoder."""
+    """Return the seconds for some bytes; infinite if there is no decoder."""
     return nbytes / rate if rate > 0 else math.inf
 
 

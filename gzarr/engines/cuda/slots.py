@@ -1,10 +1,10 @@
-"""What a wave needs: a stream, page-locked memory, events. Kept from read to read, since they are slow to make.
+"""Slots: the stream, page-locked memory and events of a wave. They are kept between reads, since they are slow to make.
 
-Device memory is not kept here: it comes from CuPy's allocator for each wave, and goes back to it in the order of the
-slot's stream. Where kernels on a caller's stream still read it then, that stream has to wait for them first, and so
-has all that comes after: a slot is *gated* until they have run. Gated slots are not taken, so that a read does not wait
-for what the caller has enqueued before another one; but where :data:`KEEP_SLOTS` are gated, the oldest is, so that a
-host far ahead of its device does not hold more and more memory.
+Device memory is not kept here: each wave gets it from CuPy's allocator and returns it in order with the slot's stream.
+If kernels on a caller's stream still read that memory, the slot's stream has to wait for them before anything enqueued
+on it later: the slot is *gated* until they have run. Gated slots are not taken, so that a read does not wait for a
+caller's earlier work. But if :data:`KEEP_SLOTS` are gated, the oldest is taken, so that a host far ahead of its device
+does not hold more and more memory.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     from .device_protocol import Device
 
-#: Page-locked bytes that all idle slots of a device keep together, at most.
+#: Most page-locked bytes that all idle slots of a device keep together.
 KEEP_PINNED_BYTES: Final = 1 << 30
-#: Slots of a device that are kept, at most.
+#: Most idle slots that are kept for a device.
 KEEP_SLOTS: Final = 16
 
 
 class Slot:
-    """One wave at a time.
+    """Stream, page-locked memory and events for one wave at a time.
 
     Attributes
     ----------
     stream
-        On which it is copied and decoded.
+        Stream for copying and decoding.
     decoded, assembled
         Events: the statuses are on the host; the results are written.
     gated
@@ -55,65 +55,65 @@ class Slot:
 
     @property
     def nbytes(self) -> int:
-        """Page-locked bytes that it holds."""
+        """Page-locked bytes held."""
         return self._pinned.size + self._results.size
 
     def staging(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Return page-locked memory of ``nbytes`` for what goes to the device."""
+        """Return page-locked memory of ``nbytes`` for copies to the device."""
         if self._pinned.size < nbytes:
-            # The old goes first, so that both are never held.
+            # Free the old memory first, so that both are never held.
             self._pinned = np.empty(0, np.uint8)
             self._pinned = self._device.pinned(nbytes)
         return self._pinned[:nbytes]
 
     def results(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Return page-locked memory of ``nbytes`` for what comes back."""
+        """Return page-locked memory of ``nbytes`` for copies from the device."""
         if self._results.size < nbytes:
             self._results = np.empty(0, np.uint8)
             self._results = self._device.pinned(nbytes)
         return self._results[:nbytes]
 
     def gate(self, stream: Any) -> None:
-        """Let what is enqueued on the slot's stream from now on wait for all that is enqueued on another one."""
+        """Make later work on the slot's stream wait for everything enqueued on another stream so far."""
         stream.record(self.assembled)
         self.stream.wait_event(self.assembled)
         self.gated = True
 
     def is_free(self) -> bool:
-        """Return whether the slot's stream waits for nothing; asks without waiting."""
+        """Return whether the slot's stream waits for no other stream; does not block."""
         if self.gated and self.assembled.done:
             self.gated = False
         return not self.gated
 
     def shrink(self, staging: int, results: int) -> None:
-        """Let go of page-locked memory of which there is more: for what goes to the device, and for what comes back."""
+        """Free page-locked memory beyond these bytes for copies to the device, and from it."""
         if self._pinned.size > staging:
             self._pinned = np.empty(0, np.uint8)
         if self._results.size > results:
             self._results = np.empty(0, np.uint8)
 
 
-#: By device, those that are in no read, the one that was given back last behind all others.
+#: Idle slots by device, in the order in which they were given back.
 _idle: dict[str, list[Slot]] = {}
 _lock = threading.Lock()
-#: Slots whose streams have failed, each with the device memory that may still be in use.
+#: Slots with failed streams, each with the device memory that may still be in use.
 _unusable: list[tuple[Slot, Any]] = []
 
 
 def take(device: Device, nbytes: int, most: tuple[int, int] | None = None) -> Slot:
-    """Return an idle slot of a device that waits for nothing, or a new one; of too many that wait, the oldest.
+    """Return an idle slot that is not gated, or a new one; if too many are gated, the oldest of them.
 
     Give it back with :func:`give_back` when the host has waited for all copies from and to its page-locked memory.
 
     Parameters
     ----------
     device
-        Whose it is.
+        Device of the slot.
     nbytes
-        Page-locked memory that is going to be asked for: of several slots the smallest that has it is taken.
+        Bytes of page-locked memory that will be requested: the smallest slot that has them is preferred.
     most
-        Page-locked memory that the slot may hold, at most: for what goes to the device, and for what comes back; any if
-        not given.
+        Most bytes of page-locked memory that the slot may hold for copies to the device, and from it; None for no
+        limit.
     """
     with _lock:
         kept = _idle.get(device.name, [])
@@ -139,11 +139,11 @@ def give_back(device: Device, slot: Slot) -> None:
         kept.append(slot)
         dropped = []
         while len(kept) > KEEP_SLOTS or sum(map(_nbytes, kept)) > KEEP_PINNED_BYTES:
-            # The oldest that waits for nothing: CuPy knows freed memory by the address of the stream that it is in
-            # order with, and a new stream may get the address of this one.
+            # Drop the oldest that is not gated. CuPy identifies freed memory by the address of its stream, and a new
+            # stream may get the address of a destroyed one.
             oldest = next((one for one in kept if one.is_free()), None)
             if oldest is None:
-                # Their streams have to live on; their page-locked memory is in use by nobody.
+                # All streams have to live on, but nothing uses their page-locked memory.
                 for one in kept:
                     one.shrink(0, 0)
                 break
@@ -154,7 +154,7 @@ def give_back(device: Device, slot: Slot) -> None:
 
 
 def _drop(slot: Slot) -> None:
-    """Wait for a slot, and free what the device's allocator keeps for its stream, which nothing else would use."""
+    """Wait for a slot, and free the blocks that the allocator keeps for its stream: no other stream would use them."""
     try:
         with slot._device as device:
             slot.stream.synchronize()
@@ -165,24 +165,24 @@ def _drop(slot: Slot) -> None:
 
 
 def settle(device: Device, slot: Slot, stream: Any = None, memory: Any = None) -> None:
-    """Give a slot back after an error, when its stream has run; raises nothing itself.
+    """Give a slot back after an error, once its stream has run; raises nothing.
 
-    One whose stream fails is kept from everybody for ever: what was enqueued there may still use its memory.
+    A slot whose stream fails is never used again: work enqueued there may still use its memory.
 
     Parameters
     ----------
     device, slot
-        Which, of which device.
+        The slot, and its device.
     stream
-        On which kernels may be enqueued that read ``memory``; None if there is none.
+        Stream on which kernels may be enqueued that read ``memory``; None if there is none.
     memory
-        Of the device, in order with the slot's stream.
+        Device memory, in order with the slot's stream.
     """
     try:
         slot.stream.synchronize()
         if stream is not None:
             slot.gate(stream)
-    except BaseException:  # an error is on its way already
+    except BaseException:  # an error is being raised already
         _unusable.append((slot, memory))
         return
     with contextlib.suppress(DeviceError):
@@ -194,7 +194,7 @@ def _nbytes(slot: Slot) -> int:
 
 
 def release() -> None:
-    """Let go of all idle slots and their memory; those that wait for something are waited for."""
+    """Free all idle slots and their memory; waits for gated ones."""
     with _lock:
         idle = [slot for kept in _idle.values() for slot in kept]
         _idle.clear()
@@ -203,7 +203,7 @@ def release() -> None:
         try:
             _drop(slot)
         except DeviceError as error:
-            # Of a device that is lost, nothing can be given back.
+            # Nothing can be returned to a lost device.
             if slot._device.lost is None:
                 errors.append(error)
     if errors:
@@ -213,7 +213,7 @@ def release() -> None:
 def _forget() -> None:
     global _lock
     _lock = threading.Lock()
-    # What belongs to the parent's CUDA context must not even be freed here.
+    # Objects of the parent's CUDA context must not even be freed here.
     _abandoned.append(dict(_idle))
     _idle.clear()
 

@@ -1,7 +1,7 @@
-"""Fills the page-locked memory of a wave: encoded chunks, and the columns of their frames.
+"""Fills the page-locked memory of a wave with encoded chunks, and lists their frames.
 
-Files are read, verified and cut into frames by ``gzarr_kernels.stage``, in native threads. Of stores that are not local
-files, batches of values are fetched by threads and go the same way from there.
+``gzarr_kernels.stage`` reads files, verifies them and divides them into frames, in native threads. For other stores,
+threads fetch batches of values, which are then processed the same way.
 """
 
 from __future__ import annotations
@@ -26,29 +26,30 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-# What becomes of a chunk (``gzarr_kernels.stage``): in staging memory; not there; did not fit, so it is for the next
-# wave; not for the device, or faulty: the CPU engine decodes it, or says what is wrong with it.
+# States of a staged chunk (``gzarr_kernels.stage``). READY: in staging memory. ABSENT: not in the store. DEFERRED: did
+# not fit, left for the next wave. FALLBACK: unsuitable for the device, or faulty; the CPU engine decodes it, or reports
+# the error.
 READY: Final = 0
 ABSENT: Final = 1
 DEFERRED: Final = 2
 FALLBACK: Final = 3
 
-#: Frames behind the usual header begin at a multiple of this, of algorithms that ask for one.
+#: Alignment in bytes of frames after the usual header, for algorithms that require alignment.
 _ALIGNMENT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class FrameFormat:
-    """What an encoded chunk is.
+    """Format of an encoded chunk.
 
     Attributes
     ----------
     compressor
-        An operation of ``gzarr_kernels.operations``, or None for uncompressed bytes.
+        Name of an operation in ``gzarr_kernels.operations``, or None for uncompressed bytes.
     algorithm
-        Of its frames, one of ``gzarr_kernels.operations.ALGORITHMS``; None for uncompressed bytes.
+        Algorithm of its frames, a name in ``gzarr_kernels.operations.ALGORITHMS``; None for uncompressed bytes.
     checksums
-        How many crc32c checksums follow it, each over all before it.
+        Number of crc32c checksums that follow, each of everything before it.
     nbytes
         Decoded bytes.
     """
@@ -61,20 +62,21 @@ class FrameFormat:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
-    """Chunks of a wave, a row each.
+    """Staged chunks of a wave, one row per chunk.
 
     Attributes
     ----------
     rows
-        int64, rows of the plan.
+        int64 ``(n,)``, rows of the plan.
     state
-        int64: READY, ABSENT, DEFERRED or FALLBACK.
+        int64 ``(n,)``: READY, ABSENT, DEFERRED or FALLBACK.
     typesize, blocksize
-        int64, how the decoded chunk lies: typesize 1 is plain; above it, planes a block.
+        int64 ``(n,)``, layout of the decoded chunk, in bytes: typesize 1 means plain bytes, a greater one planes in
+        each block.
     bits
-        bool: the planes are of bits, not of bytes.
+        bool ``(n,)``, whether the planes are bit planes, not byte planes.
     direct
-        int64, offset in staging memory of a chunk that needs no decoding; else -1.
+        int64 ``(n,)``, offset in staging memory of a chunk that needs no decoding; else -1.
     used
         Bytes of staging memory in use.
     """
@@ -90,18 +92,18 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames:
-    """Frames of a wave, a row each; all int64.
+    """Frames of a wave, one row per frame; all int64 ``(f,)``.
 
     Attributes
     ----------
     chunk
         Row of :class:`Staged`.
     algorithm
-        ``gzarr_kernels.frames``: RAW, LZ4, ZSTD, SNAPPY, DEFLATE or GDEFLATE.
+        Code in ``gzarr_kernels.frames``: RAW, LZ4, ZSTD, SNAPPY, DEFLATE or GDEFLATE.
     source, source_nbytes
-        In staging memory.
+        Offset and bytes of the frame in staging memory.
     target, target_nbytes
-        In the decoded chunk.
+        Offset and bytes of its content in the decoded chunk.
     check, expected
         Kind (0: none) and value of the checksum of the frame's decoded bytes.
     """
@@ -127,22 +129,22 @@ class Staging:
     request
         The read.
     form
-        What its chunks are.
+        Format of its chunks.
     verify
-        Whether each frame is decoded by the host first, in as many bytes a thread as it decodes to, of chunks that have
-        no crc32c. Chunks of which one does not decode are FALLBACK; all those of an algorithm that the native loop has
-        no decoder for are.
+        Whether the host decodes each frame first, which takes memory for one decoded frame per thread. A chunk with a
+        frame that does not decode becomes FALLBACK, and so does every chunk whose algorithm the native loop cannot
+        decode.
     """
 
     def __init__(self, request: ReadRequest, form: FrameFormat, *, verify: bool = False) -> None:
-        # First, since it tells people what takes a while.
+        # First, since it tells users that compiling takes a while.
         kernels.load()
         from gzarr_kernels import read as r
         from gzarr_kernels import stage as s
 
         self._request = request
         self._job = job = np.zeros(s.STAGE_JOB_SIZE, np.int64)
-        # Compiled code has addresses into these.
+        # Compiled code holds addresses of these arrays.
         self._alive: list[Any] = []
         job[r.MOST_ENCODED] = request.most_encoded
         job[r.OPEN_FLAGS] = OPEN_FLAGS
@@ -186,7 +188,7 @@ class Staging:
     def stage(
         self, rows: IntArray, staging: npt.NDArray[np.uint8], capacity: int, most_frames: int
     ) -> tuple[Staged, Frames]:
-        """Read chunks into staging memory and cut them into frames.
+        """Read chunks into staging memory and divide them into frames.
 
         Parameters
         ----------
@@ -195,19 +197,21 @@ class Staging:
         staging
             Memory for encoded chunks, aligned to 64 bytes.
         capacity
-            Bytes of it to use, at most.
+            Most bytes of it to use.
         most_frames
-            Frames to take, at most. A chunk that has more by itself is for the CPU engine.
+            Most frames to list. A single chunk with more frames is left to the CPU engine.
 
         Returns
         -------
-        The chunks, in the order in which they were read, and the frames of those that are READY, in any order. Frames
-        of one chunk do not overlap in it, and fill it. At least one chunk is not DEFERRED, if there are any.
+        staged
+            The chunks, in the order in which they were read. If there are any, at least one is not DEFERRED.
+        frames
+            Frames of the READY chunks, in any order. The frames of a chunk cover it without overlapping.
 
         Raises
         ------
         ChunkError
-            If a store that is not local files fails. All other faults are left to the CPU engine.
+            If a store other than local files fails. All other faults are left to the CPU engine.
         """
         from gzarr_kernels import frames as f
         from gzarr_kernels import read as r
@@ -215,7 +219,7 @@ class Staging:
 
         sources = self._request.sources
         if self._job[r.MODE] != r.MODE_FILES:
-            # Neighbours in one file are read by one thread, mostly, in order.
+            # Neighbours in a file are mostly read by one thread, in order.
             rows = rows[np.lexsort((sources.offset[rows], sources.key_index[rows]))]
         rows = np.ascontiguousarray(rows)
         outcomes = np.zeros((len(rows), s.RESULTS), np.int64)
@@ -235,7 +239,7 @@ class Staging:
             pool.run(lambda _: _run(job), min(pool.thread_count(), len(rows)))
         taken = columns[:, : min(int(shared[1]), most_frames)]
         state = outcomes[:, s.STATE]
-        # Rows of chunks that did not fit any more, or were found to be for the CPU, are nobody's.
+        # Frames may also belong to chunks that did not fit, or turned out to be for the CPU.
         mine = taken[f.CHUNK] >= 0
         mine &= state[np.maximum(taken[f.CHUNK], 0)] == READY
         ends = outcomes[:, s.END]
@@ -253,7 +257,7 @@ class Staging:
         )
 
     def _from_store(self, job: IntArray, rows: IntArray, state: IntArray, shared: IntArray) -> None:
-        """Fetch and stage, a batch at a time in each thread: what is held besides is bounded."""
+        """Fetch and stage one batch at a time in each thread, which bounds the memory for fetched values."""
         from gzarr_kernels import read as r
         from gzarr_kernels import stage as s
 
@@ -266,7 +270,7 @@ class Staging:
             begin = i * most
             batch = rows[begin : begin + most]
             if 0 < capacity <= shared[0] or 0 < most_frames <= shared[1]:
-                # Not fetched only to find no room.
+                # There is no room left: do not fetch.
                 state[begin : begin + most] = DEFERRED
                 return
             values = fetch(request, batch)
@@ -283,7 +287,7 @@ class Staging:
 
 
 def _lead(form: FrameFormat) -> int:
-    """Return how many bytes stand in front of a chunk, so that its frame is aligned."""
+    """Return how many bytes to leave free before a chunk, so that its frame is aligned."""
     from gzarr_kernels.operations import ALGORITHMS, OPERATIONS
 
     if form.compressor is None or form.algorithm is None or ALGORITHMS[form.algorithm].alignment == 1:

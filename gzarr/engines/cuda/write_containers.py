@@ -1,9 +1,9 @@
-"""What lies where in the containers of a wave, once the sizes of all frames are known: columns for the kernels.
+"""Layout of a wave's containers, computed once the sizes of all frames are known: columns for the kernels.
 
-Everything is worked out for all chunks at once: ``c`` chunks of ``f`` frames each.
+Everything is computed for all chunks at once: ``c`` chunks of ``f`` frames each.
 
-Sources: ``gzarr_kernels.operations`` for what stands around one frame; Blosc 1, ``README_CHUNK_FORMAT`` of c-blosc
-(https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst).
+Sources: ``gzarr_kernels.operations`` for headers and trailers around one frame; for Blosc 1, ``README_CHUNK_FORMAT`` of
+c-blosc (https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     BoolArray = npt.NDArray[np.bool_]
 
 _CHECKSUM_AND_SIZE_BYTES: Final = 8
-# Of a Blosc container.
+# Version numbers and flags in the header of a Blosc container.
 _VERSIONS: Final = 0x0102
 _BYTE_SHUFFLE: Final = 0x01
 _MEMCPYED: Final = 0x02
@@ -35,18 +35,18 @@ _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Containers:
-    """Where everything goes, relative to the beginning of each container; int64.
+    """Contents of the containers: int64 columns. Targets are byte offsets in each container.
 
     Attributes
     ----------
     nbytes
-        ``(c,)``, of each container.
+        ``(c,)``, bytes of each container, without crc32c checksums.
     copy_chunk, copy_source, copy_target, copy_nbytes
-        Of each copy: into which chunk's container, from where in the arena, to where in the container.
+        Chunk, offset in the arena, offset in the container, and bytes of each copy.
     number_chunk, number_target, number_value
-        Of each number of 4 bytes. They are written before anything is copied.
+        Chunk, offset in the container, and value of each 4-byte number. Numbers are written before the copies.
     sum_target
-        ``(c,)``: where the checksum of the chunk's uncompressed bytes goes, or None for containers without.
+        ``(c,)``, offset of the checksum of the chunk's uncompressed bytes; None for containers without one.
     """
 
     nbytes: IntArray
@@ -61,14 +61,14 @@ class Containers:
 
 
 def most_numbers(program: WriteProgram) -> int:
-    """Return the most numbers that a container has."""
+    """Return the most 4-byte numbers in a container."""
     if program.blosc is None:
         return len(_numbers(program)) + 1
     return 4 + 2 * len(program.frame_at)
 
 
 def most_nbytes(program: WriteProgram, most_encoded: int) -> int:
-    """Return the most bytes of a container, its checksums included; ``most_encoded`` is that of a frame."""
+    """Return the most bytes of a container with its checksums, given the most bytes of a compressed frame."""
     around = program.around
     body = program.nbytes if program.algorithm is None else most_encoded
     if program.blosc is not None:
@@ -79,16 +79,16 @@ def most_nbytes(program: WriteProgram, most_encoded: int) -> int:
 def lay_out(
     program: WriteProgram, produced: IntArray, encoded: IntArray, plain: IntArray, shuffled: IntArray
 ) -> Containers:
-    """Lay the containers of some chunks out.
+    """Lay out the containers of some chunks.
 
     Parameters
     ----------
     program
-        What they are.
+        How the chunks are encoded.
     produced, encoded
-        int64 ``(c, f)``: bytes that each frame became, and where in the arena.
+        int64 ``(c, f)``, bytes of each compressed frame, and its offset in the arena.
     plain, shuffled
-        int64 ``(c,)``: where in the arena each chunk is, before and after a Blosc container's shuffle.
+        int64 ``(c,)``, offset in the arena of each chunk before and after a Blosc container's shuffle.
     """
     if program.blosc is not None:
         return _blosc(program, produced, encoded, plain, shuffled)
@@ -117,7 +117,10 @@ def lay_out(
 
 
 def _numbers(program: WriteProgram) -> list[tuple[int, int]]:
-    """Return the numbers of 4 bytes that the header is, and where; behind a shorter one, what is written over later."""
+    """Return offset and value of the 4-byte numbers that make up the header.
+
+    A shorter header is padded with zeros, which the frame overwrites.
+    """
     around = program.around
     if around.states_size:
         return [(0, program.nbytes)]
@@ -132,7 +135,7 @@ def _blosc(
     form, n, f = program.blosc, len(plain), len(program.frame_at)
     assert form is not None
     blocks = -(-program.nbytes // form.blocksize)
-    # A stream that does not shrink is stored as it is; its size says so.
+    # A stream that does not shrink is stored uncompressed; its size tells readers.
     raw = produced >= program.frame_nbytes
     sizes = np.where(raw, program.frame_nbytes, produced)
     table = BLOSC_HEADER_BYTES + 4 * blocks
@@ -180,9 +183,9 @@ def _blosc(
 
 
 def states_its_size(frame: npt.NDArray[np.uint8], nbytes: int) -> bool:
-    """Return whether a zstd frame begins as RFC 8878 says, and states the size of its content.
+    """Return whether a zstd frame begins as RFC 8878 specifies, and states the size of its content.
 
-    Readers take the size from there, and some take no frame without.
+    Readers use that size, and some refuse frames without it.
     """
     head = frame[:18].tobytes()
     if len(head) < 6 or head[:4] != _ZSTD_MAGIC or head[4] & 0x0F:

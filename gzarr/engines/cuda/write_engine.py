@@ -1,12 +1,12 @@
-"""Writing from a device: chunks are gathered, shuffled and compressed there, and stored values leave it encoded.
+"""Writing from a device: chunks are gathered, shuffled and compressed on it, and encoded values are copied out.
 
 ::
 
     wave 0   gather ▶ shuffle ▶ compress ▶ containers ▶ copy out ▶ store
     wave 1                      gather   ▶ shuffle    ▶ compress ▶ …
 
-While the host stores the values of one wave, the device compresses the next. Whole chunks are encoded here, and shards
-that are written as wholes; what is changed in part, and what the device cannot encode, is left to the CPU.
+While the host stores the values of one wave, the device compresses the next. Only chunks and shards that are written
+whole are encoded here; partly changed ones, and those that the device cannot encode, are left to the CPU.
 """
 
 from __future__ import annotations
@@ -45,38 +45,38 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
     BoolArray = npt.NDArray[np.bool_]
 
-#: Waves in flight, at most: one is compressed while another one is stored.
+#: Most waves in flight: one is compressed while the other is stored.
 MOST_SLOTS: Final = 2
-#: Bytes of the chunks of a wave, about.
+#: Approximate uncompressed bytes of a wave.
 WAVE_BYTES: Final = 64 << 20
-#: Bytes of chunks whose elements are in host memory at a time, about.
+#: Approximate bytes of elements in host memory at a time.
 HOST_BYTES: Final = 64 << 20
 
 
 def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int | None = None) -> IntArray:
-    """Write what the device can encode; it is stored when this returns.
+    """Encode chunks on the device, as far as it can, and store them.
 
     Parameters
     ----------
     device
-        On which the inputs are.
+        Device that holds the inputs.
     request
         The write. Its inputs are device arrays.
     stream
-        The inputs are there when it has run what is enqueued now.
+        Stream that produces the inputs: they are read after everything enqueued on it so far.
     budget_bytes
-        Device and page-locked memory to hold at most, besides the inputs; None for the default. Chunks that do not fit
-        are left.
+        Most bytes of device and page-locked memory to hold, besides the inputs; None for the default. Chunks that do
+        not fit are left to the CPU.
 
     Returns
     -------
-    int64, planned chunks that are left to the CPU, in order. A stored value is written as a whole, or all of its
+    int64, planned chunks that are left to the CPU, in order. A stored value is either written whole, or all of its
     chunks are left.
 
     Raises
     ------
     ChunkWriteError
-        If the store fails. All stored values are whole, some with what they held before.
+        If the store fails. Every stored value is then complete: either new, or as it was before.
     ArgumentError
         If ``budget_bytes`` is not a positive integer.
     MemoryError
@@ -93,7 +93,7 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
             if compressor is None or program.largest_frame > compressor.max_frame_bytes:
                 return every
             if (program.frame_at % compressor.input_alignment).any():
-                # Frames are compressed where their chunk's bytes lie.
+                # Frames are compressed in place, so they must be aligned within the chunk.
                 return every
         input_of = _inputs_of(request)
         taken = _taken(device, request, input_of)
@@ -107,7 +107,7 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
         try:
             left = run()
         except MemoryError:
-            # The device has less room than is taken without asking: all over again, in smaller waves or by the CPU.
+            # The device has less room than is taken without asking: start again with smaller waves, or on the CPU.
             if not budget.tighten():
                 raise
             left = run()
@@ -115,14 +115,14 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
 
 
 def on_host(device: Device, request: WriteRequest, rows: IntArray, stream: Any) -> Iterator[WriteRequest]:
-    """Yield the same write of some planned chunks, with their elements in host memory, in parts of bounded size.
+    """Yield the write of some planned chunks with their elements in host memory, in parts of bounded size.
 
     Parameters
     ----------
     device, request, stream
         As for :func:`write`.
     rows
-        Planned chunks: all of those that a stored value has in ``request``, or none of them.
+        Planned chunks; for each stored value, all of its chunks in ``request`` or none.
     """
     plan = request.plan
     if plan.points is not None or any(table is not None for table in plan.tables):
@@ -149,7 +149,7 @@ def on_host(device: Device, request: WriteRequest, rows: IntArray, stream: Any) 
 def _some_of(
     request: WriteRequest, rows: IntArray, target: IntArray, output: IntArray, inputs: tuple[Any, ...]
 ) -> WriteRequest:
-    """Return the write of some planned chunks, of which pieces are elsewhere in other inputs."""
+    """Return the write of some planned chunks whose pieces are at new positions in new inputs."""
     plan = request.plan
     pieces, owner = pieces_of(plan, rows)
     offsets = np.searchsorted(owner, np.arange(len(rows) + 1))
@@ -166,9 +166,9 @@ def _some_of(
 
 
 def cut(rows: IntArray, value_of: IntArray, most: int) -> Iterator[IntArray]:
-    """Cut planned chunks, sorted by their stored values, into parts of ``most``, between stored values.
+    """Divide planned chunks, sorted by their stored values, into parts of at most ``most``, between stored values.
 
-    A stored value that has more chunks than that is a part by itself.
+    A stored value with more chunks is a part by itself.
     """
     values = value_of[rows]
     begin = 0
@@ -182,7 +182,7 @@ def cut(rows: IntArray, value_of: IntArray, most: int) -> Iterator[IntArray]:
 
 
 def _inputs_of(request: WriteRequest) -> IntArray:
-    """Return the input that each planned chunk comes from; -1 for one that comes from several."""
+    """Return the index of each planned chunk's input; -1 for chunks with several inputs."""
     plan = request.plan
     begin = plan.piece_offsets[:-1]
     low = np.minimum.reduceat(plan.output, begin)
@@ -190,7 +190,7 @@ def _inputs_of(request: WriteRequest) -> IntArray:
 
 
 def _taken(device: Device, request: WriteRequest, input_of: IntArray) -> BoolArray:
-    """Return which planned chunks the device may encode: none of a stored value, or all."""
+    """Return which planned chunks the device may encode: for each stored value, all or none."""
     plan = request.plan
     if plan.points is not None or request.field is not None or any(table is not None for table in plan.tables):
         return np.zeros(len(plan), np.bool_)
@@ -203,7 +203,7 @@ def _taken(device: Device, request: WriteRequest, input_of: IntArray) -> BoolArr
 
 @dataclass(slots=True, eq=False)
 class _Shard:
-    """A shard of which some inner chunks are encoded."""
+    """A shard with some of its inner chunks encoded."""
 
     missing: int
     index: npt.NDArray[np.uint64]
@@ -213,7 +213,7 @@ class _Shard:
 
 
 class _Writing:
-    """What all waves of a write share."""
+    """One write: divides it into waves and runs them; holds what they share."""
 
     def __init__(
         self,
@@ -247,13 +247,13 @@ class _Writing:
         self._pieces = np.diff(request.plan.piece_offsets)
         self._shards: dict[int, _Shard] = {}
         self._inner = np.zeros(len(request.plan), np.int64)
-        # Of each stored value, how many planned chunks are written; and how many values are done.
+        # Number of planned chunks of each stored value; number of values stored.
         self._size = np.zeros(0, np.int64)
         self._done = 0
         self._left: list[IntArray] = []
 
     def run(self, rows: IntArray) -> list[IntArray]:
-        """Write the stored values that some planned chunks are; return those that are left to the CPU."""
+        """Write the stored values of some planned chunks; return the chunks that are left to the CPU."""
         request = self._request
         if request.levels:
             self._inner[rows] = inner_index(request, rows)
@@ -283,7 +283,7 @@ class _Writing:
             while waves:
                 self._finish(waves)
         except BaseException as error:
-            # Nothing may be copied to memory that somebody else has.
+            # Page-locked memory must not be given to another write while copies to it may still run.
             for wave in waves:
                 slots.settle(self._device, wave.slot, memory=wave.memory)
             chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
@@ -292,7 +292,7 @@ class _Writing:
         return self._left
 
     def _shape(self, rows: IntArray, chunks: int = 0) -> Shape:
-        """Return the shape of a wave of some rows, or of so many chunks like the largest of them."""
+        """Return the shape of a wave of some rows, or of ``chunks`` chunks with as many pieces as the largest row."""
         pieces = int(self._pieces[rows].sum()) if not chunks else chunks * int(self._pieces[rows].max())
         return shape_for(
             self._program, self._compressor, chunks=chunks or len(rows), pieces=pieces,
@@ -311,7 +311,7 @@ class _Writing:
         return chunks
 
     def _finish(self, waves: deque[WriteWave]) -> None:
-        """Store what the oldest wave has encoded."""
+        """Store the values that the oldest wave has encoded."""
         wave = waves[0]
         encoded = wave.finish(keep_empty=self._request.write_empty, packed=bool(self._request.levels))
         values = self._request.value_of[wave.rows]
@@ -326,9 +326,9 @@ class _Writing:
         slots.give_back(self._device, wave.slot)
 
     def _value(self, rows: IntArray, encoded: Encoded, begin: int, end: int) -> list[Any] | None:
-        """Return the bytes of a stored value, in parts, of which a wave has rows ``begin`` to ``end``.
+        """Return the bytes of a stored value, in parts; its chunks in the wave are rows ``begin`` to ``end``.
 
-        None if it is not complete, or is left to the CPU; no parts if nothing is to be stored.
+        None if the value is not complete, or is left to the CPU; no parts if it is not to be stored.
         """
         value = int(self._request.value_of[rows[begin]])
         failed = bool(encoded.failed[begin:end].any())
@@ -348,7 +348,7 @@ class _Writing:
         shard.nbytes += int(nbytes.sum())
         body = self._bytes(encoded, begin, end)
         if shard.missing:
-            # The wave's memory is for another one before the shard is complete.
+            # Another wave reuses the memory before the shard is complete.
             shard.parts.append(body.tobytes())
             return None
         del self._shards[value]
@@ -392,7 +392,7 @@ class _Writing:
                         self._left.append(np.flatnonzero(request.value_of == value))
                         return
                     _set(request.store, key, parts)
-            # Stores of others raise what they like.
+            # Third-party stores may raise anything.
             except Exception as cause:
                 chunk = tuple(request.plan.chunks[row].tolist())
                 reason = f"the store failed: {cause}"
@@ -402,7 +402,7 @@ class _Writing:
         try:
             pool.each(store_value, len(ready), pool.thread_count())
         except ChunkWriteError as error:
-            # Only now have the other threads ended what they had begun.
+            # Counted here: only now have the other threads finished.
             total = int(np.count_nonzero(self._size))
             raise failures.with_count(error, next(done), total) from error.__cause__
         self._done = next(done)

@@ -1,7 +1,7 @@
-"""A codec chain as the device encodes it: our kernels, then frames of nvCOMP, then a container around them.
+"""A codec chain as the device encodes it: kernels, then frames compressed by nvCOMP, then a container around them.
 
-What fits are chains that the device decodes (``device_program.py``), without filters of numcodecs, and of Blosc's
-compressors LZ4 and Zstandard. Any other chunk is encoded by the CPU.
+The device encodes chains that it can also decode (``device_program.py``), but without filters, and with Blosc only for
+LZ4 and Zstandard. All other chunks are encoded by the CPU.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Blosc's numbers of the formats of its compressors.
+#: Blosc's compressor names → its numbers for their formats.
 BLOSC_FORMATS: Final = {"lz4": 1, "zstd": 4}
 BLOSC_HEADER_BYTES: Final = 16
-#: Bytes of a stream of Blosc, where the metadata leaves it open: what nvCOMP says is best for its encoders.
+#: Bytes of a Blosc stream if the metadata does not say: what nvCOMP recommends for its encoders.
 BLOSC_STREAM_BYTES: Final = 64 << 10
-#: As for c-blosc: blocks are split into streams of one byte of each element up to this size of an element, and while
-#: the streams have that many bytes; fewer bytes than that are not compressed.
+#: As in c-blosc, blocks are split into one stream for each byte of the elements if elements have at most
+#: ``_MOST_STREAMS`` bytes and streams at least ``_LEAST_STREAM_BYTES``; smaller containers are not compressed.
 _MOST_STREAMS: Final = 16
 _LEAST_STREAM_BYTES: Final = 128
 _MOST_TYPESIZE: Final = 255
-#: Where frames begin: the strictest of nvCOMP's encoders asks for 4 bytes.
+#: Alignment of frames in bytes: the strictest of nvCOMP's encoders requires 4.
 _FRAME_ALIGNMENT: Final = 8
 _MOST_BLOSC_BYTES: Final = 2**31 - 1 - BLOSC_HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class BloscForm:
-    """How a Blosc container is made.
+    """Form of a Blosc container.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class BloscForm:
     typesize, blocksize
         Bytes of an element, and of a block; the last block may be shorter.
     streams
-        Of a whole block; the last one, if it is shorter, has one.
+        Number of streams in a whole block; a shorter last block has one.
     """
 
     format: int
@@ -71,23 +71,23 @@ class WriteProgram:
     Attributes
     ----------
     nbytes
-        Of a chunk before it is compressed.
+        Bytes of a chunk before compression.
     order
         The array's dimensions from the slowest to the fastest in the stored chunk.
     swap
-        Width in bytes of the units to swap; 0 for none.
+        Width in bytes of the units to byte-swap; 0 for none.
     shuffle
-        Element size of a byte shuffle in front of the compressor; 0 for none.
+        Element size in bytes of a byte shuffle before compression; 0 for none.
     container
-        An operation of ``gzarr_kernels.operations``, or None for uncompressed bytes.
+        Name of an operation in ``gzarr_kernels.operations``, or None for uncompressed bytes.
     blosc
-        How the container is made, if it is Blosc's.
+        Form of a Blosc container; None for other containers.
     algorithm
-        nvCOMP's for the frames, or None where nothing is compressed.
+        nvCOMP's algorithm for the frames, or None if nothing is compressed.
     frame_at, frame_nbytes
-        int64 ``(f,)``: the pieces of a chunk that are compressed by themselves, if any are.
+        int64 ``(f,)``, offset in the chunk and bytes of each frame before compression.
     checksums
-        How many crc32c checksums follow the container, each over all before it.
+        Number of crc32c checksums that follow the container, each of everything before it.
     """
 
     nbytes: int
@@ -103,30 +103,30 @@ class WriteProgram:
 
     @property
     def around(self) -> Container:
-        """What stands around the one frame of a container that is not Blosc's."""
+        """Header and trailer around the single frame of a container other than Blosc's."""
         return OPERATIONS[self.container].container if self.container is not None else Container()
 
     @property
     def largest_frame(self) -> int:
-        """Bytes of the largest frame before it is compressed."""
+        """Bytes of the largest frame before compression."""
         return int(self.frame_nbytes.max())
 
     @property
     def shuffles(self) -> int:
-        """How often a chunk goes from one place to another before it is compressed."""
+        """Number of shuffles before compression."""
         return int(self.shuffle > 0) + int(self.blosc is not None and self.blosc.shuffle != "noshuffle")
 
 
 def write_program(request: WriteRequest) -> WriteProgram | None:
     """Return how the device encodes the chunks of a write, or None if the CPU has to."""
-    # What need not be undone when it is read may still have to be done: rounding, a map of values.
+    # Some codecs need no work on reading, but do on writing: rounding, a map of values.
     if any(isinstance(codec, FilterCodec | BitroundCodec) for codec in request.codecs):
         return None
     decoding = Decoding(request.levels, request.codecs, request.chunk, None, 0)
     inverse = device_program(decoding)
     if inverse is None or inverse.swap & (inverse.swap - 1):
         return None
-    # nvCOMP's frames carry no checksum of their own.
+    # nvCOMP's zstd frames have no checksum.
     if any(isinstance(codec, ZstdCodec) and codec.checksum for codec in request.codecs):
         return None
     nbytes, container, algorithm = inverse.frames.nbytes, inverse.frames.compressor, inverse.algorithm
@@ -138,7 +138,7 @@ def write_program(request: WriteRequest) -> WriteProgram | None:
             return None
         blosc = _blosc_form(codec, nbytes)
         if codec.clevel == 0 or nbytes < _LEAST_STREAM_BYTES:
-            # Stored as it is, so that nothing has to be shuffled.
+            # Stored uncompressed, so there is nothing to shuffle.
             algorithm, blosc = None, replace(blosc, shuffle="noshuffle")
         at, sizes = _streams(blosc, nbytes)
     if algorithm is None:
@@ -164,7 +164,7 @@ def _blosc_form(codec: BloscCodec, nbytes: int) -> BloscForm:
     if typesize == 1 and shuffle == "shuffle":
         shuffle = "noshuffle"
     may_split = codec.cname == "lz4" and typesize <= _MOST_STREAMS
-    # Whole elements, and frames that begin where nvCOMP wants them.
+    # Whole elements, and frames aligned as nvCOMP requires.
     unit = typesize * _FRAME_ALIGNMENT
     blocksize = codec.blocksize or BLOSC_STREAM_BYTES * (typesize if may_split else 1)
     blocksize = min(max(blocksize // unit, 1) * unit, nbytes)
@@ -173,7 +173,7 @@ def _blosc_form(codec: BloscCodec, nbytes: int) -> BloscForm:
 
 
 def _streams(form: BloscForm, nbytes: int) -> tuple[IntArray, IntArray]:
-    """Return where in a chunk its streams begin, and their bytes."""
+    """Return offset and bytes of each stream in a chunk."""
     whole, left = divmod(nbytes, form.blocksize)
     size = form.blocksize // form.streams
     at = size * np.arange(whole * form.streams)

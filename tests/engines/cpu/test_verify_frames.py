@@ -285,7 +285,7 @@ def test_auto_decodes_on_the_host_what_it_would_have_to_decode_there_first(
     large = {"zarr.json": json.dumps(z.v3((1 << 30,), (1 << 14,), "int32", [z.LITTLE, ZSTD])).encode()}
     assert gzarr.open_array(large, device="cuda").decode_path == "cuda: zstd"
     path = gzarr.open_array(large, device="cuda", verify="cpu").decode_path
-    assert path == 'cuda, decoded on the host (cpu-native; verify="cpu" decodes there in any case): zstd'
+    assert path == 'cuda, decoded on the host (cpu-native; verify="cpu" decodes on the CPU anyway): zstd'
     for codecs in ([z.LITTLE], [z.LITTLE, ZSTD, z.CRC32C]):
         large = {"zarr.json": json.dumps(z.v3((1 << 30,), (1 << 14,), "int32", codecs)).encode()}
         assert gzarr.open_array(large, device="cuda", verify="cpu").decode_path.startswith("cuda: ")

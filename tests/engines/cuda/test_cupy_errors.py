@@ -247,7 +247,7 @@ def test_a_stream_of_another_device_is_refused(device: CupyDevice) -> None:
         if fits:
             assert device.as_stream(stream).ptr == 77
         else:
-            with pytest.raises(gzarr.ArgumentError, match="one of cuda:0; the array is on cuda:1"):
+            with pytest.raises(gzarr.ArgumentError, match="belongs to cuda:0; the array is on cuda:1"):
                 device.as_stream(stream)
 
 

@@ -267,7 +267,7 @@ class TestLoad:
                 nvcomp.identified(DeclaredLibrary(version))
         with (
             mock.patch.dict(TABLE, {"6.0.0": {"functions": {}}}),
-            pytest.raises(DeviceError, match=r"tell its version: undefined symbol: nvcompGetProperties"),
+            pytest.raises(DeviceError, match=r"report its version: undefined symbol: nvcompGetProperties"),
         ):
             nvcomp.identified(DeclaredLibrary("6.0.0"))
 

@@ -163,7 +163,7 @@ def test_page_locked_memory_is_bounded_in_each_direction(device: SimulatedDevice
 
 def test_indices_of_a_selection_count(array: gzarr.Array) -> None:
     points = np.zeros(50_000, np.int64)
-    with pytest.raises(gzarr.ArgumentError, match=r"budget_bytes=400000 .* the selection's indices \d{7}"):
+    with pytest.raises(gzarr.ArgumentError, match=r"budget_bytes=400000 .* the selection's indices take \d{7}"):
         array.vindex.read((points, points), decode="cuda", budget_bytes=400_000)
 
 
