@@ -26,7 +26,7 @@ def router_rates(device: Device, seconds: float) -> dict[str, Any]:
 
     deadline = time.monotonic() + seconds
     return {
-        "measured": _plain(calibration.measure(device, frames=calibration.FRAMES)),
+        "measured": _plain(calibration.measure(device, frames=calibration.SMALL_FRAMES)),
         "assumed": _plain(router.default_rates()),
         "wave_seconds": _wave_seconds(device, deadline),
     }

@@ -82,7 +82,7 @@ def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, 
         (q, {"FRAME_NBYTES": (1000, 70_000), "FRAME_COUNTS": (1, 3)}),
         (t, {"COPY_NBYTES": (1024,), "THREADS": (1, 2), "FILE_NBYTES": 150_000, "LAUNCHES": 2}),
         (gpu_router, {"WAVES": 3}),
-        (calibration, {"FRAMES": 4}),
+        (calibration, {"SMALL_FRAMES": 4}),
         (
             t,
             {

@@ -24,6 +24,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from gzarr_kernels.operations import OPERATIONS
 
 from ...errors import DeviceError
 from .. import cache_folder
@@ -39,23 +40,21 @@ if TYPE_CHECKING:
     from .device_protocol import Decompressor, Device
 
 #: Number and decoded bytes of a wave's small frames, and bytes of the large frame.
-FRAMES: Final = 1024
-FRAME_BYTES: Final = 64 << 10
-LONE_BYTES: Final = 1 << 20
+SMALL_FRAMES: Final = 1024
+SMALL_FRAME_BYTES: Final = 64 << 10
+LARGE_FRAME_BYTES: Final = 1 << 20
 #: Number of distinct small frames.
-_PARTS: Final = 4
+_DISTINCT_FRAMES: Final = 4
 _COPY_BYTES: Final = 32 << 20
 #: The fastest of this many runs counts; a run that takes longer than the limit is not repeated.
 _RUNS: Final = 3
-_PATIENCE_SECONDS: Final = 0.02
+_REPEAT_BELOW_SECONDS: Final = 0.02
 #: Version of the file; increase it when its contents or the measurements change.
 _FORMAT: Final = 2
 #: Bytes per frame in a batch's columns, and in its results: bytes produced, status.
 _COLUMN_BYTES: Final = 4 * 8
 _RESULT_BYTES: Final = 8 + 4
-#: Header of a zlib stream, and bytes of the Adler-32 checksum at its end.
-_ZLIB_HEADER: Final = b"\x78\x5e"
-_ZLIB_TRAILER_BYTES: Final = 4
+_LZ4, _ZLIB = (OPERATIONS[name].container for name in ("lz4", "zlib"))
 
 _lock = threading.Lock()
 #: Rates by kind and name of a device; None if the file was looked up and has none.
@@ -86,7 +85,7 @@ def rates(device: Device, *, may_measure: bool = True) -> Rates:
         found = _load(path, facts)
         if found is None and may_measure:
             try:
-                found = measure(device, frames=FRAMES)
+                found = measure(device, frames=SMALL_FRAMES)
             except (DeviceError, MemoryError, RuntimeError, OSError):
                 # A device that fails here fails the read too, which reports it; one without room may have some later.
                 found = default_rates()
@@ -122,7 +121,7 @@ def cache_path(device: Device) -> Path | None:
     return _path(_facts(device))
 
 
-def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_BYTES) -> Rates:
+def measure(device: Device, *, frames: int = SMALL_FRAMES, frame_nbytes: int = SMALL_FRAME_BYTES) -> Rates:
     """Measure the rates of a device; neither reads nor writes the file.
 
     Parameters
@@ -143,7 +142,7 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
     assumed = default_rates()
     data = _sample()
     whole = _encode(data)
-    parts = [_encode(data[i * frame_nbytes : (i + 1) * frame_nbytes]) for i in range(_PARTS)]
+    parts = [_encode(data[i * frame_nbytes : (i + 1) * frame_nbytes]) for i in range(_DISTINCT_FRAMES)]
     gpu, frame = dict(assumed.gpu), dict(assumed.frame)
     cpu = {**assumed.cpu, **_cpu_rates(data, whole)}
     with device, _Bench(device) as bench:
@@ -153,7 +152,7 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
             if decoder is None:
                 continue
             many = bench.decode_rate(decoder, [part[algorithm] for part in parts], frame_nbytes, frames)
-            alone = bench.decode_rate(decoder, [whole[algorithm]], LONE_BYTES, 1)
+            alone = bench.decode_rate(decoder, [whole[algorithm]], LARGE_FRAME_BYTES, 1)
             if many is not None and alone is not None:
                 gpu[algorithm], frame[algorithm] = max(many, alone), alone
         launch = bench.launch_seconds()
@@ -166,8 +165,8 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
 
 
 def _sample() -> bytes:
-    """Return :data:`LONE_BYTES` of a smooth field with noise, as 16-bit integers."""
-    rows, columns = 512, LONE_BYTES // 1024
+    """Return :data:`LARGE_FRAME_BYTES` of a smooth field with noise, as 16-bit integers."""
+    rows, columns = 512, LARGE_FRAME_BYTES // 1024
     noise = np.random.default_rng(0).standard_normal((rows, columns), np.float32)
     smooth = np.outer(np.cos(np.arange(rows) / 61), np.sin(np.arange(columns) / 97))
     data: bytes = (1000 + 400 * smooth + 0.7 * noise).astype("<u2").tobytes()
@@ -180,9 +179,8 @@ def _encode(data: bytes) -> dict[str, bytes]:
 
     return {
         "zstd": zstd.compress(data, 3),
-        # Without the size that numcodecs puts in front.
-        "lz4": lz4.compress(data, 1)[4:],
-        "deflate": zlib.compress(data, 5)[len(_ZLIB_HEADER) : -_ZLIB_TRAILER_BYTES],
+        "lz4": lz4.compress(data, 1)[_LZ4.header_nbytes :],
+        "deflate": zlib.compress(data, 5)[_ZLIB.header_nbytes : -_ZLIB.trailer_nbytes],
     }
 
 
@@ -195,7 +193,7 @@ def _fastest(run: Callable[[], None]) -> float:
         run()
         elapsed = time.perf_counter() - begin
         best = min(best, elapsed)
-        if elapsed > _PATIENCE_SECONDS:
+        if elapsed > _REPEAT_BELOW_SECONDS:
             break
     # The clock may be coarse.
     return max(best, 1e-9)
@@ -375,23 +373,24 @@ def _cpu_rates(data: bytes, encoded: dict[str, bytes]) -> dict[str, float]:
         if all(decoded) and target.tobytes() == data:
             found[algorithm] = len(data) / elapsed
 
-    def has(*names: str) -> bool:
-        return all(name in decoder_addresses() for name in names)
+    def has(operation: str) -> bool:
+        needed = OPERATIONS[operation].decoder or ()
+        return all(symbol in decoder_addresses() for functions in needed for symbol in functions.symbols)
 
-    if has("gzarr_zstd_create", "gzarr_zstd_free", "gzarr_zstd_decompress"):
+    if has("zstd"):
         zstd = function("gzarr_zstd_decompress", size, pointer, pointer, size, pointer, size)
         context = function("gzarr_zstd_create", pointer)()
         take("zstd", lambda at, nbytes: zstd(context, to, len(data), at, nbytes) == len(data), encoded["zstd"])
         function("gzarr_zstd_free", size, pointer)(context)
-    if has("gzarr_lz4_decompress"):
+    if has("lz4"):
         lz4 = function("gzarr_lz4_decompress", code, pointer, pointer, code, code)
         take("lz4", lambda at, nbytes: lz4(at, to, nbytes, len(data)) == len(data), encoded["lz4"])
-    if has("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_zlib_decompress"):
+    if has("zlib"):
         inflate = function("gzarr_zlib_decompress", code, *(pointer, pointer, size, pointer, size, pointer, pointer))
         context = function("gzarr_deflate_create", pointer)()
         consumed, produced = size(), size()
         used, gave = ctypes.addressof(consumed), ctypes.addressof(produced)
-        container = _ZLIB_HEADER + encoded["deflate"] + zlib.adler32(data).to_bytes(4, "big")
+        container = _ZLIB.header + encoded["deflate"] + zlib.adler32(data).to_bytes(_ZLIB.trailer_nbytes, "big")
         take("deflate", lambda at, nbytes: inflate(context, at, nbytes, to, len(data), used, gave) == 0, container)
         function("gzarr_deflate_free", None, pointer)(context)
     return found

@@ -8,7 +8,7 @@ the decoded chunk. Any other chain is decoded by the CPU engine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gzarr_kernels.operations import OPERATIONS
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from ...codecs.codec import Codec, Representation
     from ...plan.decode_program import Decoding
     from .filters import Filter
-
-#: nvCOMP's algorithm for a Blosc container's compressor. One that holds another than the metadata says is decoded by
-#: the CPU.
-_IN_BLOSC: Final = {"lz4": "lz4", "lz4hc": "lz4", "zstd": "zstd", "zlib": "deflate", "snappy": "snappy"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +188,13 @@ def _order(codecs: Sequence[Codec], between: list[Representation]) -> list[int] 
 
 
 def _algorithm(name: str, codec: Codec) -> str | None:
+    """Return nvCOMP's algorithm for an operation, or for the compressor that a Blosc codec announces.
+
+    The CPU decodes Blosc containers with another compressor than the announced one.
+    """
     if isinstance(codec, BloscCodec):
-        return _IN_BLOSC.get(codec.cname)
+        # Operations have Blosc's names for compressors, but lz4hc writes frames of lz4.
+        name = "lz4" if codec.cname == "lz4hc" else codec.cname
     return OPERATIONS[name].algorithm if name in OPERATIONS else None
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Bytes of the smallest chunk that is read this way. Opening and registering a file takes about a millisecond, and
 #: kvikio itself sends reads below its threshold of 16 KiB through host memory: many small reads into page-locked
 #: memory and one copy are faster.
-LEAST_BYTES: Final = 64 << 10
+MIN_CHUNK_BYTES: Final = 64 << 10
 #: Bytes that one thread reads at a time: kvikio's default task size.
 PIECE_BYTES: Final = 4 << 20
 #: Alignment of chunks in bytes, as in page-locked memory.
@@ -60,7 +60,7 @@ def files_for(device: Device, store: ReadableStore, form: FrameFormat) -> Direct
     form
         Format of the chunks.
     """
-    if form.compressor is not None or form.checksums or form.nbytes < LEAST_BYTES:
+    if form.compressor is not None or form.checksums or form.nbytes < MIN_CHUNK_BYTES:
         return None
     if not isinstance(store, LocalFiles) or store.file_root() is None:
         return None

@@ -35,7 +35,7 @@ from .budget import Budget
 from .columns import output_memory, placement
 from .device_program import device_program, host_program
 from .direct import DirectStaging, files_for
-from .host import HostStaging, read_on_host
+from .host_decoding import HostStaging, read_on_host
 from .staging import ABSENT, DEFERRED, FALLBACK, READY, Frames, Staged, Staging
 from .wave import Wave
 from .wave_shape import WaveShape, shape_for
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 #: Waves in flight, at most.
-MOST_SLOTS: Final = 3
+MAX_WAVES_IN_FLIGHT: Final = 3
 #: Approximate decoded bytes of a wave: more in one wave would only make the next one wait.
 WAVE_BYTES: Final = 64 << 20
 
@@ -293,7 +293,7 @@ class _Read:
         chunks = min(n, max(1, WAVE_BYTES // program.most_nbytes))
         while True:
             found = shape(chunks)
-            flight = min(MOST_SLOTS, -(-n // chunks))
+            flight = min(MAX_WAVES_IN_FLIGHT, -(-n // chunks))
             limit = self._budget.limit(found.nbytes * flight + self._tables_bytes)
             budget = limit - self._tables_bytes
             if found.nbytes * flight <= budget or chunks == 1:

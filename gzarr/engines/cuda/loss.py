@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 #: "unknown".
 LASTING: Final = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999})
 #: A message names at most this many chunks of a read or write, and at most this many reads and writes.
-MOST_CHUNKS: Final = 12
-MOST_NODES: Final = 4
+MAX_NAMED_CHUNKS: Final = 12
+MAX_NAMED_OPERATIONS: Final = 4
 
 
 class Loss:
@@ -54,10 +54,10 @@ class Loss:
         chunks
             int64 ``(n, ndim)``, chunk coordinates in the grid; nothing is noted if ``n`` is 0.
         """
-        if not len(chunks) or len(self._doing) == MOST_NODES:
+        if not len(chunks) or len(self._doing) == MAX_NAMED_OPERATIONS:
             return
-        named = ", ".join(str(tuple(chunk)) for chunk in chunks[:MOST_CHUNKS].tolist())
-        more = f" and {len(chunks) - MOST_CHUNKS} more" if len(chunks) > MOST_CHUNKS else ""
+        named = ", ".join(str(tuple(chunk)) for chunk in chunks[:MAX_NAMED_CHUNKS].tolist())
+        more = f" and {len(chunks) - MAX_NAMED_CHUNKS} more" if len(chunks) > MAX_NAMED_CHUNKS else ""
         self._doing.append(f"{what}, chunk{'s' if len(chunks) > 1 else ''} {named}{more}")
 
     def error(self) -> DeviceError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Words of a fill value: at most 16 bytes, repeated for 16 more as the rows' kernel needs.
 FILL_WORDS: Final = 4
 #: Least average bytes per row for which rows are moved rather than elements.
-LEAST_ROW_BYTES: Final = 16
+MIN_MEAN_ROW_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ class DecodedChunks:
 
 
 @dataclass(frozen=True, slots=True)
-class Placing:
+class PlacingLaunch:
     """A launch that places pieces.
 
     Attributes
@@ -107,7 +107,7 @@ class _Rows:
 
 def placings(
     columns: Columns, place: Placement, layout: DecodedChunks, output: Output, strides: tuple[int, ...], swap: int
-) -> list[Placing]:
+) -> list[PlacingLaunch]:
     """Write the columns of all kernels that place the chunks of a wave.
 
     Parameters
@@ -133,7 +133,7 @@ def placings(
     if absent.any():
         fill = np.resize(place.fill, 16 + place.itemsize)
         source = np.where(absent, columns.put_bytes(fill, FILL_WORDS), source)
-    found: list[Placing] = []
+    found: list[PlacingLaunch] = []
     rows = _rows(place, layout, output, strides, swap, pieces)
     if rows is None:
         left = np.ones(len(pieces), np.bool_)
@@ -154,7 +154,7 @@ def placings(
                     np.minimum(layout.blocksize[chosen], layout.nbytes),
                     [swap - 1 if swap > 1 else 0, output.address % 16, place.itemsize, layout.nbytes],
                 )  # fmt: skip
-                found.append(Placing(kernel, r.blocks(tiles), header, 0))
+                found.append(PlacingLaunch(kernel, r.blocks(tiles), header, 0))
     if left.any():
         found.append(_elements_job(columns, place, layout, output, strides, swap, source, pieces[left], owner[left]))
     return found
@@ -206,7 +206,7 @@ def _rows(
         every |= int(np.bitwise_or.reduce(one.by_target))
     alignment = every & -every
     number = np.prod([one.count for one in above], axis=0) if above else np.ones(len(pieces), np.int64)
-    if int((nbytes * number).sum()) < LEAST_ROW_BYTES * int(number.sum()) or alignment % max(swap, 1):
+    if int((nbytes * number).sum()) < MIN_MEAN_ROW_BYTES * int(number.sum()) or alignment % max(swap, 1):
         return None
     if int((number * _row_units(nbytes, alignment)).max()) >= r.LIMIT:
         return None
@@ -283,7 +283,7 @@ def _elements_job(
     source: IntArray,
     pieces: IntArray,
     owner: IntArray,
-) -> Placing:
+) -> PlacingLaunch:
     """Write the columns of the assemble kernel for some pieces."""
     from gzarr_kernels.device import assemble as a
 
@@ -323,7 +323,7 @@ def _elements_job(
     header[a.TABLE_TARGET] = columns.put(place.table_target)
     header[a.POINT_SOURCE] = place.point_source
     header[a.POINT_TARGET] = place.point_target
-    return Placing(a.assemble, a.blocks(int(tiles[-1])), columns.put(header), output.word)
+    return PlacingLaunch(a.assemble, a.blocks(int(tiles[-1])), columns.put(header), output.word)
 
 
 def placing_words(k: int, outputs: int, chunks: int, pieces: int) -> int:

@@ -3,8 +3,8 @@
 Device memory is not kept here: each wave gets it from CuPy's allocator and returns it in order with the slot's stream.
 If kernels on a caller's stream still read that memory, the slot's stream has to wait for them before anything enqueued
 on it later: the slot is *gated* until they have run. Gated slots are not taken, so that a read does not wait for a
-caller's earlier work. But if :data:`KEEP_SLOTS` are gated, the oldest is taken, so that a host far ahead of its device
-does not hold more and more memory.
+caller's earlier work. But if :data:`MAX_IDLE_SLOTS` are gated, the oldest is taken, so that a host far ahead of its
+device does not hold more and more memory.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from .device_protocol import Device
 
 #: Most page-locked bytes that all idle slots of a device keep together.
-KEEP_PINNED_BYTES: Final = 1 << 30
+MAX_IDLE_PINNED_BYTES: Final = 1 << 30
 #: Most idle slots that are kept for a device.
-KEEP_SLOTS: Final = 16
+MAX_IDLE_SLOTS: Final = 16
 
 
 class Slot:
@@ -121,7 +121,7 @@ def take(device: Device, nbytes: int, most: tuple[int, int] | None = None) -> Sl
         fitting = [slot for slot in free if slot.nbytes >= nbytes]
         slot = min(fitting, key=_nbytes) if fitting else max(free, key=_nbytes, default=None)
         gated = [one for one in kept if one._device is device] if slot is None else []
-        if len(gated) >= KEEP_SLOTS:
+        if len(gated) >= MAX_IDLE_SLOTS:
             slot = gated[0]
         if slot is not None:
             kept.remove(slot)
@@ -138,7 +138,7 @@ def give_back(device: Device, slot: Slot) -> None:
         kept = _idle.setdefault(device.name, [])
         kept.append(slot)
         dropped = []
-        while len(kept) > KEEP_SLOTS or sum(map(_nbytes, kept)) > KEEP_PINNED_BYTES:
+        while len(kept) > MAX_IDLE_SLOTS or sum(map(_nbytes, kept)) > MAX_IDLE_PINNED_BYTES:
             # Drop the oldest that is not gated. CuPy identifies freed memory by the address of its stream, and a new
             # stream may get the address of a destroyed one.
             oldest = next((one for one in kept if one.is_free()), None)

@@ -1,4 +1,13 @@
-"""How large the waves of a read are: see :mod:`gzarr.engines.cuda.wave` for what lies where."""
+"""Sizes of the waves of a read, and the regions of their arena.
+
+The arena of a wave, in bytes::
+
+    encoded | columns || decoded | second | results | realigned | scratch
+    └ copied from the host ┘
+
+Encoded chunks may also be read directly to the device (:mod:`gzarr.engines.cuda.direct`); then only the columns are
+copied.
+"""
 
 from __future__ import annotations
 
@@ -12,44 +21,44 @@ if TYPE_CHECKING:
     from .device_program import DeviceProgram
     from .device_protocol import Decompressor
 
-#: Encoded bytes a frame, on average, that there are columns for.
-FRAME_BYTES: Final = 512
-#: Fewest frames that there are columns for.
-LEAST_FRAMES: Final = 128
-#: Frames that are moved begin at multiples of this many bytes, or more: copies are made of words.
-LEAST_FRAME_ALIGNMENT: Final = 16
-#: Words a frame takes: its columns for the decoder, for a copy, for its checksum.
+#: Columns are sized for one frame per this many encoded bytes.
+ENCODED_BYTES_PER_FRAME: Final = 512
+#: Columns are sized for at least this many frames.
+MIN_FRAME_COLUMNS: Final = 128
+#: Least alignment of realigned frames in bytes: the copying kernel moves words.
+MIN_FRAME_ALIGNMENT: Final = 16
+#: Words of columns per frame: for the decoder, for a copy, for its checksum.
 _FRAME_WORDS: Final = 5 + 3 + 4
-#: Words a chunk takes in the job of a kernel between decoding and assembling, and words of the job itself.
+#: Words of columns per chunk for a kernel between decoding and placement, and words of the kernel's header.
 _STEP_WORDS: Final = 6
 _STEP_HEADER_WORDS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class WaveShape:
-    """How large the waves of a read are.
+    """Sizes of the waves of a read.
 
     Attributes
     ----------
     chunks, pieces, frames
-        In a wave, at most.
+        Most chunks, pieces and frames in a wave.
     encoded
         Bytes for encoded chunks.
     words
         int64 words for columns.
     slot
         Bytes of a chunk's slot in ``decoded`` and in ``second``.
-    decoded, second
-        Whether there are such regions.
-    aligned, frame_alignment
-        Bytes for frames that must be moved to aligned memory before they can be decoded, and where they begin in it:
-        at multiples of this many bytes.
+    has_decoded, has_second
+        Whether these regions exist.
+    realigned, frame_alignment
+        Bytes for frames that have to be moved to aligned memory before they can be decoded, and the alignment of frames
+        there, in bytes.
     scratch
-        Bytes for the decoders.
+        Bytes of the decoders' scratch.
     marks
-        Chunks that are marked if a filter finds them to be faulty: all or none.
+        Number of chunks that a filter may mark as faulty: all or none.
     direct
-        Whether encoded chunks do not come by page-locked memory, but are read to the device.
+        Whether encoded chunks are read directly to the device, not through page-locked memory.
     """
 
     chunks: int
@@ -58,9 +67,9 @@ class WaveShape:
     encoded: int
     words: int
     slot: int
-    decoded: bool
-    second: bool
-    aligned: int
+    has_decoded: bool
+    has_second: bool
+    realigned: int
     frame_alignment: int
     scratch: int
     marks: int
@@ -68,7 +77,7 @@ class WaveShape:
 
     @property
     def staging_bytes(self) -> int:
-        """Page-locked bytes that go to the device."""
+        """Page-locked bytes for copies to the device."""
         return (0 if self.direct else self.encoded) + 8 * self.words
 
     @property
@@ -78,18 +87,42 @@ class WaveShape:
 
     @property
     def results_bytes(self) -> int:
-        """Page-locked bytes that come back."""
+        """Page-locked bytes for copies from the device."""
         return RESULT_BYTES * self.frames + MARK_BYTES * self.marks
 
     @property
+    def decoded_at(self) -> int:
+        """Offset of the decoded chunks."""
+        return aligned(self.input_bytes)
+
+    @property
+    def second_at(self) -> int:
+        """Offset of the chunks' second slots."""
+        return self.decoded_at + self.chunks * self.slot
+
+    @property
+    def results_at(self) -> int:
+        """Offset of the decoded sizes and statuses of frames."""
+        return self.decoded_at + self.chunks * self.slot * (int(self.has_decoded) + int(self.has_second))
+
+    @property
+    def realigned_at(self) -> int:
+        """Offset of the realigned frames."""
+        return self.results_at + aligned(self.results_bytes)
+
+    @property
+    def scratch_at(self) -> int:
+        """Offset of the decoders' scratch."""
+        return self.realigned_at + self.realigned
+
+    @property
     def arena_bytes(self) -> int:
-        """Device bytes."""
-        regions = self.chunks * self.slot * (int(self.decoded) + int(self.second))
-        return aligned(self.input_bytes) + regions + aligned(self.results_bytes) + self.aligned + self.scratch
+        """Device bytes of the arena."""
+        return self.scratch_at + self.scratch
 
     @property
     def nbytes(self) -> int:
-        """All of it."""
+        """Page-locked and device bytes together."""
         return self.staging_bytes + self.results_bytes + self.arena_bytes
 
 
@@ -110,33 +143,35 @@ def shape_for(
     Parameters
     ----------
     program, decoder
-        What runs.
+        How chunks are decoded.
     chunks, pieces
-        Of the wave.
+        Number of chunks and pieces in the wave.
     frames
-        That a chunk is expected to have.
+        Expected number of frames in a chunk.
     most_encoded
-        Encoded bytes of a chunk, at most.
+        Most encoded bytes of a chunk.
     k, outputs
-        Of the plan.
+        Number of placement dimensions and outputs of the plan.
     direct
-        Whether encoded chunks are read to the device.
+        Whether encoded chunks are read directly to the device.
     """
     slot = aligned(program.most_nbytes)
-    # 64 bytes behind each for decoders that read whole words, and what alignment and headers cost.
+    # 64 bytes after each chunk for decoders that read whole words, and room for alignment and headers.
     encoded = aligned(chunks * (aligned(most_encoded, 64) + 128))
     compressed = program.frames.compressor is not None
-    most_frames = max(LEAST_FRAMES, 2 * chunks * frames, encoded // FRAME_BYTES) if compressed else 0
+    most_frames = 0
+    if compressed:
+        most_frames = max(MIN_FRAME_COLUMNS, 2 * chunks * frames, encoded // ENCODED_BYTES_PER_FRAME)
     words = placing_words(k, outputs, chunks, pieces) + _FRAME_WORDS * most_frames
     marks = chunks if program.marks else 0
     words += program.steps * (_STEP_WORDS * chunks + _STEP_HEADER_WORDS) + marks
     total = chunks * program.frames.nbytes
-    scratch = moved = 0
-    frame_alignment = LEAST_FRAME_ALIGNMENT
+    scratch = realigned = 0
+    frame_alignment = MIN_FRAME_ALIGNMENT
     if decoder is not None:
         frame_alignment = max(frame_alignment, decoder.input_alignment)
-        # Containers begin at multiples of 64 bytes; what is inside of one, or behind a header, may begin anywhere.
-        moved = aligned(encoded + frame_alignment * most_frames) if decoder.input_alignment > 1 else 0
+        # Containers begin at multiples of 64 bytes; frames inside one, or after a header, may begin anywhere.
+        realigned = aligned(encoded + frame_alignment * most_frames) if decoder.input_alignment > 1 else 0
         alone = decoder.temp_nbytes(1, program.frames.nbytes, program.frames.nbytes)
         largest = max(1, program.frames.nbytes // max(frames, 1))
         scratch = max(alone, decoder.temp_nbytes(chunks * max(frames, 1), largest, total))
@@ -147,10 +182,10 @@ def shape_for(
         encoded=encoded,
         words=aligned(words, 32),
         slot=slot,
-        decoded=compressed or program.steps > 0,
-        # A first step takes an uncompressed chunk from where it was copied to.
-        second=program.steps > (0 if compressed else 1),
-        aligned=moved,
+        has_decoded=compressed or program.steps > 0,
+        # The first step reads an uncompressed chunk from the encoded region.
+        has_second=program.steps > (0 if compressed else 1),
+        realigned=realigned,
         frame_alignment=frame_alignment,
         scratch=aligned(scratch),
         marks=marks,

@@ -27,9 +27,10 @@ from ..cpu.write_threads import complete_values, inner_index, kept_in_part
 from . import loss, slots
 from .budget import Budget
 from .columns import output_memory, pieces_of
+from .write_layout import Gathering
 from .write_program import write_program
 from .write_shape import shape_for
-from .write_wave import Gathering, WriteWave
+from .write_wave import WriteWave
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,14 +40,14 @@ if TYPE_CHECKING:
     from ..write_request import WriteRequest
     from .device_protocol import Compressor, Device
     from .write_program import WriteProgram
-    from .write_shape import Shape
+    from .write_shape import WriteShape
     from .write_wave import Encoded
 
     IntArray = npt.NDArray[np.int64]
     BoolArray = npt.NDArray[np.bool_]
 
 #: Most waves in flight: one is compressed while the other is stored.
-MOST_SLOTS: Final = 2
+MAX_WAVES_IN_FLIGHT: Final = 2
 #: Approximate uncompressed bytes of a wave.
 WAVE_BYTES: Final = 64 << 20
 #: Approximate bytes of elements in host memory at a time.
@@ -278,7 +279,7 @@ class _Writing:
                 wave = WriteWave(self._device, slot, self._program, self._compressor, shape, self._gathering, part)
                 waves.append(wave)
                 wave.enqueue(self._ready)
-                if len(waves) == MOST_SLOTS:
+                if len(waves) == MAX_WAVES_IN_FLIGHT:
                     self._finish(waves)
             while waves:
                 self._finish(waves)
@@ -291,7 +292,7 @@ class _Writing:
             raise
         return self._left
 
-    def _shape(self, rows: IntArray, chunks: int = 0) -> Shape:
+    def _shape(self, rows: IntArray, chunks: int = 0) -> WriteShape:
         """Return the shape of a wave of some rows, or of ``chunks`` chunks with as many pieces as the largest row."""
         pieces = int(self._pieces[rows].sum()) if not chunks else chunks * int(self._pieces[rows].max())
         return shape_for(
@@ -303,7 +304,7 @@ class _Writing:
         """Return how many chunks a wave may have; 0 if none fits."""
         chunks = min(len(rows), max(1, WAVE_BYTES // self._program.nbytes))
         while chunks:
-            needed = (1 if chunks == len(rows) else MOST_SLOTS) * self._shape(rows, chunks).nbytes
+            needed = (1 if chunks == len(rows) else MAX_WAVES_IN_FLIGHT) * self._shape(rows, chunks).nbytes
             budget = self._budget.limit(needed)
             if needed <= budget:
                 break

@@ -32,13 +32,13 @@ BLOSC_HEADER_BYTES: Final = 16
 #: Bytes of a Blosc stream if the metadata does not say: what nvCOMP recommends for its encoders.
 BLOSC_STREAM_BYTES: Final = 64 << 10
 #: As in c-blosc, blocks are split into one stream for each byte of the elements if elements have at most
-#: ``_MOST_STREAMS`` bytes and streams at least ``_LEAST_STREAM_BYTES``; smaller containers are not compressed.
-_MOST_STREAMS: Final = 16
-_LEAST_STREAM_BYTES: Final = 128
-_MOST_TYPESIZE: Final = 255
+#: ``_MAX_SPLIT_TYPESIZE`` bytes and streams at least ``_MIN_STREAM_BYTES``; smaller containers are not compressed.
+_MAX_SPLIT_TYPESIZE: Final = 16
+_MIN_STREAM_BYTES: Final = 128
+_MAX_TYPESIZE: Final = 255
 #: Alignment of frames in bytes: the strictest of nvCOMP's encoders requires 4.
 _FRAME_ALIGNMENT: Final = 8
-_MOST_BLOSC_BYTES: Final = 2**31 - 1 - BLOSC_HEADER_BYTES
+_MAX_BLOSC_BYTES: Final = 2**31 - 1 - BLOSC_HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,10 @@ def write_program(request: WriteRequest) -> WriteProgram | None:
     at, sizes = np.zeros(1, np.int64), np.full(1, nbytes)
     if container == "blosc":
         codec = next(codec for codec in request.codecs if isinstance(codec, BloscCodec))
-        if codec.cname not in BLOSC_FORMATS or nbytes > _MOST_BLOSC_BYTES:
+        if codec.cname not in BLOSC_FORMATS or nbytes > _MAX_BLOSC_BYTES:
             return None
         blosc = _blosc_form(codec, nbytes)
-        if codec.clevel == 0 or nbytes < _LEAST_STREAM_BYTES:
+        if codec.clevel == 0 or nbytes < _MIN_STREAM_BYTES:
             # Stored uncompressed, so there is nothing to shuffle.
             algorithm, blosc = None, replace(blosc, shuffle="noshuffle")
         at, sizes = _streams(blosc, nbytes)
@@ -159,16 +159,16 @@ def write_program(request: WriteRequest) -> WriteProgram | None:
 
 def _blosc_form(codec: BloscCodec, nbytes: int) -> BloscForm:
     typesize = codec.typesize or 1
-    typesize = typesize if typesize <= _MOST_TYPESIZE else 1
+    typesize = typesize if typesize <= _MAX_TYPESIZE else 1
     shuffle = codec.shuffle or "shuffle"
     if typesize == 1 and shuffle == "shuffle":
         shuffle = "noshuffle"
-    may_split = codec.cname == "lz4" and typesize <= _MOST_STREAMS
+    may_split = codec.cname == "lz4" and typesize <= _MAX_SPLIT_TYPESIZE
     # Whole elements, and frames aligned as nvCOMP requires.
     unit = typesize * _FRAME_ALIGNMENT
     blocksize = codec.blocksize or BLOSC_STREAM_BYTES * (typesize if may_split else 1)
     blocksize = min(max(blocksize // unit, 1) * unit, nbytes)
-    split = may_split and blocksize % unit == 0 and blocksize // typesize >= _LEAST_STREAM_BYTES
+    split = may_split and blocksize % unit == 0 and blocksize // typesize >= _MIN_STREAM_BYTES
     return BloscForm(BLOSC_FORMATS[codec.cname], shuffle, typesize, blocksize, typesize if split else 1)
 
 

@@ -1,4 +1,4 @@
-"""How much memory a wave of a write takes, and what lies where in it.
+"""Sizes of the waves of a write, and the regions of their arena.
 
 The arena of a wave, in bytes::
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 #: Bytes that one block of threads copies.
 COPY_BYTES: Final = 64 << 10
-#: Words of a job's header, and what alignment costs, at most.
-_JOB_WORDS: Final = 32
-#: Words that the largest element has, in bytes.
+#: Most words of a kernel's header, including alignment.
+_HEADER_WORDS: Final = 32
+#: Most words of a fill value: one per byte of the largest element.
 _FILL_WORDS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How large a wave of a write is, in bytes unless said otherwise.
+class WriteShape:
+    """Sizes of a wave of a write.
 
     Attributes
     ----------
     chunks, frames
-        Their numbers.
+        Number of chunks and frames.
     words, more_words
         int64 words for the columns of the first and of the second part.
     slot
-        Of a chunk's slot in ``plain`` and in ``second``.
+        Bytes of a chunk's slot in ``plain`` and in ``second``.
     second
-        Of that region; 0 if there is none.
+        Bytes of that region; 0 if there is none.
     frame
-        Of a frame's slot.
+        Bytes of a compressed frame's slot.
     container
-        Of a container, at most.
+        Most bytes of a container.
     scratch
-        For the encoder.
+        Bytes of the encoder's scratch.
     """
 
     chunks: int
@@ -60,73 +60,73 @@ class Shape:
 
     @property
     def staging_bytes(self) -> int:
-        """Page-locked bytes that go to the device."""
+        """Page-locked bytes for copies to the device."""
         return 8 * (self.words + self.more_words)
 
     @property
     def plain_at(self) -> int:
-        """Where the gathered chunks begin."""
+        """Offset of the gathered chunks."""
         return aligned(self.staging_bytes)
 
     @property
     def second_at(self) -> int:
-        """Where their other places begin."""
+        """Offset of the chunks' second slots."""
         return self.plain_at + self.chunks * self.slot
 
     @property
     def frames_at(self) -> int:
-        """Where compressed frames begin."""
+        """Offset of the compressed frames."""
         return self.second_at + self.second
 
     @property
     def results_at(self) -> int:
-        """Where the sizes of frames and their statuses begin."""
+        """Offset of the sizes and statuses of compressed frames."""
         return self.frames_at + aligned(self.frames * self.frame)
 
     @property
     def containers_at(self) -> int:
-        """Where containers begin."""
+        """Offset of the containers."""
         return self.results_at + aligned(12 * self.frames)
 
     @property
     def scratch_at(self) -> int:
-        """Where the encoder's scratch begins."""
+        """Offset of the encoder's scratch."""
         return self.containers_at + aligned(self.containers_bytes)
 
     @property
     def arena_bytes(self) -> int:
-        """Of the device."""
+        """Device bytes of the arena."""
         return self.scratch_at + self.scratch
 
     @property
     def containers_bytes(self) -> int:
-        """Of all containers, at most."""
+        """Most bytes of all containers."""
         return self.chunks * self.container
 
     @property
     def results_bytes(self) -> int:
-        """Page-locked bytes that come back, at most at a time."""
+        """Page-locked bytes for copies from the device: the larger one of two."""
         return max(12 * self.frames + 8 * self.chunks, self.containers_bytes)
 
     @property
     def nbytes(self) -> int:
-        """All of it."""
+        """Page-locked and device bytes together."""
         return self.staging_bytes + self.results_bytes + self.arena_bytes
 
 
 def shape_for(
     program: WriteProgram, compressor: Compressor | None, *, chunks: int, pieces: int, k: int, inputs: int
-) -> Shape:
+) -> WriteShape:
     """Return the shape of a wave.
 
     Parameters
     ----------
     program, compressor
-        What runs.
+        How chunks are encoded.
     chunks, pieces
-        Of the wave.
+        Number of chunks and pieces in the wave.
     k, inputs
-        Dimensions, and arrays that the chunks are gathered from.
+        Number of dimensions, and of arrays that the chunks are gathered from.
     """
     frames = frame = most_encoded = scratch = 0
     if compressor is not None:
@@ -134,15 +134,15 @@ def shape_for(
         most_encoded = compressor.max_encoded_nbytes(program.largest_frame)
         frame = aligned(most_encoded, max(compressor.output_alignment, 16))
         scratch = compressor.temp_nbytes(frames, program.largest_frame, chunks * program.nbytes)
-    # For targets, offsets of pieces and marks; for shuffles; for the encoder.
-    words = 3 * chunks + (2 * k + 1) * pieces + inputs * (_JOB_WORDS + _FILL_WORDS + 3 * k)
-    words += program.shuffles * (6 * chunks + _JOB_WORDS) + 3 * frames
+    # Columns of gathering (targets, piece offsets, marks, pieces), of shuffles, and of the encoder.
+    words = 3 * chunks + (2 * k + 1) * pieces + inputs * (_HEADER_WORDS + _FILL_WORDS + 3 * k)
+    words += program.shuffles * (6 * chunks + _HEADER_WORDS) + 3 * frames
     container = aligned(most_nbytes(program, most_encoded), 16)
     copies = chunks * (len(program.frame_at) + container // COPY_BYTES + 1)
     sums = program.checksums + 1
-    more = 3 * copies + 2 * chunks * most_numbers(program) + sums * (4 * chunks + _JOB_WORDS) + 2 * _JOB_WORDS
+    more = 3 * copies + 2 * chunks * most_numbers(program) + sums * (4 * chunks + _HEADER_WORDS) + 2 * _HEADER_WORDS
     slot = aligned(program.nbytes)
-    return Shape(
+    return WriteShape(
         chunks=chunks,
         frames=frames,
         words=aligned(words, 32),

@@ -30,7 +30,7 @@ DEFAULT = router.default_rates()
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # A wave's worth takes the simulated device seconds.
-    monkeypatch.setattr(calibration, "FRAMES", 4)
+    monkeypatch.setattr(calibration, "SMALL_FRAMES", 4)
     calibration.forget()
     yield
     calibration.forget()
@@ -63,7 +63,7 @@ def test_every_rate_is_measured(simulated: SimulatedDevice) -> None:
     simulated.sweep()
     assert simulated.held == 0
     # More than the largest batch: decoded frames, and scratch of as many bytes.
-    assert simulated.peak > 2 * calibration.LONE_BYTES
+    assert simulated.peak > 2 * calibration.LARGE_FRAME_BYTES
 
 
 @pytest.mark.parametrize("fails", [0, 1, 2, 5])

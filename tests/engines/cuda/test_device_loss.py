@@ -15,7 +15,7 @@ from support.simulated_faults import ILLEGAL_ADDRESS, INVALID_VALUE
 
 import gzarr
 from gzarr.engines.cuda import devices, engine, slots, write_engine
-from gzarr.engines.cuda.loss import MOST_CHUNKS, MOST_NODES, Loss
+from gzarr.engines.cuda.loss import MAX_NAMED_CHUNKS, MAX_NAMED_OPERATIONS, Loss
 from gzarr.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -201,9 +201,9 @@ def test_messages_are_bounded() -> None:
     for i in range(9):
         loss.note(f"encoding array '/{i}'", np.array([[i]]))
     message = str(loss.error())
-    assert message.count("(") == MOST_CHUNKS + MOST_NODES - 1
+    assert message.count("(") == MAX_NAMED_CHUNKS + MAX_NAMED_OPERATIONS - 1
     assert "(0, 0), (0, 1), (0, 2)" in message
-    assert f"(1, 1) and {100 - MOST_CHUNKS} more; encoding array '/0', chunk (0); " in message.replace(",)", ")")
+    assert f"(1, 1) and {100 - MAX_NAMED_CHUNKS} more; encoding array '/0', chunk (0); " in message.replace(",)", ")")
 
 
 # -- calls that fail, each in its turn

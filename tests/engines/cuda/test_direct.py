@@ -20,7 +20,7 @@ from support.staged_chunks import Volume
 import gzarr
 from gzarr.engines import pool
 from gzarr.engines.cuda import devices, direct, slots
-from gzarr.engines.cuda.host import HostStaging
+from gzarr.engines.cuda.host_decoding import HostStaging
 from gzarr.engines.cuda.staging import ABSENT, DEFERRED, FALLBACK, READY
 
 if TYPE_CHECKING:

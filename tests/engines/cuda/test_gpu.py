@@ -23,7 +23,7 @@ from support.volumes import CHUNKS, COMPRESSORS, SHAPE, volume, written
 
 import gzarr
 from gzarr.engines.cuda import devices, kvikio_files, slots, write_engine
-from gzarr.engines.cuda.host import HostStaging
+from gzarr.engines.cuda.host_decoding import HostStaging
 
 if TYPE_CHECKING:
     from collections.abc import Callable

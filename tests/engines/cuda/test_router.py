@@ -85,7 +85,7 @@ def test_a_chunk_keeps_one_thread_busy() -> None:
 
 
 def test_the_waves_are_the_engines() -> None:
-    assert (router.WAVE_BYTES, router.WAVES_IN_FLIGHT) == (engine.WAVE_BYTES, engine.MOST_SLOTS)
+    assert (router.WAVE_BYTES, router.WAVES_IN_FLIGHT) == (engine.WAVE_BYTES, engine.MAX_WAVES_IN_FLIGHT)
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_gated_slots_are_left_until_their_gate_opens(device: SimulatedDevice) ->
 
 
 def test_slots_that_are_dropped_wait_for_nothing(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "KEEP_SLOTS", 2)
+    monkeypatch.setattr(slots, "MAX_IDLE_SLOTS", 2)
     stream = device.current_stream()
     stream.enqueue(lambda: None)
     held = [slot_of(device, 100) for _ in range(5)]
@@ -135,7 +135,7 @@ def test_slots_that_are_dropped_wait_for_nothing(device: SimulatedDevice, monkey
 
 
 def test_a_host_far_ahead_waits_for_the_oldest(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "KEEP_SLOTS", 2)
+    monkeypatch.setattr(slots, "MAX_IDLE_SLOTS", 2)
     stream = device.current_stream()
     stream.enqueue(lambda: None)
     made = []
