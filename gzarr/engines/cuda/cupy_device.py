@@ -105,10 +105,10 @@ class CupyDevice:
             have = cupy.cuda.runtime.getDeviceCount()
         except Exception as error:  # CuPy, or a library it loads
             raise DeviceError(
-                f'{self.name} cannot be used: {error}; "gzarr doctor" tells more; or open with device="cpu"'
+                f'{self.name} cannot be used: {error}; run "gzarr doctor" for details, or open with device="cpu"'
             ) from error
         if self.ordinal >= have:
-            raise DeviceError(f"there is no device '{self.name}': CUDA sees {have}, counted from 0")
+            raise DeviceError(f"there is no device '{self.name}': CUDA sees {have}, numbered from 0")
         self._pid = os.getpid()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:

@@ -60,7 +60,7 @@ def _made(ordinal: int) -> Device:
     try:
         return CupyDevice(ordinal)
     except Exception as error:  # CuPy, or a library it loads
-        raise DeviceError(f'CuPy cannot be used: {error}; "gzarr doctor" tells more; or use device="cpu"') from error
+        raise _cupy_error(error) from error
 
 
 def available() -> bool:
@@ -116,7 +116,7 @@ def current() -> str:
 
         return f"cuda:{cupy.cuda.Device().id}"
     except Exception as error:  # CuPy, or a library it loads
-        raise DeviceError(f'CuPy cannot be used: {error}; "gzarr doctor" tells more; or use device="cpu"') from error
+        raise _cupy_error(error) from error
 
 
 def missing_parts() -> list[str]:
@@ -131,6 +131,10 @@ def missing_parts() -> list[str]:
     if not found and not _visible_devices().count:
         found.append("no NVIDIA driver, or no GPU that it sees (check with nvidia-smi)")
     return found
+
+
+def _cupy_error(error: Exception) -> DeviceError:
+    return DeviceError(f'CuPy cannot be used: {error}; run "gzarr doctor" for details, or use device="cpu"')
 
 
 def _has(module: str) -> bool:
@@ -156,7 +160,7 @@ def _refuse_lost() -> None:
 def _refuse_absent(ordinal: int) -> None:
     have = _visible_devices()
     if have.exact and ordinal >= have.count:
-        raise DeviceError(f"there is no device 'cuda:{ordinal}': CUDA sees {have.count}, counted from 0")
+        raise DeviceError(f"there is no device 'cuda:{ordinal}': CUDA sees {have.count}, numbered from 0")
 
 
 @contextmanager

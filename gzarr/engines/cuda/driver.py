@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Why a device cannot be used in a forked process, and what to do.
 LOST: Final = (
-    "this process was forked from one that had used CUDA, and CUDA cannot be used in it; start processes by "
+    "this process was forked from one that had used CUDA, and CUDA cannot be used in it; start processes with "
     '"spawn" (multiprocessing_context="spawn" of a DataLoader), or open with device="cpu"'
 )
 

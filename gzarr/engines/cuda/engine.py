@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Waves in flight, at most.
+#: Most waves in flight.
 MAX_WAVES_IN_FLIGHT: Final = 3
 #: Approximate decoded bytes of a wave: more in one wave would only make the next one wait.
 WAVE_BYTES: Final = 64 << 20

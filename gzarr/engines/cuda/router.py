@@ -208,7 +208,7 @@ def choose(work: Work, rates: Rates, decode: Decode = "auto") -> Route:
     if work.algorithm is None or work.frames == 0:
         return Route("cuda", "nothing to decode", gpu, cpu)
     if ALGORITHMS[work.algorithm].rates is None:
-        return Route("cuda", f"{work.algorithm} is made for devices", gpu, cpu)
+        return Route("cuda", f"{work.algorithm} is designed for GPUs", gpu, cpu)
     frames = f"{work.frames} {'frame' if work.frames == 1 else 'frames'} of up to {_size(work.frame_nbytes)}"
     reason = f"{frames}: about {_duration(gpu)} on the device, {_duration(cpu)} on {work.threads} CPU threads"
     return Route("cuda" if gpu <= cpu else "cpu", reason, gpu, cpu)

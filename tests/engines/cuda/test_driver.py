@@ -97,7 +97,7 @@ except gzarr.DeviceError as error:
     lines = machine.run(START + code).splitlines()
     assert [line.partition(" ")[0] for line in lines[:3]] == ["cuda:0", "cuda:0", "cuda:1"]
     assert all(line.partition(" ")[2].startswith("cuda") and "zstd" in line for line in lines[:3])
-    assert lines[3] == "there is no device 'cuda:2': CUDA sees 2, counted from 0"
+    assert lines[3] == "there is no device 'cuda:2': CUDA sees 2, numbered from 0"
     assert not machine.callers("cuInit")
     # NVML was asked for the number, and let go of; once.
     assert len(machine.callers("nvmlInit_v2")) == len(machine.callers("nvmlShutdown")) == 1
@@ -283,7 +283,7 @@ for call in (lambda: a[...], lambda: a.read(slice(3)), lambda: a.read(decode="cp
         print(error)
 """
     out = machine.run(START + code, STAND_IN_BROKEN="1")
-    text = 'cuda:0 cannot be used: error 803 of CUDA; "gzarr doctor" tells more; or open with device="cpu"\n'
+    text = 'cuda:0 cannot be used: error 803 of CUDA; run "gzarr doctor" for details, or open with device="cpu"\n'
     assert out == 3 * text
     code = "import sys; from gzarr.cli.doctor import _resolve; print(*_resolve('auto'))"
     assert machine.run(code, STAND_IN_BROKEN="1") == f"None {text}"
