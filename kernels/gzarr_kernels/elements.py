@@ -162,9 +162,16 @@ def copy_rows(
             return
         # Elements of several units, such as complex numbers, are then as many elements of one.
         n *= itemsize // swap
-        itemsize = swap
-        source_stride = swap
-        target_stride = swap
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            if swap == 2:
+                _row2s(s, 2, t, 2, n)
+            elif swap == 4:
+                _row4s(s, 4, t, 4, n)
+            else:
+                _row8s(s, 8, t, 8, n)
+        return
     for r in range(rows):
         s = source + r * by_source
         t = target + r * by_target
