@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gpu_workloads import OnDisk, Tiled
     from rivals import Call, Rival
 
-    from gzarr.engines.cuda.device import Device
+    from gzarr.engines.cuda.device_protocol import Device
 
 #: A reader that takes longer than its budget for this part of the read is not given the whole.
 PARTS = 16

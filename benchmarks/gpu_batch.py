@@ -1,6 +1,6 @@
 """Batches of frames on a device, decoded by its batched decoders alone, and how long what is enqueued takes.
 
-Written for :class:`gzarr.engines.cuda.device.Device`, so that the tests run it on the simulated one.
+Written for :class:`gzarr.engines.cuda.device_protocol.Device`, so that the tests run it on the simulated one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from gzarr.engines.cuda.device import Decompressor, Device
+    from gzarr.engines.cuda.device_protocol import Decompressor, Device
 
     Bytes = npt.NDArray[np.uint8]
     IntArray = npt.NDArray[np.int64]

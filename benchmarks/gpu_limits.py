@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpu_batch import ALIGNMENT, FrameBatch, aligned, pack
+from gzarr_kernels.operations import ALGORITHMS
 
 import gzarr
 from gzarr.arrays.read import Reader
-from gzarr.engines.cuda.program import ALGORITHM_CODES, device_program
+from gzarr.engines.cuda.device_program import device_program
 from gzarr.engines.cuda.router import frames_in_chunk
 from gzarr.engines.cuda.staging import READY, Staging
 from gzarr.engines.request import WHOLE, ReadRequest
 from gzarr.engines.shards import ShardIndexCache, locate, whole_chunks
+from gzarr.plan.decode_program import planned_grid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic
 
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from gzarr.engines.cuda.device import Device
-    from gzarr.engines.cuda.program import DeviceProgram
+    from gzarr.engines.cuda.device_program import DeviceProgram
+    from gzarr.engines.cuda.device_protocol import Device
     from gzarr.engines.cuda.staging import Frames
 
 LIMITS = ("read", "copy", "decode", "place")
@@ -152,7 +154,7 @@ class Limits:
     def _frames(self, program: DeviceProgram, frames: Frames) -> FrameBatch | None:
         if program.algorithm is None:
             return None
-        here = np.flatnonzero(frames.algorithm == ALGORITHM_CODES[program.algorithm])
+        here = np.flatnonzero(frames.algorithm == ALGORITHMS[program.algorithm].code)
         if not len(here):
             return None
         decoder = self._device.decompressor(program.algorithm)
@@ -184,7 +186,7 @@ def request_for(path: Path, selections: Sequence[Any]) -> tuple[ReadRequest, Dev
     if program is None:
         raise ValueError("the device does not decode this chain")
     parsed = [parse_basic(selection, metadata.shape) for selection in selections]
-    the_plan = plan(parsed, metadata.shape, decoding.chunk.shape)
+    the_plan = plan(parsed, planned_grid(metadata.chunk_grid, decoding.levels))
     encoding = metadata.chunk_key_encoding
     if decoding.levels:
         sources = locate(decoding.levels, encoding, "", the_plan, array.store, "/", ShardIndexCache(), {})

@@ -32,7 +32,7 @@ from gpu_batch import FrameBatch, time_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gzarr.engines.cuda.device import Device
+    from gzarr.engines.cuda.device_protocol import Device
 
     #: Takes the device and the seconds that are left for it; returns what goes into the JSON file.
     Question = Callable[[Device, float], Any]

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 
 if TYPE_CHECKING:
-    from gzarr.engines.cuda.device import Device
+    from gzarr.engines.cuda.device_protocol import Device
 
 #: Waves of one small chunk each, which decodes in no time.
 WAVES = 200

@@ -48,8 +48,9 @@ CUDA_HOME = Path("/usr/local/cuda")
 #: All modules with tests on a GPU, what is worth most first; that of others takes long, even to be imported.
 TESTS = (
     "gpu", "nvcomp_batch", "gpu_damage", "doctor", "read_matrix", "write_edges", "rectilinear", "read_properties",
+    "rectilinear_shards", "departures",
     "dtypes_matrix", "extension_codecs", "extension_dtypes", "golden", "fixtures", "read_api", "copy", "format_v1",
-    "format_v3_draft", "format_v3_draft_documents",
+    "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
 )  # fmt: skip
 #: Of those, and besides, where damaged frames are.
 DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")

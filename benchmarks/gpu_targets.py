@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from gzarr.engines.cuda.device import Device
+    from gzarr.engines.cuda.device_protocol import Device
 
 #: The workload of many small chunks, which is where the host's part shows.
 MANY_CHUNKS = "u2-32-blosc-lz4"

@@ -14,7 +14,8 @@ import numpy as np
 from gpu_batch import aligned, time_runs
 
 from gzarr.engines.cuda.columns import Columns, Placement, output_memory
-from gzarr.engines.cuda.placing import Layout, placing_words, placings
+from gzarr.engines.cuda.placing import DecodedChunks, placing_words, placings
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from gzarr.engines.cuda.device import Device
+    from gzarr.engines.cuda.device_protocol import Device
 
 _KIB, _MIB = 1 << 10, 1 << 20
 COPY_NBYTES = (64 * _KIB, _MIB, 16 * _MIB, 256 * _MIB)
@@ -289,11 +290,11 @@ def assemble(
     output = device.allocate(nbytes, stream)
     array = device.shaped(output, np.dtype(f"u{itemsize}"), shape)
     numbers = np.arange(count)
-    planned = plan((parse_basic((), shape),), shape, chunk_shape)
+    planned = plan((parse_basic((), shape),), ChunkGrid.regular(shape, chunk_shape))
     none = (-1,) * 3
     read = Placement(planned, 3, itemsize, 0, np.zeros(itemsize, np.uint8), np.zeros(1, np.int64), none, none, -1, -1)
     sizes = np.full(count, chunk_nbytes)
-    layout = Layout(numbers, numbers * chunk_nbytes, np.full(count, planes), sizes, chunk_nbytes)
+    layout = DecodedChunks(numbers, numbers * chunk_nbytes, np.full(count, planes), sizes, chunk_nbytes)
     strides = np.empty(chunk_shape, f"V{itemsize}", order=order).strides  # type: ignore[call-overload]
 
     # Columns come behind the chunks in one memory.

@@ -32,7 +32,7 @@ from workloads import _LITTLE, Dataset, _blosc, _gzip, _zstd, default_data_dir
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gzarr.engines.cuda.device import Device
+    from gzarr.engines.cuda.device_protocol import Device
 
 WRITERS: Final = ("gzarr", "gzarr, host", "zarr-python")
 #: Of the elements that are made; the array repeats them.

@@ -1,11 +1,11 @@
-"""Zarr arrays into GPU and host memory.
+"""Read and write Zarr arrays in GPU and host memory.
 
-Names are loaded when they are first used: ``import gzarr`` itself imports nothing else.
+Names are loaded on first use: ``import gzarr`` itself imports nothing else.
 """
 
 from __future__ import annotations
 
-# Type checkers take this name for true; importing typing for it would be most of the time that this import takes.
+# Type checkers treat this name as true. Importing typing for it would take most of the time of this import.
 TYPE_CHECKING = False
 
 __version__ = "0.1.0.dev0"

@@ -1,4 +1,4 @@
-"""What nodes look like: one-line reprs, tables, trees. Text from a store is made harmless for terminals and HTML."""
+"""Display of nodes: one-line reprs, tables, trees. Text from a store is escaped for terminals and HTML."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from typing import Protocol, TypeAlias
 
     class _Labelled(Protocol):
-        """A codec, as far as it is shown."""
+        """The displayed properties of a codec."""
 
         @property
         def label(self) -> str: ...
 
     class _Node(Protocol):
-        """A node, as far as it is shown."""
+        """The displayed properties of a node."""
 
         @property
         def name(self) -> str: ...
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         def attrs(self) -> Mapping[str, Any]: ...
 
     class _Array(_Node, Protocol):
-        """An array, as far as it is shown."""
+        """The displayed properties of an array."""
 
         @property
         def shape(self) -> tuple[int, ...]: ...
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         def nchunks(self) -> int: ...
 
     class _Group(_Node, Protocol):
-        """A group, as far as it is shown."""
+        """The displayed properties of a group."""
 
         @property
         def implicit(self) -> bool: ...
@@ -73,7 +73,7 @@ _VALUE = "text-align:left;padding:2px 0;font-family:monospace;white-space:pre-wr
 
 
 def printable(value: object, limit: int = 400) -> str:
-    """Return ``str(value)`` on one line, control characters escaped, at most about ``limit`` characters long."""
+    """Return ``str(value)`` on one line with control characters escaped, cut to about ``limit`` characters."""
     text = str(value)
     if len(text) > limit:
         text = text[: limit - 1] + "…"
@@ -83,7 +83,7 @@ def printable(value: object, limit: int = 400) -> str:
 
 
 def readable_size(nbytes: int) -> str:
-    """Return a number of bytes with a binary unit, and exactly where that differs: ``"1.5 MiB (1,572,864 bytes)"``."""
+    """Return a number of bytes with a binary unit and, if that rounds, exactly: ``"1.5 MiB (1,572,864 bytes)"``."""
     size = float(nbytes)
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if size < 1024 or unit == "PiB":
@@ -93,7 +93,7 @@ def readable_size(nbytes: int) -> str:
 
 
 class MemberCounts(NamedTuple):
-    """Numbers of nodes directly below a group."""
+    """Numbers of nodes directly below a group: arrays, groups and nodes that cannot be read."""
 
     arrays: int
     groups: int
@@ -105,7 +105,7 @@ class MemberCounts(NamedTuple):
 
 
 class Info:
-    """A table of labels and values; ``str`` gives it aligned, notebooks show it as HTML.
+    """Table of labels and values: aligned text with ``str``, HTML in notebooks.
 
     Attributes
     ----------
@@ -131,14 +131,14 @@ class Info:
 
 
 class Tree:
-    """A hierarchy as lines; ``str`` gives plain text, notebooks show it as HTML.
+    """Hierarchy as a tree: plain text with ``str``, HTML in notebooks.
 
     Parameters
     ----------
     root
-        What stands in the first line.
+        First line.
     nodes
-        Paths and nodes below, parents first; the error of a node that cannot be read (:meth:`gzarr.Group.walk`).
+        Paths and nodes below, parents first, as from :meth:`gzarr.Group.walk`; an error for a node that cannot be read.
     """
 
     def __init__(self, root: str, nodes: Iterable[tuple[str, _TreeNode]]) -> None:
@@ -156,7 +156,7 @@ class Tree:
 
 
 def _tree_lines(nodes: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    # A node is the last of its parent if no later node at its depth comes before one nearer the root; so from the end.
+    # Scanned from the end: a node is its parent's last if no node at its depth follows before one closer to the root.
     last: list[bool] = [True] * len(nodes)
     open_depths: set[int] = set()
     for i in range(len(nodes) - 1, -1, -1):
@@ -174,7 +174,7 @@ def _tree_lines(nodes: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
 
 
 def _detail(node: _TreeNode) -> str:
-    """Return what stands behind the name of a node."""
+    """Return the text after the name of a node."""
     if isinstance(node, MetadataError):
         return f" [not readable: {printable(node, 200)}]"
     shape = getattr(node, "shape", None)
@@ -184,7 +184,7 @@ def _detail(node: _TreeNode) -> str:
 
 
 def array_repr(array: _Array) -> str:
-    """Return an array on one line: path, shape, dtype, chunks, how it is decoded."""
+    """Return an array on one line: path, shape, dtype, chunks, decode path."""
     chunks = f"chunks {array.chunks}" if array.shards is None else f"chunks {array.chunks} in shards {array.shards}"
     return (
         f"<gzarr.Array {printable(array.name)} {array.shape} {printable(array.dtype, 120)}, {chunks}, "
@@ -193,7 +193,7 @@ def array_repr(array: _Array) -> str:
 
 
 def array_info(array: _Array) -> Info:
-    """Return everything that is known of an array without a store request."""
+    """Return a table of an array's properties; costs no store request."""
     rows = [
         ("Name", printable(array.name)),
         ("Type", "Array"),
@@ -227,7 +227,7 @@ def array_html(array: _Array) -> str:
 
 
 def group_repr(group: _Group, counts: MemberCounts | None) -> str:
-    """Return a group on one line; ``counts`` of its members where they are known without a store request."""
+    """Return a group on one line, with the ``counts`` of its members if they are known without a store request."""
     notes = [f"Zarr {group.zarr_format}"]
     if group.implicit:
         notes.append("implicit")
@@ -250,12 +250,12 @@ def _group_rows(group: _Group) -> list[tuple[str, str]]:
 
 
 def group_info(group: _Group, counts: MemberCounts | None) -> Info:
-    """Return a table of a group: what it is, and the ``counts`` of its members; None where the store cannot list."""
+    """Return a table of a group's properties, with the ``counts`` of its members; None if the store cannot list."""
     return Info([*_group_rows(group), ("Members", "unknown: the store cannot list" if counts is None else str(counts))])
 
 
 def group_html(group: _Group, counts: MemberCounts | None) -> str:
-    """Return a group as an HTML table; ``counts`` of its members where they are known without a store request."""
+    """Return a group as an HTML table, with the ``counts`` of its members if known without a store request."""
     rows = _group_rows(group)
     if counts is not None:
         rows.append(("Members", str(counts)))

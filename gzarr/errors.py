@@ -1,7 +1,7 @@
-"""Every exception that gzarr raises on purpose.
+"""All exceptions that gzarr raises on purpose.
 
-Each one derives from :class:`GzarrError` and, so that existing ``except`` clauses keep working, from the built-in
-exception that a user would expect. Messages say which node, which chunk and which key, what was expected, and what to
+Each derives from :class:`GzarrError` and from the built-in exception that a user would expect, so that existing
+``except`` clauses keep working. Messages name the node, the chunk and the key, and say what was expected and what to
 do.
 """
 
@@ -20,7 +20,7 @@ class GzarrError(Exception):
 
 
 class ArgumentError(GzarrError, ValueError):
-    """An argument of a call is wrong; nothing was read."""
+    """An argument is wrong; nothing was read."""
 
 
 class OutputError(ArgumentError):
@@ -28,14 +28,14 @@ class OutputError(ArgumentError):
 
 
 class SelectionError(GzarrError, IndexError):
-    """A selection does not fit the array; the message quotes both."""
+    """A selection does not fit the array; the message shows both."""
 
 
 class DeviceError(GzarrError, RuntimeError):
-    """The device asked for cannot be used, or fails; the message says which part is missing, or what CUDA says.
+    """The requested device cannot be used, or failed; the message says which part is missing, or quotes CUDA's error.
 
-    Some errors of CUDA end the process's use of a device, as a damaged chunk may that a GPU decodes. From then on every
-    use of it in this process raises the same message, which names the chunks that were on it.
+    Some CUDA errors make a device unusable for the rest of the process; decoding a damaged chunk on a GPU may cause
+    one. Every later use of the device in this process raises the same message, which names the chunks that were on it.
     """
 
 
@@ -44,7 +44,7 @@ class NodeNotFoundError(GzarrError, FileNotFoundError, KeyError):
 
 
 class NodeTypeError(GzarrError, TypeError):
-    """A group was found where an array was asked for, or the other way round."""
+    """A group was found where an array was expected, or the other way round."""
 
 
 class MetadataError(GzarrError, ValueError):
@@ -55,9 +55,9 @@ class MetadataError(GzarrError, ValueError):
     message
         What is wrong and what was expected.
     json_path
-        Where in the document, e.g. ``$.codecs[1].configuration.level``.
+        Location in the document, e.g. ``$.codecs[1].configuration.level``.
     key
-        Store key of the document, where it is known.
+        Store key of the document, if known.
     """
 
     def __init__(self, message: str, *, json_path: str = "$", key: str | None = None) -> None:
@@ -77,18 +77,18 @@ class MetadataError(GzarrError, ValueError):
 
 
 class UnsupportedError(MetadataError):
-    """A metadata document is well formed, but asks for something that gzarr does not know (codec, data type, grid)."""
+    """A metadata document is well formed but uses something that gzarr does not know (codec, data type, grid)."""
 
 
 class StoreError(GzarrError, OSError):
-    """A store operation failed: refused, timed out, short read. Never raised for an absent key.
+    """A store operation failed (refused, timed out, short read). Never raised for an absent key.
 
     Parameters
     ----------
     message
-        What failed, naming the store.
+        What failed, and in which store.
     key
-        Store key, where the operation had one.
+        Store key, if the operation had one.
     """
 
     def __init__(self, message: str, *, key: str | None = None) -> None:
@@ -97,11 +97,11 @@ class StoreError(GzarrError, OSError):
 
 
 class ValueSizeError(StoreError):
-    """A value is smaller than the range asked of it, or larger than the most that was to be read."""
+    """A value is too short for the requested range, or larger than the caller's limit."""
 
 
 class ReadOnlyError(StoreError):
-    """A change was asked of something opened for reading; nothing was touched."""
+    """A write to something that was opened read-only; nothing was changed."""
 
 
 class ChunkError(GzarrError):
@@ -110,13 +110,13 @@ class ChunkError(GzarrError):
     Parameters
     ----------
     reason
-        What went wrong; the message puts node, chunk and key before it.
+        What went wrong. The message is this text, preceded by node, chunk and key.
     node
         Path of the array in its store (``"/"`` for the root).
     chunk
-        Grid coordinates of the chunk (of the inner chunk, in a sharded array).
+        Grid coordinates of the chunk (in a sharded array, of the inner chunk).
     key
-        Store key that holds the chunk (the shard's key, in a sharded array).
+        Store key of the chunk (in a sharded array, of its shard).
     """
 
     def __init__(self, reason: str, *, node: str, chunk: tuple[int, ...], key: str) -> None:
@@ -131,11 +131,11 @@ class ChunkError(GzarrError):
 
 
 class ChunkDecodeError(ChunkError, ValueError):
-    """The bytes of a chunk are corrupt, truncated, or do not decode to the size that the metadata says."""
+    """The bytes of a chunk are corrupt or truncated, or decode to another size than the metadata says."""
 
 
 class ChunkReadError(ChunkError, OSError):
-    """The store failed while reading a chunk that may well exist."""
+    """The store failed while reading a chunk; the chunk may well exist."""
 
 
 class ChunkWriteError(ChunkError, OSError):
@@ -143,4 +143,4 @@ class ChunkWriteError(ChunkError, OSError):
 
 
 class MissingChunkError(ChunkError, LookupError):
-    """The store has no such chunk, and the caller asked for ``missing="error"``."""
+    """The chunk is not in the store, and the caller passed ``missing="error"``."""

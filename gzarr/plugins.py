@@ -1,16 +1,16 @@
-"""What other packages add to gzarr, by entry point: loaded when a document first names it, and not before.
+"""Plugins: extensions that other packages offer as entry points, loaded when a document first names them.
 
 ===================== =================================================================================================
-group                 what an entry point is, and its name
+group                 object that an entry point refers to; entry point name
 ===================== =================================================================================================
 ``gzarr.codecs``      a subclass of :class:`gzarr.codecs.codec.Codec` with the class method ``from_v3(configuration)``,
-                      ``from_v2(configuration)`` or both; the codec's name or ``id``
+                      ``from_v2(configuration)`` or both; name or ``id`` of the codec
 ``gzarr.data_types``  a class with ``from_v3(configuration)``, which returns the NumPy dtype of the elements (without
-                      objects); the name of the data type. Fill values are written as those of that dtype are
-``gzarr.chunk_grids`` a class with ``from_v3(configuration, shape)``, which returns for each dimension the length of all
-                      chunks, or the lengths of each; the name of the grid
+                      objects); name of the data type. Fill values are spelled like those of that dtype
+``gzarr.chunk_grids`` a class with ``from_v3(configuration, shape)``, which returns, per dimension, one length for all
+                      chunks or a list of lengths; name of the grid
 ``gzarr.stores``      a class with ``from_url(url, read_only)``, which returns a store: an object with the methods of
-                      :class:`gzarr.stores.base.Store`, or only of ``ReadableStore``; the scheme of its URLs
+                      :class:`gzarr.stores.base.Store`, or only of ``ReadableStore``; URL scheme
 ===================== =================================================================================================
 
 For example, in the ``pyproject.toml`` of a package::
@@ -18,7 +18,7 @@ For example, in the ``pyproject.toml`` of a package::
     [project.entry-points."gzarr.codecs"]
     "example.xor" = "gzarr_example:XorCodec"
 
-What gzarr knows itself always goes first: a package adds names, it replaces none.
+Names that gzarr knows itself take precedence: a package can add names, but not replace any.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _LOADED: Final[dict[tuple[str, str], Plugin]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """Something that another package adds.
+    """An extension from another package.
 
     Attributes
     ----------
     target
-        What the entry point refers to.
+        Object that the entry point refers to.
     distribution
         Name and version of the package, for messages.
     """
@@ -53,20 +53,20 @@ class Plugin:
 
 
 def load(group: str, name: str, json_path: str = "$") -> Plugin | None:
-    """Load what other packages offer under a name.
+    """Load the plugin of a given name.
 
     Parameters
     ----------
     group
-        Of entry points, for example ``"gzarr.codecs"``.
+        Entry point group, for example ``"gzarr.codecs"``.
     name
-        As documents spell it.
+        Name as spelled in documents.
     json_path
-        Where in its document the name is, for messages.
+        Location of the name in its document, for messages.
 
     Returns
     -------
-    None if no package that is installed offers it.
+    The plugin; None if no installed package offers it.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def load(group: str, name: str, json_path: str = "$") -> Plugin | None:
     """
     if (group, name) in _LOADED:
         return _LOADED[group, name]
-    # One distribution can be found twice, through two folders of the import path.
+    # The same distribution can be found twice, through two directories of the import path.
     found = {(_distribution(entry), entry.value): entry for entry in entry_points(group=group) if entry.name == name}
     if not found:
         return None
@@ -88,7 +88,7 @@ def load(group: str, name: str, json_path: str = "$") -> Plugin | None:
     ((distribution, value), entry), *_ = found.items()
     try:
         plugin = Plugin(entry.load(), distribution)
-    # A module that is imported may raise anything.
+    # Importing a module may raise anything.
     except Exception as error:
         raise UnsupportedError(
             f"{quote(name)} comes from the package {distribution}, but {value!r} cannot be loaded:"
@@ -100,27 +100,27 @@ def load(group: str, name: str, json_path: str = "$") -> Plugin | None:
 
 
 def call(plugin: Plugin, method: str, what: str, json_path: str, *arguments: Any) -> Any:
-    """Call a class method of what another package offers.
+    """Call a class method of a plugin.
 
     Parameters
     ----------
     plugin
-        From :func:`load`.
+        Result of :func:`load`.
     method
-        Its name.
+        Name of the method.
     what
-        What is offered, for messages: ``"the codec 'example.xor'"``.
+        Description of the plugin, for messages: ``"the codec 'example.xor'"``.
     json_path
-        Where in its document the arguments are, for messages.
+        Location of the arguments in their document, for messages.
     *arguments
-        For the method.
+        Arguments of the method.
 
     Raises
     ------
     UnsupportedError
-        If there is no such method.
+        If the plugin has no such method.
     MetadataError
-        If it raises anything.
+        If the method raises anything.
     """
     origin = f"{what} of the package {plugin.distribution}"
     function = getattr(plugin.target, method, None)
@@ -132,10 +132,10 @@ def call(plugin: Plugin, method: str, what: str, json_path: str, *arguments: Any
         return function(*arguments)
     except MetadataError:
         raise
-    # It is not our code: it may raise anything.
+    # Third-party code may raise anything.
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error)[:200]}"
-        raise MetadataError(f"{origin} does not take its configuration: {reason}", json_path=json_path) from error
+        raise MetadataError(f"{origin} does not accept its configuration: {reason}", json_path=json_path) from error
 
 
 def _distribution(entry: EntryPoint) -> str:

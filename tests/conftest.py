@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from gzarr_kernels.operations import OPERATIONS
 
 ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
 # Before anything imports Numba; workers of pytest-xdist inherit it.
@@ -61,9 +62,17 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("tests on a GPU need GZARR_TEST_GPU=1: without it, CUDA is simulated")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _kernels_are_compiled() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Compile the kernels, in each process that runs tests."""
+    if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
+        return
     kernels.load()
+    for name, row in OPERATIONS.items():
+        for function in ("decode", "encode", "frames"):
+            kernels.operation(name, function)
+        if row.algorithm is not None:
+            kernels.operation(row.algorithm, "verifies")
 
 
 @pytest.fixture(params=devices.KINDS)

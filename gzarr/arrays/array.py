@@ -1,4 +1,4 @@
-"""An array of a store: reading it, writing it, changing its shape."""
+"""Zarr arrays: reading, writing, changing the shape."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Array(WritableArray):
-    """An array of a store, read on one device.
+    """A Zarr array, read to one device.
 
     Open one with :func:`gzarr.open_array`. Its properties cost no store request, except those that
     count stored chunks.
@@ -38,26 +38,26 @@ class Array(WritableArray):
     metadata
         Metadata of the array.
     store
-        Store of its chunks.
+        Store that holds the chunks.
     path
         Path of the node in the store, without leading slash; ``""`` for the root.
     device
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
+        Device of the results: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
     missing
-        What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
+        Meaning of an absent chunk: ``"fill"`` (the fill value) or ``"error"``.
     verify
-        What the host decodes before a GPU does: ``"none"`` or ``"cpu"``; see :meth:`read`.
+        ``"cpu"`` to decode chunks on the host before a GPU does, or ``"none"``; see :meth:`read`.
     mode
-        ``"r"`` or ``"r+"`` (read and write).
+        ``"r"`` (read) or ``"r+"`` (read and write).
     write_empty_chunks
-        Whether chunks of nothing but the fill value are stored when they are written; else they are erased.
+        Whether chunks that hold only the fill value are stored when they are written; if not, they are erased.
 
     Raises
     ------
     DeviceError
         If the device cannot be used.
     ArgumentError
-        If ``device``, ``missing`` or ``verify`` is none of the above.
+        If ``device``, ``missing``, ``verify`` or ``mode`` is none of the above.
     """
 
     __slots__ = ()
@@ -85,7 +85,7 @@ class Array(WritableArray):
         self._verify = check_verify(verify)
         self._mode = mode
         self._reader = Reader(metadata, store, path, self._device)
-        # Of a store that cannot be changed it is never used.
+        # Never used if the store is read-only.
         self._writer = Writer(metadata, cast("Store", store), path, write_empty_chunks=write_empty_chunks)
 
     def __eq__(self, other: object) -> bool:
@@ -114,72 +114,72 @@ class Array(WritableArray):
 
     @property
     def vindex(self) -> Indexer:
-        """Point selection: ``a.vindex[[0, 5], [1, 2]]`` takes elements (0, 1) and (5, 2); or a mask of the array."""
+        """Point selection: ``a.vindex[[0, 5], [1, 2]]`` takes elements (0, 1) and (5, 2); also takes a mask."""
         return Indexer(self, parse_points, "vindex")
 
     @property
     def blocks(self) -> Indexer:
-        """Selection by chunk of the grid (by shard, in a sharded array): ``a.blocks[0, 1:3]``."""
+        """Selection of whole chunks (shards, in a sharded array) by grid index: ``a.blocks[0, 1:3]``."""
         return Indexer(self, self._parse_blocks, "blocks")
 
     # -- changing its shape
 
     def resize(self, shape: int | Sequence[int], *, erase: bool = True, lock: bool = False) -> None:
-        """Change the shape. No chunk is moved; elements that are new are the fill value.
+        """Change the shape. No chunk is moved; new elements have the fill value.
 
-        The metadata goes first: whenever this ends, and however, the array is the old one or the new one, and all its
-        elements are what they were.
+        The metadata is written first: even if the call is interrupted, the array has either the old shape or the new
+        one, and its elements keep their values.
 
         Parameters
         ----------
         shape
-            The new one, in elements, of as many dimensions.
+            New shape in elements, with the same number of dimensions.
         erase
-            Erase what is outside of it now: chunks (shards), and what is cut off within those at the new edge. If
-            False, that stays in the store, where it is seen again when the array grows.
+            Whether chunks (shards) outside the new shape are erased, and elements outside it within the chunks at its
+            edge. If False, they stay in the store and reappear when the array grows.
         lock
-            Keep processes that do the same away, by a file lock beside the data.
+            Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 
         Raises
         ------
         ReadOnlyError
             If the array is read-only; nothing was touched.
         ArgumentError
-            If ``shape`` is not a shape of as many dimensions, or something else was put in the array's place since it
-            was opened; nothing was changed.
+            If ``shape`` is invalid or has another number of dimensions, or if the array was replaced by another node
+            since it was opened; nothing was changed.
         NodeNotFoundError
-            If the array is not there any more.
+            If the array no longer exists.
         StoreError, ChunkError
-            If the store fails. Where that is while something is erased, the array has its new shape already.
+            If the store fails. If it fails during erasure, the array already has its new shape.
         """
         self._check_writable()
         resize.resize(self, shape, erase=erase, lock=lock)
 
     def append(self, value: Any, axis: int = 0, *, lock: bool = False) -> tuple[int, ...]:
-        """Make the array longer along an axis, by what ``value`` holds.
+        """Append ``value`` along an axis.
 
-        The elements are written first and the shape after them, so readers never see an array that lacks some of its
-        elements, and what fails or is killed leaves the array as it was. What others have appended meanwhile stays:
-        ``value`` comes behind it. The cost depends on ``value`` and not on the array.
+        The elements are written before the shape, so readers never see an array without some of its elements, and a
+        failed or interrupted call leaves the array as it was. Elements that others have appended meanwhile stay:
+        ``value`` follows them. The cost depends on the size of ``value``, not on that of the array.
 
         Parameters
         ----------
         value
-            Array of the array's shape but for the length along ``axis``; what :meth:`write` takes.
+            Array of any kind that :meth:`write` takes, of the array's shape except for the length along ``axis``.
         axis
-            Along which it grows; negative ones count from the last.
+            Axis to append along; negative values count from the last axis.
         lock
-            Keep processes that do the same away, by a file lock beside the data. Without, only one process may append
-            at a time.
+            Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. Without
+            it, only one process at a time may append.
 
         Returns
         -------
-        The new shape.
+        The new shape, in elements.
 
         Raises
         ------
         ReadOnlyError, ArgumentError, ChunkWriteError, ChunkReadError, ChunkDecodeError
-            As for :meth:`write`; the shape is then the old one.
+            As for :meth:`write`; the shape is unchanged.
         NodeNotFoundError, StoreError
             As for :meth:`resize`.
         """
@@ -188,7 +188,7 @@ class Array(WritableArray):
 
 
 def _device_for(device: str, dtype: np.dtype[Any]) -> str:
-    """Return the device that ``device`` means for elements of a type: ``"auto"`` is one that can hold them."""
+    """Resolve ``device`` for elements of a dtype: ``"auto"`` is a device that can hold them."""
     resolved = resolve_device(device)
     if device != "auto" or resolved == "cpu" or is_in_cupy(dtype):
         return resolved
@@ -198,7 +198,7 @@ def _device_for(device: str, dtype: np.dtype[Any]) -> str:
 def _unpickled(
     metadata: ArrayMetadata, store: ReadableStore, path: str, *, device: str, auto: bool, **options: Any
 ) -> Array:
-    """Return an array that was pickled: on the device that it was on, but for one that ``"auto"`` had put there."""
+    """Restore a pickled array on its device; if ``"auto"`` had chosen that, on the CPU where CUDA is unavailable."""
     array = Array(metadata, store, path, device="cpu" if auto and not available() else device, **options)
     array._auto = auto
     return array

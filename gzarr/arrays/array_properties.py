@@ -1,4 +1,4 @@
-"""What an array is, in properties: everything that is known without a store request, and a count that is not."""
+"""Properties of an array. Only the count of stored chunks costs store requests."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class ArrayProperties:
-    """The half of :class:`gzarr.Array` that neither reads nor writes chunks."""
+    """The part of :class:`gzarr.Array` that neither reads nor writes chunks."""
 
     __slots__ = ("__weakref__", "_auto", "_device", "_metadata", "_mode", "_path", "_reader", "_store")
 
-    #: Whether ``device="auto"`` has chosen ``_device``.
+    #: Whether ``device="auto"`` chose ``_device``.
     _auto: bool
     _device: str
     _metadata: ArrayMetadata
@@ -43,12 +43,12 @@ class ArrayProperties:
 
     @property
     def metadata(self) -> ArrayMetadata:
-        """The metadata, the same for every Zarr format."""
+        """Metadata, in one model for all Zarr formats."""
         return self._metadata
 
     @property
     def store(self) -> ReadableStore:
-        """Where the chunks are."""
+        """Store that holds the chunks."""
         return self._store
 
     @property
@@ -68,7 +68,7 @@ class ArrayProperties:
 
     @property
     def read_only(self) -> bool:
-        """Whether changes are refused: the array was opened for reading, or its store is read-only."""
+        """Whether the array was opened for reading only, or its store is read-only."""
         return self._mode == "r" or getattr(self._store, "read_only", True)
 
     @property
@@ -78,14 +78,14 @@ class ArrayProperties:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements, in native byte order."""
+        """Data type of the elements, in native byte order."""
         return self._metadata.dtype
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Shape of what can be read by itself, in elements: of a chunk, or of an inner chunk in a sharded array.
+        """Shape of a chunk (of an inner chunk, in a sharded array), in elements.
 
-        In an array with a rectilinear grid of chunks the longest along each dimension; see :attr:`chunk_lengths`.
+        With a rectilinear grid, the longest length along each dimension; see :attr:`chunk_lengths`.
         """
         return (
             self._reader.decoding.levels[0].inner_shape if self._reader.decoding.levels else self._metadata.chunk_shape
@@ -93,17 +93,17 @@ class ArrayProperties:
 
     @property
     def chunk_lengths(self) -> tuple[tuple[int, ...], ...]:
-        """Length of each chunk (of each shard, in a sharded array) along each dimension, cut at the array's end.
+        """Lengths in elements of all chunks (shards, in a sharded array) along each dimension, cut at the array's end.
 
-        What dask calls the chunks of an array. They differ where the grid is rectilinear.
+        They are what dask calls ``chunks``. With a rectilinear grid they differ within a dimension.
         """
-        return self._metadata.chunk_lengths
+        return self._metadata.chunk_grid.chunk_lengths
 
     @property
     def shards(self) -> tuple[int, ...] | None:
-        """Shape of a shard in elements, or None if the array has none.
+        """Shape of a shard in elements, or None if the array is not sharded.
 
-        In an array with a rectilinear grid the longest along each dimension; see :attr:`chunk_lengths`.
+        With a rectilinear grid, the longest length along each dimension; see :attr:`chunk_lengths`.
         """
         return self._metadata.chunk_shape if self._reader.decoding.levels else None
 
@@ -119,54 +119,54 @@ class ArrayProperties:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the whole array once read."""
+        """Size of the whole array in memory, in bytes."""
         return self._metadata.size * self._metadata.dtype.itemsize
 
     @property
     def fill_value(self) -> Any:
-        """What elements of absent chunks are; None where the metadata leaves it open.
+        """Value of the elements of absent chunks, or None if the metadata has none.
 
-        They then read as zeros, dates and times as NaT.
+        Without one, they read as zeros, and dates and times as NaT.
         """
         return self._metadata.fill_value
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """Name of each dimension, if the metadata names them."""
+        """Name of each dimension, or None if the metadata has no names."""
         return self._metadata.dimension_names
 
     @property
     def codecs(self) -> tuple[Codec, ...]:
-        """The codec chain of a chunk (of a shard, in a sharded array), in encoding order."""
+        """Codec chain of a chunk (of a shard, in a sharded array), in encoding order."""
         return self._metadata.codecs
 
     @property
     def filters(self) -> tuple[Codec, ...]:
         """Array→array codecs of a chunk (of an inner chunk, in a sharded array), in encoding order.
 
-        In version 2 the filters of the document, as in zarr-python, but for those that make bytes of objects, which are
-        the :attr:`serializer`.
+        In version 2 these are the filters of the metadata document, as in zarr-python, except a filter that encodes
+        objects as bytes, which is the :attr:`serializer`.
         """
         return self._codec_parts[0]
 
     @property
     def serializer(self) -> Codec:
-        """Array→bytes codec of a chunk (of an inner chunk, in a sharded array); zarr-python has None in version 2."""
+        """Array→bytes codec of a chunk (of an inner chunk, in a sharded array); in zarr-python, None for version 2."""
         return self._codec_parts[1]
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
         """Bytes→bytes codecs of a chunk (of an inner chunk, in a sharded array), in encoding order.
 
-        In version 2 the compressor of the document, if it has one.
+        In version 2 this is the compressor of the metadata document, if it has one.
         """
         return self._codec_parts[2]
 
     @property
     def order(self) -> Literal["C", "F"]:
-        """Order in which the elements of a chunk are stored, ``"C"`` or ``"F"``, as in :func:`gzarr.create_array`.
+        """Order of the stored elements of a chunk, ``"C"`` or ``"F"``, as in :func:`gzarr.create_array`.
 
-        Results are in C order in any case. (In version 3, zarr-python's ``order`` is that of its results.)
+        Results are always in C order. (For version 3, zarr-python's ``order`` is that of its results.)
         """
         document = self._metadata.document.get(".zarray")
         if document is not None:
@@ -183,7 +183,7 @@ class ArrayProperties:
         filters, compressors = codecs[:at], codecs[at + 1 :]
         document = self._metadata.document.get(".zarray")
         if document is not None:
-            # There, the order is no codec, and filters may encode bytes.
+            # In version 2, the order is not a codec, and filters may work on bytes.
             if filters and document.get("order") == "F" and isinstance(filters[0], TransposeCodec):
                 filters = filters[1:]
             last = len(compressors) - (document.get("compressor") is not None)
@@ -192,7 +192,7 @@ class ArrayProperties:
 
     @property
     def attrs(self) -> Attributes:
-        """User attributes, a mapping; each change of it is written, if the array is not read-only."""
+        """User attributes, as a mapping. Each change is written at once; a read-only array refuses changes."""
         return Attributes(self, self._take_attributes)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
@@ -201,7 +201,7 @@ class ArrayProperties:
         return self
 
     def _take_attributes(self, found: ArrayMetadata) -> None:
-        """Take over what the store has now, of all that does not bear on reading; its documents are held meanwhile."""
+        """Take over the stored metadata that does not affect reading. The caller holds the node's documents."""
         self._metadata = dataclasses.replace(
             self._metadata,
             attributes=found.attributes,
@@ -216,10 +216,10 @@ class ArrayProperties:
 
     @property
     def device(self) -> str:
-        """Where results are: ``"cpu"`` (NumPy) or ``"cuda:N"`` (CuPy).
+        """Device of the results: ``"cpu"`` (NumPy) or ``"cuda:N"`` (CuPy).
 
-        ``device="auto"`` is the CPU for types that CuPy has not, such as strings and records. An array that it has put
-        on a GPU is on the CPU in processes that are forked after CUDA was used: CUDA cannot be used there.
+        ``device="auto"`` means the CPU for data types that CuPy lacks, such as strings and records. If it chose a GPU,
+        it still means the CPU in processes forked after CUDA was used: CUDA cannot be used there.
         """
         if self._auto and self._device != "cpu" and devices.is_lost():
             return "cpu"
@@ -227,13 +227,13 @@ class ArrayProperties:
 
     @property
     def decode_path(self) -> str:
-        """How chunks are decoded, known before anything is read.
+        """How chunks will be decoded.
 
-        ``cpu-native: blosc(lz4, shuffle 4)`` is the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` are codecs
-        of host libraries in threads. ``cuda: zstd`` is decoded on the device; ``cuda, decoded on the host (…)``
-        says why a read of the whole array is not. A smaller read may go the other way. Behind ``cuda: …``, ``by
-        GPUDirect Storage`` says that files are read past host memory: where kvikio is installed, asking that
-        initialises CUDA, which nothing else does before the first read.
+        ``cpu-native: blosc(lz4, shuffle 4)`` means the compiled loop; ``cpu-threads: numcodecs.delta + zstd`` means
+        host libraries called from threads. ``cuda: zstd`` means that the device decodes; ``cuda, decoded on the host
+        (…)`` says why it does not for a read of the whole array. A smaller read may be decoded elsewhere. After
+        ``cuda: …``, ``by GPUDirect Storage`` means that files are read straight into device memory. Where kvikio is
+        installed, this property initialises CUDA; nothing else does so before the first read.
         """
         if self.device != "cpu" and devices.is_lost():
             return f"{self.device}: {driver.LOST}"
@@ -241,19 +241,19 @@ class ArrayProperties:
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
-        """Number of chunks (of inner chunks, in a sharded array) along each dimension."""
+        """Number of chunks (inner chunks, in a sharded array) along each dimension."""
         if self.shards is None:
             return self._metadata.grid_shape
         return tuple(-(-n // chunk) for n, chunk in zip(self.shape, self.chunks, strict=True))
 
     @property
     def nchunks(self) -> int:
-        """Number of chunks (of shards, in a sharded array) in the grid."""
+        """Number of chunks (shards, in a sharded array) in the grid."""
         return math.prod(self._metadata.grid_shape)
 
     @property
     def nchunks_initialized(self) -> int:
-        """Number of chunks (of shards, in a sharded array) that the store has. Lists the store.
+        """Number of stored chunks (shards, in a sharded array). Lists the store.
 
         Raises
         ------
@@ -264,7 +264,7 @@ class ArrayProperties:
 
     @property
     def info(self) -> Info:
-        """A table of all this."""
+        """Table of these properties."""
         return display.array_info(self)
 
     def __repr__(self) -> str:

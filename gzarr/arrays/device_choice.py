@@ -1,4 +1,4 @@
-"""Which device an array is read on: an argument of a call, never a switch of the process."""
+"""Choice of the device that an array is read to: an argument of a call, never a process-wide setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CUDA = re.compile(r"cuda(:(0|[1-9][0-9]{0,3}))?")
 
 
 def resolve_device(device: str) -> str:
-    """Return the device that ``device`` means on this machine.
+    """Resolve ``device`` on this machine.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def resolve_device(device: str) -> str:
     ArgumentError
         If ``device`` is none of these.
     DeviceError
-        If it is a CUDA device that cannot be used; says which part is missing.
+        If the CUDA device cannot be used. The message says which part is missing.
     """
     if isinstance(device, str):
         if device == "cpu":

@@ -1,4 +1,4 @@
-"""What a user writes, as elements of an array: from any library's array, broadcast, and never changed on the way."""
+"""Conversion of values to be written, from any array library, to elements of an array. No value is ever altered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..metadata.model import ArrayMetadata
     from .outputs import DeviceResults
 
-#: Kinds of NumPy's own numbers.
+#: Kinds of NumPy's own numeric dtypes.
 _NUMBERS: Final = "biufc"
 
 
@@ -33,15 +33,15 @@ def as_elements(
     Parameters
     ----------
     value
-        A scalar or an array: of NumPy, CuPy (copied to the host), or anything with ``__array__`` or ``__dlpack__``.
+        Scalar or array: NumPy, CuPy (copied to the host), or any object with ``__array__`` or ``__dlpack__``.
     dtype
-        In native byte order.
+        Target dtype, in native byte order.
     shape
-        That it has to broadcast to. Leading dimensions of 1 may be there besides, as for NumPy.
+        Target shape, in elements. As in NumPy, the value may have additional leading dimensions of length 1.
     node
         Path of the array, for messages.
     object_type
-        Type of elements that are Python objects; None: any.
+        Type of elements that are Python objects; None for any.
 
     Returns
     -------
@@ -50,14 +50,14 @@ def as_elements(
     Raises
     ------
     ArgumentError
-        If it does not broadcast, or if an element of it is not one of ``dtype``.
+        If the value does not broadcast, or if ``dtype`` cannot hold one of its elements.
     """
-    # Lists can be elements of their own, but no texts.
+    # A list can itself be an element, but not where elements are strings.
     array = on_host(value, dtype, node, None if object_type is None or object_type.codec in TEXTS else len(shape))
     while array.ndim > len(shape) and array.shape[0] == 1:
-        # An array also where that leaves no dimension.
+        # The ellipsis keeps it an array even without dimensions.
         array = array[0, ...]
-    # Checked and converted before it is broadcast: a scalar is one element.
+    # Checked and converted before broadcasting, so that a scalar is only one element.
     elements = _converted(array, dtype, node, object_type)
     try:
         return np.broadcast_to(elements, shape)
@@ -73,17 +73,17 @@ def all_elements(
     memory: DeviceResults | None,
     object_type: ObjectType | None = None,
 ) -> tuple[list[Any], DeviceResults | None]:
-    """Return several values as arrays, all on a device or all in host memory.
+    """Return several values as arrays, either all on the device or all in host memory.
 
-    They stay on the device if all are there, and none has elements that have to be looked at to know whether they are
-    elements of ``dtype``: that is done in host memory.
+    They stay on the device if all of them are there and their dtypes cast safely to ``dtype``. Otherwise the elements
+    have to be checked one by one, which is done in host memory.
 
     Parameters
     ----------
     values, dtype, shapes, node, object_type
-        As for :func:`as_elements`; a shape for each value.
+        As for :func:`as_elements`; one shape for each value.
     memory
-        The array's device, and the stream on which values that are there can be read; None for the CPU.
+        Device of the array, and the stream on which values on that device can be read; None for the CPU.
 
     Returns
     -------
@@ -110,16 +110,16 @@ def all_elements(
 
 
 def all_of(data: Any, metadata: ArrayMetadata, node: str) -> Any:
-    """Return data as the elements of a whole array; on its device if it is there, and of the array's type."""
+    """Return data as the elements of a whole array; data on a device stay there if they have the array's dtype."""
     found = type_on_device(data)
-    # None equals NumPy's default type.
+    # NumPy treats None as its default dtype, so a comparison alone would not do.
     if found is not None and found == metadata.dtype:
         return data
     return as_elements(data, metadata.dtype, metadata.shape, node, object_type_of(metadata))
 
 
 def _misfit(node: str, given: tuple[int, ...], shape: tuple[int, ...]) -> ArgumentError:
-    """Return why an array of a shape could not be broadcast to another one."""
+    """Return the error for an array that could not be broadcast to another shape."""
     pairs = zip(reversed(given), reversed(shape), strict=False)
     if len(given) <= len(shape) and all(n in (1, wanted) for n, wanted in pairs):
         return ArgumentError(f"{node}: a region of {shape} has more elements than can be written at once; write parts")
@@ -127,16 +127,16 @@ def _misfit(node: str, given: tuple[int, ...], shape: tuple[int, ...]) -> Argume
 
 
 def type_on_device(value: Any) -> np.dtype[Any] | None:
-    """Return the type of the elements of an array of any library on a CUDA device; None for anything else.
+    """Return the dtype of a CUDA array of any library, or None for any other value.
 
     Raises
     ------
     ArgumentError
-        If its library does not give them out.
+        If its library refuses to export the array.
     """
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
-    # Such as PyTorch, of a tensor that is differentiated.
+    # For example PyTorch, for a tensor that requires gradients.
     except Exception as error:
         raise ArgumentError(f"a value of type {type(value).__name__} cannot be taken: {error}") from error
     if interface is None:
@@ -145,23 +145,23 @@ def type_on_device(value: Any) -> np.dtype[Any] | None:
 
 
 def as_data(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None = None) -> Any:
-    """Return a value whose shape and type NumPy knows.
+    """Return a value as an array-like with a shape and a NumPy dtype.
 
     Parameters
     ----------
     value
-        Anything. Arrays of numbers, in memory or not, stay what they are, and so do arrays on a device.
+        Any value. Arrays of numbers, in memory or not, are returned unchanged, and so are arrays on a device.
     dtype
-        What the elements are to be; None if the value says it.
+        Intended dtype of the elements; None to take it from the value.
     node
         Path of the array, for messages.
     ndim
-        Of the array, where it is known: what is nested deeper are elements.
+        Number of dimensions, if known: lists nested more deeply are elements.
 
     Raises
     ------
     ArgumentError
-        If it is ragged, is not made of elements of ``dtype``, or its library does not give it out.
+        If the value is ragged, has elements that are not of ``dtype``, or is not exported by its library.
     """
     found = getattr(value, "dtype", None)
     if (
@@ -174,13 +174,13 @@ def as_data(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None
 
 
 def _exported(value: Any, memory: DeviceResults, node: str) -> Any:
-    """Return a value as an array of a device, or None if it is not there."""
+    """Return a value as an array on the device, or None if it is elsewhere."""
     try:
         with memory.device as device:
             return device.as_array(value, memory.stream)
     except DeviceError:
         raise
-    # Whatever another library says about its arrays.
+    # Other libraries may raise anything.
     except Exception as error:
         raise ArgumentError(
             f"{node}: a value of type {type(value).__name__} cannot be taken from its library: {error}"
@@ -200,10 +200,10 @@ def _on_device(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], memory:
 
 
 def on_host(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None = None) -> npt.NDArray[Any]:
-    """Return a value as an array in host memory, as :func:`as_data`; its type may be another one than ``dtype``."""
+    """Return a value as an array in host memory, as :func:`as_data`; its dtype may differ from ``dtype``."""
     try:
         if isinstance(value, np.ndarray):
-            # Derived classes index, compare and broadcast as they like; a matrix never has less than two dimensions.
+            # Subclasses may change indexing, comparison and broadcasting; a matrix always has two dimensions.
             return np.asarray(value)
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
             return np.asarray(value.get())
@@ -216,29 +216,29 @@ def on_host(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None
         return np.asarray(value) if dtype is None else _guided(value, dtype, node)
     except ArgumentError:
         raise
-    # Whatever an array of another library, or NumPy, says about a value.
+    # NumPy and other array libraries may raise anything.
     except Exception as error:
         wanted = "an array" if dtype is None else f"elements of {dtype}"
         raise ArgumentError(f"{node}: a value of type {type(value).__name__} is not {wanted}: {error}") from error
 
 
 def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
-    """Return plain Python values; of a type that NumPy would not guess, as that: records, raw bytes, moments."""
+    """Return plain Python values as an array, guided by dtypes that NumPy would not infer: records, bytes, times."""
     if dtype.fields is not None:
         return _records(value, dtype, node)
     if kind_of(dtype) not in "VMm":
         if dtype.kind in "SU" and isinstance(value, list | tuple):
-            # Numbers among texts would become texts.
+            # NumPy would turn numbers among strings into strings.
             for item in np.asarray(value, object).flat:
                 if not isinstance(item, str | bytes):
                     raise ArgumentError(f"{node}: {quote(item)} is not an element of {dtype}")
         return np.asarray(value)
     if dtype.kind in "Mm":
-        # NumPy finds the unit itself; given one, it would wrap what is out of its range around. Integers have none.
+        # NumPy infers the unit. If given one, it would wrap values out of range. Plain integers have no unit.
         with contextlib.suppress(ValueError, TypeError):
             return np.asarray(value, dtype.kind)
     else:
-        # Given a length, NumPy would cut them.
+        # NumPy would truncate longer values to the dtype's length.
         for item in np.asarray(value, object).flat:
             if isinstance(item, bytes | bytearray) and len(item) > dtype.itemsize:
                 raise ArgumentError(f"{node}: {item!r} cannot be stored as {dtype}: it has {len(item)} bytes")
@@ -246,7 +246,7 @@ def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
 
 
 def _objects(value: Any, ndim: int | None) -> npt.NDArray[Any]:
-    """Return objects one by one: a list of lists of texts is two dimensions, a text is one element."""
+    """Return an object array: a list of lists of strings has two dimensions, and a string is one element."""
     items: list[Any] = [value]
     shape: list[int] = []
     while len(shape) < (MAX_NDIM if ndim is None else ndim):
@@ -263,13 +263,15 @@ def _is_row(value: Any, kinds: Any) -> bool:
 
 
 def _records(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
-    """Return records: lists are dimensions, tuples are records, and what is neither is what each field gets."""
+    """Return records: lists are dimensions, tuples are records, and any other value is given to every field."""
     items: list[Any] = [value]
     shape: list[int] = []
     while any(_is_row(item, list) for item in items):
         lengths = {len(item) if _is_row(item, list) else None for item in items}
         if len(lengths) != 1 or len(shape) == MAX_NDIM:
-            raise ArgumentError(f"{node}: lists of different lengths, or beside records, are no array of records")
+            raise ArgumentError(
+                f"{node}: nested lists of records must have equal lengths, and records (tuples) at one depth only"
+            )
         shape.append(len(items[0]))
         items = [part for item in items for part in item]
     return _of_records(items, dtype, node).reshape(shape)
@@ -292,9 +294,9 @@ def _of_records(items: list[Any], dtype: np.dtype[Any], node: str) -> npt.NDArra
 
 
 def _parts(item: Any, number: int, node: str) -> tuple[Any, ...]:
-    """Return what the fields of a record get."""
+    """Return the values for the fields of a record."""
     if isinstance(item, np.void) and item.dtype.names:
-        # Not as a tuple of Python's: moments would lose their unit.
+        # Not with item(): Python values of dates and times lose their unit.
         item = tuple(item[name] for name in item.dtype.names)
     if not isinstance(item, tuple):
         return (item,) * number
@@ -304,9 +306,9 @@ def _parts(item: Any, number: int, node: str) -> tuple[Any, ...]:
 
 
 def _by_field(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
-    """Return records as records of another type: field by field, in their order, as NumPy has it."""
+    """Return records converted to another record type, field by field in their order, as NumPy does."""
     here, there = array.dtype.names or (), dtype.names or ()
-    # Names that are all others say nothing; the same names in another order mean another order.
+    # Entirely different names are matched by position; the same names in another order are refused.
     moved = any(name in there and (i >= len(there) or there[i] != name) for i, name in enumerate(here))
     if moved or len(here) != len(there):
         raise ArgumentError(f"{node}: elements with the fields {', '.join(here)} are not elements of {dtype}")
@@ -324,7 +326,7 @@ def _by_field(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.N
 def _converted(
     array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, object_type: ObjectType | None = None
 ) -> npt.NDArray[Any]:
-    """Return elements of a dtype; raise if one would become another."""
+    """Return elements converted to a dtype; raise if one would change its value."""
     if dtype.hasobject:
         objects = array.astype(dtype, copy=False)
         return objects if object_type is None else checked(objects, object_type, node)
@@ -346,11 +348,11 @@ def _converted(
             result = array.astype(dtype, casting="same_kind")
         except TypeError:
             raise refused from None
-        # NumPy 2.5 and later; and of units that have no factor in 64 bits.
+        # From NumPy 2.5 on, and where the factor between two units does not fit into 64 bits.
         except OverflowError:
             _check_range(array, dtype, node)
             raise refused from None
-        # There and back: what is out of a unit's range wraps around, also where NumPy compares two units.
+        # Compared after converting back: values out of a unit's range wrap, even when NumPy compares two units.
         one_unit = "generic" in (np.datetime_data(array.dtype)[0], np.datetime_data(dtype)[0])
         _check_same(array, result if one_unit else result.astype(array.dtype), dtype, node)
         return result
@@ -358,13 +360,13 @@ def _converted(
         return array.astype(dtype)
     if array.dtype.kind in "SU" and dtype.kind == array.dtype.kind:
         result = array.astype(dtype)
-        _check_same(array, result, dtype, node, "a text is longer than the array's elements")
+        _check_same(array, result, dtype, node, "it is longer than the array's elements")
         return result
     here, there = kind_of(array.dtype), kind_of(dtype)
     if here not in _NUMBERS or there not in _NUMBERS:
         raise refused
     if array.dtype.kind not in _NUMBERS:
-        # NumPy's own hold all of ml_dtypes' numbers, and compare with each other.
+        # NumPy's own dtypes hold all numbers of ml_dtypes, and can be compared with each other.
         return _converted(array.astype({"i": "i8", "u": "u8", "f": "f8", "c": "c16"}[here]), dtype, node)
     if here == "c" and there != "c":
         if (array.imag != 0).any():
@@ -374,7 +376,7 @@ def _converted(
     with np.errstate(all="ignore"):
         result = array.astype(dtype)
         if there in "fc":
-            # Rounding is what floating-point numbers are for; a number that becomes infinite is lost.
+            # Rounding is expected of floating-point numbers; a number that becomes infinite is lost.
             lost = np.isfinite(array) & ~np.isfinite(result)
             if dtype.kind not in _NUMBERS:
                 lost = lost | _has_no_such(array, result)
@@ -386,10 +388,10 @@ def _converted(
 
 
 def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: ArgumentError) -> npt.NDArray[Any]:
-    """Return objects as elements of what NumPy takes them for."""
+    """Return objects as elements of the dtype that NumPy infers."""
     try:
         plain = np.asarray(array.tolist())
-    # Whatever an object says when NumPy asks what it is.
+    # Objects may raise anything when NumPy inspects them.
     except Exception:
         raise refused from None
     if plain.shape != array.shape:
@@ -399,7 +401,7 @@ def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: Ar
     large = [item for item in array.flat if type(item) is int and not -(2**63) <= item < 2**64]
     if not large or not all(type(item) in (int, float, bool) for item in array.flat):
         raise refused
-    # Integers that no type of NumPy holds; floating-point numbers round them, like others.
+    # Integers that no NumPy integer type holds; floating-point types round them like any other number.
     try:
         if kind_of(dtype) in "fc":
             return array.astype(np.float64)
@@ -409,7 +411,7 @@ def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: Ar
 
 
 def _has_no_such(array: npt.NDArray[Any], result: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return where a type of ml_dtypes, without infinities, NaN or a sign, has something else in their place."""
+    """Return where a type of ml_dtypes replaced a value that it lacks: an infinity, NaN, a negative number."""
     lost = (np.isfinite(array) != np.isfinite(result)) | (np.isnan(array) != np.isnan(result))
     if not np.isnan(np.array(np.nan).astype(result.dtype)):
         import ml_dtypes
@@ -420,7 +422,7 @@ def _has_no_such(array: npt.NDArray[Any], result: npt.NDArray[Any]) -> npt.NDArr
 
 
 def _check_range(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> None:
-    """Raise if there is a moment or duration that a type with a smaller unit cannot hold."""
+    """Raise if a date, time or duration is out of the range of a dtype with a smaller unit."""
     with contextlib.suppress(OverflowError):
         most = np.array(2**63 - 1, np.int64).view(dtype.newbyteorder("=")).astype(array.dtype).astype(np.int64)
         outside = (np.abs(array.astype(np.int64)) > most) & ~np.isnat(array)
@@ -435,11 +437,11 @@ def _check_same(
     node: str,
     reason: str = "it is not one of its elements",
 ) -> None:
-    """Raise if what elements became as elements of ``dtype`` is something else."""
+    """Raise if a conversion to ``dtype`` changed the value of an element."""
     with np.errstate(all="ignore"):
         equal = np.asarray(array == result)
         if array.dtype.kind in "ui" and result.dtype.kind in "ui":
-            # Of different signs NumPy may compare as floating-point numbers, or wrap around.
+            # NumPy may compare signed with unsigned integers as floating-point numbers, or wrap them.
             equal &= (array < 0) == (result < 0)
         if array.dtype.kind in "mM":
             equal |= np.isnat(array) & np.isnat(result)

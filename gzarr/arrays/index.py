@@ -1,4 +1,4 @@
-"""The ways to index an array besides ``a[...]``."""
+"""Indexing of an array other than by ``a[...]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Indexer:
-    """One way to index an array: ``a.oindex``, ``a.vindex``, ``a.blocks``."""
+    """A way to index an array: ``a.oindex``, ``a.vindex`` or ``a.blocks``."""
 
     __slots__ = ("_array", "_name", "_parse")
 
@@ -27,18 +27,18 @@ class Indexer:
         return f"{self._array!r}.{self._name}"
 
     def __getitem__(self, selection: Any) -> Any:
-        """Read a selection; :meth:`Array.__getitem__` says what it raises."""
+        """Read a selection; raises the same errors as :meth:`Array.__getitem__`."""
         result = self.read(selection)
         return result if result.shape else result[()]
 
     def __setitem__(self, selection: Any, value: Any) -> None:
-        """Write to a selection; :meth:`Array.write` says what it raises."""
+        """Write to a selection; raises the same errors as :meth:`Array.write`."""
         self.write(selection, value)
 
     def write(
         self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False, stream: Any = None
     ) -> None:
-        """Write to a selection; see :meth:`Array.write`."""
+        """Write to a selection, with the parameters of :meth:`Array.write`."""
         self._array._check_writable()
         rest, field = self._array._split_field(selection)
         parsed = self._parse(rest, self._array.shape)
@@ -55,7 +55,7 @@ class Indexer:
         decode: Decode = "auto",
         verify: Verify | None = None,
     ) -> Any:
-        """Read a selection, into the caller's array if there is one; see :meth:`Array.read`."""
+        """Read a selection, into ``out`` if given, with the parameters of :meth:`Array.read`."""
         rest, field = self._array._split_field(selection)
         options = self._array._read_options(missing, stream, budget_bytes, decode, verify)
         return self._array._read(self._parse(rest, self._array.shape), field, out, options)

@@ -1,4 +1,4 @@
-"""Python objects as elements: which of them an array can hold. Its codec says."""
+"""Python objects as elements. The array's codec determines which of them it can hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..codecs.codec import Codec
     from ..metadata.model import ArrayMetadata
 
-#: What the codecs of texts of any length hold.
+#: Types of the elements of variable-length strings and bytes, by ``id`` of their codec.
 TEXTS: Final[dict[str, type[str] | type[bytes]]] = {"vlen-utf8": str, "vlen-bytes": bytes}
 
 
@@ -32,9 +32,9 @@ class ObjectType:
     Attributes
     ----------
     codec
-        ``id`` of the codec that makes bytes of them; None if it is not one of numcodecs.
+        ``id`` of the codec that encodes them as bytes; None if it is not one of numcodecs.
     unset
-        Whether the fill value is left open: elements that nobody has written are then read as the integer 0.
+        Whether the fill value is undefined, so that unwritten elements are read as the integer 0.
     """
 
     codec: str | None
@@ -42,7 +42,7 @@ class ObjectType:
 
 
 def object_codec(codecs: Sequence[Codec]) -> str | None:
-    """Return the ``id`` of the codec of numcodecs that makes bytes of a chunk, of an inner chunk in a shard, if any."""
+    """Return the ``id`` of the numcodecs codec that encodes a chunk (an inner chunk, in a shard) as bytes, if any."""
     for codec in codecs:
         if isinstance(codec, ShardingIndexed):
             return object_codec(codec.codecs)
@@ -52,19 +52,19 @@ def object_codec(codecs: Sequence[Codec]) -> str | None:
 
 
 def object_type_of(metadata: ArrayMetadata) -> ObjectType | None:
-    """Return the type of an array's objects; None where elements are no Python objects."""
+    """Return the type of an array's objects, or None if its elements are not Python objects."""
     if not metadata.dtype.hasobject:
         return None
     return ObjectType(object_codec(metadata.codecs), unset=metadata.fill_value is None)
 
 
 def checked(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.NDArray[Any]:
-    """Return objects as the array will give them back.
+    """Return objects as the array will read them back.
 
     Parameters
     ----------
     objects
-        Of dtype object.
+        Array of dtype object.
     object_type
         Type of the objects.
     node
@@ -73,13 +73,13 @@ def checked(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> np
     Raises
     ------
     ArgumentError
-        If one of them would be refused by the codec, or would become another one.
+        If the codec would refuse or change one of them.
     """
     if object_type.codec in TEXTS:
         return _texts(objects, TEXTS[object_type.codec], object_type, node)
     if object_type.codec == "json2":
         result = np.empty(objects.shape, object)
-        # Element by element: NumPy would take lists for dimensions.
+        # One element at a time: NumPy would take lists for dimensions.
         for index, item in np.ndenumerate(objects):
             result[index] = plain_value(item, f"{node}: {quote(item)}")
         return result
@@ -89,18 +89,18 @@ def checked(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> np
 def _texts(
     objects: npt.NDArray[Any], kind: type[str] | type[bytes], object_type: ObjectType, node: str
 ) -> npt.NDArray[Any]:
-    # A list of references: twice as fast as going through the array.
+    # A list of references: twice as fast as iterating over the array.
     found = objects.ravel().tolist()
     plain = set(map(type, found)) <= {kind}
     for item in () if plain else found:
-        # What the elements that nobody has written are read as can be written.
+        # The value that unwritten elements are read as can also be written.
         if not isinstance(item, kind) and not (object_type.unset and type(item) is int and item == 0):
             raise ArgumentError(
                 f"{node}: {quote(item)} cannot be stored: elements are of type {kind.__name__}, "
                 f"not {type(item).__name__}"
             )
     if not plain:
-        # Codecs take no derived classes, whose str() may be anything: a slice is of the class itself.
+        # Codecs refuse subclasses, and their str() may return anything; a slice has the base class.
         own: Any = kind.__getitem__
         found = [own(item, slice(None)) if isinstance(item, kind) else kind() for item in found]
         objects = np.fromiter(found, object, len(found)).reshape(objects.shape)
@@ -110,6 +110,6 @@ def _texts(
                 item.encode()
             except UnicodeEncodeError:
                 raise ArgumentError(
-                    f"{node}: {quote(item)} cannot be stored: half of a surrogate pair is no character of UTF-8"
+                    f"{node}: {quote(item)} cannot be stored: UTF-8 cannot encode an unpaired surrogate"
                 ) from None
     return objects

@@ -1,4 +1,4 @@
-"""Where results are: in host memory as NumPy arrays, or on a device as CuPy arrays."""
+"""Memory of the results: NumPy arrays in host memory, or CuPy arrays on a device."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ..engines import result_memory
 from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
 
 if TYPE_CHECKING:
-    from ..engines.cuda.device import Device
+    from ..engines.cuda.device_protocol import Device
 
 
 class Results(Protocol):
-    """Makes and checks the arrays of one read.
+    """Memory of the results of one read.
 
     Attributes
     ----------
     kind
-        What they are called in messages, with their device.
+        Name of its arrays in messages, with their device.
     """
 
     kind: str
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new C-contiguous array of undefined content; MemoryError or ValueError if there is no room."""
+        """Return a new, uninitialised, C-contiguous array; raise MemoryError or ValueError if memory is short."""
 
     def is_array(self, value: object) -> bool:
-        """Return whether a caller's array is of this kind."""
+        """Return whether a value is an array of this kind."""
 
     def copy(self, target: Any, source: Any) -> None:
         """Do ``target[...] = source``."""
@@ -42,11 +42,11 @@ class HostResults:
     kind = "a numpy.ndarray for device 'cpu'"
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new array; a large one in recycled memory."""
+        """Return a new array; large arrays use recycled memory."""
         return result_memory.empty(shape, dtype)
 
     def is_array(self, value: object) -> bool:
-        """Return whether it is a NumPy array."""
+        """Return whether a value is a NumPy array."""
         return isinstance(value, np.ndarray)
 
     def copy(self, target: Any, source: Any) -> None:
@@ -55,12 +55,14 @@ class HostResults:
 
 
 class DeviceResults:
-    """CuPy arrays on one device, made and written in the order of a stream.
+    """CuPy arrays on one device, allocated and written in stream order.
 
     Parameters
     ----------
-    device, stream
-        Which device, and the caller's stream on it.
+    device
+        Device of the arrays.
+    stream
+        The caller's stream on that device.
     """
 
     __slots__ = ("device", "kind", "stream")
@@ -76,7 +78,7 @@ class DeviceResults:
             return self.device.empty(shape, dtype, self.stream)
 
     def is_array(self, value: object) -> bool:
-        """Return whether it is a CuPy array of this device."""
+        """Return whether a value is a CuPy array on this device."""
         return self.device.is_array(value)
 
     def copy(self, target: Any, source: Any) -> None:
@@ -89,23 +91,23 @@ HOST = HostResults()
 
 
 def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], node: str) -> Any:
-    """Return the caller's array, checked, or a new one.
+    """Check and return ``out``, or return a new array if it is None.
 
     Raises
     ------
     OutputError
-        If ``out`` is not of the kind, shape and type that the read gives, or cannot be written to.
+        If ``out`` has the wrong kind, shape or dtype, or is read-only.
     DeviceError
-        If the device cannot hold elements of this type.
+        If the device cannot hold elements of this dtype.
     SelectionError
-        If there is no room for the result.
+        If there is not enough memory for the result.
     ArgumentError
         If ``GZARR_RECYCLE_BYTES`` is set and is not a whole number.
     """
     if memory is not HOST and not is_in_cupy(dtype):
         more = ", or read one field of it" if dtype.names else ""
         raise DeviceError(
-            f"{node}: CuPy has no elements of type {dtype}, so they cannot be on a GPU; open the array with "
+            f"{node}: CuPy has no dtype {dtype}, so its elements cannot be on a GPU; open the array with "
             f'device="cpu"{more}'
         )
     if out is not None:
@@ -114,7 +116,7 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
     try:
         return memory.empty(shape, dtype)
     except ArgumentError:
-        # A setting that is wrong, not want of room.
+        # A wrong setting, not a lack of memory.
         raise
     except (MemoryError, ValueError) as error:
         nbytes = math.prod(shape) * dtype.itemsize
@@ -130,6 +132,6 @@ def _check(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
         raise OutputError(f"out= has shape {out.shape}, but the selection gives {shape}")
     if out.dtype != dtype:
         raise OutputError(f"out= has dtype {out.dtype}, but the selection gives {dtype}")
-    # CuPy's arrays have no such flag: they can always be written to.
+    # CuPy's arrays have no such flag: they are always writable.
     if not getattr(out.flags, "writeable", True):
         raise OutputError("out= is read-only")

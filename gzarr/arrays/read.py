@@ -1,4 +1,4 @@
-"""From selections to filled results: the plan, where its chunks are, and the engine that runs over them."""
+"""Reading selections into results: planning, locating the chunks, running an engine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from ..engines.cpu.engine import CpuEngine
 from ..engines.cpu.small_reads import SMALL_BYTES
 from ..engines.request import ReadRequest
 from ..engines.shards import ShardIndexCache, read_shards, whole_chunks
-from ..plan.decode_program import analyse
-from ..plan.planner import by_shape, few_chunks, plan
+from ..metadata.chunk_grid import ChunkGrid
+from ..plan.decode_program import analyse, planned_grid
+from ..plan.planner import box_chunks, by_shape, plan
 from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
 
@@ -35,21 +36,23 @@ if TYPE_CHECKING:
     from .outputs import Results
 
 
-#: Shapes of chunks of a rectilinear grid for which what decodes them is kept.
+#: Number of chunk shapes of a rectilinear grid for which readers and writers are kept.
 KEEP_SHAPES = 64
 
 
 class Reader:
-    """Reads one array.
+    """Reader of one array.
 
     Parameters
     ----------
-    metadata, store
-        The array, and where its chunks are.
+    metadata
+        Metadata of the array.
+    store
+        Store that holds the chunks.
     path
-        Of the node, without leading slash.
+        Path of the array, without leading slash.
     device
-        ``"cpu"`` or ``"cuda:N"``; it reads to host memory as well.
+        ``"cpu"`` or ``"cuda:N"``. Any reader can also read to host memory.
     """
 
     __slots__ = (
@@ -57,6 +60,7 @@ class Reader:
         "_decoding",
         "_device",
         "_engine",
+        "_grid",
         "_indexes",
         "_metadata",
         "_name",
@@ -75,6 +79,7 @@ class Reader:
         self._prefix = metadata.key_prefix(path)
         self._indexes = ShardIndexCache()
         self._decoding: Decoding | None = None
+        self._grid: ChunkGrid | None = None
         self._engine: CpuEngine | None = None
         self._cuda: CudaEngine | None = None
         # Of the chunks of a rectilinear grid, one a shape, least recently used first.
@@ -82,11 +87,19 @@ class Reader:
 
     @property
     def decoding(self) -> Decoding:
-        """The codec chain, taken apart when first needed."""
+        """Codec chain, analysed on first use."""
         if self._decoding is None:
-            whole = ArrayRepresentation(self._metadata.chunk_shape, self._metadata.dtype)
-            self._decoding = analyse(self._metadata.codecs, whole, kernels.available(), self._metadata.chunk_edges)
+            grid = self._metadata.chunk_grid
+            whole = ArrayRepresentation(grid.chunk_shape, self._metadata.dtype)
+            self._decoding = analyse(self._metadata.codecs, whole, kernels.available(), grid)
         return self._decoding
+
+    @property
+    def _planned_grid(self) -> ChunkGrid:
+        """The grid that reads are planned over."""
+        if self._grid is None:
+            self._grid = planned_grid(self._metadata.chunk_grid, self.decoding.levels)
+        return self._grid
 
     def fill(
         self,
@@ -103,35 +116,34 @@ class Reader:
         Parameters
         ----------
         selections
-            One or more, all over boxes or one over points.
+            One or more selections of boxes, or one selection of points.
         results
-            One array a selection: of its result's shape, of any strides; of the array's dtype, or of the field's.
+            One array for each selection, of its result's shape, with any strides, and with the dtype of the array (of
+            the field).
         field
             Name of a field of a structured dtype, or None.
         missing
-            What an absent chunk means.
+            Meaning of an absent chunk.
         memory
-            What ``results`` are.
+            Memory of ``results``.
         whole
-            An array that all ``results`` are views of; may be left out where there is one.
+            Array that all ``results`` are views of; may be omitted for a single result.
         options
-            Of a read to a device.
+            Options of a read to a device.
 
         Raises
         ------
         ChunkError
-            For the first chunk that fails; the results then hold some chunks and not others.
+            For the first chunk that fails; the results are then partially filled.
         """
-        # Inner chunks all have one shape: in shards of different shapes, too, they make a regular grid.
-        edges = None if self.decoding.levels else self._metadata.chunk_edges
-        simple = memory is HOST and len(selections) == 1 and field is None and edges is None
+        grid = self._planned_grid
+        simple = memory is HOST and len(selections) == 1 and field is None and grid.is_regular
         if simple and self._fill_quickly(selections[0], results[0], missing):
             return
         views, copies, whole = _placeable(selections, results, memory, results[0] if whole is None else whole)
-        the_plan = plan(selections, self._metadata.shape, self.decoding.chunk.shape, edges)
-        for part in [the_plan] if edges is None else by_shape(the_plan, edges):
+        for part in by_shape(plan(selections, grid), grid):
             if len(part):
-                reader = self if edges is None else self._of_shape(part.chunk_shape)
+                reader = self if grid.is_regular else self._of_shape(part.chunk_shape)
                 reader._run(part, views, field, missing, memory, whole, options)
         for own, result in copies:
             memory.copy(result, own)
@@ -177,10 +189,10 @@ class Reader:
             run(the_plan, whole_chunks(encoding, self._prefix, the_plan))
 
     def _of_shape(self, chunk_shape: tuple[int, ...]) -> Reader:
-        """Return the reader of those chunks of a rectilinear grid that have one shape."""
+        """Return the reader of the chunks of a rectilinear grid that have a given shape."""
         reader = self._shapes.get(chunk_shape)
         if reader is None:
-            metadata = replace(self._metadata, chunk_shape=chunk_shape, chunk_edges=None)
+            metadata = replace(self._metadata, chunk_grid=ChunkGrid.regular(self._metadata.shape, chunk_shape))
             reader = Reader(metadata, self._store, self._path, self._device)
         # Threads may do this at the same time: the worst is a reader made twice.
         self._shapes[chunk_shape] = reader
@@ -190,29 +202,26 @@ class Reader:
         return reader
 
     def path(self, device: str, verify: Verify = "none") -> str:
-        """Return what will happen to chunks that are read to a device, this reader's or ``"cpu"``, for people."""
+        """Return a description of how chunks read to a device (this reader's, or ``"cpu"``) will be decoded."""
         if device == "cpu":
             return self.decoding.path
         metadata = self._metadata
-        chunks = math.prod(metadata.grid_shape)
-        if self.decoding.levels:
-            unit = self.decoding.chunk.shape
-            chunks = math.prod(-(-size // length) for size, length in zip(metadata.shape, unit, strict=True))
+        chunks = math.prod(self._planned_grid.grid_shape)
         return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store, verify)
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
-        """Read a box of few small chunks the short way; return whether that is how it was read."""
+        """Try to read a box of few small chunks by the fast path; return whether it was read."""
         chunk = self.decoding.chunk
         if chunk.nbytes > SMALL_BYTES:
             return False
-        rows = few_chunks(selection, chunk.shape)
+        rows = box_chunks(selection, chunk.shape)
         if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
             return False
-        few = self._the_engine.few()
+        small_reads = self._the_engine.small_reads()
         view = selection.view(result)
-        if few is None or view is None:
+        if small_reads is None or view is None:
             return False
-        return few.read(rows, selection.step, view, fill=missing == "fill")
+        return small_reads.read(rows, selection.step, view, fill=missing == "fill")
 
     @property
     def _the_engine(self) -> CpuEngine:
@@ -236,16 +245,16 @@ class Reader:
 def _placeable(
     selections: Sequence[Selection], results: Sequence[Any], memory: Results, whole: Any
 ) -> tuple[list[Any], list[tuple[Any, Any]], Any]:
-    """Return where an engine can write.
+    """Return arrays that an engine can write to.
 
     Returns
     -------
     views
-        One a selection, with the dimensions of the array; for points on a device C-contiguous.
+        One view for each selection, with the dimensions of the array; C-contiguous for points on a device.
     copies
-        Pairs of an array that was read into and the result that it is to be copied to.
+        Pairs of a temporary array and the result to copy it to.
     whole
-        An array that all views are of, for a device.
+        Array that all views are views of, for a device.
     """
     on_host = memory is HOST
     views = [selection.view(result) for selection, result in zip(selections, results, strict=True)]

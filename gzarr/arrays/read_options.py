@@ -1,4 +1,4 @@
-"""Options of one read: what absent chunks mean, where results are made, and where chunks are decoded."""
+"""Options of one read: meaning of absent chunks, memory of the results, place of decoding."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class DeviceOptions:
     budget_bytes
         Limit of the device and page-locked memory held besides the results, in bytes; None for the default.
     decode
-        Where chunks are decoded.
+        Place where chunks are decoded.
     verify
-        What the host decodes before the device does.
+        Frames that the host decodes before the device does.
     """
 
     budget_bytes: int | None = None
@@ -57,21 +57,21 @@ class ReadOptions:
 
 
 def check_missing(missing: Missing) -> Missing:
-    """Return an argument ``missing``; raise ArgumentError if it is none."""
+    """Return ``missing``; raise ArgumentError if it is invalid."""
     if missing not in ("fill", "error"):
         raise ArgumentError(f"missing must be 'fill' or 'error', not {missing!r}")
     return missing
 
 
 def check_verify(verify: Verify) -> Verify:
-    """Return an argument ``verify``; raise ArgumentError if it is none."""
+    """Return ``verify``; raise ArgumentError if it is invalid."""
     if verify not in ("none", "cpu"):
         raise ArgumentError(f"verify must be 'none' or 'cpu', not {verify!r}")
     return verify
 
 
 def check_decode(decode: Decode) -> Decode:
-    """Return an argument ``decode``; raise ArgumentError if it is none."""
+    """Return ``decode``; raise ArgumentError if it is invalid."""
     if decode not in ("auto", "cpu", "cuda"):
         raise ArgumentError(f"decode must be 'auto', 'cpu' or 'cuda', not {decode!r}")
     return decode

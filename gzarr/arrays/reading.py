@@ -1,4 +1,4 @@
-"""Reading an array: basic selections, many of them in one plan, and the methods of zarr-python."""
+"""Reading arrays: basic selections, many selections in one plan, and zarr-python's methods."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ class ReadableArray(ArrayProperties):
     _missing: Missing
 
     def __getitem__(self, selection: Any) -> Any:
-        """Read a selection by NumPy's basic rules, with one integer-array or mask axis, or by name of a field.
+        """Read a selection by NumPy's indexing rules.
 
         Parameters
         ----------
         selection
-            Integers, slices of any step, ``...``, ``np.newaxis``; at most one integer array or mask (or integer arrays
-            for all dimensions: points). A string, or a tuple with a string at one end, selects a field of a structured
-            type.
+            Integers, slices of any step, ``...`` and ``np.newaxis``, with at most one integer array or mask; or integer
+            arrays for all dimensions, which select points. A string, alone or in the tuple, selects a field of a
+            structured dtype.
 
         Returns
         -------
-        numpy.ndarray, or a scalar where NumPy would give one.
+        Array on the array's device (NumPy or CuPy), or a scalar where NumPy would return one.
 
         Raises
         ------
         SelectionError
-            If the selection does not fit.
+            If the selection is invalid for the array.
         ChunkError
-            If a chunk cannot be read; it names node, chunk and key.
+            If a chunk cannot be read. The error names the node, the chunk and the key.
         """
         result = self.read(selection)
         return result if result.shape else result[()]
@@ -71,60 +71,61 @@ class ReadableArray(ArrayProperties):
         decode: Decode = "auto",
         verify: Verify | None = None,
     ) -> Any:
-        """Read a selection as ``a[selection]`` does, into the caller's array if there is one.
+        """Read a selection as ``a[selection]`` does, into ``out`` if given.
 
         Parameters
         ----------
         selection
-            As for ``a[...]``.
+            Selection as for ``a[...]``; everything by default.
         out
-            Array of the result's shape and of the array's dtype, writable, of any strides. If a chunk fails, it holds
-            some chunks and not others. It saves what the system takes to make a large result's pages ready, which may
-            be as long as reading it.
+            Writable array of the result's shape and the array's dtype, with any strides. If a chunk fails, ``out`` is
+            partially written. Passing it saves the allocation of a large result, whose page faults may take as long as
+            the read.
 
-            Without it, a result on the CPU of 4 MiB or more is in memory that gzarr keeps once the last array over it
-            is gone, and uses for the next result of about that size: at most ``GZARR_RECYCLE_BYTES`` (default 512 MiB)
-            are kept, the system may take them back at any time, and :func:`gzarr.release_memory` gives them back now.
-            With ``GZARR_RECYCLE_BYTES=0`` nothing is kept, and each large result has new memory.
+            Without it, a CPU result of 4 MiB or more uses recycled memory: gzarr keeps the memory of a result once the
+            last array that uses it is gone, and reuses it for a result of similar size. At most
+            ``GZARR_RECYCLE_BYTES`` (default 512 MiB; 0 for none) are kept. The system may reclaim them at any time, and
+            :func:`gzarr.release_memory` frees them at once.
         missing
-            Whether an absent chunk is the fill value or an error, for this read.
+            Meaning of an absent chunk for this read: ``"fill"`` or ``"error"``; None for the array's own setting.
         stream
-            Stream of the device on which the result is written: of CuPy, of PyTorch, anything with
-            ``__cuda_stream__``, or its address; None is CuPy's current one. The result is there when the stream has run
-            what is enqueued when the call returns. Means nothing on the CPU.
+            CUDA stream on which the result is written: a stream of CuPy or PyTorch, any object with
+            ``__cuda_stream__``, or a stream address; None for CuPy's current stream. The result is ready once the
+            stream has run the work enqueued by the call. Ignored on the CPU.
         budget_bytes
-            Device and page-locked host memory that the read holds besides its result, at most. None is the smaller of
-            1 GiB and a quarter of the device's free memory; what is free is not asked before 64 MiB are wanted. Means
-            nothing on the CPU.
+            Limit in bytes of the device and page-locked host memory that the read holds besides its result. None for
+            1 GiB or a quarter of the device's free memory, whichever is smaller; free memory is queried only if more
+            than 64 MiB are needed. Ignored on the CPU.
         decode
-            ``"cuda"`` or ``"cpu"``, in the words of ``device=``: where chunks of this read are decoded, for a result on
-            a GPU. ``"auto"`` takes what should be faster; see ``decode_path``.
+            Place where chunks are decoded if the result is on a GPU: ``"cuda"``, ``"cpu"``, or ``"auto"`` for the one
+            expected to be faster; see :attr:`decode_path`. Ignored on the CPU.
         verify
-            ``"cpu"``: the CPU decodes frames first, so that a GPU's decoder gets sound ones only. nvCOMP's decoders are
-            undefined on corrupt zstd, snappy, deflate and gdeflate, also inside of Blosc, gzip and zlib: a flipped bit
-            may end the use of CUDA in this process, where it should be an error that names the chunk. Chunks with a
-            crc32c over their encoded bytes (v3's ``crc32c`` codec behind the compressor) are checked by it in any case,
-            and cost nothing more. Of all others the host decodes each frame before the device does, in as many bytes a
-            thread as a frame decodes to: such reads are not faster than with ``decode="cpu"``, which is what
-            ``decode="auto"`` takes for them. GDeflate without crc32c is left to the host. ``"none"``: headers and sizes
-            are checked, and no frame is decoded twice. None is what the array was opened with. Means nothing on the
-            CPU, whose decoders take anything.
+            ``"cpu"`` to decode frames on the CPU first, so that the GPU's decoder only gets valid ones. The behaviour
+            of nvCOMP's decoders is undefined for corrupt zstd, snappy, deflate and gdeflate frames, also inside Blosc,
+            gzip and zlib: a flipped bit may make CUDA unusable in this process, instead of raising an error that names
+            the chunk. Chunks with a crc32c of their encoded bytes (the ``crc32c`` codec of version 3 after the
+            compressor) are always checked by it, and cost nothing extra. All other frames are decoded by the host
+            before the device decodes them, with a buffer for one decoded frame in each thread: such reads are no faster
+            than with ``decode="cpu"``, which ``decode="auto"`` therefore chooses. GDeflate without crc32c is left to
+            the host. ``"none"`` to check headers and sizes only, and decode no frame twice. None for the array's own
+            setting. Ignored on the CPU, whose decoders are safe for any input.
 
         Returns
         -------
-        ``out``, or a new C-contiguous array of the array's device (of zero dimensions where ``a[...]`` gives a scalar).
+        ``out``, or a new C-contiguous array on the array's device (with zero dimensions where ``a[...]`` returns a
+        scalar).
 
         Raises
         ------
         OutputError
-            If ``out`` does not fit; nothing was read.
+            If ``out`` has the wrong kind, shape or dtype, or is read-only; nothing was read.
         ArgumentError
-            If an argument is none of the above, or ``budget_bytes`` is too small for one chunk.
+            If an argument is none of the above, or if ``budget_bytes`` is too small for one chunk.
         DeviceError
-            If the device cannot hold elements of this type, fails, or was lost to this process, as it may be where a
-            damaged chunk was decoded; the message then names the chunks, and says what to do.
+            If the device cannot hold elements of this dtype, fails, or was lost to this process, which may happen when
+            a corrupt chunk is decoded. The message then names the chunks and says what to do.
         MemoryError
-            If the device has no room.
+            If the device runs out of memory.
         SelectionError, ChunkError
             As for ``a[...]``.
         """
@@ -143,24 +144,22 @@ class ReadableArray(ArrayProperties):
         decode: Decode = "auto",
         verify: Verify | None = None,
     ) -> Any:
-        """Read many selections as one plan: a chunk that several of them touch is read and decoded once.
+        """Read many selections in one plan: a chunk that several of them touch is read and decoded once.
 
         Parameters
         ----------
         selections
-            Each as for ``a[...]``, without integer arrays for several dimensions and without fields.
+            Selections as for ``a[...]``, each with at most one integer array and without fields.
         out
-            Array of shape ``(len(selections), *shape of each)``, if the results have one shape; what it saves, and
-            what is done without it, is as for :meth:`read`.
-        missing
-            Whether an absent chunk is the fill value or an error, for this read.
-        stream, budget_bytes, decode, verify
+            Array of shape ``(len(selections), *result_shape)``, if all results have the same shape; otherwise as for
+            :meth:`read`.
+        missing, stream, budget_bytes, decode, verify
             As for :meth:`read`.
 
         Returns
         -------
-        One array ``(len(selections), …)`` if all results have one shape, else a list of arrays. An empty list of
-        selections gives an empty list.
+        One array of shape ``(len(selections), *result_shape)`` if all results have the same shape, else a list of
+        arrays. An empty list for no selections.
 
         Raises
         ------
@@ -208,24 +207,24 @@ class ReadableArray(ArrayProperties):
         Parameters
         ----------
         selection
-            As for ``a[...]``, without names of fields.
+            Selection as for ``a[...]``, without names of fields.
         out
-            Array of the result's shape and dtype, as for :meth:`read`; that method and those of ``a.oindex``,
-            ``a.vindex`` and ``a.blocks`` take a stream and other options as well.
+            Array of the result's shape and dtype, as for :meth:`read`. That method, and the ``read`` of ``a.oindex``,
+            ``a.vindex`` and ``a.blocks``, also take a stream and other options.
         fields
             Name of a field of a structured dtype, for elements of that field; or a sequence of names, for records of
             these fields in this order.
 
         Returns
         -------
-        ``out``, or a new array of the array's device; a scalar where ``a[...]`` gives one.
+        ``out``, or a new array on the array's device; a scalar where ``a[...]`` returns one.
 
         Raises
         ------
         SelectionError
-            If the selection does not fit, or there is no such field.
+            If the selection is invalid for the array, or there is no such field.
         OutputError, DeviceError, ChunkError
-            As :meth:`read`.
+            As for :meth:`read`.
         """
         return self._get(parse_basic(selection, self.shape), out, fields)
 
@@ -235,9 +234,9 @@ class ReadableArray(ArrayProperties):
         Parameters
         ----------
         selection
-            Integers, slices, integer arrays and masks, at most one for each dimension, and one ``...``.
+            Integers, slices, integer arrays and masks, at most one for each dimension, and at most one ``...``.
         out, fields
-            As for :meth:`get_basic_selection`; so are result and errors.
+            As for :meth:`get_basic_selection`; so are the result and the errors.
         """
         return self._get(parse_orthogonal(selection, self.shape), out, fields)
 
@@ -249,7 +248,7 @@ class ReadableArray(ArrayProperties):
         selection
             Integer arrays, one for each dimension, which broadcast to the result's shape.
         out, fields
-            As for :meth:`get_basic_selection`; so are result and errors.
+            As for :meth:`get_basic_selection`; so are the result and the errors.
         """
         return self._get(parse_coordinates(selection, self.shape), out, fields)
 
@@ -261,7 +260,7 @@ class ReadableArray(ArrayProperties):
         mask
             Boolean array of the array's shape.
         out, fields
-            As for :meth:`get_basic_selection`; so are result (of one dimension) and errors.
+            As for :meth:`get_basic_selection`; so are the errors and the result, which has one dimension.
         """
         return self._get(parse_mask(mask, self.shape), out, fields)
 
@@ -271,9 +270,9 @@ class ReadableArray(ArrayProperties):
         Parameters
         ----------
         selection
-            Integers and slices with step 1, in chunks.
+            Grid indices of chunks (shards): integers and slices with step 1.
         out, fields
-            As for :meth:`get_basic_selection`; so are result and errors.
+            As for :meth:`get_basic_selection`; so are the result and the errors.
         """
         return self._get(self._parse_blocks(selection, self.shape), out, fields)
 
@@ -291,13 +290,12 @@ class ReadableArray(ArrayProperties):
         return result if result.shape or out is not None else result[()]
 
     def _parse_blocks(self, selection: Any, shape: tuple[int, ...]) -> Selection:
-        metadata = self._metadata
-        return parse_blocks(selection, shape, metadata.chunk_shape, metadata.chunk_edges)
+        return parse_blocks(selection, self._metadata.chunk_grid)
 
     # -- reading all of it
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Read everything, for ``np.asarray``."""
+        """Read the whole array, for ``np.asarray``."""
         if self.device != "cpu":
             raise DeviceError(
                 f"the array reads to {self.device}; NumPy needs host memory: open it with device='cpu', or take "
@@ -309,11 +307,11 @@ class ReadableArray(ArrayProperties):
         return result if dtype is None else result.astype(dtype, copy=False)  # type: ignore[no-any-return]
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        """Read everything and export it; see the Python array API standard."""
+        """Read the whole array and export it; see the Python array API standard."""
         return self.read().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[Any, Any]:
-        """Where :meth:`__dlpack__` exports: ``(1, 0)`` for the CPU, ``(2, N)`` for ``cuda:N``."""
+        """Device that :meth:`__dlpack__` exports from: ``(1, 0)`` for the CPU, ``(2, N)`` for ``cuda:N``."""
         return (1, 0) if self.device == "cpu" else (2, int(self.device.removeprefix("cuda:")))
 
     def __len__(self) -> int:
@@ -327,7 +325,7 @@ class ReadableArray(ArrayProperties):
         return self._rows()
 
     def _rows(self) -> Iterator[Any]:
-        # A row of chunks at a time: each chunk is decoded once, and memory stays bounded.
+        # One row of chunks at a time: each chunk is decoded once, and memory stays bounded.
         step = max(self.chunks[0], 1)
         for begin in range(0, self.shape[0], step):
             yield from self[begin : begin + step]
@@ -356,7 +354,7 @@ class ReadableArray(ArrayProperties):
     def _read_options(
         self, missing: Missing | None, stream: Any, budget_bytes: int | None, decode: Decode, verify: Verify | None
     ) -> ReadOptions:
-        """Return the options of one read, checked; None is what the array was opened with."""
+        """Return the checked options of one read; None stands for the array's own setting."""
         check_decode(decode)
         meaning = self._missing if missing is None else check_missing(missing)
         verified = self._verify if verify is None else check_verify(verify)
@@ -377,7 +375,7 @@ class ReadableArray(ArrayProperties):
             if fields[field][0].subdtype is None:
                 dtype = fields[field][0]
             else:
-                # A field that is an array itself: its dimensions are not the plan's. Read the elements, then take it.
+                # A subarray field has dimensions that the plan lacks: read whole elements, then take the field.
                 records = self._read(selection, None, None, options)
                 result = self._output(records[field].shape, records[field].dtype, out, options.memory)
                 options.memory.copy(result, records[field])

@@ -1,4 +1,4 @@
-"""Changing the shape of an array: in which order metadata and chunks change, so that nothing that counts is lost."""
+"""Changing the shape of an array: metadata and chunks change in an order that never loses elements."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import itertools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-import numpy as np
 
 from ..codecs.codec import ArrayRepresentation
 from ..engines.cpu.threads import fill_chunk
@@ -31,14 +29,14 @@ if TYPE_CHECKING:
 
 Chunks: TypeAlias = "Iterator[tuple[str, tuple[int, ...]]]"
 
-#: So many chunks are named rather than looked for by listing the store.
+#: Up to this many chunks are addressed by key, without listing the store.
 MAX_NAMED: Final = 1000
-#: Chunks that are erased or changed in one go.
+#: Chunks erased or changed at a time.
 _BATCH: Final = 256
 
 
 def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, lock: bool) -> None:
-    """Give an array another shape; see :meth:`gzarr.Array.resize`."""
+    """Change the shape of an array; see :meth:`gzarr.Array.resize`."""
     store: Store = array.store  # type: ignore[assignment]
     before: list[ArrayMetadata] = []
 
@@ -53,7 +51,7 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
 
 
 def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[int, ...]:
-    """Write elements behind the end of an array, then make them part of it; see :meth:`gzarr.Array.append`."""
+    """Write elements beyond the end of an array, then extend its shape; see :meth:`gzarr.Array.append`."""
     store: Store = array.store  # type: ignore[assignment]
     value = as_data(value, array.dtype, array.name, array.ndim)
     with _turn(array, lock=lock):
@@ -71,7 +69,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[
             try:
                 array._write([selection], [value], None, lock=lock, aligned=False, metadata=grown)
             except BaseException:
-                # Nobody reads what was written beyond the end, until the array grows some day.
+                # Elements written beyond the end are not visible, but would be once the array grows.
                 with contextlib.suppress(GzarrError):
                     clear_outside(store, array.path, grown, array.metadata, lock=lock)
                 raise
@@ -84,7 +82,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[
 
 
 def _appended(array: WritableArray, shape: tuple[int, ...], axis: int) -> tuple[int, tuple[int, ...]]:
-    """Return the axis, counted from 0, and the shape of the array with an array of another shape behind it."""
+    """Return the axis, counted from 0, and the array's shape after appending an array of another shape."""
     if not array.ndim:
         raise ArgumentError(f"{array.name} has zero dimensions: nothing can be appended to it")
     if not hasattr(axis, "__index__") or not -array.ndim <= axis < array.ndim:
@@ -103,7 +101,7 @@ def _appended(array: WritableArray, shape: tuple[int, ...], axis: int) -> tuple[
 
 @contextlib.contextmanager
 def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
-    """Keep others from changing the shape meanwhile."""
+    """Keep others from changing the shape."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(locks.hold_node(array.store, array.path))
         if lock:
@@ -112,9 +110,9 @@ def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
 
 
 def _checked(array: WritableArray, found: ArrayMetadata) -> ArrayMetadata:
-    """Return metadata that the store has now; raise if they are of another array than the one that was opened."""
+    """Return the array's current metadata; raise if the array was replaced by another one since it was opened."""
     if _layout(array.metadata, array.path) == _layout(found, array.path):
-        # What no document says stays as it was.
+        # Not part of any document, so it is carried over.
         same = found.codecs == array.metadata.codecs
         return replace(found, level_is_free=array.metadata.level_is_free and same)
     raise ArgumentError(
@@ -123,8 +121,8 @@ def _checked(array: WritableArray, found: ArrayMetadata) -> ArrayMetadata:
 
 
 def _layout(metadata: ArrayMetadata, path: str) -> tuple[Any, ...]:
-    """Return what decides which bytes an element is stored as, and where."""
-    even = metadata.chunk_shape if metadata.chunk_edges is None else metadata.ndim
+    """Return the metadata that determines the stored bytes of an element and their place."""
+    even = [axis.longest if axis.is_regular else None for axis in metadata.chunk_grid.axes]
     return (
         (metadata.dtype, metadata.key_prefix(path), metadata.chunk_key_encoding, even),
         [codec.label for codec in metadata.codecs],
@@ -132,20 +130,20 @@ def _layout(metadata: ArrayMetadata, path: str) -> tuple[Any, ...]:
 
 
 def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadata, *, lock: bool = False) -> None:
-    """Erase what an array had outside its new shape, whose metadata is stored already.
+    """Erase an array's elements outside its new shape, after the new metadata is stored.
 
-    A chunk (shard) outside is erased. In one that is partly outside, that part becomes the fill value, so that an array
-    that grows again does not show what was cut off. If it fails or is killed, the rest of it is left where nobody
-    reads it, until the array grows.
+    Chunks (shards) outside are erased. In chunks that are partially outside, that part is set to the fill value, so
+    that the old elements do not reappear when the array grows again. If this fails or is killed, the remaining elements
+    are invisible until the array grows.
 
     Parameters
     ----------
     store, path
-        Where the array is.
+        Store and path of the array.
     old, new
-        What it was, and what it is now; they differ in their shapes.
+        Old and new metadata, which differ in their shapes.
     lock
-        Keep writers of other processes away, by file locks.
+        Whether to exclude writers in other processes, by file locks.
 
     Raises
     ------
@@ -157,7 +155,7 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
     cut = [d for d, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)) if after < before]
     if not cut:
         return
-    kept = _reach(old, new.shape)
+    kept = old.chunk_grid.count_within(new.shape)
     for batch in _batches(_chunks_at(store, path, old, kept, cut)):
         outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
         with contextlib.ExitStack() as stack:
@@ -170,28 +168,19 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
         _fill_edges(store, path, old, new, edge, cut, lock=lock)
 
 
-def _reach(metadata: ArrayMetadata, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return how many chunks along each dimension have elements in a shape."""
-    edges = metadata.chunk_edges or (None,) * len(shape)
-    return tuple(
-        -(-n // block) if edge is None else int(np.searchsorted(edge.starts[:-1], n))
-        for n, block, edge in zip(shape, metadata.chunk_shape, edges, strict=True)
-    )
-
-
 def _chunks_at(store: Store, path: str, old: ArrayMetadata, kept: tuple[int, ...], cut: Sequence[int]) -> Chunks:
-    """Yield the chunks that are, or may be, outside or at an edge that is cut."""
-    had = _reach(old, old.shape)
-    # One less along what is cut: the last chunk that is kept may have been cut through.
+    """Yield the chunks that are, or may be, outside the new shape or at its edge."""
+    had = old.chunk_grid.count_within(old.shape)
+    # One less along shrunk dimensions, since the last kept chunk may be partially outside.
     inner = tuple(max(n - (d in cut), 0) for d, n in enumerate(map(min, kept, had)))
     if math.prod(had) - math.prod(inner) > MAX_NAMED and isinstance(store, ListableStore):
-        # Beyond the grid, too: what an interrupted change of the shape has left.
+        # Including remains of interrupted changes beyond the grid.
         for key, coords in stored_chunks(store, old, path, outside=True):
             if any(i >= n for i, n in zip(coords, inner, strict=True)):
                 yield key, coords
         return
     prefix, encoding = old.key_prefix(path), old.chunk_key_encoding
-    # Boxes that have nothing in common and together are everything but the inner one.
+    # Disjoint boxes that together cover everything but the inner box.
     for d in range(old.ndim):
         ranges = [
             range(inner[e]) if e < d else range(inner[d], had[d]) if e == d else range(had[e]) for e in range(old.ndim)
@@ -215,10 +204,10 @@ def _fill_edges(
     *,
     lock: bool,
 ) -> None:
-    """Write the fill value to what some chunks, which are not outside, have outside the new shape."""
+    """Write the fill value to those parts of chunks at the new edge that are outside the new shape."""
     boxes = []
     for coords in chunks:
-        box = [_extent(old, d, i) for d, i in enumerate(coords)]
+        box = old.chunk_grid.extent(coords)
         for d in cut:
             begin, end = box[d]
             if begin < new.shape[d] < end:
@@ -229,13 +218,5 @@ def _fill_edges(
     fills = [
         fill_chunk(old.absent_value, ArrayRepresentation(selection.result_shape, old.dtype)) for selection in selections
     ]
-    # Chunks that become nothing but the fill value go, however they came to be stored.
+    # Chunks that only hold the fill value afterwards are erased, even if they were stored on purpose.
     Writer(old, store, path).write(selections, fills, lock=lock)
-
-
-def _extent(metadata: ArrayMetadata, d: int, i: int) -> tuple[int, int]:
-    """Return where a chunk begins and ends along a dimension, cut at the array's end."""
-    edge = None if metadata.chunk_edges is None else metadata.chunk_edges[d]
-    block = metadata.chunk_shape[d]
-    begin, end = (i * block, (i + 1) * block) if edge is None else map(int, edge.starts[i : i + 2])
-    return begin, min(end, metadata.shape[d])

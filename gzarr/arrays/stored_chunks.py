@@ -1,4 +1,4 @@
-"""Which chunks of an array a store has, found by listing it: of use where most of them are absent."""
+"""Stored chunks of an array, found by listing its store: useful where most chunks are absent."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 def stored_chunks(
     store: ReadableStore, metadata: ArrayMetadata, path: str, *, outside: bool = False
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the chunks (shards, in a sharded array) of an array that are stored, in the order of the listing.
+    """Yield the stored chunks (shards, in a sharded array) of an array, in the order of the listing.
 
     Parameters
     ----------
     store, metadata, path
-        The array.
+        Store, metadata and path of the array.
     outside
-        Also what lies beyond the array's grid under the names of chunks: a larger array left it behind.
+        Whether to include chunks outside the array's grid, left behind when the array shrank.
 
     Yields
     ------
-    Key in the store, and coordinates in the grid.
+    Key in the store, and grid coordinates.
 
     Raises
     ------
@@ -44,13 +44,13 @@ def stored_chunks(
         key = folder + encoding.encode(())
         yield from ((found, ()) for found in store.list_prefix(folder) if found == key)
         return
-    # All chunks are in one directory where the separator is one.
+    # With "/" as separator, all chunks are in one directory.
     prefix = folder + encoding.prefix
     for key in store.list_prefix(prefix if prefix.endswith("/") else folder):
         if not key.startswith(prefix):
             continue
         parts = key[len(prefix) :].split(encoding.separator)
-        # "01" is a file of somebody else's, not a chunk; no grid has coordinates of 20 digits.
+        # "01" is an unrelated file, not a chunk; no grid has coordinates of 20 digits.
         if len(parts) != len(grid) or not all(
             part.isascii() and part.isdecimal() and len(part) < 20 and str(int(part)) == part for part in parts
         ):
@@ -61,7 +61,7 @@ def stored_chunks(
 
 
 def grid_points(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the coordinates of a grid of any size in C order; ``itertools.product`` lists all along each dimension."""
+    """Yield the coordinates of a grid of any size in C order (``itertools.product`` would list each dimension)."""
     if 0 in shape:
         return
     if not shape:

@@ -1,4 +1,4 @@
-"""From selections and values to stored chunks: the plan, what must be read first, and the engine that runs over it."""
+"""Writing values to selections: planning, finding chunks that must be read first, running an engine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
 from ..engines.cpu import native_write, write_threads
-from ..engines.shards import ChunkKeys, distinct_rows
 from ..engines.write_request import WriteRequest
 from ..errors import ArgumentError, ChunkWriteError, GzarrError
 from ..nodes.change import reader_of
-from ..plan.decode_program import Decoding, analyse
+from ..plan.decode_program import Decoding, analyse, planned_grid
 from ..plan.encode_program import EncodingProgram, analyse_encoding
+from ..plan.keys import ChunkKeys, distinct_rows
 from ..plan.planner import by_shape, plan
 from ..stores import locks
 from ..stores.base import LockingStore
@@ -28,34 +28,35 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..metadata.chunk_grid import BoolArray, ChunkGrid
     from ..metadata.model import ArrayMetadata
     from ..plan.planner import Plan
     from ..plan.selection import Selection
     from ..stores.base import ReadableStore, Store
     from .outputs import DeviceResults
 
-    BoolArray = npt.NDArray[np.bool_]
-
 
 class _Chain(NamedTuple):
     """The codec chain of chunks of one shape, analysed for writing."""
 
     decoding: Decoding
-    #: For the native loop; None where host threads encode.
+    #: Program of the native loop; None if host threads encode.
     program: EncodingProgram | None
 
 
 class Writer:
-    """Writes one array.
+    """Writer of one array.
 
     Parameters
     ----------
-    metadata, store
-        The array, and where its chunks go.
+    metadata
+        Metadata of the array.
+    store
+        Store that holds the chunks.
     path
-        Of the node, without leading slash.
+        Path of the array, without leading slash.
     write_empty_chunks
-        Whether chunks of nothing but the fill value are stored.
+        Whether chunks that hold only the fill value are stored.
     """
 
     __slots__ = ("_chains", "_name", "_path", "_prefix", "_store", "metadata", "write_empty_chunks")
@@ -71,19 +72,19 @@ class Writer:
         self._chains: OrderedDict[tuple[int, ...], _Chain] = OrderedDict()
 
     def with_metadata(self, metadata: ArrayMetadata) -> Writer:
-        """Return a writer of the array with other metadata: of another shape, as a rule, which changes no codec."""
+        """Return a writer of the array with other metadata, usually with another shape and the same codecs."""
         writer = Writer(metadata, self._store, self._path, write_empty_chunks=self.write_empty_chunks)
         if (metadata.codecs, metadata.dtype) == (self.metadata.codecs, self.metadata.dtype):
             writer._chains = self._chains
         return writer
 
     def _chain(self, chunk_shape: tuple[int, ...]) -> _Chain:
-        """Return the analysed codec chain of chunks (shards) of a shape; analysed once."""
+        """Return the codec chain of chunks (shards) of a given shape, analysed once."""
         chain = self._chains.get(chunk_shape)
         if chain is None:
             decoding = _decoding(self.metadata, chunk_shape)
             chain = _Chain(decoding, analyse_encoding(decoding.codecs, decoding.chunk, native_write.available()))
-        elif self.metadata.chunk_edges is None:
+        elif self.metadata.chunk_grid.is_regular:
             return chain
         # Threads may do this at the same time: the worst is a chain that is analysed twice.
         self._chains.pop(chunk_shape, None)
@@ -103,35 +104,35 @@ class Writer:
         lock: bool = False,
         memory: DeviceResults | None = None,
     ) -> None:
-        """Write each value to its selection; where selections overlap, the later one counts.
+        """Write each value to its selection; where selections overlap, the last one wins.
 
         Parameters
         ----------
         selections
-            One or more, all over boxes or one over points.
+            One or more selections of boxes, or one selection of points.
         values
-            One array a selection, of its result's shape and of the array's dtype (of the field's).
+            One array for each selection, of its result's shape and with the dtype of the array (of the field).
         field
             Name of a field of a structured dtype, or None.
         aligned
-            Refuse to change stored values in part.
+            Whether to refuse partial changes of stored values.
         lock
-            Keep writers of other processes away, by file locks.
+            Whether to exclude writers in other processes, by file locks.
         memory
-            The device that the values are on, and the stream that they are there on; None for host memory.
+            Device of the values, and the stream on which they can be read; None for host memory.
 
         Raises
         ------
         ArgumentError
-            If stored values would be changed in part, and ``aligned``; nothing was written.
+            If a stored value would be partially changed, with ``aligned``; nothing was written.
         ChunkError
-            For the first chunk that fails; each stored value is then the old one or the new one.
+            For the first chunk that fails; each stored value is then either the old one or the new one.
         """
         views = []
         for selection, value in zip(selections, values, strict=True):
             view = selection.view(value)
             if view is None:
-                # Axes of an index array that cannot be joined as they lie can be in a copy.
+                # The axes of an index array can always be joined in a contiguous copy.
                 view = selection.view(_contiguous(value, memory))
             views.append(view)
         requests = list(self._requests(selections, tuple(views), field, lock=lock))
@@ -145,13 +146,12 @@ class Writer:
         self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None, *, lock: bool = False
     ) -> Iterator[tuple[WriteRequest, EncodingProgram | None]]:
         metadata = self.metadata
-        edges = metadata.chunk_edges
         decoding, program = self._chain(metadata.chunk_shape)
-        the_plan = plan(selections, metadata.shape, decoding.chunk.shape, edges)
-        for part in [the_plan] if edges is None else by_shape(the_plan, edges):
+        grid = planned_grid(metadata.chunk_grid, decoding.levels)
+        for part in by_shape(plan(selections, grid), grid):
             if not len(part):
                 continue
-            if edges is not None:
+            if not grid.is_regular:
                 decoding, program = self._chain(part.chunk_shape)
             values, value_of = part.chunks, np.arange(len(part))
             if decoding.levels:
@@ -171,49 +171,17 @@ class Writer:
                 inputs=views,
                 field=field,
                 fill_value=metadata.absent_value,
-                whole=np.zeros(len(part), np.bool_) if field is not None else self._whole(part),
-                beyond=self._beyond(values, decoding),
+                whole=np.zeros(len(part), np.bool_) if field is not None else _whole(part, grid),
+                beyond=metadata.chunk_grid.are_cut(values),
                 is_current=_never if lock else self._is_current,
                 write_empty=self.write_empty_chunks,
                 level_is_free=metadata.level_is_free,
             )
             yield request, program
 
-    def _whole(self, the_plan: Plan) -> BoolArray:
-        """Return which chunks are covered as far as they lie within the array, by one of their pieces."""
-        n = len(the_plan)
-        if the_plan.points is not None or any(table is not None for table in the_plan.tables):
-            return np.zeros(n, np.bool_)
-        covers = np.ones(len(the_plan.start), np.bool_)
-        chunk_of = np.repeat(np.arange(n), np.diff(the_plan.piece_offsets))
-        edges = self.metadata.chunk_edges or (None,) * len(self.metadata.shape)
-        for d, (size, block, edge) in enumerate(zip(self.metadata.shape, the_plan.chunk_shape, edges, strict=True)):
-            coords = the_plan.chunks[:, d]
-            begin = coords * block if edge is None else edge.starts[coords]
-            inside = np.minimum(block, size - begin)[chunk_of]
-            covers &= (the_plan.start[:, d] == 0) & (the_plan.count[:, d] == inside)
-            covers &= (the_plan.step[d] == 1) | (inside == 1)
-        whole = np.zeros(n, np.bool_)
-        whole[chunk_of[covers]] = True
-        return whole
-
-    def _beyond(self, values: npt.NDArray[np.int64], decoding: Decoding) -> BoolArray:
-        """Return which stored values, by their coordinates, reach beyond the array."""
-        metadata = self.metadata
-        shape = np.array(metadata.shape, np.int64)
-        if metadata.chunk_edges is None:
-            block = np.array(decoding.levels[0].shard_shape if decoding.levels else decoding.chunk.shape, np.int64)
-            return np.asarray((shape - values * block < block).any(axis=1))
-        beyond = np.zeros(len(values), np.bool_)
-        for coords, size, length, edge in zip(
-            values.T, metadata.shape, decoding.chunk.shape, metadata.chunk_edges, strict=True
-        ):
-            beyond |= size - coords * length < length if edge is None else edge.starts[coords + 1] > size
-        return beyond
-
     def _is_current(self) -> bool:
-        """Return whether the array still has the shape that is remembered here, and nobody is changing it just now."""
-        # In this order: who appends changes the metadata last, and then lets go of the node.
+        """Return whether the array still has the shape known here, and nobody is changing it."""
+        # In this order: an append changes the metadata last, and then releases the node.
         if locks.node_is_held(self._store, self._path):
             return False
         try:
@@ -223,21 +191,14 @@ class Writer:
         return entry is not None and getattr(entry.metadata, "shape", None) == self.metadata.shape
 
     def _joined(self, request: WriteRequest) -> BoolArray:
-        """Return which chunks several pieces cover together, as far as they lie within the array."""
+        """Return which chunks are completely covered, within the array's bounds, by several pieces together."""
         the_plan = request.plan
         joined = np.zeros(len(the_plan), np.bool_)
         if the_plan.points is not None or any(table is not None for table in the_plan.tables):
             return joined
-        edges = self.metadata.chunk_edges or (None,) * len(self.metadata.shape)
+        grid = planned_grid(self.metadata.chunk_grid, request.levels)
         for i in np.flatnonzero(np.diff(the_plan.piece_offsets) > 1).tolist():
-            begins = [
-                n * c if e is None else e.starts[n]
-                for n, c, e in zip(the_plan.chunks[i], the_plan.chunk_shape, edges, strict=True)
-            ]
-            inside = [
-                min(c, size - begin)
-                for begin, c, size in zip(begins, the_plan.chunk_shape, self.metadata.shape, strict=True)
-            ]
+            inside = [end - begin for begin, end in grid.extent(the_plan.chunks[i].tolist())]
             covered = np.zeros(inside, np.bool_)
             for piece in range(*the_plan.piece_offsets[i : i + 2].tolist()):
                 first, count = the_plan.start[piece], the_plan.count[piece]
@@ -252,7 +213,7 @@ class Writer:
         if partial.any():
             value = int(np.argmax(partial))
             raise ArgumentError(
-                f"{self._name}: the region covers {request.keys[value]!r} in part, and aligned=True was asked for; "
+                f"{self._name}: the region covers {request.keys[value]!r} in part, which aligned=True forbids; "
                 f"regions have to begin and end at multiples of {self.metadata.chunk_shape}, or at the array's end"
             )
 
@@ -265,7 +226,7 @@ class Writer:
             if memory is None:
                 _write(request, program)
                 return
-            # What a device needs is loaded where there is one.
+            # Device code is loaded only if there is a device.
             from ..engines.cuda import write_engine
 
             rows = write_engine.write(memory.device, request, memory.stream)
@@ -273,8 +234,25 @@ class Writer:
                 _write(part, program)
 
 
+def _whole(the_plan: Plan, grid: ChunkGrid) -> BoolArray:
+    """Return which chunks are covered as far as they lie within the array, by one of their pieces."""
+    n = len(the_plan)
+    if the_plan.points is not None or any(table is not None for table in the_plan.tables):
+        return np.zeros(n, np.bool_)
+    covers = np.ones(len(the_plan.start), np.bool_)
+    chunk_of = np.repeat(np.arange(n), np.diff(the_plan.piece_offsets))
+    for d, axis in enumerate(grid.axes):
+        # All chunks of a plan have one shape.
+        inside = np.minimum(the_plan.chunk_shape[d], axis.size - axis.begins(the_plan.chunks[:, d]))[chunk_of]
+        covers &= (the_plan.start[:, d] == 0) & (the_plan.count[:, d] == inside)
+        covers &= (the_plan.step[d] == 1) | (inside == 1)
+    whole = np.zeros(n, np.bool_)
+    whole[chunk_of[covers]] = True
+    return whole
+
+
 def _never() -> bool:
-    """Whether other processes append just now cannot be asked."""
+    """Return False: it cannot be known whether other processes are appending."""
     return False
 
 
@@ -289,14 +267,14 @@ def _contiguous(value: Any, memory: DeviceResults | None) -> Any:
 
 @contextlib.contextmanager
 def between_processes(store: ReadableStore, keys: Iterable[str], below: str = "") -> Iterator[None]:
-    """Hold the locks of some keys that processes share.
+    """Hold the locks of some keys, which processes share.
 
     Parameters
     ----------
     store
-        That they are in.
+        Store of the keys.
     keys
-        All that are wanted, so that nobody waits in a circle; none for the node itself.
+        All keys to be locked, at once to avoid deadlocks; none for the node itself.
     below
         Prefix of their node.
 
@@ -306,17 +284,17 @@ def between_processes(store: ReadableStore, keys: Iterable[str], below: str = ""
         If the store has no such locks.
     """
     if not isinstance(store, LockingStore):
-        raise ArgumentError(f"{store!r} has no locks between processes; local stores have")
+        raise ArgumentError(f"{store!r} has no locks between processes; only local stores have them")
     with store.lock(*keys, below=below):
         yield
 
 
 def _write(request: WriteRequest, program: EncodingProgram | None) -> None:
-    """Write what is covered by the native loop, if there is a program for it, and the rest by host threads."""
+    """Write complete stored values by the native loop, if there is a program, and the others by host threads."""
     try:
         _write_on_host(request, program)
     except MemoryError as cause:
-        # Of what a few bytes of metadata ask for: a shard may have an index of terabytes.
+        # A few bytes of metadata may demand this: the index of a shard may have terabytes.
         chunk = tuple(request.plan.chunks[0].tolist())
         reason = f"there is not enough memory to write such chunks, or shards ({str(cause) or 'out of memory'})"
         raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=request.keys[0]) from cause
@@ -341,10 +319,10 @@ def _write_on_host(request: WriteRequest, program: EncodingProgram | None) -> No
 
 
 def _decoding(metadata: ArrayMetadata, chunk_shape: tuple[int, ...]) -> Decoding:
-    """Take the chain apart for writing: what is stored under a key is a chunk, or a shard of chunks."""
+    """Analyse the codec chain for writing: each stored value is a chunk, or a shard of chunks."""
     whole = ArrayRepresentation(chunk_shape, metadata.dtype)
     decoding = analyse(metadata.codecs, whole, kernels.available())
-    if len(decoding.levels) <= 1 and metadata.chunk_edges is None:
+    if len(decoding.levels) <= 1 and metadata.chunk_grid.is_regular:
         return decoding
-    # Shards in shards, and shards of different shapes, are changed as wholes.
+    # Nested shards, and shards of different shapes, are decoded and encoded as a whole.
     return replace(decoding, levels=(), codecs=metadata.codecs, chunk=whole, program=None)

@@ -1,4 +1,4 @@
-"""Writing an array: selections, many of them in one plan, and the methods of zarr-python."""
+"""Writing arrays: single selections, many selections in one plan, and zarr-python's methods."""
 
 from __future__ import annotations
 
@@ -40,38 +40,40 @@ class WritableArray(ReadableArray):
     ) -> None:
         """Write to a selection, as NumPy's ``a[selection] = value`` does.
 
-        Chunks (shards) that the selection covers are written; others are read, changed and written. Each is replaced
-        in one step: readers see the old one or the new one. Writers of one process take turns at a chunk, whichever
-        threads and arrays they are in. Writers in several processes must not write to one chunk (shard) at a time,
-        unless all of them pass ``lock=True``; regions that begin and end where chunks (shards) do are always safe.
+        Chunks (shards) that the selection covers completely are written; partially covered ones are read, changed and
+        written. Each is replaced atomically: readers see either the old chunk or the new one. Within a process, writes
+        to the same chunk are serialized across threads and ``Array`` objects. Several processes must not write to the
+        same chunk (shard) at the same time, unless all of them pass ``lock=True``; regions aligned to chunk (shard)
+        boundaries are always safe.
 
         Parameters
         ----------
         selection
-            As for reading, a field included.
+            Selection as for reading, including the name of a field.
         value
-            A scalar, or an array that broadcasts to the selection's shape: of NumPy, CuPy, with ``__array__`` or
-            ``__dlpack__``.
+            Scalar, or array that broadcasts to the selection's shape: NumPy, CuPy, or any object with ``__array__`` or
+            ``__dlpack__``. Its elements must be representable in the array's dtype.
         lock
-            Keep writers in other processes that do the same away from the chunks, by file locks beside the data.
+            Whether to exclude other processes that also pass ``lock=True`` from the chunks, by file locks beside the
+            data.
         aligned
-            Raise, before anything is written, if a chunk (shard) would be changed in part.
+            Whether to raise, before anything is written, if a chunk (shard) would be partially changed.
         stream
-            Stream of the array's device, as for :meth:`read`, on which a value that is there can be read. Whole chunks
-            of such values are encoded on the device; all is stored when the call returns.
+            Stream of the array's device, as for :meth:`read`, on which a value on that device can be read. Whole
+            chunks of such values are encoded on the device. The data is stored when the call returns.
 
         Raises
         ------
         ReadOnlyError
             If the array is read-only; nothing was touched.
         ArgumentError
-            If the value does not broadcast, if its elements are not all elements of the array's type (a fraction, a
-            number out of range, a text too long), or ``aligned``; nothing was written.
+            If the value does not broadcast, if the array's dtype cannot hold one of its elements (a fraction, a number
+            out of range, a string that is too long), or if ``aligned`` is violated; nothing was written.
         SelectionError
-            If the selection does not fit.
+            If the selection is invalid for the array.
         ChunkWriteError, ChunkReadError, ChunkDecodeError
-            If a chunk cannot be written, or one that is changed in part cannot be read. It says which chunk, and how
-            many were written.
+            If a chunk cannot be written, or a partially changed one cannot be read. The error names the chunk and
+            tells how many chunks were written.
         """
         self._check_writable()
         rest, field = self._split_field(selection)
@@ -86,15 +88,15 @@ class WritableArray(ReadableArray):
         aligned: bool = False,
         stream: Any = None,
     ) -> None:
-        """Write many boxes as one plan: a chunk (shard) that several of them touch is written once.
+        """Write many boxes in one plan: a chunk (shard) that several of them touch is written once.
 
         Parameters
         ----------
         selections
-            Each as for ``a[...]``, without integer arrays for several dimensions and without fields. Where they overlap
-            the later one counts.
+            Selections as for ``a[...]``, each with at most one integer array and without fields. Where they overlap,
+            the last one wins.
         values
-            One a selection, or an array with one more dimension.
+            One value for each selection, or an array with one more dimension.
         lock, aligned, stream
             As for :meth:`write`; so are the errors.
         """
@@ -105,7 +107,9 @@ class WritableArray(ReadableArray):
         try:
             number = len(values)
         except TypeError:
-            raise ArgumentError(f"{self.name}: one value a selection, not {type(values).__name__}") from None
+            raise ArgumentError(
+                f"{self.name}: values must be a sequence with one value for each selection, not {type(values).__name__}"
+            ) from None
         if number != len(parsed):
             raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {number} values")
         if parsed:
@@ -119,34 +123,35 @@ class WritableArray(ReadableArray):
         Parameters
         ----------
         selection
-            As for ``a[...]``, without names of fields.
+            Selection as for ``a[...]``, without names of fields.
         value
-            As for :meth:`write`, which takes more options.
+            Value as for :meth:`write`, which takes more options.
         fields
-            Name of the one field of a structured dtype that is written; None: whole elements.
+            Name of the only field to be written, of a structured dtype; None for whole elements.
 
         Raises
         ------
         SelectionError
-            If the selection does not fit, there is no such field, or there are several.
+            If the selection is invalid for the array, or if ``fields`` is not the name of one field.
         ReadOnlyError, ArgumentError, ChunkWriteError, ChunkReadError, ChunkDecodeError
-            As :meth:`write`.
+            As for :meth:`write`.
         """
         self._set(parse_basic, selection, value, fields)
 
     def set_orthogonal_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write to indices of each dimension independently, as ``a.oindex[selection] = value`` does.
 
-        Parameters are those of :meth:`get_orthogonal_selection` and :meth:`set_basic_selection`, whose errors it
-        raises.
+        ``selection`` is as for :meth:`get_orthogonal_selection`; other parameters and errors are as for
+        :meth:`set_basic_selection`.
         """
         self._set(parse_orthogonal, selection, value, fields)
 
     def set_coordinate_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write to elements by their coordinates, as ``a.vindex[selection] = value`` does.
 
-        Parameters are those of :meth:`get_coordinate_selection` and :meth:`set_basic_selection`, whose errors it
-        raises. As in zarr-python, values of one dimension, as many as coordinates, are taken in C order.
+        ``selection`` is as for :meth:`get_coordinate_selection`; other parameters and errors are as for
+        :meth:`set_basic_selection`. As in zarr-python, a one-dimensional ``value`` with one element for each coordinate
+        is taken in C order.
         """
         self._check_writable()
         parsed = parse_coordinates(selection, self.shape)
@@ -161,14 +166,16 @@ class WritableArray(ReadableArray):
     def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None) -> None:
         """Write to the elements where a mask is true, as ``a.vindex[mask] = value`` does.
 
-        Parameters are those of :meth:`get_mask_selection` and :meth:`set_basic_selection`, whose errors it raises.
+        ``mask`` is as for :meth:`get_mask_selection`; other parameters and errors are as for
+        :meth:`set_basic_selection`.
         """
         self._set(parse_mask, mask, value, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write to whole chunks (shards, in a sharded array) of the grid, as ``a.blocks[selection] = value`` does.
 
-        Parameters are those of :meth:`get_block_selection` and :meth:`set_basic_selection`, whose errors it raises.
+        ``selection`` is as for :meth:`get_block_selection`; other parameters and errors are as for
+        :meth:`set_basic_selection`.
         """
         self._set(self._parse_blocks, selection, value, fields)
 
@@ -193,7 +200,7 @@ class WritableArray(ReadableArray):
         stream: Any = None,
         metadata: ArrayMetadata | None = None,
     ) -> None:
-        """Write to selections of the array as ``metadata`` describes it: None, or what is going to be its metadata."""
+        """Write to selections of the array as described by ``metadata``: its future metadata; None for the present."""
         writer = self._writer if metadata is None else self._writer.with_metadata(metadata)
         metadata = writer.metadata
         dtype = metadata.dtype
@@ -212,9 +219,9 @@ class WritableArray(ReadableArray):
         writer.write(selections, arrays, field, aligned=aligned, lock=lock, memory=memory)
 
     def _become(self, metadata: ArrayMetadata) -> None:
-        """Take over the metadata of a change of shape."""
+        """Take over the metadata of a new shape."""
         reader = Reader(metadata, self._store, self._path, self._device)
-        # Not between the steps in which another thread takes over attributes: they would bring the old shape back.
+        # Held, so that another thread that is taking over attributes does not restore the old shape.
         with hold_documents(self._store, self._path):
             self._metadata = metadata
             self._reader = reader

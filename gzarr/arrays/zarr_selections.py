@@ -1,4 +1,4 @@
-"""Arguments of the methods that zarr-python calls ``get_…_selection`` and ``set_…_selection``."""
+"""Arguments of zarr-python's methods ``get_…_selection`` and ``set_…_selection``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Fields: TypeAlias = str | Sequence[str] | None
 
 
 def parse_coordinates(selection: Any, shape: tuple[int, ...]) -> Selection:
-    """Parse integer arrays, one a dimension; as :func:`parse_points`, but for masks, which are refused."""
+    """Parse integer arrays, one for each dimension, as :func:`parse_points` does; refuse masks."""
     for item in selection if isinstance(selection, tuple) else (selection,):
         if _dtype_of(item) == np.bool_:
             raise SelectionError("a coordinate selection takes integer arrays; read a mask with get_mask_selection")
@@ -26,7 +26,7 @@ def parse_coordinates(selection: Any, shape: tuple[int, ...]) -> Selection:
 
 
 def parse_mask(selection: Any, shape: tuple[int, ...]) -> Selection:
-    """Parse a mask of the array's shape, or a tuple of one; as :func:`parse_points`, which takes integers, too."""
+    """Parse a mask of the array's shape, or a tuple of one mask, as :func:`parse_points` does; refuse integers."""
     mask = selection[0] if isinstance(selection, tuple) and len(selection) == 1 else selection
     if isinstance(mask, list):
         mask = np.asarray(mask)
@@ -43,15 +43,15 @@ def _dtype_of(item: Any) -> Any:
 
 
 def check_fields(fields: Fields, dtype: np.dtype[Any]) -> str | tuple[str, ...] | None:
-    """Return the fields that a caller names: one, several, or None for whole elements.
+    """Check and return ``fields``: one name, several, or None for whole elements.
 
     Parameters
     ----------
     fields
-        A name: elements of that field's type. A sequence of names: records of these fields, in this order. None or an
-        empty sequence: whole elements.
+        Name of a field, for elements of its type; sequence of names, for records of these fields in this order; None
+        or an empty sequence, for whole elements.
     dtype
-        Of the array.
+        Dtype of the array.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def check_fields(fields: Fields, dtype: np.dtype[Any]) -> str | tuple[str, ...] 
 
 
 def one_field(fields: Fields, dtype: np.dtype[Any]) -> str | None:
-    """Return the field that a write goes to, None for whole elements; raise SelectionError for several."""
+    """Return the field to be written, or None for whole elements; raise SelectionError for several fields."""
     found = check_fields(fields, dtype)
     if isinstance(found, tuple):
         if len(found) > 1:

@@ -1,10 +1,10 @@
-"""``gzarr bench PATH``: how fast the user's own arrays are read, beside the peers that are installed.
+"""``gzarr bench PATH``: measure how fast the user's own arrays are read, compared with other installed libraries.
 
-Rounds are interleaved and the median counts; all readers have the same number of threads, and the first results are
-compared element by element. A peer that is not installed, or that does not read an array, is a remark and nothing more.
+Rounds are interleaved and the median counts. All readers use the same number of threads, and their first results are
+compared element by element. A peer that is not installed, or cannot read an array, is only mentioned.
 
-The time of a read is that until its result is freed again. ``gzarr`` has new memory for each result, as peers have it.
-``gzarr recycled`` is what gzarr does by default with large results: it reads into the memory of one that was let go of.
+The time of a read includes freeing its result. ``gzarr`` uses new memory for each result, as its peers do.
+``gzarr recycled`` is the default of gzarr for large results: it reuses the memory of an earlier result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 
 @dataclass
 class Measured:
-    """What was found out about one array."""
+    """Measurements of one array."""
 
     name: str
     shape: tuple[int, ...]
@@ -76,7 +76,7 @@ def parse_size(text: str) -> int:
     Raises
     ------
     argparse.ArgumentTypeError
-        If it is not one, or not positive.
+        If it is not a positive number of bytes.
     """
     compact = text.strip().lower().replace(" ", "").removesuffix("b")
     number = compact.rstrip("kmgti")
@@ -85,7 +85,7 @@ def parse_size(text: str) -> int:
     except (ValueError, KeyError, OverflowError):
         size = 0
     if size < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write for example 500MB or 2GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; pass for example 500MB or 2GiB")
     return size
 
 
@@ -104,15 +104,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_size,
         default=2 * 2**30,
         metavar="SIZE",
-        help="read a leading part of an array that is larger than this (default 2GiB)",
+        help="read only a leading part of arrays that are larger than this (default 2GiB)",
     )
-    parser.add_argument("--rounds", type=_positive, default=5, metavar="N", help="timed reads, median (default 5)")
-    parser.add_argument("--device", default="auto", help="where gzarr reads to (default auto)")
+    parser.add_argument(
+        "--rounds", type=_positive, default=5, metavar="N", help="timed reads, of which the median counts (default 5)"
+    )
+    parser.add_argument("--device", default="auto", help="device of the results: auto (default), cpu, cuda, cuda:N")
     parser.add_argument(
         "--peer",
         action="append",
         choices=[*PEERS, "none"],
-        help="compare with this peer only (repeatable; none: with no peer); default: all that are installed",
+        help="compare with this library only (repeatable), or with none (default: all that are installed)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
@@ -123,11 +125,11 @@ def run(args: argparse.Namespace) -> int:
     Parameters
     ----------
     args
-        As :func:`add_arguments` defines them.
+        Arguments as defined by :func:`add_arguments`.
 
     Returns
     -------
-    0; 1 if an array could not be read, or if a peer's elements differ from gzarr's.
+    0; 1 if there are no arrays, if an array could not be read, or if a peer's elements differ from gzarr's.
 
     Raises
     ------
@@ -168,13 +170,13 @@ def measure(array: Array, *, limit_bytes: int, rounds: int, peers: Sequence[str]
     Parameters
     ----------
     array
-        What to read.
+        Array to read.
     limit_bytes
-        Largest output.
+        Limit of the result, in bytes.
     rounds
-        Timed reads of each reader.
+        Number of timed reads by each reader.
     peers
-        Names out of :data:`PEERS`.
+        Names from :data:`PEERS`.
 
     Raises
     ------
@@ -202,7 +204,7 @@ def measure(array: Array, *, limit_bytes: int, rounds: int, peers: Sequence[str]
                 found.remarks[name] = "not installed"
                 continue
             found.equal[name] = _same(read(), expected)
-        except Exception as error:  # another library's limits are no error of ours
+        except Exception as error:  # the limits of other libraries are not errors here
             lines = str(error).strip().splitlines() or [""]
             found.remarks[name] = f"{type(error).__name__}: {lines[0][:150]}"
         else:
@@ -215,7 +217,7 @@ def measure(array: Array, *, limit_bytes: int, rounds: int, peers: Sequence[str]
         for name, read in reads.items():
             with contextlib.nullcontext() if name == _RECYCLED else _nothing_recycled():
                 if name == _RECYCLED:
-                    # What was kept before was another's, or is gone.
+                    # Memory kept by another reader, or none: prime it with an untimed read.
                     read()
                 _take_stages()
                 start = time.perf_counter()
@@ -231,10 +233,10 @@ def measure(array: Array, *, limit_bytes: int, rounds: int, peers: Sequence[str]
 
 @contextlib.contextmanager
 def _nothing_recycled() -> Iterator[None]:
-    """Have large results in new memory."""
+    """Use new memory for large results."""
     before = os.environ.get("GZARR_RECYCLE_BYTES")
     os.environ["GZARR_RECYCLE_BYTES"] = "0"
-    # Letting go of what is kept is no part of the next read.
+    # Freeing kept memory is not part of the next read.
     result_memory.release()
     try:
         yield
@@ -250,11 +252,11 @@ def leading_part(shape: tuple[int, ...], chunk_shape: tuple[int, ...], itemsize:
     Parameters
     ----------
     shape, chunk_shape
-        Of the array; of its chunks (shards, in a sharded array), in elements.
+        Shapes of the array and of its chunks (shards, in a sharded array), in elements.
     itemsize
-        Bytes of an element.
+        Bytes per element.
     limit_bytes
-        Largest number of bytes.
+        Limit of the box, in bytes.
     """
     counts = list(shape)
     for d, chunk in enumerate(chunk_shape):
@@ -273,13 +275,13 @@ def _threads() -> int:
 
 
 def _take_stages() -> dict[str, float]:
-    """Return and clear what the native loop counted, summed over threads; empty if it has not run in this process."""
-    native = sys.modules.get("gzarr.engines.native")
+    """Return and reset the counters of the native loop, summed over threads; empty if it was not loaded."""
+    native = sys.modules.get("gzarr.engines.cpu.native")
     return {} if native is None else dict(native.take_stats())
 
 
 def _same(result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
-    """Tell whether all elements are equal, NaN and NaT to themselves; the byte order in memory is not compared."""
+    """Return whether all elements are equal, with NaN and NaT equal to themselves, in any byte order."""
     if result.shape != expected.shape or result.dtype.newbyteorder("=") != expected.dtype.newbyteorder("="):
         return False
     if expected.dtype.hasobject or result.dtype.kind in "fcmM":
@@ -290,18 +292,18 @@ def _same(result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
 
 
 def _peer(name: str, array: Array, selection: Selection) -> Read | None:
-    """Return how ``name`` reads the same elements, or None if it is not installed.
+    """Return a function that reads the same elements with ``name``, or None if it is not installed.
 
     Raises
     ------
     Exception
-        Whatever the peer raises on an array that it does not read.
+        Any error of the peer, for an array that it cannot read.
     """
     from ..stores.base import LocalFiles
 
     root = array.store.file_root() if isinstance(array.store, LocalFiles) else None
     if root is None:
-        raise ValueError("reads local files only here")
+        raise ValueError("only local files are compared")
     location = f"{os.fsdecode(root)}/{array.path}".rstrip("/")
     try:
         if name == "tensorstore":
@@ -334,7 +336,7 @@ def _tensorstore(location: str, zarr_format: ZarrFormat, selection: Selection) -
     limit = {"limit": _threads()}
     context = {"data_copy_concurrency": limit, "file_io_concurrency": limit, "cache_pool": {"total_bytes_limit": 0}}
     spec = {
-        # Its drivers are named by the document that they read.
+        # The driver depends on the kind of metadata document.
         "driver": "zarr3" if "zarr.json" in FORMATS[zarr_format].document_names else "zarr",
         "kvstore": {"driver": "file", "path": location + "/"},
         "recheck_cached_metadata": False,
@@ -346,7 +348,7 @@ def _tensorstore(location: str, zarr_format: ZarrFormat, selection: Selection) -
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar on stderr, if that is a terminal."""
+    """Show a progress bar on stderr, if it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda name: None
         return
@@ -367,7 +369,7 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
 
 
 def _text(m: Measured) -> str:
-    """Return one array's figures as plain text."""
+    """Return the measurements of one array as plain text."""
     lines = [
         f"{m.name}  {m.shape} {m.dtype}",
         f"  {m.decode_path}; {m.selection}, {m.nbytes / 2**20:,.1f} MiB, {_threads()} threads",

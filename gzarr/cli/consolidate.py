@@ -1,4 +1,4 @@
-"""``gzarr consolidate PATH``: write the metadata of all nodes below a group into its own."""
+"""``gzarr consolidate PATH``: write the consolidated metadata of a group."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Consolidate, and say how many nodes that were.
+    """Write the consolidated metadata, and print the number of nodes.
 
     Parameters
     ----------
     args
-        As :func:`add_arguments` defines them.
+        Arguments as defined by :func:`add_arguments`.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     Raises
     ------
     GzarrError
-        If there is no such group, or a node below it cannot be read, or it cannot be written.
+        If there is no such group, a node below it cannot be read, or the metadata cannot be written.
     """
     from ..tools.consolidate import consolidate_metadata
 

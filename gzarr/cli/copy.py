@@ -1,4 +1,4 @@
-"""``gzarr copy SRC DST``: copy an array or a hierarchy, into another format, other chunks or other codecs."""
+"""``gzarr copy SRC DST``: copy an array or a hierarchy, optionally to another format, chunk shape or codec chain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _chunk_shape(text: str) -> Any:
         lengths = ()
     if not lengths or any(n < 1 and n != -1 for n in lengths):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a shape; write lengths such as 64,64,64 (-1: all of a dimension), auto or keep"
+            f"{text!r} is not a shape; pass lengths such as 64,64,64 (-1 for a whole dimension), auto or keep"
         )
     return lengths[0] if len(lengths) == 1 else lengths
 
@@ -42,22 +42,22 @@ def _shard_shape(text: str) -> Any:
 
 
 def parse_codecs(text: str) -> Any:
-    """Return the codecs that a text names.
+    """Parse codecs from the command line.
 
     Parameters
     ----------
     text
-        ``"auto"``; ``"keep"``; ``"none"``; JSON of one codec or a list; or names joined by ``+``, each with its
+        ``"auto"``, ``"keep"``, ``"none"``, one codec or a list of codecs in JSON, or names joined by ``+``, with their
         parameters: ``zstd:LEVEL``, ``gzip:LEVEL``, ``blosc:COMPRESSOR:LEVEL:SHUFFLE``, ``crc32c``.
 
     Returns
     -------
-    What :func:`gzarr.create_array` takes as ``codecs``, or ``"keep"``.
+    The argument ``codecs`` of :func:`gzarr.create_array`, or ``"keep"``.
 
     Raises
     ------
     argparse.ArgumentTypeError
-        If it is none of these.
+        If ``text`` is none of these.
     """
     if text in ("auto", "keep"):
         return text
@@ -87,58 +87,72 @@ def _codec(part: str, text: str) -> dict[str, Any]:
             raise ValueError
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r}: {part!r} is no codec; write for example zstd:3, blosc:lz4:5:shuffle, gzip:6+crc32c, auto, "
+            f"{text!r}: {part!r} is not a codec; pass for example zstd:3, blosc:lz4:5:shuffle, gzip:6+crc32c, auto, "
             "keep, none, or JSON"
         ) from None
     return {"name": name, "configuration": configuration} if configuration else {"name": name}
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that every command that copies has."""
+    """Add the arguments common to all commands that copy."""
     parser.add_argument("source", metavar="SRC", help="directory or file:// URL of an array or a group")
-    parser.add_argument("dest", metavar="DST", help="directory or file:// URL; made if it is not there")
+    parser.add_argument("dest", metavar="DST", help="directory or file:// URL to copy to; created if absent")
     parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within SRC")
     parser.add_argument("--dest-path", metavar="NODE", default="", help="path of the copy within DST")
     parser.add_argument(
-        "--zarr-format", type=_zarr_format, choices=_FORMATS, metavar="N", help="1, 2, 3 or 3-draft-2022"
+        "--zarr-format",
+        type=_zarr_format,
+        choices=_FORMATS,
+        metavar="N",
+        help="Zarr format of the copy: 1, 2, 3 or 3-draft-2022",
     )
-    parser.add_argument("--device", default="cpu", help="where elements pass through: cpu (default), cuda, cuda:N")
+    parser.add_argument("--device", default="cpu", help="device that decodes and encodes: cpu (default), cuda, cuda:N")
     parser.add_argument(
-        "--budget", type=parse_size, default=None, metavar="SIZE", help="memory for elements, about (default 256MiB)"
+        "--budget", type=parse_size, default=None, metavar="SIZE", help="approximate memory limit (default 256MiB)"
     )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--overwrite", action="store_true", help="erase the node that is there, and all below it")
+    what.add_argument("--overwrite", action="store_true", help="erase an existing node and everything below it first")
     what.add_argument(
-        "--resume", action="store_true", help="go on with a copy that was interrupted; what is there is compared"
+        "--resume", action="store_true", help="continue an interrupted copy, after comparing existing data"
     )
-    parser.add_argument("--read-back", action="store_true", help="read back what is written, and compare it bit by bit")
+    parser.add_argument(
+        "--read-back", action="store_true", help="read everything back after writing, and compare it bit by bit"
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr copy``."""
     add_where(parser)
     parser.add_argument(
-        "--chunks", type=_chunk_shape, default="keep", metavar="SHAPE", help="lengths such as 64,64,64, auto or keep"
+        "--chunks",
+        type=_chunk_shape,
+        default="keep",
+        metavar="SHAPE",
+        help="chunk shape in elements, such as 64,64,64; auto; or keep (default)",
     )
     parser.add_argument(
-        "--shards", type=_shard_shape, default="keep", metavar="SHAPE", help="lengths, auto, none or keep"
+        "--shards",
+        type=_shard_shape,
+        default="keep",
+        metavar="SHAPE",
+        help="shard shape in elements, auto, none or keep (default)",
     )
     parser.add_argument(
         "--codecs",
         type=parse_codecs,
         default="keep",
         metavar="CODECS",
-        help="auto, keep, none, names such as zstd:3 or blosc:lz4:5:shuffle+crc32c, or JSON",
+        help="auto, keep (default), none, names such as zstd:3 or blosc:lz4:5:shuffle+crc32c, or JSON",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Copy; print what was done.
+    """Copy, and print a summary.
 
     Parameters
     ----------
     args
-        As :func:`add_arguments` defines them.
+        Arguments as defined by :func:`add_arguments`.
 
     Returns
     -------
@@ -147,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
     Raises
     ------
     GzarrError
-        If it cannot be done; what failed on the way can be resumed.
+        If the copy fails. An incomplete copy can be resumed.
     """
     planned = prepare(args, chunks=args.chunks, shards=args.shards, codecs=args.codecs)
     execute(planned)
@@ -156,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def prepare(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) -> Copy:
-    """Return the copy that arguments of :func:`add_where` ask for."""
+    """Return the planned copy for arguments of :func:`add_where`."""
     from ..tools.copy import DEFAULT_BUDGET_BYTES, prepare_copy
 
     return prepare_copy(
@@ -189,12 +203,12 @@ def execute(planned: Copy) -> None:
                 if advance is not None:
                     advance(done)
     except (KeyboardInterrupt, GzarrError):
-        print("gzarr: the copy is not complete; run the same command with --resume to go on", file=sys.stderr)
+        print("gzarr: the copy is not complete; run the same command with --resume to continue", file=sys.stderr)
         raise
 
 
 def summary(planned: Copy, args: argparse.Namespace) -> str:
-    """Return what was done, in words."""
+    """Return a one-line summary of a finished copy."""
     parts = f"{counted(planned.written, 'part')} written"
     if args.resume:
         parts += f", {planned.kept:,} were there already"
@@ -204,5 +218,5 @@ def summary(planned: Copy, args: argparse.Namespace) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return a number of things in words."""
+    """Return a count with its noun, such as ``"2 arrays"``."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,19 +1,19 @@
-"""``gzarr doctor``: what reading needs and whether it is there, above all for a GPU; then a test of every codec.
+"""``gzarr doctor``: check of the requirements for reading, above all to a GPU, and a test of every codec.
 
-With ``--json`` one document is printed. Its keys stay; others may be added:
+With ``--json``, one JSON document is printed. Its keys are stable; others may be added:
 
 ``device_asked``
-    As given: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+    Requested device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
 ``device``
-    That was tested: ``"cpu"`` or ``"cuda:N"``; null if what was asked for cannot be used.
+    Tested device: ``"cpu"`` or ``"cuda:N"``; null if the requested device cannot be used.
 ``error``
-    Why it cannot; null if it can.
+    Reason why the requested device cannot be used; null if it can.
 ``ok``
-    Whether it can, and every codec passed: what the exit code says.
+    Whether the device can be used and every codec passed, as in the exit code.
 ``environment``
     An object for each part (``python``, ``gzarr``, ``threads``, ``decoders``, ``driver``, ``gpu``, ``cuda``, ``cupy``,
     ``numba_cuda``, ``nvcomp``, ``kvikio``, ``gds``): ``title``; ``status``, which is ``"ok"``, ``"missing"`` or
-    ``"not usable"``; ``found``, what is there; ``advice``, what to do (``""``: nothing).
+    ``"not usable"``; ``found``, a description of what was found; ``advice``, what to do (``""`` for nothing).
 ``codecs``
     A list of :class:`gzarr.cli.selftest.Outcome` as objects: ``codec``, ``passed``, ``decoded_by`` (``"cuda"``,
     ``"cpu"`` or null), ``decode_path``, ``message``.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 Status = Literal["ok", "missing", "not usable"]
 
 _COLOURS: Final = {"ok": "green", "missing": "yellow", "not usable": "red", "passed": "green", "FAILED": "bold red"}
-#: So wide that no line of a table is broken where there is no terminal.
+#: Wide enough that no table line is broken when the output is not a terminal.
 _PLAIN_COLUMNS: Final = 4000
 # CUdevice_attribute of cuda.h.
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
@@ -57,18 +57,18 @@ _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that reading needs, or can use.
+    """A required or optional part of the environment.
 
     Attributes
     ----------
     title
-        Its name.
+        Name of the part.
     status
-        Whether it is there and works.
+        Whether the part is present and usable.
     found
-        What is there, or how it fails.
+        Description of the part, or of its failure.
     advice
-        What to do about it.
+        Advice to the user; ``""`` for none.
     """
 
     title: str
@@ -84,13 +84,13 @@ class Driver:
     Attributes
     ----------
     release
-        Such as ``580.65.06``; ``""`` if the system does not tell.
+        Release, such as ``580.65.06``; ``""`` if unknown.
     cuda
-        The newest CUDA that it runs, 13000 for 13.0; 0 if there is no driver.
+        Newest supported CUDA version, 13000 for 13.0; 0 if there is no driver.
     gpus
-        That it shows to this process, in words.
+        Descriptions of the GPUs visible to this process.
     error
-        Why there is no GPU; ``""`` if there is one.
+        Reason why there is no GPU; ``""`` if there is one.
     """
 
     release: str
@@ -100,18 +100,18 @@ class Driver:
 
 
 def run(device: str, *, as_json: bool = False) -> int:
-    """Look and test, and print what was found.
+    """Check the environment, test the codecs, and print a report.
 
     Parameters
     ----------
     device
-        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        Device to test: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
     as_json
-        Print the document of this module's docstring in place of tables.
+        Whether to print the JSON document described in this module's docstring instead of tables.
 
     Returns
     -------
-    0; 1 if ``device`` cannot be used, or if a codec failed on it. ``"auto"`` is the CPU where no GPU can be used.
+    0; 1 if ``device`` cannot be used, or if a codec failed on it. ``"auto"`` means the CPU if no GPU can be used.
 
     Raises
     ------
@@ -141,14 +141,14 @@ def run(device: str, *, as_json: bool = False) -> int:
 
 
 def _resolve(device: str) -> tuple[str | None, str | None]:
-    """Return what ``device`` means here, or None and why it cannot be used."""
+    """Return the resolved device and None, or None and the reason why it cannot be used."""
     from ..arrays.device_choice import resolve_device
     from ..engines.cuda.devices import get_device
 
     try:
         found = resolve_device(device)
         if found != "cpu":
-            # Whether CUDA starts is not known before.
+            # Only now is it known whether CUDA can be initialised.
             with get_device(found):
                 pass
         return found, None
@@ -159,16 +159,16 @@ def _resolve(device: str) -> tuple[str | None, str | None]:
         return None, text if isinstance(error, DeviceError) else f"{device!r} cannot be used: {text}"
 
 
-# -- what is there -----------------------------------------------------------------------------------------------------
+# -- environment -------------------------------------------------------------------------------------------------------
 
 
 def environment(device: str | None = None) -> dict[str, Part]:
-    """Return what reading needs, by the keys of the document.
+    """Return the parts of the environment by their keys in the JSON document.
 
     Parameters
     ----------
     device
-        That is in use: its free memory is told.
+        Device in use, whose free memory is reported; None for none.
     """
     driver = probe_driver()
     extra = "gzarr[cuda12]" if driver.cuda and driver.cuda < 13000 else "gzarr[cuda13]"
@@ -194,7 +194,7 @@ def environment(device: str | None = None) -> dict[str, Part]:
 
 
 def _part(title: str, probe: Callable[[], Part], advice: str = "") -> Part:
-    """Return what a probe finds; a package that is not installed is missing, one that raises is not usable."""
+    """Run a probe. A package that is not installed is missing; one that raises is not usable."""
     try:
         return probe()
     except ModuleNotFoundError as error:
@@ -214,7 +214,7 @@ def _threads() -> Part:
 
 
 def _decoders() -> Part:
-    """Return the C functions that the native loop calls."""
+    """Report the C functions that the native loop calls."""
     import numba
     from gzarr_kernels import libraries
 
@@ -222,27 +222,27 @@ def _decoders() -> Part:
     loop, names = "loop" in libraries.available(), sorted(libraries.available() - {"loop"})
     found = f"{', '.join(names)}; Numba {numba.__version__}"
     if not loop:
-        advice = "arrays are read all the same, more slowly, by the codecs of numcodecs in threads"
+        advice = "arrays can still be read, more slowly, by the codecs of numcodecs in threads"
         return Part(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)
     absent = [name for name in libraries.DECODERS if name not in libraries.decoder_addresses()]
     if absent:
-        packages = sorted({library for name in absent for library in libraries.DECODERS[name][1]})
+        packages = sorted({library.name for name in absent for library in libraries.DECODERS[name][1]})
         symbols = ", ".join(libraries.DECODERS[name][0] for name in absent)
         found += f"; not found: {symbols} (looked for in {', '.join(packages)})"
         wheels = "pip install --force-reinstall numcodecs blosc2 deflate google-crc32c"
-        return Part(title, "missing", found, f"{wheels}; what is missing is decoded in Python threads, more slowly")
+        return Part(title, "missing", found, f"{wheels}; until then, Python threads decode these codecs, more slowly")
     return Part(title, "ok", found)
 
 
 def probe_driver() -> Driver:
-    """Ask NVIDIA's driver what there is, without any package and without a context on a GPU."""
+    """Query NVIDIA's driver directly, without other packages and without a context on a GPU."""
     try:
         library: Any = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         return Driver("", 0, (), str(error))
     release = _text_of(Path("/sys/module/nvidia/version"))
     version, count = ctypes.c_int(), ctypes.c_int()
-    # Answers before cuInit, and where that fails.
+    # Works before cuInit, and even if that fails.
     library.cuDriverGetVersion(ctypes.byref(version))
     code = library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
     if code:
@@ -275,13 +275,13 @@ def _driver(driver: Driver) -> Part:
     if not driver.cuda:
         advice = "install NVIDIA's driver; give a container its GPUs (docker run --gpus all)"
         return Part(title, "missing", driver.error, advice)
-    found = f"{driver.release or 'release not told'}, runs CUDA up to {_cuda_version(driver.cuda)}"
+    found = f"{driver.release or 'unknown release'}, runs CUDA up to {_cuda_version(driver.cuda)}"
     return Part(title, "ok", found)
 
 
 def _gpus(driver: Driver, device: str | None) -> Part:
     if driver.error:
-        advice = "see what nvidia-smi says, and CUDA_VISIBLE_DEVICES" if driver.cuda else "needs the driver"
+        advice = "check nvidia-smi and CUDA_VISIBLE_DEVICES" if driver.cuda else "needs the driver"
         status: Status = "not usable" if driver.cuda else "missing"
         return Part("GPU", status, driver.error if driver.cuda else "none without a driver", advice)
     found = "; ".join(driver.gpus)
@@ -296,7 +296,7 @@ def _cuda(driver: Driver, install: str) -> Part:
     import cupy
 
     version = int(cupy.cuda.runtime.runtimeGetVersion())
-    found = f"{_cuda_version(version)}, as CuPy has it"
+    found = f"{_cuda_version(version)}, according to CuPy"
     if driver.cuda and version // 1000 > driver.cuda // 1000:
         found += f"; the driver runs CUDA up to {_cuda_version(driver.cuda)}"
         return Part("CUDA runtime", "not usable", found, f"a newer driver, or pip uninstall that CuPy and {install}")
@@ -310,7 +310,7 @@ def _cupy() -> Part:
 
 
 def _numba_cuda() -> Part:
-    """Return numba-cuda, and whether it finds the compiler that it needs."""
+    """Report numba-cuda, and whether it finds the compiler that it needs."""
     title, found = "numba-cuda", str(importlib.import_module("numba_cuda").__version__)
     from numba.cuda.cudadrv import nvvm
 
@@ -323,7 +323,9 @@ def _numba_cuda() -> Part:
 
 
 def _nvcomp() -> Part:
-    """Return nvCOMP, its version, whether it has the functions that gzarr calls, and what newer versions have more."""
+    """Report nvCOMP: its version, whether it has the functions gzarr calls, and what only newer versions have."""
+    from gzarr_kernels.operations import ALGORITHMS
+
     from ..engines.cuda import nvcomp, nvcomp_compress
 
     try:
@@ -331,9 +333,8 @@ def _nvcomp() -> Part:
     except DeviceError:
         importlib.import_module("nvidia.libnvcomp")
         raise
-    for algorithm in nvcomp.ALGORITHMS:
+    for algorithm in ALGORITHMS:
         nvcomp.NvcompDecompressor(algorithm)
-    for algorithm in nvcomp_compress.ALGORITHMS:
         nvcomp_compress.NvcompCompressor(algorithm)
     found = f"{library.title}, for CUDA {library.cuda}"
     if lacks := library.lacks():
@@ -343,7 +344,7 @@ def _nvcomp() -> Part:
 
 
 def _kvikio(driver: Driver) -> Part:
-    """Return kvikio, which is not imported where there is no GPU: it has nothing to do there."""
+    """Report kvikio, which is not imported without a GPU, where it is of no use."""
     title = "kvikio"
     if importlib.util.find_spec("kvikio") is None:
         suffix = "cu12" if driver.cuda and driver.cuda < 13000 else "cu13"
@@ -354,7 +355,7 @@ def _kvikio(driver: Driver) -> Part:
 
 
 def _gds(driver: Driver, kvikio: Part) -> Part:
-    """Return whether files can go to a GPU past host memory, or why they cannot."""
+    """Report whether files can be read straight into GPU memory, or why not."""
     title = "GPUDirect Storage"
     # nvidia-fs's directory in /proc is there while it is loaded.
     loaded = Path("/proc/driver/nvidia-fs").is_dir()
@@ -369,7 +370,7 @@ def _gds(driver: Driver, kvikio: Part) -> Part:
 
     try:
         reason = kvikio_files.obstacle()
-    except Exception as error:  # cuFile's own, where it is not there or does not start
+    except Exception as error:  # cuFile's errors, if it is not installed or does not start
         reason = sentence(error)
     if reason:
         return Part(title, "not usable", f"off: {module}; {reason}", instead)
@@ -428,13 +429,13 @@ def _outcome_row(outcome: Outcome) -> tuple[str, str, str, str]:
 
 
 def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, str, str, str]]) -> Table:
-    """Return a table whose second column has the colour of what it says."""
+    """Return a table whose second column is coloured by its value."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*titles, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        # As Text: what is found may look like rich's markup.
+        # Text, so that nothing is taken for rich's markup.
         cells = [Text(printable(cell, 1000)) for cell in row]
         cells[1].stylize(_COLOURS[row[1]])
         table.add_row(*cells)

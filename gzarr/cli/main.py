@@ -1,7 +1,7 @@
-"""The command line: ``gzarr info``, ``tree``, ``bench``, ``doctor``, and the commands that are modules of their own.
+"""Command line: ``gzarr info``, ``tree``, ``bench``, ``doctor``, and the commands in modules of their own.
 
-Exit codes: 0 fine; 1 the data, the store or the device is at fault (one line on stderr, or what ``doctor`` prints);
-2 wrong usage; 130 interrupted.
+Exit codes: 0 success; 1 a problem with the data, the store or the device (one line on stderr, or the report of
+``doctor`` or ``verify``); 2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 # Each is a module of this package.
 _MORE_COMMANDS = {
-    "verify": "decode every chunk, and list what is bad or missing",
-    "copy": "copy an array or a hierarchy, into another format, other chunks or other codecs",
-    "optimize": "copy into the chunks, shards and codecs that suit a GPU; say before what that will change",
-    "consolidate": "write the metadata of all nodes below a group into its own",
+    "verify": "decode every stored chunk, and list corrupt and missing chunks",
+    "copy": "copy an array or a hierarchy, optionally to another format, chunk shape or codec chain",
+    "optimize": "copy to chunks, shards and codecs that suit a GPU, after showing what will change",
+    "consolidate": "write the consolidated metadata of a group",
 }
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that gets its arguments when it is first used, so that one command does not load what another needs."""
+    """Parser that adds its arguments on first use, so that a command does not load the modules of the others."""
 
     add_later: Callable[[argparse.ArgumentParser], None] | None = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, after adding what was left for later."""
+        """Add deferred arguments, then parse."""
         if self.add_later is not None:
             add, self.add_later = self.add_later, None
             add(self)
@@ -70,7 +70,7 @@ def _doctor(args: argparse.Namespace) -> int:
 
 
 def _of_module(name: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]:
-    """Return what adds the arguments of a command and what runs it, from a module that is loaded when it is used."""
+    """Return functions that add the arguments of a command and run it; its module is loaded on first use."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         import_module(f"gzarr.cli.{name}").add_arguments(parser)
@@ -90,11 +90,11 @@ def _level(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="gzarr", description="Look into Zarr hierarchies, and measure how fast they are read.")
+    parser = _Parser(prog="gzarr", description="Inspect, check, copy and benchmark Zarr arrays and hierarchies.")
     parser.add_argument("--version", action="version", version=f"gzarr {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
 
-    info = commands.add_parser("info", help="show what an array or a group is, and what it takes in the store")
+    info = commands.add_parser("info", help="show the properties of an array or a group, and its size in the store")
     tree = commands.add_parser("tree", help="show a hierarchy as a tree")
     for command in (info, tree):
         command.add_argument("path", metavar="PATH", help="directory or file:// URL")
@@ -105,18 +105,18 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument(
         "--strict",
         action="store_true",
-        help="list what departs from the specification and is read all the same; exit code 1 if anything does",
+        help="list departures from the specification that are tolerated; exit code 1 if there are any",
     )
     info.set_defaults(run=_info)
     tree.set_defaults(run=_tree)
 
-    bench = commands.add_parser("bench", help="measure how fast an array is read, beside the peers that are installed")
+    bench = commands.add_parser("bench", help="measure how fast arrays are read, compared with other libraries")
     bench.add_later = _add_bench_arguments
     bench.set_defaults(run=_bench)
 
-    doctor = commands.add_parser("doctor", help="show what reading to a GPU needs and finds here, and test every codec")
+    doctor = commands.add_parser("doctor", help="check this machine for reading to a GPU, and test every codec")
     doctor.add_argument(
-        "--device", default="auto", metavar="DEVICE", help="auto, cpu, cuda or cuda:N: what to test (default auto)"
+        "--device", default="auto", metavar="DEVICE", help="device to test: auto (default), cpu, cuda or cuda:N"
     )
     doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
     doctor.set_defaults(run=_doctor)
@@ -134,22 +134,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        Arguments without the program's name; those of the process if None.
+        Arguments without the program name; None for those of the process.
 
     Raises
     ------
     SystemExit
-        From the parser: 2 for wrong usage, 0 for ``--help`` and ``--version``.
+        By the parser: with 2 for wrong usage, with 0 for ``--help`` and ``--version``.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names in a store may have bytes that no text encoding has; showing them escaped beats failing.
+        # Names in a store may contain bytes that cannot be encoded as text; better escaped than an error.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         args = _parser().parse_args(argv)
         code: int = args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough. What is still buffered must not fail again when the interpreter ends.
+        # The reader has closed the pipe. Flushing the rest at exit must not fail again.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -196,7 +196,7 @@ def _info(args: argparse.Namespace) -> int:
 
 
 def _print_departures(root: str, node: Array | Group) -> int:
-    """Print what is tolerated in the documents of a node and of all below it; return 1 if there is anything."""
+    """Print the departures tolerated in a node and everything below it; return 1 if there are any, else 0."""
     from ..display import printable
     from ..documents.departures import collect
     from ..hierarchy.open import Group, open
@@ -236,13 +236,13 @@ def _print_array(array: Array) -> None:
 
 
 def _storage_rows(array: Array) -> list[tuple[str, str]]:
-    """Return what the chunks take in the store, from one listing."""
+    """Return table rows about the size of the chunks in the store, from one listing."""
     from ..display import readable_size
     from ..metadata.formats import is_document_name
     from ..stores.base import SizedStore
 
     if not isinstance(array.store, SizedStore):
-        return [("Stored", "unknown: the store does not tell sizes")]
+        return [("Stored", "unknown: the store does not report sizes")]
     prefix = array.metadata.key_prefix(array.path)
     is_chunk = _chunk_test(array.metadata)
     total = 1
@@ -260,18 +260,18 @@ def _storage_rows(array: Array) -> list[tuple[str, str]]:
     share = f" ({present / total:.1%})" if total else ""
     rows = [("Stored", readable_size(stored)), (f"{what} stored", f"{present:,} of {total:,}{share}")]
     if stored:
-        # Absent chunks hold nothing, so they are left out on both sides.
+        # Only the chunks that are present count, on both sides.
         chunk_nbytes = array.dtype.itemsize
         for length in array.metadata.chunk_shape:
             chunk_nbytes *= length
         rows.insert(1, ("Compression ratio", f"{min(array.nbytes, present * chunk_nbytes) / stored:.2f}"))
     if others:
-        rows.append(("Other keys", f"{others:,} that are no chunks of this array"))
+        rows.append(("Other keys", f"{others:,} that are not chunks of this array"))
     return rows
 
 
 def _chunk_test(metadata: ArrayMetadata) -> Callable[[str], bool]:
-    """Return a test whether a key, relative to the array, is that of a chunk of its grid."""
+    """Return a predicate for keys, relative to the array, of chunks in its grid."""
     encoding, grid_shape = metadata.chunk_key_encoding, metadata.grid_shape
     if not grid_shape:
         only = encoding.encode(())

@@ -1,8 +1,8 @@
-"""``gzarr optimize SRC DST``: copy into chunks, shards and codecs that suit a GPU, and say before what it will change.
+"""``gzarr optimize SRC DST``: copy to chunks, shards and codecs that suit a GPU, after showing what will change.
 
-The chunks, shards and codecs are those that :func:`gzarr.create_array` chooses. For each array this shows frames (what
-is decompressed by itself) and where the router would decode a read of the whole array, with assumed rates of a device;
-and what it takes in the store, then from a sample of its chunks.
+The chunks, shards and codecs are those that :func:`gzarr.create_array` chooses. The forecast shows for each array, now
+and after the copy, the number of frames (units of decompression), where the router would decode a read of the whole
+array with the assumed rates of a device, and the size in the store, which is estimated from a sample for the copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..codecs.codec import ArrayRepresentation
 from ..display import printable, readable_size
 from ..engines import kernels, pool
 from ..engines.cuda import router
-from ..engines.cuda.program import device_program
+from ..engines.cuda.device_program import device_program
 from ..metadata.formats import FORMATS
 from ..plan.decode_program import analyse
 from ..stores.base import ListableStore, SizedStore
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
     from ..plan.decode_program import Decoding
     from ..tools.copy_array import ArrayCopy
 
-#: Of each array so many stored chunks are encoded anew to tell its size.
+#: Stored chunks of each array that are encoded anew to estimate its size.
 _SAMPLES: Final = 8
-#: Most decoded bytes of each of them.
+#: Limit of the decoded bytes of each of them.
 _SAMPLE_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StorageProfile:
-    """Storage of an array, and what it means for reads to a GPU.
+    """Storage of an array, and its consequences for reads to a GPU.
 
     Attributes
     ----------
     stored_as
-        Chunks, shards and codecs, for people.
+        Description of chunks, shards and codecs.
     frames
-        In the whole array, as far as the metadata tells; 0 if nothing is compressed.
+        Number of compressed frames in the whole array, according to the metadata; 0 if nothing is compressed.
     frame_nbytes
-        Decoded bytes of the largest one.
+        Decoded bytes of the largest frame.
     decode
         ``"cuda"`` or ``"cpu"``: where the router would decode a read of the whole array.
     reason
-        Of the router, one line.
+        Reason of the router, one line.
     stored_nbytes
-        In the store; of a copy to be made, estimated from a sample. None if not known.
+        Bytes in the store, estimated from a sample for a planned copy; None if unknown.
     """
 
     stored_as: str
@@ -72,7 +72,7 @@ class StorageProfile:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What optimizing one array changes."""
+    """Changes to one array by ``gzarr optimize``."""
 
     node: str
     shape: tuple[int, ...]
@@ -82,12 +82,12 @@ class Forecast:
 
 
 def forecast(array: ArrayCopy) -> Forecast:
-    """Return what a copy of an array will change.
+    """Return what the copy of an array will change.
 
     Parameters
     ----------
     array
-        The copy, not begun.
+        Planned copy, not yet started.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _profile(metadata: ArrayMetadata, stored_nbytes: int | None) -> StorageProfi
 
 
 def _stored_nbytes(array: Array) -> int | None:
-    """Return what the chunks of an array take in the store."""
+    """Return the bytes of an array's chunks in the store, or None if the store does not report sizes."""
     if not isinstance(array.store, SizedStore):
         return None
     metadata = array.metadata
@@ -147,14 +147,14 @@ def _stored_nbytes(array: Array) -> int | None:
 
 
 def _present_share(array: Array) -> float:
-    """Return the share of the chunks that are stored; all, if the store does not tell."""
+    """Return the share of the chunks that are stored, or 1 if the store cannot list its keys."""
     if not isinstance(array.store, ListableStore):
         return 1.0
     return array.nchunks_initialized / max(array.nchunks, 1)
 
 
 def _encoded_share(array: ArrayCopy) -> float | None:
-    """Return how many bytes chunks of the copy take, for each decoded one, from a sample; None without chunks."""
+    """Return encoded bytes per decoded byte of the copy, from a sample; None if there is no sample."""
     decoding = _decoding(array.metadata)
     chunk = decoding.chunk
     if chunk.nbytes > _SAMPLE_BYTES or not math.prod(chunk.shape):
@@ -177,35 +177,31 @@ def _encoded_share(array: ArrayCopy) -> float | None:
 
 
 def _sample(array: Array) -> Iterator[tuple[int, ...]]:
-    """Yield where some of the stored chunks begin, from all over the listing."""
+    """Yield the first element of some stored chunks, spread over the listing."""
     if not isinstance(array.store, ListableStore) or not array.size:
         return
     every = max(array.nchunks_initialized // _SAMPLES, 1)
     metadata = array.metadata
-    edges = metadata.chunk_edges or (None,) * metadata.ndim
     for number, (_, coords) in enumerate(stored_chunks(array.store, metadata, array.path)):
         if number % every == 0 and number // every < _SAMPLES:
-            yield tuple(
-                i * n if edge is None else int(edge.starts[i])
-                for i, n, edge in zip(coords, metadata.chunk_shape, edges, strict=True)
-            )
+            yield tuple(begin for begin, _ in metadata.chunk_grid.extent(coords))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr optimize``."""
     add_where(parser)
-    parser.add_argument("--dry-run", action="store_true", help="say what it will change, and write nothing")
-    parser.add_argument("--json", action="store_true", help="print what it will change as JSON")
+    parser.add_argument("--dry-run", action="store_true", help="show what will change, and write nothing")
+    parser.add_argument("--json", action="store_true", help="print what will change as JSON")
     parser.set_defaults(zarr_format=3)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say what it will change, then copy.
+    """Print what will change, then copy.
 
     Parameters
     ----------
     args
-        As :func:`add_arguments` defines them.
+        Arguments as defined by :func:`add_arguments`.
 
     Returns
     -------
@@ -214,7 +210,7 @@ def run(args: argparse.Namespace) -> int:
     Raises
     ------
     GzarrError
-        If it cannot be done; what failed on the way can be resumed.
+        If the copy fails. An incomplete copy can be resumed.
     """
     shards = AUTO if FORMATS[args.zarr_format].features.shards else None
     planned = prepare(args, chunks=AUTO, shards=shards, codecs=AUTO)

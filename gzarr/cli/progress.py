@@ -1,4 +1,4 @@
-"""Progress bars of the command line: on terminals only, and only where it takes long."""
+"""Progress bars of the command line: only on terminals, and only for long operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUIET_SECONDS = 0.5
 
 
 def watch(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-    """Pass ``items`` on; show a progress bar on a terminal's stderr once it takes long."""
+    """Yield ``items``; show a progress bar on stderr after a while, if it is a terminal."""
     if not sys.stderr.isatty():
         yield from items
         return
@@ -31,7 +31,7 @@ def watch(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T
 
 
 def start_bar(stack: contextlib.ExitStack, what: str, total: int | None) -> Callable[[int], None]:
-    """Start a bar that ends with ``stack``; return what moves it to a count."""
+    """Start a bar that ends with ``stack``; return a function that moves it to a count."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

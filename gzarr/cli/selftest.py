@@ -1,8 +1,8 @@
-"""Whether each codec decodes here to what was encoded: small arrays in memory, for ``gzarr doctor``.
+"""Self-test of every codec, for ``gzarr doctor``: small arrays in memory are encoded and read back.
 
-What is encoded does not come from gzarr's own codecs, but from numcodecs, google-crc32c, the standard library, or from
-the few lines below. Left out are codecs that no installation can lack, being a few lines of NumPy or Python, and those
-of packages that gzarr does not require: an array that needs one says so when it is opened.
+They are encoded independently of gzarr's codecs, by numcodecs, google-crc32c, the standard library, or the encoders
+below. Not tested are codecs that always work, because they are a few lines of NumPy or Python, and codecs of optional
+packages: opening an array that needs one reports a missing package.
 """
 
 from __future__ import annotations
@@ -30,34 +30,35 @@ if TYPE_CHECKING:
     AnyArray = npt.NDArray[Any]
     Json = dict[str, Any]
 
-#: Four chunks, three of them over the edge. A chunk of four-byte elements is one Blosc block and a short one where the
-#: bytes of the elements are compressed apart, else four and a short one; the short one is no multiple of 8 elements.
+#: Four chunks, three of which reach beyond the edge. A chunk of four-byte elements has a full Blosc block and a short
+#: one if the bytes of elements are compressed separately, else four full ones and a short one. The length of the short
+#: block is not a multiple of 8 elements.
 _SHAPE: Final = (200, 150)
 _CHUNK_SHAPE: Final = (131, 131)
 _SHARD_SHAPE: Final = (262, 262)
 _BLOSC_BLOCK_BYTES: Final = 16 << 10
 _LITTLE: Final = {"name": "bytes", "configuration": {"endian": "little"}}
 _CRC32C: Final = {"name": "crc32c"}
-#: A Snappy copy is written for this many bytes at least, and holds this many at most.
+#: Minimum and maximum bytes of a copy in Snappy streams written here.
 _LEAST_COPY, _MOST_COPY = 8, 64
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one codec.
+    """Outcome of the test of one codec.
 
     Attributes
     ----------
     codec
-        Its name, and how it was configured.
+        Name of the codec, with its configuration.
     passed
-        Whether every element came back.
+        Whether every element was read correctly.
     decoded_by
-        ``"cuda"`` or ``"cpu"``: what decodes such chunks for results on the tested device; None if that is not known.
+        ``"cuda"`` or ``"cpu"``: decoder of such chunks for results on the tested device; None if unknown.
     decode_path
-        How, as :attr:`gzarr.Array.decode_path` says it.
+        Way of decoding, as in :attr:`gzarr.Array.decode_path`.
     message
-        Why it failed; ``""`` if it did not.
+        Reason of the failure; ``""`` if the codec passed.
     """
 
     codec: str
@@ -67,30 +68,30 @@ class Outcome:
     message: str = ""
 
     def to_json(self) -> Json:
-        """Return all of it."""
+        """Return the outcome as a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One array.
+    """Array that tests one codec.
 
     Attributes
     ----------
     codec
-        What it tests.
+        Name of the codec, with its configuration.
     values
-        Its elements, ``(200, 150)``.
+        Elements, ``(200, 150)``.
     document
-        Its metadata.
+        Metadata document.
     key
         Store key of the document.
     chunk_key
         Store key of a chunk, with a ``{}`` for each coordinate.
     chunk_shape
-        Of what ``encode`` takes, in elements.
+        Shape of the chunks (shards) that ``encode`` takes, in elements.
     encode
-        From a chunk, in C order, to its bytes.
+        Function from a chunk in C order to its bytes.
     """
 
     codec: str
@@ -120,7 +121,7 @@ def run(device: str) -> Iterator[Outcome]:
     Parameters
     ----------
     device
-        ``"cpu"`` or ``"cuda:N"``: where results go. To a GPU, chunks are decoded by it if it can.
+        Device of the results, ``"cpu"`` or ``"cuda:N"``. A GPU decodes the chunks if it can.
     """
     for case in cases():
         yield check(case, device)
@@ -130,7 +131,7 @@ def check(case: Case, device: str) -> Outcome:
     """Encode an array, read it, and compare every element."""
     try:
         store = case.store()
-    except Exception as error:  # whatever an encoder raises: it is a finding
+    except Exception as error:  # encoders may raise anything: it is a finding
         return Outcome(case.codec, False, message=f"could not be encoded for the test: {sentence(error)}")
     try:
         return _read(case, store, device)
@@ -139,7 +140,7 @@ def check(case: Case, device: str) -> Outcome:
 
 
 def sentence(error: BaseException) -> str:
-    """Return an exception in one line: a message of gzarr's own as it is, that of others with its type."""
+    """Return an exception on one line: the message alone for gzarr's errors, with its type for others."""
     text = " ".join(str(error).split())
     if isinstance(error, GzarrError) and text:
         return text
@@ -153,7 +154,7 @@ def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
 
     array = open_array(store, device=device)
     on_gpu = array.device != "cpu" and _is_for_gpu(array)
-    # ``decode_path`` is about a read with ``decode="auto"``, which may leave so small an array to the CPU.
+    # ``decode_path`` describes reads with ``decode="auto"``, which may leave such a small array to the CPU.
     path = f"cuda: {_decoding(array).path.partition(': ')[2]}" if on_gpu else array.decode_path
     take_stats()
     result = array.read(decode="cuda") if array.device != "cpu" else array.read()
@@ -163,7 +164,7 @@ def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
     if not message and on_gpu and chunks_by_cpu:
         message = (
             f"the elements are right, but the GPU refused {chunks_by_cpu} chunks, which the CPU had to decode; "
-            "this driver, nvCOMP or numba-cuda may be one that gzarr does not work with"
+            "this version of the driver, nvCOMP or numba-cuda may be incompatible with gzarr"
         )
     return Outcome(case.codec, not message, "cuda" if on_gpu else "cpu", path, message)
 
@@ -177,9 +178,9 @@ def _decoding(array: Array) -> Decoding:
 
 
 def _is_for_gpu(array: Array) -> bool:
-    """Return whether the chunks of an array on a device are decoded there."""
+    """Return whether the array's device can decode its chunks."""
+    from ..engines.cuda.device_program import device_program
     from ..engines.cuda.devices import get_device
-    from ..engines.cuda.program import device_program
 
     program = device_program(_decoding(array))
     if program is None or program.algorithm is None:
@@ -201,7 +202,7 @@ def _difference(elements: Any, expected: AnyArray) -> str:
 
 
 def cases() -> Iterator[Case]:
-    """Yield an array for each codec, and for each way that ``blosc`` is used."""
+    """Yield a case for each codec, and for each configuration of ``blosc``."""
     counts = np.random.default_rng(0).integers(-3, 5, _SHAPE).cumsum().reshape(_SHAPE)
     whole = (7 * counts).astype("<i4")
     yield _v2("uncompressed", whole)
@@ -210,7 +211,7 @@ def cases() -> Iterator[Case]:
     yield _v2("lzma", whole, {"id": "lzma", "preset": 1})
     for cname, shuffle in itertools.product(("lz4", "lz4hc", "zstd", "zlib", "blosclz"), (0, 1, 2)):
         yield _v2(_blosc_name(cname, shuffle), whole, _blosc(cname, shuffle))
-    # The library in numcodecs' wheels is built without Snappy.
+    # The Blosc library in numcodecs' wheels is built without Snappy.
     for shuffle in (0, 1):
         encode = functools.partial(_blosc_snappy, shuffle=bool(shuffle))
         yield _v2(_blosc_name("snappy", shuffle), whole, _blosc("snappy", shuffle), encode=encode)
@@ -225,7 +226,7 @@ def cases() -> Iterator[Case]:
     yield _v2("delta", whole, zstd, [{"id": "delta", "dtype": "<i4", "astype": "<i4"}])
     yield _v2("shuffle", whole, zstd, [{"id": "shuffle", "elementsize": 4}])
     yield _v2("fixedscaleoffset", tenths, zstd, [scaled])
-    # What the next two leave of a number is all of a quarter.
+    # Quarters survive the rounding of the next two codecs exactly.
     yield _v2("quantize", quarters, zstd, [{"id": "quantize", "digits": 2, "dtype": "<f8", "astype": "<f4"}])
     yield _v2("bitround", quarters.astype("<f4"), zstd, [{"id": "bitround", "keepbits": 12}])
     yield _v2("packbits", whole % 3 == 0, zstd, [{"id": "packbits"}])
@@ -260,7 +261,7 @@ def _v2(
     filters: Sequence[Json] = (),
     encode: Callable[[AnyArray], bytes] | None = None,
 ) -> Case:
-    """Return an array of version 2; encoded by numcodecs, if there is no function for it."""
+    """Return a case of version 2; without ``encode``, numcodecs encodes the chunks."""
     document = {
         "zarr_format": 2,
         "shape": list(values.shape),
@@ -283,7 +284,7 @@ def _v3(
     encode: Callable[[AnyArray], bytes],
     chunk_shape: tuple[int, int] = _CHUNK_SHAPE,
 ) -> Case:
-    """Return an array of version 3."""
+    """Return a case of version 3."""
     document = {
         "zarr_format": 3,
         "node_type": "array",
@@ -332,7 +333,7 @@ def _with_crc32c(data: Any) -> bytes:
 
 
 def _shard(shard: AnyArray) -> bytes:
-    """Return the inner chunks, one after the other, and the index behind them."""
+    """Return a shard: the inner chunks one after the other, then the index."""
     rows, columns = _CHUNK_SHAPE
     body, index = b"", b""
     for i, j in itertools.product(range(0, shard.shape[0], rows), range(0, shard.shape[1], columns)):
@@ -343,13 +344,13 @@ def _shard(shard: AnyArray) -> bytes:
 
 
 def _deflate(chunk: AnyArray) -> bytes:
-    """Return one raw stream."""
+    """Return a raw Deflate stream."""
     stream = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return stream.compress(chunk.tobytes()) + stream.flush()
 
 
 def _snappy(data: Any) -> bytes:
-    """Return one raw stream: literals, and copies of what stands one four-byte element before.
+    """Return a raw Snappy stream: literals, and copies from one four-byte element before.
 
     Source: https://github.com/google/snappy/blob/main/format_description.txt
     """
@@ -379,12 +380,12 @@ def _varint(number: int) -> bytes:
 def _literals(data: bytes) -> Iterator[bytes]:
     for at in range(0, len(data), 1 << 16):
         part = data[at : at + (1 << 16)]
-        # Up to 60 bytes the tag holds the length; 61 says that two bytes behind it do.
+        # The tag holds lengths up to 60; 61 means that the length is in the two bytes after the tag.
         yield (bytes([(len(part) - 1) << 2]) if len(part) <= 60 else struct.pack("<BH", 61 << 2, len(part) - 1)) + part
 
 
 def _blosc_snappy(chunk: AnyArray, *, shuffle: bool) -> bytes:
-    """Return a Blosc container of four-byte elements, a stream a block.
+    """Return a Blosc container of four-byte elements, with one stream per block.
 
     Source: https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst
     """

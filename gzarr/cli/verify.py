@@ -1,7 +1,7 @@
-"""``gzarr verify PATH``: decode every chunk of a hierarchy, and list what is wrong.
+"""``gzarr verify PATH``: decode every stored chunk of a hierarchy, and list problems.
 
-With ``--json`` one document is printed: ``ok``, ``arrays``, ``groups`` and ``chunks`` (counts of what was looked at),
-and ``problems``, a list of :class:`gzarr.tools.verify.Problem` as objects.
+With ``--json``, one JSON document is printed: ``ok``; ``arrays``, ``groups`` and ``chunks``, the numbers of those
+checked; and ``problems``, a list of :class:`gzarr.tools.verify.Problem` as objects.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--missing",
         choices=["fill", "error"],
         default="fill",
-        help="meaning of chunks that are not stored: the fill value (default), or an error, which lists them",
+        help="meaning of absent chunks: the fill value (fill, default), or a problem to be listed (error)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, and print what is wrong.
+    """Verify, and print the problems.
 
     Parameters
     ----------
     args
-        As :func:`add_arguments` defines them.
+        Arguments as defined by :func:`add_arguments`.
 
     Returns
     -------
-    0; 1 if anything is wrong.
+    0; 1 if there are problems.
 
     Raises
     ------

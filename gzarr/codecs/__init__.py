@@ -1,1 +1,1 @@
-"""Codecs: what they are called in documents, what they make of a chunk, and how it is decoded in host memory."""
+"""Codecs: their names in documents, the representations they produce, and decoding in host memory."""

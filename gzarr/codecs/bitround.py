@@ -1,4 +1,4 @@
-"""The ``bitround`` codec: numbers rounded to some bits, so that they compress better; decoding does nothing.
+"""The ``bitround`` codec: numbers rounded to fewer bits, so that they compress better; decoding does nothing.
 
 Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/bitround
 
@@ -37,7 +37,7 @@ class BitroundCodec(Codec):
     Attributes
     ----------
     keepbits
-        Bits of the mantissa that are kept; of integers, bits from the highest one that is set.
+        Number of mantissa bits to keep; for integers, number of bits from the highest set bit.
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"
@@ -46,7 +46,7 @@ class BitroundCodec(Codec):
     @classmethod
     def from_v3(cls, configuration: Configuration) -> BitroundCodec:
         """Parse a v3 configuration."""
-        # The specification wants at least 1; numcodecs takes 0, and nothing but the encoder depends on it.
+        # The specification requires at least 1, but numcodecs accepts 0, and only the encoder depends on it.
         codec = cls(configuration.integer("keepbits", 0, 64))
         configuration.finish()
         return codec
@@ -68,7 +68,7 @@ class BitroundCodec(Codec):
         return array
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
-        """Return the array as it is."""
+        """Return the array unchanged."""
         return encoded
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
@@ -81,7 +81,7 @@ class BitroundCodec(Codec):
             rounded = _round(raw, _bit_length(raw) - self.keepbits)
         else:
             rounded = _round(raw, np.full(raw.shape, mantissa - self.keepbits))
-            # What a NaN carries is no number to be rounded: it would become an infinity, or change its sign.
+            # NaNs are kept: rounding their payload could give an infinity or change the sign.
             rounded = np.where(np.isnan(raw.view(part)), raw, rounded)
         return rounded.view(array.dtype).reshape(np.shape(decoded))
 
@@ -101,11 +101,11 @@ def _bit_length(raw: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _round(raw: npt.NDArray[Any], dropped: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Round away the lowest ``dropped`` bits of each; where that would overflow, round down."""
+    """Round off the lowest ``dropped`` bits of each number; round down where rounding up would overflow."""
     wide = raw.astype(np.uint64)
     drop = np.maximum(dropped, 0).astype(np.uint64)
     one = np.uint64(1)
-    # Just below one half of the last bit kept, and the rest of the half where that bit is odd.
+    # Just below half of the last kept bit, plus the rest of the half if that bit is set.
     add = np.where(drop > 0, (one << drop >> one) - one + (wide >> drop & one), 0).astype(np.uint64)
     largest = np.uint64(np.iinfo(raw.dtype).max)
     total = np.where(wide > largest - add, largest, wide + add)

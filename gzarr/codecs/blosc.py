@@ -1,4 +1,4 @@
-"""The ``blosc`` codec: Blosc 1 containers, with any of their compressors and shuffles.
+"""The ``blosc`` codec: Blosc 1 containers, with all their compressors and shuffles.
 
 Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/index.html
 
@@ -12,7 +12,7 @@ v2      ``blosc``: ``{"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, 
 ``{"name": "blosc", "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4,
 "blocksize": 0}}``
 
-All of it but the name is for writing: a container says itself how it is to be decoded.
+The configuration matters only for writing: a container itself says how to decode it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from ..documents.departures import note
 from . import native
 from .buffers import Bytes, ceiling, compressed, empty, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -37,6 +37,10 @@ _AUTOSHUFFLE: Final = -1
 _HEADER_BYTES: Final = 16
 _NOT_BUILT_IN: Final = -5
 _MAX_BUFFER_BYTES: Final = 2**31 - 1 - _HEADER_BYTES
+_MAX_TYPESIZE: Final = 255
+_MAX_LEVEL: Final = 9
+#: In the order of c-blosc's numbers for them.
+_COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 
 @dataclass(frozen=True)
@@ -46,15 +50,15 @@ class BloscCodec(Codec):
     Attributes
     ----------
     cname
-        Compressor inside.
+        Compressor inside the container.
     clevel
-        From 0 (store) to 9.
+        Compression level from 0 (store) to 9.
     shuffle
-        None where a v2 document leaves the choice to the item size, and that is not known.
+        Kind of shuffle; None if a v2 document derives it from the item size and that is not known.
     typesize
-        Bytes an element, for the shuffle; None where a v2 document leaves it to the item size, and that is not known.
+        Bytes per element, for the shuffle; None if a v2 document derives it from the item size and that is not known.
     blocksize
-        Bytes a block; 0 is automatic.
+        Bytes per block; 0 is automatic.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -80,10 +84,10 @@ class BloscCodec(Codec):
 
     @classmethod
     def from_v2(cls, configuration: Configuration) -> BloscCodec:
-        """Parse a v2 configuration; the item size is filled in with :meth:`with_itemsize`."""
+        """Parse a v2 configuration; :meth:`with_itemsize` fills in the item size."""
         cname = configuration.string("cname", _CNAMES, "lz4")
         clevel = configuration.integer("clevel", 0, 9, 5)
-        # GDAL writes its option BLOSC_SHUFFLE as it was given.
+        # GDAL writes the value of its option BLOSC_SHUFFLE unchanged.
         if isinstance(configuration.any("shuffle", None), str):
             shuffle = _GDAL_SHUFFLES[configuration.string("shuffle", tuple(_GDAL_SHUFFLES))]
             note("the shuffle of blosc as a string, as GDAL writes it", f"{configuration.json_path}.shuffle")
@@ -97,7 +101,7 @@ class BloscCodec(Codec):
         return cls(cname, clevel, None if shuffle == _AUTOSHUFFLE else _SHUFFLES[shuffle], typesize, blocksize)
 
     def with_itemsize(self, itemsize: int) -> BloscCodec:
-        """Return the codec with what a v2 document left to the item size of the data."""
+        """Return the codec with the parameters that a v2 document derives from the item size."""
         automatic: Shuffle = "bitshuffle" if itemsize == 1 else "shuffle"
         return replace(self, typesize=self.typesize or itemsize, shuffle=self.shuffle or automatic)
 
@@ -132,15 +136,15 @@ class BloscCodec(Codec):
         nbytes, blocksize, cbytes = (int.from_bytes(data[i : i + 4].tobytes(), "little") for i in (4, 8, 12))
         if data[0] not in (1, 2):
             raise ValueError(f"blosc: format {int(data[0])} of the container is not known")
-        # Bytes behind the container are nobody's, and harmless; c-blosc and numcodecs ignore them too.
+        # Bytes after the container are ignored, as by c-blosc and numcodecs.
         if cbytes > data.size:
-            raise ValueError(f"blosc: the header states {cbytes} compressed bytes, there are {data.size}")
+            raise ValueError(f"blosc: the header states {cbytes} compressed bytes, but there are {data.size}")
         if representation.nbytes is not None and nbytes != representation.nbytes:
             raise ValueError(f"blosc: the header states {nbytes} bytes, expected {representation.nbytes}")
         if nbytes > min(ceiling(representation), _MAX_BUFFER_BYTES):
-            raise ValueError(f"blosc: the header states {nbytes} bytes, more than can be right here")
+            raise ValueError(f"blosc: the header states {nbytes} bytes, more than this chunk can have")
         if nbytes and not 0 < blocksize <= nbytes:
-            raise ValueError(f"blosc: the header states blocks of {blocksize} bytes in {nbytes}")
+            raise ValueError(f"blosc: the header states blocks of {blocksize} bytes for a total of {nbytes}")
         output = empty(nbytes, "blosc")
         if nbytes:
             self._decompress(data, output)
@@ -197,3 +201,26 @@ class BloscCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``blosc`` operation."""
         return (Operation("blosc"),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``blosc`` step, if the bytes fit one container."""
+        if nbytes > _MAX_BUFFER_BYTES:
+            return None
+        parameters = (
+            _COMPRESSORS.index(self.cname),
+            self.clevel,
+            _SHUFFLES.index(self.shuffle or "shuffle"),
+            min(self.typesize or 1, _MAX_TYPESIZE),
+            self.blocksize,
+        )
+        return EncodingStep("blosc", nbytes + _HEADER_BYTES, parameters, self._search(), (self.cname,))
+
+    def _search(self) -> tuple[str, int] | None:
+        """Return the library that compresses, if it can search in several ways, and the level that c-blosc gives it."""
+        if self.cname == "lz4":
+            return "lz4", _MAX_LEVEL + 1 - self.clevel
+        if self.cname == "zlib":
+            return "deflate", self.clevel
+        if self.cname == "zstd":
+            return "zstd", 22 if self.clevel == _MAX_LEVEL else 2 * self.clevel - 1
+        return None

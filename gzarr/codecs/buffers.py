@@ -1,4 +1,4 @@
-"""Bytes in and out of codecs, and the bound on how many of them a decoder may make."""
+"""Bytes in and out of codecs, and the bound on a decoder's output."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ import numpy.typing as npt
 from ..errors import MetadataError
 from .codec import ArrayRepresentation, BytesRepresentation, Representation
 
-#: Bound on a decoder's output where nothing in the chain says how much there may be (text behind a compressor).
+#: Bound on a decoder's output if the chain implies none (compressed strings of any length).
 UNKNOWN_LIMIT_BYTES: Final = 1 << 30
 
 Bytes = npt.NDArray[np.uint8]
 
 
 def flat(data: Any) -> Bytes:
-    """Return bytes-like data or a NumPy array as one dimension of bytes, without a copy where it is contiguous."""
+    """Return bytes-like data or a NumPy array as one dimension of bytes, without a copy if contiguous."""
     if isinstance(data, np.ndarray):
         if data.dtype.hasobject:
-            raise ValueError("an array of Python objects is not bytes")
+            raise ValueError("an array of Python objects has no bytes")
         return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     return np.frombuffer(data, dtype=np.uint8) if len(memoryview(data).cast("B")) else np.empty(0, np.uint8)
 
 
 def need_bytes(representation: Representation, label: str) -> BytesRepresentation:
-    """Return a representation that must be bytes."""
+    """Return a representation; raise if it is not bytes."""
     if not isinstance(representation, BytesRepresentation):
-        raise MetadataError(f"{label} is a bytes→bytes codec; before it, a codec such as 'bytes' must make bytes")
+        raise MetadataError(f"{label} is a bytes→bytes codec; it needs an array→bytes codec such as 'bytes' before it")
     return representation
 
 
 def need_array(representation: Representation, label: str) -> ArrayRepresentation:
-    """Return a representation that must be an array."""
+    """Return a representation; raise if it is not an array."""
     if not isinstance(representation, ArrayRepresentation):
-        raise MetadataError(f"{label} works on arrays, but a codec before it has made bytes of them")
+        raise MetadataError(f"{label} works on arrays, but a codec before it produces bytes")
     return representation
 
 
 def ceiling(decoded: BytesRepresentation) -> int:
-    """Return the most bytes that decoding may give."""
+    """Return the maximum size in bytes of a decoder's output."""
     if decoded.nbytes is not None:
         return decoded.nbytes
     return UNKNOWN_LIMIT_BYTES if decoded.limit_nbytes is None else min(decoded.limit_nbytes, UNKNOWN_LIMIT_BYTES)
 
 
 def compressed(decoded: BytesRepresentation) -> BytesRepresentation:
-    """Return what a compressor makes: an unknown size, but never far above that of its input."""
+    """Return a compressor's output: of unknown size, but never much larger than its input."""
     known = decoded.nbytes if decoded.nbytes is not None else decoded.limit_nbytes
     return BytesRepresentation(None, None if known is None else 2 * known + 65536)
 
 
 def checked(output: Bytes, decoded: BytesRepresentation, label: str) -> Bytes:
-    """Return ``output`` if it has the size that was expected.
+    """Return ``output`` if it has the expected size.
 
     Raises
     ------
     ValueError
-        If it has not.
+        If it does not.
     """
     if decoded.nbytes is not None and output.size != decoded.nbytes:
         raise ValueError(f"{label}: decoded to {output.size} bytes, expected {decoded.nbytes}")
@@ -71,7 +71,7 @@ def empty(nbytes: int, label: str) -> Bytes:
     Raises
     ------
     ValueError
-        If there is not that much memory.
+        If it cannot be allocated.
     """
     try:
         return np.empty(nbytes, np.uint8)

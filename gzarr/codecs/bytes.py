@@ -1,4 +1,4 @@
-"""The ``bytes`` codec: elements in C order, in a byte order.
+"""The ``bytes`` codec: elements in C order and a given byte order.
 
 Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html
 
@@ -6,7 +6,7 @@ Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index
 Zarr    name
 ======  ==========================================================
 v3      ``bytes`` (``endian`` in the first releases of zarr-python 3)
-v2      none: it stands for the byte order in the dtype
+v2      none: represents the byte order of the dtype
 ======  ==========================================================
 
 ``{"name": "bytes", "configuration": {"endian": "little"}}``
@@ -40,10 +40,10 @@ class BytesCodec(Codec):
     Attributes
     ----------
     endian
-        Byte order of the stored elements; None where they have none.
+        Byte order of the stored elements; None if they have none.
     stored_dtype
-        For v2 structured types that are not little-endian: the type of the stored elements, whose fields may be of
-        different byte orders. It then stands for ``endian``.
+        Type of the stored elements, in place of ``endian``; only for v2 structured types that are not little-endian,
+        whose fields may have different byte orders.
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
@@ -72,7 +72,7 @@ class BytesCodec(Codec):
         return self.stored_dtype is not None and self.stored_dtype != self.stored_dtype.newbyteorder(">")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the v3 object (mixed byte orders have none; their ``endian`` is left out)."""
+        """Return the v3 object (it cannot express mixed byte orders; they lose their ``endian``)."""
         if self.endian is None:
             return {"name": "bytes"}
         return {"name": "bytes", "configuration": {"endian": self.endian}}
@@ -80,7 +80,7 @@ class BytesCodec(Codec):
     def _stored(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         if self.stored_dtype is not None:
             return storage(self.stored_dtype)
-        # A structured type without a byte order is how zarr-python writes it: little-endian.
+        # zarr-python writes structured types without a byte order, meaning little-endian.
         return storage(dtype).newbyteorder(">" if self.endian == "big" else "<")
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
@@ -103,7 +103,7 @@ class BytesCodec(Codec):
         return BytesRepresentation(array.nbytes)
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
-        """Return the elements: a read-only view of the bytes where the byte order is native."""
+        """Return the elements: a read-only view of the bytes if the byte order is native."""
         array = need_array(decoded, self.label)
         data = flat(encoded)
         if data.size != array.nbytes:
@@ -126,7 +126,7 @@ class BytesCodec(Codec):
         return flat(elements.astype(self._stored(array.dtype), order="C", copy=False))
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """One ``bytes`` operation, unless fields need different swaps or elements are less than a byte."""
+        """One ``bytes`` operation, unless fields need different swaps or elements are smaller than a byte."""
         dtype = need_array(decoded, self.label).dtype
         if dtype.hasobject or has_spare_bits(dtype):
             return None

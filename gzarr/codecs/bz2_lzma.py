@@ -26,14 +26,14 @@ from .streams import Decompressor, decompress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A header may ask for a dictionary of 4 GiB; xz -9 needs 64 MiB, and this is what its manual page calls extreme.
+# A header may request a dictionary of 4 GiB; xz -9 needs 64 MiB, and its manual page calls this much extreme.
 _LZMA_MEMORY_BYTES = 512 << 20
 _FORMAT_RAW = 3
 
 
 @dataclass(frozen=True)
 class Bz2Codec(Codec):
-    """Bzip2, several streams in a row.
+    """One or more Bzip2 streams.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Bz2Codec(Codec):
 
 @dataclass(frozen=True)
 class LzmaCodec(Codec):
-    """LZMA in the containers that Python's ``lzma`` module knows.
+    """LZMA in the containers of Python's ``lzma`` module.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class LzmaCodec(Codec):
     preset
         Compression level, or None.
     filters
-        Filter chain as Python's ``lzma`` module takes it, or None.
+        Filter chain of Python's ``lzma`` module, or None.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -106,7 +106,7 @@ class LzmaCodec(Codec):
         check = configuration.integer("check", -1, 16, -1)
         preset = configuration.any("preset", None)
         filters = configuration.any("filters", None)
-        # GDAL adds its option LZMA_DELTA; the container says itself what filters it has.
+        # GDAL adds its option LZMA_DELTA, which decoding ignores: the container states its own filters.
         if configuration.any("delta", None) is not None:
             note("a member 'delta', as GDAL writes it", f"{configuration.json_path}.delta")
         configuration.finish()
@@ -164,7 +164,7 @@ class LzmaCodec(Codec):
             raise ValueError(f"{self.label}: {error}") from None
 
     def _decode_raw(self, data: Any, representation: BytesRepresentation) -> Any:
-        # A raw stream need not mark its end: it has ended when all its input is used.
+        # A raw stream may lack an end marker: it ends with its input.
         import lzma
 
         from .buffers import ceiling, checked
@@ -175,7 +175,7 @@ class LzmaCodec(Codec):
         except lzma.LZMAError as error:
             raise ValueError(f"{self.label}: {error}") from None
         if len(output) > limit:
-            raise ValueError(f"{self.label}: decodes to more than the {limit} bytes that can be right here")
+            raise ValueError(f"{self.label}: decodes to more than the limit of {limit} bytes")
         return checked(flat(output), representation, self.label)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:

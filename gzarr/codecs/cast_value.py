@@ -1,4 +1,4 @@
-"""The ``cast_value`` codec: numbers of one type stored as numbers of another, by value.
+"""The ``cast_value`` codec: numbers cast by value and stored as another type.
 
 Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value
 
@@ -39,20 +39,20 @@ _MAX_ENTRIES = 65536
 
 @dataclass(frozen=True)
 class CastValueCodec(Codec):
-    """Another type of numbers.
+    """A cast to another number type.
 
     Attributes
     ----------
     dtype
-        Of the numbers that are stored, in native byte order.
+        Type of the stored numbers, in native byte order.
     data_type
-        Its name in the document; JSON where it has a configuration.
+        Name of that type in the document; JSON if it has a configuration.
     rounding
-        What becomes of numbers between two of the other type, in both directions.
+        Rule for numbers between two values of the target type, in both directions.
     out_of_range
-        What becomes of numbers beyond the other type's; None if they are errors.
+        Rule for numbers out of the target type's range; None if they are errors.
     scalar_map
-        JSON of pairs that go before all rules; ``"{}"`` without any.
+        JSON of pairs that take precedence over all rules; ``"{}"`` if there are none.
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"
@@ -145,18 +145,18 @@ class CastValueCodec(Codec):
         return result
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
-        """Return the numbers as those of the array's type."""
+        """Return the numbers in the array's type."""
         array = need_array(decoded, self.label)
         return self._mapped(np.asarray(encoded), array.dtype, "decode")
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
-        """Return the numbers as those of the stored type."""
+        """Return the numbers in the stored type."""
         array = need_array(representation, self.label)
         return self._mapped(np.asarray(decoded, array.dtype), self.dtype, "encode")
 
 
 def _plain(value: Any) -> Any:
-    # The specification's own example has a sign that fill values have not.
+    # The specification's example has a plus sign, which fill values do not have.
     return "Infinity" if value == "+Infinity" else value
 
 

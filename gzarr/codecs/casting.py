@@ -1,9 +1,9 @@
-"""Casting real numbers by value, exactly: each way of rounding, and each way with what is out of range.
+"""Exact casting of real numbers by value, with every rounding mode and every rule for numbers out of range.
 
 Rules: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value#procedure
 
-A number on its way to a floating-point type stands between two neighbours of that type, which are found first; how to
-round only decides between them. Float64 holds every number of every smaller type, so it is where they are compared.
+To cast to a floating-point type, the two neighbours of a number in that type are found first; rounding then chooses
+between them. They are compared as float64, which holds every number of every smaller type.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    """Return whether a type is one of integers or of real floating-point numbers."""
+    """Return whether a type is an integer or a real floating-point type."""
     return kind_of(dtype) in ("i", "u", "f")
 
 
 def cast(
     array: npt.NDArray[Any], dtype: np.dtype[Any], rounding: Rounding, out_of_range: OutOfRange | None
 ) -> npt.NDArray[Any]:
-    """Return numbers as numbers of another type.
+    """Cast numbers to another type.
 
     Parameters
     ----------
     array
         Integers or floating-point numbers, of any shape.
     dtype
-        Integers or floating-point numbers; in native byte order.
+        Integer or floating-point type in native byte order.
     rounding
-        What becomes of numbers between two of ``dtype``.
+        Rule for numbers between two values of ``dtype``.
     out_of_range
-        What becomes of numbers beyond the largest of ``dtype``, after rounding; None if they are errors.
+        Rule for numbers that are out of the range of ``dtype`` after rounding; None if they are errors.
 
     Raises
     ------
     ValueError
-        If a number has no counterpart.
+        If a number has no counterpart in ``dtype``.
     """
     if array.dtype == dtype:
         return array
@@ -69,7 +69,7 @@ def _cast(
     if kind_of(dtype) != "f":
         if from_float:
             return _float_to_integer(array.astype(np.float64), dtype, rounding, out_of_range)
-        # Integers of less than 8 bits compare and wrap as those of 8.
+        # Integers of less than 8 bits are compared and wrapped as 8-bit integers.
         whole = (
             array if array.dtype.kind in "iu" else array.astype(np.int8 if kind_of(array.dtype) == "i" else np.uint8)
         )
@@ -107,7 +107,7 @@ def _float_to_integer(
         whole = np.trunc(values)
         rounded = np.where(np.abs(values - whole) >= 0.5, whole + np.copysign(1.0, values), whole)
     low, high = number_limits(dtype)
-    # Below and at the bounds all are exact: the lower one and the number above the upper one are powers of two.
+    # Both bounds are exact as floats: the lower one and the number above the upper one are powers of two.
     under, over = rounded < float(low), rounded >= float(high + 1)
     if out_of_range == "wrap":
         magnitude = np.fmod(np.abs(rounded), 2.0**64).astype(np.uint64)
@@ -138,7 +138,7 @@ def _in_range(
 
 
 def _truncated(whole: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the lowest bits of unsigned integers as numbers of ``dtype``."""
+    """Return the low bits of unsigned integers as numbers of ``dtype``."""
     mask = low_bits(dtype)
     if mask is None:
         return whole.astype(f"u{dtype.itemsize}").view(dtype)
@@ -160,10 +160,10 @@ def _magnitudes(whole: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 
 
 def _sticky(whole: npt.NDArray[Any]) -> _Floats:
-    """Return integers as float64 that round to every smaller type as the integers themselves would.
+    """Return integers as float64 numbers that round to every smaller type like the integers themselves.
 
-    Of large ones the last 11 bits become one, which says whether they were all zeros: float64 holds the rest, and no
-    smaller type has that many bits.
+    The last 11 bits of large integers are merged into one, which says whether any was set: float64 holds the rest, and
+    no smaller type has that many bits.
     """
     magnitude = _magnitudes(whole)
     rest = magnitude & np.uint64(0x7FF)
@@ -175,7 +175,7 @@ def _sticky(whole: npt.NDArray[Any]) -> _Floats:
 def _integers_to_float64(whole: npt.NDArray[Any], rounding: Rounding) -> _Floats:
     magnitude = _magnitudes(whole)
     nearest = magnitude.astype(np.float64)
-    # 2**64 is no number of uint64, but it is above all that are.
+    # 2**64 is not in uint64, but greater than all its values.
     top = nearest >= 2.0**64
     back = np.where(top, 0.0, nearest).astype(np.uint64)
     above = top | (back > magnitude)
@@ -183,7 +183,7 @@ def _integers_to_float64(whole: npt.NDArray[Any], rounding: Rounding) -> _Floats
     low_whole = low.astype(np.uint64)
     exact = ~top & (back == magnitude)
     high = np.where(exact, low, np.nextafter(low, math.inf))
-    # Distances as integers: up to half a unit in the last place they are all that decides.
+    # Integer distances are exact, and decide up to half a unit in the last place.
     to_low = magnitude - low_whole
     gap = np.where(exact, 0.0, high - low).astype(np.uint64)
     tie = ~exact & (to_low * np.uint64(2) == gap)
@@ -201,7 +201,7 @@ def _integers_to_float64(whole: npt.NDArray[Any], rounding: Rounding) -> _Floats
 
 @functools.lru_cache(maxsize=64)
 def _small_numbers(dtype: np.dtype[Any]) -> tuple[_Floats, npt.NDArray[np.bool_], bool, bool]:
-    """Return the finite numbers of a type of at most 8 bits in order, which are even, whether it has NaN, infinity."""
+    """Return an 8-bit or smaller type's sorted finite numbers, which are even, and if it has NaN and infinity."""
     raw = np.arange(1 << bits(dtype), dtype=np.uint8)
     values = raw.view(dtype).astype(np.float64)
     finite, index = np.unique(values[np.isfinite(values)], return_index=True)
@@ -210,7 +210,7 @@ def _small_numbers(dtype: np.dtype[Any]) -> tuple[_Floats, npt.NDArray[np.bool_]
 
 
 def _neighbours(values: _Floats, dtype: np.dtype[Any], largest: float) -> tuple[_Floats, _Floats, npt.NDArray[Any]]:
-    """Return the numbers of ``dtype`` next below and above (the number itself twice), and whether the lower is even."""
+    """Return the neighbours in ``dtype`` below and above (both the number if exact), and if the lower is even."""
     if dtype.itemsize == 1:
         numbers, even, *_ = _small_numbers(dtype)
         i = np.searchsorted(numbers, values, "right") - 1
@@ -241,7 +241,7 @@ def _to_float(
     _refuse(lost, values, dtype, ', and "scalar_map" does not map it')
     if dtype == np.float64:
         return values
-    # The first number that would follow if exponents had no bounds; a type without a sign has nothing below but 0.
+    # The next number if exponents were unbounded; an unsigned type has nothing below 0.
     beyond = largest + math.ldexp(1.0, math.frexp(largest)[1] - 1 - (mantissa_bits(dtype) or 0))
     before = -beyond if smallest < 0 else 0.0
     plain = np.where(np.isfinite(values), values, 1.0)

@@ -1,4 +1,4 @@
-"""A chain of codecs as a whole: what lies between two codecs, decoding and encoding one chunk in host memory.
+"""Whole chains of codecs: representations between the codecs, decoding and encoding one chunk in host memory.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#decoding-procedure
 """
@@ -36,7 +36,7 @@ def check_kinds(codecs: Sequence[Codec], json_path: str) -> None:
         before, codec = codecs[i - 1], codecs[i]
         if _ORDER[codec.kind] < _ORDER[before.kind]:
             raise MetadataError(
-                f"{codec.label} ({_ARROW[codec.kind]}) must stand before {before.label} ({_ARROW[before.kind]})",
+                f"{codec.label} ({_ARROW[codec.kind]}) must come before {before.label} ({_ARROW[before.kind]})",
                 json_path=f"{json_path}[{i}]",
             )
 
@@ -44,16 +44,16 @@ def check_kinds(codecs: Sequence[Codec], json_path: str) -> None:
 def representations(
     codecs: Sequence[Codec], chunk: ArrayRepresentation, json_path: str = "$.codecs"
 ) -> list[Representation]:
-    """Return what stands before, between and behind the codecs.
+    """Return the representations before, between and after the codecs.
 
     Parameters
     ----------
     codecs
-        The chain in encoding order, ``n`` codecs.
+        Chain in encoding order, ``n`` codecs.
     chunk
-        What the chain encodes.
+        Input of the chain.
     json_path
-        Where the chain is in its document, for messages.
+        Location of the chain in its document, for messages.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def representations(
     Raises
     ------
     MetadataError
-        If a codec cannot apply to what it is given.
+        If a codec does not accept its input.
     """
     result: list[Representation] = [chunk]
     for i, codec in enumerate(codecs):
@@ -80,11 +80,11 @@ def decode_chain(codecs: Sequence[Codec], data: Any, chunk: ArrayRepresentation)
     Parameters
     ----------
     codecs
-        The chain in encoding order.
+        Chain in encoding order.
     data
-        The stored bytes.
+        Stored bytes.
     chunk
-        What must come out.
+        Representation of the output.
 
     Returns
     -------

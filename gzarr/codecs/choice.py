@@ -1,16 +1,15 @@
-"""The codecs of a new array, from what its maker says of them.
+"""The codecs of a new array, from the arguments of its creation.
 
-Where that is nothing: Blosc containers with lz4 and a byte shuffle for elements of several bytes, because nothing that
-compresses was read faster on the CPU (``benchmarks/read.py``, the ``blosc-lz4`` workloads against those of zstd and
-gzip), and because its blocks are many independent streams, which is what a GPU needs. Elements of one byte have nothing
-to shuffle, and lz4 alone finds little in images: they get zstd, and so do texts.
+By default, elements of several bytes get Blosc containers with lz4 and a byte shuffle: no other compressor was read
+faster on the CPU (``benchmarks/read.py``, the ``blosc-lz4`` workloads against those of zstd and gzip), and its blocks
+are many independent streams, which suits a GPU. Elements of one byte have nothing to shuffle, and lz4 alone compresses
+images poorly: they get zstd, and so do strings.
 
-A level that the maker gives is a level: each chunk is encoded as the library does it at this level. Where none is given
-(``codecs="auto"``, ``"zstd"``, an object without its level), the default goes into the document, which has to name one,
-and how hard writes search is left to gzarr (:mod:`gzarr.engines.cpu.effort`). Documents do not record that: it would
-take a member of their own, which some readers refuse, and others lose when they change the document. So it holds for
-the array that was made, and for its pickles. An array that is opened has the level of its document, as if it had been
-given.
+A level given by the caller is binding: each chunk is encoded as the library does at that level. If none is given
+(``codecs="auto"``, ``"zstd"``, an object without a level), the document gets the default, because it has to name one,
+and gzarr decides how hard writes compress (:mod:`gzarr.engines.cpu.effort`). Documents do not record that freedom: it
+would need an extra member, which some readers refuse and others drop when they rewrite the document. So it applies to
+the new array object and its pickles. An opened array has the level of its document, as if the caller had given it.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 
 AUTO: Final = "auto"
 _ZSTD_LEVEL: Final = 3
-#: How codecs call what says how hard they compress.
+#: Names that codecs use for their compression level.
 _LEVELS: Final = frozenset({"level", "clevel", "acceleration"})
-# What a codec that is only named is configured with.
+# Configurations of codecs given by name only.
 _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "bytes": {"endian": "little"},
     "zstd": {"level": _ZSTD_LEVEL},
@@ -62,22 +61,22 @@ def choose(
     Parameters
     ----------
     dtype
-        Of the array, in native byte order.
+        Dtype of the array, in native byte order.
     text
-        ``"vlen-utf8"`` or ``"vlen-bytes"`` for texts of any length, else None.
+        ``"vlen-utf8"`` or ``"vlen-bytes"`` for strings of any length, else None.
     codecs
-        The whole chain, or what comes after the array→bytes codec; ``"auto"`` if it is said by the others.
+        Whole chain, or the codecs after the array→bytes codec; ``"auto"`` if the chain is given in parts.
     filters, serializer, compressors
-        The chain in three parts, each ``"auto"``, None, a codec or a sequence of codecs.
+        Three parts of the chain, each ``"auto"``, None, a codec or a sequence of codecs.
     big
-        Whether elements are stored big-endian, where ``serializer`` leaves that open.
+        Whether elements are stored big-endian, if ``serializer`` leaves that open.
     blosc_only
-        Whether the format has no zstd but that in Blosc's containers.
+        Whether the format has zstd only inside Blosc containers.
 
     Raises
     ------
     ArgumentError
-        If something is no codec, or ``codecs`` and one of the parts are given.
+        If something is not a codec, or both ``codecs`` and one of the parts are given.
     """
     maker: Codec = BytesCodec(None if swap_unit(dtype) == 1 else "big" if big else "little")
     if text is not None:
@@ -85,7 +84,7 @@ def choose(
     if not _is_auto(codecs):
         for name, value in (("filters", filters), ("serializer", serializer), ("compressors", compressors)):
             if not _is_auto(value):
-                raise ArgumentError(f"give either codecs=, the whole chain, or {name}=, a part of it")
+                raise ArgumentError(f"give either codecs= (the whole chain) or {name}= (a part of it), not both")
         chain = as_codecs(codecs, dtype, "codecs")
         if any(codec.kind == "array_to_bytes" for codec in chain):
             return chain
@@ -100,7 +99,7 @@ def choose(
     )
     if len(given) > 1 or any(codec.kind != "array_to_bytes" for codec in given):
         raise ArgumentError(f"serializer= is one array→bytes codec such as 'bytes', not {quote(serializer)}")
-    # In version 2, filters are of bytes, except those of objects.
+    # In version 2, filters work on bytes, except for those of objects.
     makers = [codec for codec in before if codec.kind == "array_to_bytes"]
     if len(makers) + len(given) > 1:
         raise ArgumentError("a chain has one array→bytes codec; filters= and serializer= name several")
@@ -110,7 +109,7 @@ def choose(
 
 
 def automatic(dtype: np.dtype[Any], *, blosc_only: bool = False) -> tuple[Codec, ...]:
-    """Return the compressor that the module's docstring argues for."""
+    """Return the default compressor (see the module's docstring)."""
     if dtype.hasobject or dtype.itemsize == 1:
         if blosc_only:
             return (BloscCodec("zstd", _ZSTD_LEVEL, "noshuffle", 1),)
@@ -119,22 +118,23 @@ def automatic(dtype: np.dtype[Any], *, blosc_only: bool = False) -> tuple[Codec,
 
 
 def as_codecs(value: Any, dtype: np.dtype[Any], what: str) -> tuple[Codec, ...]:
-    """Return the codecs that a caller gave.
+    """Return the codecs given by a caller.
 
     Parameters
     ----------
     value
-        None, one codec, or a sequence of codecs. A codec is gzarr's own (of ``array.codecs``), a name, a v3 object
-        (``{"name": …, "configuration": …}``), numcodecs' (``{"id": …}``), or an object of zarr-python or numcodecs.
+        None, a codec, or a sequence of codecs. A codec is one of gzarr's (from ``array.codecs``), a name, a v3 object
+        (``{"name": …, "configuration": …}``), a numcodecs object (``{"id": …}``), or a codec instance from zarr-python
+        or numcodecs.
     dtype
-        Of the array; Blosc takes its element size where none is said.
+        Dtype of the array; its item size is Blosc's default type size.
     what
-        The argument, for messages.
+        Name of the argument, for messages.
 
     Raises
     ------
     ArgumentError
-        If it is none of these, or is configured wrongly.
+        If ``value`` is none of these, or is configured wrongly.
     """
     if value is None:
         return ()
@@ -160,7 +160,7 @@ def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
                 objects = isinstance(document["id"], str) and document["id"] in OBJECT_CODECS
                 codec = codec_from_v2(document, "$", first=objects, objects=objects)
                 if isinstance(codec, ShuffleCodec):
-                    # New documents say what those of version 2 may leave open.
+                    # New documents state what v2 documents may leave open.
                     codec = codec.with_itemsize(dtype.itemsize)
             else:
                 codec = codec_from_v3(_configured(document, dtype), "$")
@@ -172,7 +172,7 @@ def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
 
 
 def _configured(document: dict[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return a v3 object, configured by default where it is only a name."""
+    """Return a v3 object, with the default configuration if it is only a name."""
     name = document.get("name")
     defaults = _DEFAULTS.get(name, {}) if isinstance(name, str) else {}
     if name == "blosc":
@@ -189,12 +189,12 @@ def _configured(document: dict[str, Any], dtype: np.dtype[Any]) -> dict[str, Any
 
 
 def gives_level(*values: Any) -> bool:
-    """Whether codecs that a caller gave, each as for :func:`as_codecs` or ``"auto"``, say how hard to compress."""
+    """Return whether the codecs given by a caller, as for :func:`as_codecs` or ``"auto"``, state a level."""
     return any(_has_level(item) for value in values for item in (value if isinstance(value, list | tuple) else [value]))
 
 
 def _has_level(value: Any) -> bool:
-    """Whether a codec, or one in its chain, gives a level. Codecs that are objects always do, if they have levels."""
+    """Return whether a codec, or one in its chain, states a level. Codec instances always do, if they have levels."""
     for method in ("to_json", "get_config", "to_dict"):
         if hasattr(value, method):
             value = getattr(value, method)()

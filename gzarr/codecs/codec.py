@@ -1,4 +1,4 @@
-"""What a codec is: a frozen description. Engines decide how its operations run.
+"""Interface of a codec: a frozen description. Engines decide how to run its operations.
 
 A chain is held in encoding order: array→array codecs, one array→bytes codec, bytes→bytes codecs
 (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#codecs). ``encoded`` walks it forward to give the
@@ -33,10 +33,10 @@ class ArrayRepresentation:
 
 @dataclass(frozen=True, slots=True)
 class BytesRepresentation:
-    """A chunk as bytes: ``nbytes`` where the chain fixes the size, else None (after a compressor).
+    """A chunk as bytes: ``nbytes`` if the chain fixes the size, else None (after a compressor).
 
-    ``limit_nbytes`` bounds the size where ``nbytes`` is None, so that a decoder of untrusted bytes knows when to
-    stop; it is None where nothing bounds it (text of any length).
+    If ``nbytes`` is None, ``limit_nbytes`` bounds the size, so that a decoder of untrusted bytes knows when to stop; it
+    is None if the size is unbounded (strings of any length).
     """
 
     nbytes: int | None
@@ -54,13 +54,13 @@ class Operation:
     name         parameters
     ===========  =======================================================================================
     bytes        ``(swap,)``: width in bytes of the units to byte-swap; 0 or 1 means no swap
-    transpose    the ``order`` of the codec, one integer a dimension
+    transpose    ``order`` of the codec, one integer per dimension
     zstd         none
     gzip, zlib   none
     lz4          none (numcodecs' framing: 4 bytes little-endian size, then one LZ4 block)
     snappy       none (one raw stream)
     deflate      none (one raw stream, RFC 1951)
-    gdeflate     none (one frame of nvCOMP; only devices have an operation for it)
+    gdeflate     none (one nvCOMP frame; devices only)
     blosc        none (everything is in the container's header)
     shuffle      ``(elementsize,)`` (numcodecs' byte shuffle filter)
     crc32c       none (checksum in the last 4 bytes)
@@ -69,6 +69,35 @@ class Operation:
 
     name: str
     params: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingStep:
+    """One native encoding step.
+
+    Attributes
+    ----------
+    name
+        As of the operation that decodes it.
+    most_nbytes
+        More bytes than this it does not make.
+    parameters
+        Up to five integers, as the operation takes them (``gzarr_kernels``).
+    search
+        The library that searches for repetitions, and its level (LZ4: acceleration), if it can search in several ways
+        (``gzarr_kernels.searches``): ``"zstd"``, ``"lz4"`` or ``"deflate"``. Also where it works inside of a container.
+    parts
+        Encoders that the operation needs besides its own (``gzarr_kernels.operations.PARTS``, or operations).
+    way
+        How it searches, a number of ``gzarr_kernels.searches``; 0 is as its level says.
+    """
+
+    name: str
+    most_nbytes: int
+    parameters: tuple[int, ...] = ()
+    search: tuple[str, int] | None = None
+    parts: tuple[str, ...] = ()
+    way: int = 0
 
 
 class Codec(ABC):
@@ -87,7 +116,7 @@ class Codec(ABC):
 
     @abstractmethod
     def encoded(self, decoded: Representation) -> Representation:
-        """Return the representation that encoding ``decoded`` gives.
+        """Return the representation of ``decoded`` once encoded.
 
         Raises
         ------
@@ -104,11 +133,11 @@ class Codec(ABC):
         encoded
             Bytes-like (after an array→bytes or bytes→bytes codec) or ``numpy.ndarray`` (after an array→array codec).
         decoded
-            The representation that must come out. Implementations never produce more bytes than it allows.
+            Representation of the output. Implementations never produce more bytes than it allows.
 
         Returns
         -------
-        Bytes-like or ``numpy.ndarray``, as ``decoded`` says.
+        Bytes-like or ``numpy.ndarray``, depending on ``decoded``.
 
         Raises
         ------
@@ -121,5 +150,17 @@ class Codec(ABC):
         """Encode one chunk in host memory: the inverse of :meth:`decode`; ``representation`` describes ``decoded``."""
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """Return the native decoding steps (usually one), or None where only :meth:`decode` will do."""
+        """Return the native decoding steps (usually one), or None if only :meth:`decode` can decode it."""
+        return None
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """Return the native encoding step, or None where only :meth:`encode` will do.
+
+        Parameters
+        ----------
+        nbytes
+            Bytes that are encoded, at most.
+        exact
+            Whether they are always so many.
+        """
         return None

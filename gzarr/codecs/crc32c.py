@@ -6,7 +6,7 @@ Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/inde
 Zarr    names
 ======  ===========================================================================
 v3      ``crc32c``, ``numcodecs.crc32c``
-v2      ``crc32c`` (with ``"location": "start"`` the adapter of numcodecs takes it)
+v2      ``crc32c`` (with ``"location": "start"``, the numcodecs adapter handles it)
 ======  ===========================================================================
 
 ``{"name": "crc32c"}``
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .buffers import Bytes, checked, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -35,13 +35,13 @@ def crc32c(data: Bytes) -> int:
 
 @dataclass(frozen=True)
 class Crc32cCodec(Codec):
-    """A checksum behind the data."""
+    """A checksum after the data."""
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> Crc32cCodec:
-        """Parse a v3 configuration: there is none."""
+        """Parse a v3 configuration, which must be empty."""
         configuration.finish()
         return cls()
 
@@ -67,7 +67,7 @@ class Crc32cCodec(Codec):
         return {"name": "crc32c"}
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return four bytes more."""
+        """Return a size four bytes larger."""
         data = need_bytes(decoded, self.label)
         limit = None if data.limit_nbytes is None else data.limit_nbytes + 4
         return BytesRepresentation(None if data.nbytes is None else data.nbytes + 4, limit)
@@ -80,7 +80,7 @@ class Crc32cCodec(Codec):
         payload = checked(data[:-4], need_bytes(decoded, self.label), self.label)
         stored, computed = int.from_bytes(data[-4:].tobytes(), "little"), crc32c(payload)
         if stored != computed:
-            raise ValueError(f"crc32c: the checksum stored is {stored:#010x}, that of the data is {computed:#010x}")
+            raise ValueError(f"crc32c: the stored checksum is {stored:#010x}, but the data has {computed:#010x}")
         return payload
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
@@ -92,3 +92,7 @@ class Crc32cCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``crc32c`` operation."""
         return (Operation("crc32c"),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``crc32c`` step."""
+        return EncodingStep("crc32c", nbytes + 4)

@@ -1,4 +1,4 @@
-"""The codecs ``gzip`` (RFC 1952, several members in a row) and ``zlib`` (RFC 1950).
+"""The codecs ``gzip`` (RFC 1952, one or more members) and ``zlib`` (RFC 1950).
 
 Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/index.html
 
@@ -19,13 +19,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .buffers import compressed, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 from .streams import decompress
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _MAX_RATIO = 1032  # of deflate: 258 bytes from two bits
+_DEFAULT_LEVEL = 6  # what zlib takes for level -1
+
+
+def deflate_step(name: str, level: int, nbytes: int) -> EncodingStep:
+    """Return the native step for ``"gzip"``, ``"zlib"`` or ``"deflate"`` and at most so many bytes."""
+    level = _DEFAULT_LEVEL if level < 0 else level
+    # libdeflate: five bytes for each stored block of 5,000 or more, and the container.
+    return EncodingStep(name, nbytes + nbytes // 500 + 64, (level,), ("deflate", level))
 
 
 class Inflater:
@@ -41,18 +49,18 @@ class Inflater:
 
     @property
     def unused_data(self) -> bytes:
-        """Input behind the stream's end."""
+        """Input after the stream's end."""
         return self._inner.unused_data
 
     def decompress(self, data: memoryview, max_length: int) -> bytes:
-        """Take ``data`` and return at most ``max_length`` bytes."""
+        """Feed ``data`` and return at most ``max_length`` bytes."""
         rest = self._inner.unconsumed_tail
         return self._inner.decompress(rest + bytes(data) if rest else data, max_length)
 
 
 @dataclass(frozen=True)
 class _DeflateCodec(Codec):
-    """What both containers share.
+    """Common part of both containers.
 
     Attributes
     ----------
@@ -86,7 +94,7 @@ class _DeflateCodec(Codec):
         representation = need_bytes(decoded, self._name)
         data = flat(encoded)
         if representation.nbytes is not None and representation.nbytes > data.size * _MAX_RATIO:
-            raise ValueError(f"{self._name}: {data.size} bytes cannot decode to the {representation.nbytes} expected")
+            raise ValueError(f"{self._name}: {data.size} bytes cannot decode to the expected {representation.nbytes}")
         gzip = self._name == "gzip"
         return decompress(data, representation, lambda: Inflater(self._window_bits), self._name, padding=gzip)
 
@@ -98,6 +106,10 @@ class _DeflateCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One operation of the same name."""
         return (Operation(self._name),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One step of the same name."""
+        return deflate_step(self._name, self.level, nbytes)
 
 
 @dataclass(frozen=True)

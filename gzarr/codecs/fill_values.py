@@ -1,4 +1,4 @@
-"""The fill value on its way through a chain: missing inner chunks of a shard hold what the codecs before made of it.
+"""Fill values inside a chain: missing inner chunks of a shard hold the fill value as the codecs before it encode it.
 
 Sources: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset#fill-value-handling and
 https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value#data_type
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 def with_fill_value(
     codecs: Sequence[Codec], fill_value: Any, chunk: ArrayRepresentation, json_path: str = "$.codecs"
 ) -> tuple[Codec, ...]:
-    """Tell every sharding codec of a chain its fill value, and check that casts keep the array's.
+    """Give every sharding codec of a chain its fill value, and check that casts preserve the array's.
 
     Parameters
     ----------
     codecs
-        The chain in encoding order.
+        Chain in encoding order.
     fill_value
-        Of the array, an element of ``chunk.dtype``.
+        Fill value of the array, an element of ``chunk.dtype``.
     chunk
-        What the chain encodes.
+        Input of the chain.
     json_path
-        Where the chain is in its document, for messages.
+        Location of the chain in its document, for messages.
 
     Raises
     ------
     MetadataError
-        If a codec cannot apply to what it is given, or to the fill value, or does not give the fill value back.
+        If a codec cannot encode its input or the fill value, or does not decode back to the fill value.
     """
     result = list(codecs)
     value = fill_value
@@ -62,11 +62,11 @@ def with_fill_value(
 
 
 def _encoded(codec: Codec, value: Any, array: ArrayRepresentation, json_path: str) -> Any:
-    """Return the fill value as an array→array codec encodes it; codecs that only change the shape leave it alone."""
+    """Return the fill value encoded by an array→array codec; codecs that only change the shape leave it alone."""
     one = ArrayRepresentation((1,) * len(array.shape), array.dtype)
     changes = isinstance(codec, ScaleOffsetCodec | CastValueCodec)
     if isinstance(codec, NumcodecsCodec) and codec.id != "packbits":
-        # Of those that keep the type, ``fixedscaleoffset`` alone gives other numbers.
+        # Among the codecs that keep the type, only ``fixedscaleoffset`` changes the numbers.
         changes = codec.encoded(one) != one or codec.id == "fixedscaleoffset"
     if not changes:
         return value
@@ -78,7 +78,7 @@ def _encoded(codec: Codec, value: Any, array: ArrayRepresentation, json_path: st
         raise MetadataError(f"the fill value {quote(value)} cannot be encoded: {error}", json_path=json_path) from None
     if not np.array_equal(back, element) and not (value != value and (back != back).all()):
         raise MetadataError(
-            f"the fill value {quote(value)} would come back from {codec.label} as {quote(back.flat[0])}",
+            f"{codec.label} would decode the fill value {quote(value)} as {quote(back.flat[0])}",
             json_path=json_path,
         )
     return encoded.reshape(-1)[0]

@@ -1,8 +1,8 @@
-"""The zfp library by symbol: the one that the package ``zfpy`` brings, or the system's.
+"""The zfp library by symbol: the copy in the package ``zfpy``, or the system's.
 
-Headers: https://github.com/LLNL/zfp/blob/1.0.1/include/zfp.h. zfp reads its input without looking where that ends. So
-input is copied before zeros for as long as the longest stream can be that the parameters allow, and what was read is
-compared with what was there.
+Headers: https://github.com/LLNL/zfp/blob/1.0.1/include/zfp.h. zfp does not check for the end of its input. So the input
+is copied and padded with zeros to the longest stream that the parameters allow, and the number of bytes read is
+compared with the number available.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .buffers import Bytes, empty
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The types of zfp, by its own numbers.
+#: zfp's types by its own numbers.
 TYPES: Final = {1: np.dtype(np.int32), 2: np.dtype(np.int64), 3: np.dtype(np.float32), 4: np.dtype(np.float64)}
 MAX_DIMENSIONS: Final = 4
 _HEADER_FULL = 7
 _HEADER_BYTES = 19  # 148 bits
 _WORD_BYTES = 8
-_MAX_BLOCK_BITS = 1 << 15  # of what a header can state
+_MAX_BLOCK_BITS = 1 << 15  # maximum that a header can state
 
 _SIZE, _POINTER, _UINT, _INT = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int
 _SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
@@ -71,7 +71,7 @@ class Parameters:
     mode
         ``"reversible"``, ``"expert"``, ``"fixed_accuracy"``, ``"fixed_rate"`` or ``"fixed_precision"``.
     values
-        Its numbers: none; minbits, maxbits, maxprec, minexp; tolerance; rate; precision.
+        Parameters of the mode, respectively: none; minbits, maxbits, maxprec, minexp; tolerance; rate; precision.
     """
 
     mode: str
@@ -90,7 +90,7 @@ def _candidates() -> Iterator[str]:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library, or None if there is none here that has all that is called."""
+    """Return the library, or None if none with all required functions is installed."""
     for path in _candidates():
         try:
             found = ctypes.CDLL(path)
@@ -104,7 +104,7 @@ def library() -> ctypes.CDLL | None:
 
 
 class _Stream:
-    """A zfp stream over a buffer, and a field; both live as long as this does."""
+    """A zfp stream over a buffer, and a field; both live as long as this object."""
 
     def __init__(self, zfp: ctypes.CDLL, buffer: Bytes) -> None:
         self._zfp = zfp
@@ -139,7 +139,7 @@ class _Stream:
         elif mode == "fixed_accuracy":
             self._zfp.zfp_stream_set_accuracy(self.stream, values[0])
         elif not self._zfp.zfp_stream_set_params(self.stream, *values):
-            raise ValueError(f"zfp does not take these parameters of expert mode: {values}")
+            raise ValueError(f"zfp does not accept these parameters of expert mode: {values}")
 
     def minimum_block_bits(self) -> int:
         minbits, maxbits, maxprec, minexp = _UINT(), _UINT(), _UINT(), _INT()
@@ -155,9 +155,9 @@ def _block_count(shape: tuple[int, ...]) -> int:
 
 
 def _check_size(data: Bytes, minimum_block_bits: int, shape: tuple[int, ...]) -> None:
-    # Every block takes that many bits, so that the padding stays in proportion to the data.
+    # Every block takes at least that many bits, which keeps the padding in proportion to the data.
     if minimum_block_bits > _MAX_BLOCK_BITS or data.size < _block_count(shape) * minimum_block_bits // 8:
-        raise ValueError(f"{data.size} bytes are too few for chunks of {shape} at {minimum_block_bits} bits a block")
+        raise ValueError(f"{data.size} bytes are too few for chunks of {shape} at {minimum_block_bits} bits per block")
 
 
 def decompress(
@@ -168,18 +168,18 @@ def decompress(
     Parameters
     ----------
     zfp
-        The library.
+        zfp library.
     data
-        The stream, uint8 ``(n,)``.
+        Stream, uint8 ``(n,)``.
     shape, dtype
-        What it must decode to: up to 4 dimensions of one of :data:`TYPES`.
+        Shape and dtype of the output: up to 4 dimensions of one of :data:`TYPES`.
     parameters
-        The mode of a stream without a header; None if a header states it.
+        Mode of a stream without a header; None if a header states it.
 
     Raises
     ------
     ValueError
-        If the stream is truncated, or its header says something else than ``shape`` and ``dtype``.
+        If the stream is truncated, or its header disagrees with ``shape`` and ``dtype``.
     """
     if parameters is None:
         padded = np.zeros(data.size + _HEADER_BYTES + _WORD_BYTES, np.uint8)
@@ -193,7 +193,7 @@ def decompress(
             head.set_mode(parameters, shape, dtype)
             minimum, most = head.minimum_block_bits(), head.maximum_nbytes()
     _check_size(data, minimum, shape)
-    # zfp's own bound counts what its encoder may write; one bit a value more is room to spare for what is corrupt.
+    # zfp's own bound holds for its encoder; one more bit per value is enough for corrupt streams.
     spare = _block_count(shape) * 4 ** max(1, len(shape)) // 8 + 16 * _WORD_BYTES
     padded = empty(max(data.size, most) + spare, "zfp")
     padded[: data.size] = data
@@ -209,7 +209,7 @@ def decompress(
         used = int(zfp.zfp_decompress(stream.stream, stream.field))
     if used == 0:
         raise ValueError("the stream cannot be decoded")
-    # Streams end with a whole word, which some writers cut off behind the last byte that counts.
+    # Streams end with a whole word, which some writers truncate after the last significant byte.
     if used > data.size + _WORD_BYTES - 1:
         raise ValueError(f"the data has {data.size} bytes, and ends before the stream does, at {used}")
     return output
@@ -217,7 +217,7 @@ def decompress(
 
 def _read_header(zfp: ctypes.CDLL, stream: _Stream, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if not zfp.zfp_read_header(stream.stream, stream.field, _HEADER_FULL):
-        raise ValueError("there is no header of zfp")
+        raise ValueError("there is no zfp header")
     n = int(zfp.zfp_field_dimensionality(stream.field))
     sizes = (_SIZE * MAX_DIMENSIONS)()
     zfp.zfp_field_size(stream.field, sizes)
@@ -227,7 +227,7 @@ def _read_header(zfp: ctypes.CDLL, stream: _Stream, shape: tuple[int, ...], dtyp
 
 
 def maximum_nbytes(zfp: ctypes.CDLL, shape: tuple[int, ...], dtype: np.dtype[Any], parameters: Parameters) -> int:
-    """Return the most bytes that :func:`compress` makes."""
+    """Return the maximum size in bytes of the output of :func:`compress`."""
     with _Stream(zfp, np.zeros(_WORD_BYTES, np.uint8)) as head:
         head.set_field(shape, dtype)
         head.set_mode(parameters, shape, dtype)

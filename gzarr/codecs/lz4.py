@@ -1,4 +1,4 @@
-"""The codec ``lz4``: 4 bytes of little-endian size, then one LZ4 block, as numcodecs writes it.
+"""The codec ``lz4``: the size in 4 little-endian bytes, then one LZ4 block, as numcodecs writes it.
 
 Documentation: https://numcodecs.readthedocs.io/en/stable/compression/lz4.html
 
@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _MAX_RATIO = 255  # of an LZ4 block
+_MAX_BYTES = 0x7E000000
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Lz4Codec(Codec):
     Attributes
     ----------
     acceleration
-        The larger, the faster and the weaker.
+        Larger is faster but compresses less.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -69,7 +70,7 @@ class Lz4Codec(Codec):
         if representation.nbytes is not None and stated != representation.nbytes:
             raise ValueError(f"lz4: the header states {stated} bytes, expected {representation.nbytes}")
         if stated > min(ceiling(representation), data.size * _MAX_RATIO):
-            raise ValueError(f"lz4: the header states {stated} bytes, more than can be right here")
+            raise ValueError(f"lz4: the header states {stated} bytes, more than this chunk can have")
         output = empty(stated, self.label)
         if not stated:
             return checked(output, representation, self.label)
@@ -88,3 +89,11 @@ class Lz4Codec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``lz4`` operation."""
         return (Operation("lz4"),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``lz4`` step, if the bytes fit one block."""
+        if nbytes > _MAX_BYTES:
+            return None
+        # LZ4_compressBound of lz4.h, behind four bytes of size.
+        most = nbytes + nbytes // 255 + 20
+        return EncodingStep("lz4", most, (self.acceleration,), ("lz4", self.acceleration))

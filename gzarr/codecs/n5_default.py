@@ -1,4 +1,4 @@
-"""The ``n5_default`` codec: blocks of N5, whose header states a shape, as chunks of Zarr.
+"""The ``n5_default`` codec: N5 blocks, whose header states a shape, as Zarr chunks.
 
 Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default
 
@@ -38,12 +38,13 @@ _DEFAULT_MODE = 0
 
 @dataclass(frozen=True)
 class N5DefaultCodec(Codec):
-    """A header, and a chain behind it.
+    """A header and an encoded block.
 
     Attributes
     ----------
     codecs
-        A transposition that reverses all dimensions, big-endian bytes, and at most one bytes→bytes codec.
+        Chain of the block: a transposition that reverses all dimensions, big-endian bytes, and at most one bytes→bytes
+        codec.
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
@@ -62,10 +63,10 @@ class N5DefaultCodec(Codec):
         check_kinds(codecs, at)
         first, second = codecs[0], codecs[1] if len(codecs) > 1 else None
         if not isinstance(first, TransposeCodec) or first.order != tuple(reversed(range(len(first.order)))):
-            raise MetadataError("n5_default needs a 'transpose' first that reverses all dimensions", json_path=at)
+            raise MetadataError("n5_default needs a 'transpose' that reverses all dimensions first", json_path=at)
         if not isinstance(second, BytesCodec) or second.endian == "little" or len(codecs) > 3:
             raise MetadataError(
-                "n5_default needs big-endian 'bytes' behind its transposition, and at most one compressor", json_path=at
+                "n5_default needs big-endian 'bytes' after the transposition, and at most one compressor", json_path=at
             )
         return cls(codecs)
 
@@ -79,14 +80,14 @@ class N5DefaultCodec(Codec):
         return {"name": "n5_default", "configuration": {"codecs": [codec.to_json() for codec in self.codecs]}}
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return an unknown size: blocks at the edge may be cut."""
+        """Return an unknown size: blocks at the edge may be truncated."""
         array = need_array(decoded, self.label)
         inner = representations(self.codecs, array, "$.configuration.codecs")[-1]
         assert isinstance(inner, BytesRepresentation)
         return BytesRepresentation(None, ceiling(inner) + 4 + 4 * len(array.shape))
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
-        """Return the block; what it lacks of the chunk is zeros."""
+        """Return the block, padded with zeros to the chunk's shape."""
         array = need_array(decoded, self.label)
         data, ndim = flat(encoded), len(array.shape)
         header = 4 + 4 * ndim
@@ -97,7 +98,7 @@ class N5DefaultCodec(Codec):
             raise ValueError(
                 f"{self.label}: a block of mode {mode} with {stated} dimensions, expected mode 0 with {ndim}"
             )
-        # The specification would have larger blocks cut; N5 has none, and their size would be the data's word alone.
+        # The specification crops larger blocks, but N5 has none, and only untrusted data would determine their size.
         if any(size > most for size, most in zip(sizes, array.shape, strict=True)):
             raise ValueError(f"{self.label}: a block of {tuple(sizes)} is larger than the chunk, {array.shape}")
         if not math.prod(sizes):

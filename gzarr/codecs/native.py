@@ -1,8 +1,8 @@
-"""Blosc and Zstandard by symbol, from the libraries inside numcodecs' extension modules; GDeflate from nvCOMP's.
+"""Blosc and Zstandard by symbol, from the libraries inside numcodecs' extension modules; GDeflate from nvCOMP.
 
-The functions called here take the output's capacity, use no threads of their own and keep no global state, so that
-they may be called from any thread and after ``fork``. Where an extension does not export them (Windows), callers use
-numcodecs' Python functions instead.
+The functions called here respect the output's capacity, start no threads and keep no global state, so they may be
+called from any thread and after ``fork``. Where an extension does not export them (Windows), callers use numcodecs'
+Python functions instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SIZE = ctypes.c_size_t
 _DESTINATION_TOO_SMALL = 70
-#: More than the head of a block and a word of each of the 32 streams.
+#: More than a block header plus one word of each of the 32 streams.
 _GDEFLATE_HEADER_BYTES = 8192
 
 
@@ -40,7 +40,7 @@ def _load(module: str, signatures: Mapping[str, tuple[Any, list[Any]]]) -> ctype
 
 @cache
 def zstd() -> ctypes.CDLL | None:
-    """Return the Zstandard library, or None where it cannot be called."""
+    """Return the Zstandard library, or None if its symbols are not exported."""
     p = ctypes.c_void_p
     return _load(
         "numcodecs.zstd",
@@ -55,7 +55,7 @@ def zstd() -> ctypes.CDLL | None:
 
 @cache
 def blosc() -> ctypes.CDLL | None:
-    """Return the Blosc library, or None where it cannot be called."""
+    """Return the Blosc library, or None if its symbols are not exported."""
     i, p = ctypes.c_int, ctypes.c_void_p
     return _load(
         "numcodecs.blosc",
@@ -68,7 +68,7 @@ def blosc() -> ctypes.CDLL | None:
 
 
 def zstd_frame_content_size(data: Bytes) -> int | None:
-    """Return the size that the first frame's header states, or None."""
+    """Return the content size in the first frame's header, or None."""
     library = zstd()
     if library is None:
         return None
@@ -77,7 +77,7 @@ def zstd_frame_content_size(data: Bytes) -> int | None:
 
 
 def zstd_decompress(data: Bytes, capacity: int) -> Bytes | None:
-    """Decompress all frames into at most ``capacity`` bytes; None if that is too few.
+    """Decompress all frames into at most ``capacity`` bytes; return None if that is too few.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def zstd_decompress(data: Bytes, capacity: int) -> Bytes | None:
         return _zstd_by_numcodecs(numcodecs_zstd, data, output)
     size = library.ZSTD_decompress(output.ctypes.data, capacity, data.ctypes.data, data.size)
     if library.ZSTD_isError(size):
-        # An error is its negated code, as an unsigned number.
+        # Errors are negated codes, as unsigned numbers.
         if 2 ** (8 * ctypes.sizeof(_SIZE)) - size == _DESTINATION_TOO_SMALL:
             return None
         raise ValueError(f"zstd: {library.ZSTD_getErrorName(size).decode()}")
@@ -113,9 +113,9 @@ class _GDeflatePage(ctypes.Structure):
 
 @cache
 def gdeflate() -> Callable[[Bytes, int], Bytes] | None:
-    """Return a decoder of one GDeflate frame of up to 64 KiB, or None where nvCOMP's library for CPUs is not there.
+    """Return a decoder of one GDeflate frame of up to 64 KiB, or None if nvCOMP's CPU library is not installed.
 
-    It takes the frame and the bytes that it must give, and raises ValueError where it is corrupt.
+    It takes the frame and its decoded size in bytes, and raises ValueError if the frame is corrupt.
     """
     library = _nvcomp_cpu()
     if library is None:
@@ -124,15 +124,15 @@ def gdeflate() -> Callable[[Bytes, int], Bytes] | None:
     def decode(data: Bytes, nbytes: int) -> Bytes:
         output = empty(nbytes, "gdeflate")
         produced = _SIZE()
-        # The library does not look where its input ends. Behind it come ones: as the head of a block they are an error,
-        # and as symbols, of which none takes more than two bytes of input a byte of output, the output soon ends.
+        # The library does not check for the end of its input, so the frame is padded with ones: as a block header they
+        # are an error; as symbols, they fill the output soon, at no more than two bytes of input per byte of output.
         padded = np.full(data.size + 4 * nbytes + _GDEFLATE_HEADER_BYTES, 0xFF, np.uint8)
         padded[: data.size] = data
         page = _GDeflatePage(padded.ctypes.data, data.size)
-        # A decoder is a table of a few KiB that one thread may use at a time.
+        # A decoder is a table of a few KiB for use by one thread at a time.
         decoder = library.libdeflate_alloc_gdeflate_decompressor()
         if not decoder:
-            raise ValueError("gdeflate: no memory for a decoder")
+            raise ValueError("gdeflate: not enough memory for a decoder")
         try:
             code = library.libdeflate_gdeflate_decompress(
                 decoder, ctypes.byref(page), 1, output.ctypes.data, nbytes, ctypes.byref(produced)

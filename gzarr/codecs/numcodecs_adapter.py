@@ -1,4 +1,4 @@
-"""Every codec and filter that numcodecs knows, in host threads.
+"""All codecs and filters known to numcodecs, in host threads.
 
 Documentation: https://numcodecs.readthedocs.io/en/stable/
 
@@ -11,11 +11,11 @@ v2      numcodecs' ``id``: ``{"id": "delta", "dtype": "<i4", "astype": "<i2"}``
 
 ``{"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}}``
 
-v2 filters work on flat buffers, in the byte order in which elements are stored; they are bytes→bytes codecs. The
-filters of v3 work on arrays; they are array→array codecs. Codecs of Python objects are array→bytes codecs in either.
+v2 filters work on flat buffers, in the byte order of the stored elements; they are bytes→bytes codecs. v3 filters work
+on arrays; they are array→array codecs. Codecs of Python objects are array→bytes codecs in both.
 
-What is in a chunk is not trusted: the number of objects that a header states is compared with the chunk's shape before
-anything is allocated, and pickles are loaded only where the caller allowed it.
+The contents of chunks are not trusted: the number of objects in a header is compared with the chunk's shape before
+anything is allocated, and pickles are loaded only if the caller allows it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     from ..documents.configuration import Configuration
 
-#: Codecs that make bytes of an array; they stand where ``bytes`` stands in other chains.
+#: Codecs that encode arrays as bytes, in place of ``bytes``.
 ARRAY_TO_BYTES = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle"))
-#: Those of them that take arrays of Python objects (``categorize`` does too, as a filter).
+#: Codecs of arrays of Python objects (including the filter ``categorize``).
 OBJECT_CODECS = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle", "categorize"))
-#: Those that store the shape beside the items, so that a document's order F does not change how they lie.
+#: Codecs that store the shape with the items, so that order F in a document does not change the order of items.
 STATE_SHAPE = ("json2", "msgpack2", "pickle")
 _CHECKSUMS = frozenset(("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"))
 _ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
@@ -53,14 +53,14 @@ _EXTRA_PACKAGES = {"msgpack2": "msgpack", "crc32c": "google-crc32c"}
 
 @dataclass(frozen=True)
 class NumcodecsCodec(Codec):
-    """What the three kinds share.
+    """Common part of the three kinds.
 
     Attributes
     ----------
     id
-        The codec's name in numcodecs.
+        Name of the codec in numcodecs.
     configuration
-        What numcodecs needs to make one, without ``id``.
+        Parameters of the codec in numcodecs, without ``id``.
     """
 
     id: str
@@ -76,10 +76,10 @@ class NumcodecsCodec(Codec):
         return {"name": self.label, "configuration": dict(self.configuration)}
 
     def make(self) -> Any:
-        """Return a codec of numcodecs."""
+        """Return a numcodecs codec."""
         import numcodecs
 
-        # They are cheap to make, and nothing says that one may be used by several threads at once.
+        # A new one each time: they are cheap, and not documented as thread-safe.
         return numcodecs.get_codec({"id": self.id, **self.configuration})
 
     def _dtype(self, name: str, default: str) -> np.dtype[Any]:
@@ -109,14 +109,14 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
     Attributes
     ----------
     stored_dtype
-        Type string of the elements in the buffer that is encoded, for the one filter that asks for it (``bitround``).
+        Type string of the elements in the input buffer, for the only filter that needs it (``bitround``).
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
     stored_dtype: str | None = None
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return the size where the filter fixes it."""
+        """Return the size if the filter fixes it."""
         data = need_bytes(decoded, self.label)
         n = data.nbytes
         if self.id in _CHECKSUMS:
@@ -133,7 +133,7 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         itemsize = self._decoded_dtype().itemsize
         if self._decoded_dtype().hasobject or n % itemsize:
             raise MetadataError(
-                f"{self.label} takes elements of {self._decoded_dtype()}, but is given {n} bytes of other elements"
+                f"{self.label} takes elements of {self._decoded_dtype()}, but got {n} bytes of other elements"
             )
         return BytesRepresentation(n // itemsize * self._encoded_dtype().itemsize)
 
@@ -150,9 +150,9 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         return checked(flat(output), representation, self.label)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
-        """Return the bytes behind the filter."""
+        """Return the bytes after the filter."""
         if self.id.startswith(_IMAGECODECS):
-            raise ValueError(f"{self.label} is read, but not written: it would be given bytes where it needs an image")
+            raise ValueError(f"{self.label} is read-only: for writing, it would need an image rather than bytes")
         data = flat(decoded)
         return flat(self._call("encode", data if self.stored_dtype is None else data.view(self.stored_dtype)))
 
@@ -164,7 +164,7 @@ class NumcodecsArrayToArray(NumcodecsCodec):
     kind: ClassVar[CodecKind] = "array_to_array"
 
     def encoded(self, decoded: Representation) -> ArrayRepresentation:
-        """Return the array with the filter's data type; ``packbits`` gives one dimension of bytes."""
+        """Return the array with the filter's data type; for ``packbits``, one dimension of bytes."""
         array = need_array(decoded, self.label)
         if self.id == "packbits":
             if array.dtype != np.dtype(bool):
@@ -177,7 +177,7 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         taken = self._decoded_dtype().newbyteorder("=") if self._states_dtype() else array.dtype
         if taken != array.dtype:
             raise MetadataError(
-                f"{self.label} is configured for {taken}, but is given {quote(str(array.dtype))}",
+                f"{self.label} is configured for {taken}, but got {quote(str(array.dtype))}",
                 json_path="$.configuration",
             )
         made = self.configuration.get("encode_dtype") or self.configuration.get("astype") or taken
@@ -187,7 +187,7 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))
 
     def _for(self, dtype: np.dtype[Any]) -> NumcodecsArrayToArray:
-        # Documents may leave out what the array's data type says already.
+        # Documents may omit what the array's data type implies.
         if self.id in ("packbits", "bitround") or self._states_dtype():
             return self
         name = "decode_dtype" if self.id == "astype" else "dtype"
@@ -202,7 +202,7 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         return output.reshape(-1).view(array.dtype).reshape(array.shape)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
-        """Return the array behind the filter."""
+        """Return the array after the filter."""
         array = need_array(representation, self.label)
         made = self.encoded(array)
         output = np.asarray(self._for(array.dtype)._call("encode", np.ascontiguousarray(decoded)))
@@ -211,12 +211,12 @@ class NumcodecsArrayToArray(NumcodecsCodec):
 
 @dataclass(frozen=True)
 class NumcodecsArrayToBytes(NumcodecsCodec):
-    """A codec of arrays: Python objects of any length, or numbers that are compressed as an array."""
+    """A codec of arrays: Python objects of any length, or numbers compressed as an array."""
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return an unknown size; that of ``categorize`` is known."""
+        """Return an unknown size; for ``categorize``, the exact size."""
         array = need_array(decoded, self.label)
         if array.dtype.hasobject and self.id not in OBJECT_CODECS:
             raise MetadataError(f"{self.label} cannot hold strings or objects; it needs a codec such as 'vlen-utf8'")
@@ -231,7 +231,7 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         array = need_array(decoded, self.label)
         data = flat(encoded)
         if data.size > UNKNOWN_LIMIT_BYTES:
-            raise ValueError(f"{self.label}: {data.size} bytes, more than the {UNKNOWN_LIMIT_BYTES} that are decoded")
+            raise ValueError(f"{self.label}: {data.size} bytes, more than the limit of {UNKNOWN_LIMIT_BYTES}")
         count = math.prod(array.shape)
         try:
             if self.id in object_codecs.DECODERS:
@@ -377,7 +377,7 @@ _PARAMETERS = {
 
 
 def is_known(name: str) -> bool:
-    """Return whether numcodecs has a codec of this name; those of imagecodecs are registered with it first."""
+    """Return whether numcodecs has a codec of this name, after registering one of imagecodecs if necessary."""
     from numcodecs.registry import codec_registry, entries
 
     if name.startswith(_IMAGECODECS) and name not in codec_registry:
@@ -386,7 +386,7 @@ def is_known(name: str) -> bool:
 
 
 def _register_imagecodecs(name: str) -> None:
-    # One by one: all of them at once would also replace what others have registered in the meantime.
+    # One by one: registering all at once would also replace codecs that others have registered.
     try:
         import imagecodecs.numcodecs
     except ImportError:
@@ -403,24 +403,24 @@ def from_numcodecs(
     Parameters
     ----------
     name
-        The codec's ``id`` in numcodecs.
+        ``id`` of the codec in numcodecs.
     configuration
-        Its parameters.
+        Parameters of the codec.
     kind
-        Which of the three kinds: it depends on the Zarr version and on the codec's place.
+        Kind of codec, which depends on the Zarr version and on the codec's position.
     allow_pickle
         Whether pickles may be loaded.
 
     Raises
     ------
     UnsupportedError
-        If numcodecs does not know it, a package that it needs is missing, or it is ``pickle`` and that is not allowed.
+        If numcodecs does not know the codec, a required package is missing, or it is ``pickle`` and not allowed.
     MetadataError
         If parameters are missing, wrong or unknown.
     """
     if name == "pickle" and not allow_pickle:
         raise UnsupportedError(
-            "the codec 'pickle' runs code that is in the data; if you trust its writer, open with allow_pickle=True",
+            "the codec 'pickle' runs code from the data; if you trust its writer, open with allow_pickle=True",
             json_path=configuration.json_path,
         )
     if not is_known(name):
@@ -447,7 +447,7 @@ def from_numcodecs(
 
 
 def from_v3(name: str, configuration: Configuration, *, allow_pickle: bool = False) -> Codec:
-    """Make the codec that Zarr v3 calls ``numcodecs.<name>``."""
+    """Make the v3 codec ``numcodecs.<name>``."""
     if name in _ARRAY_TO_ARRAY:
         kind: CodecKind = "array_to_array"
     else:

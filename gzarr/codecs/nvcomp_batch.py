@@ -1,7 +1,7 @@
-"""The codec ``nvcomp_batch``: one frame of nvCOMP's batched interface a chunk, as kvikio wrote it for Zarr v2.
+"""The codec ``nvcomp_batch``: one frame of nvCOMP's batched interface per chunk, as kvikio wrote it for Zarr v2.
 
 Source: ``kvikio.nvcomp_codec.NvCompBatchCodec`` (https://github.com/rapidsai/kvikio, up to its deprecation in 25.06). A
-chunk is the bare frame; only LZ4 has numcodecs' 4 bytes of size in front.
+chunk is a bare frame; only LZ4 frames are preceded by their size in 4 bytes, as in numcodecs.
 
 ======  ============================================================
 Zarr    names
@@ -10,8 +10,8 @@ v3      ``numcodecs.nvcomp_batch``
 v2      ``nvcomp_batch``: ``{"id": "nvcomp_batch", "algorithm": "snappy", "options": {}}``
 ======  ============================================================
 
-The algorithms are ``lz4``, ``zstd``, ``snappy``, ``deflate`` and ``gdeflate``. GDeflate has one decoder for host
-memory, in the wheel ``nvidia-libnvcomp``, and it takes chunks of up to 64 KiB.
+The algorithms are ``lz4``, ``zstd``, ``snappy``, ``deflate`` and ``gdeflate``. The only host decoder for GDeflate is in
+the wheel ``nvidia-libnvcomp``; it takes chunks of up to 64 KiB.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..errors import UnsupportedError
 from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
-from .deflate import Inflater
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
+from .deflate import Inflater, deflate_step
 from .lz4 import Lz4Codec
 from .native import gdeflate
 from .streams import decompress
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .buffers import Bytes
 
 _ALGORITHMS: Final = ("lz4", "zstd", "snappy", "deflate", "gdeflate")
-#: Of the decoder for host memory.
+#: Limit of the host decoder.
 _MAX_GDEFLATE_BYTES: Final = 64 << 10
 _RAW_WINDOW_BITS: Final = -15
 
@@ -51,7 +51,7 @@ class NvcompBatchCodec(Codec):
     algorithm
         One of ``lz4``, ``zstd``, ``snappy``, ``deflate``, ``gdeflate``.
     options
-        Of the encoder; decoding needs none of them.
+        Options of the encoder; decoding needs none.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -61,7 +61,7 @@ class NvcompBatchCodec(Codec):
     @classmethod
     def from_v2(cls, configuration: Configuration) -> NvcompBatchCodec:
         """Parse a v2 configuration."""
-        # kvikio takes any spelling.
+        # kvikio ignores case.
         name = configuration.string("algorithm").lower()
         if name not in _ALGORITHMS:
             raise UnsupportedError(
@@ -75,7 +75,7 @@ class NvcompBatchCodec(Codec):
             raise configuration.error("options", "an object")
         if options.get("has_header") is False:
             raise UnsupportedError(
-                "LZ4 frames without their size in front are not known", json_path=f"{configuration.json_path}.options"
+                "LZ4 frames without a leading size are not supported", json_path=f"{configuration.json_path}.options"
             )
         configuration.finish()
         return cls(name, options)
@@ -109,7 +109,7 @@ class NvcompBatchCodec(Codec):
         return (_snappy if self.algorithm == "snappy" else _gdeflate)(data, representation, self.label)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
-        """Return one frame; of LZ4, Zstandard and deflate only."""
+        """Return one frame (LZ4, Zstandard and deflate only)."""
         if self.algorithm == "lz4":
             return Lz4Codec().encode(decoded, representation)
         if self.algorithm == "zstd":
@@ -117,11 +117,18 @@ class NvcompBatchCodec(Codec):
         if self.algorithm == "deflate":
             stream = zlib.compressobj(6, zlib.DEFLATED, _RAW_WINDOW_BITS)
             return stream.compress(flat(decoded).data) + stream.flush()
-        raise ValueError(f"{self.label} cannot be encoded in host memory; take zstd or lz4")
+        raise ValueError(f"{self.label} cannot be encoded in host memory; use zstd or lz4")
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """One operation of the algorithm's name."""
+        """One operation named after the algorithm."""
         return (Operation(self.algorithm),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One step of LZ4, Zstandard or deflate; in host memory its options say nothing."""
+        if self.algorithm == "deflate":
+            return deflate_step("deflate", -1, nbytes)
+        codec: Codec | None = {"lz4": Lz4Codec(), "zstd": ZstdCodec()}.get(self.algorithm)
+        return None if codec is None else codec.encoding(nbytes, exact=exact)
 
 
 def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Bytes:
@@ -134,7 +141,7 @@ def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Byt
         if byte < 128:
             break
     if stated > ceiling(representation):
-        raise ValueError(f"{label}: the header states {stated} bytes, more than can be right here")
+        raise ValueError(f"{label}: the header states {stated} bytes, more than this chunk can have")
     output = empty(stated, label)
     produced = ctypes.c_int64()
     decode(data.ctypes.data, data.size, output.ctypes.data, output.size, ctypes.addressof(produced))
@@ -146,9 +153,9 @@ def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Byt
 def _gdeflate(data: Bytes, representation: BytesRepresentation, label: str) -> Bytes:
     nbytes = representation.nbytes
     if nbytes is None or nbytes > _MAX_GDEFLATE_BYTES:
-        what = "a size that is not known" if nbytes is None else f"{nbytes} bytes"
+        what = "unknown size" if nbytes is None else f"{nbytes} bytes"
         raise ValueError(
-            f"{label}: a chunk of {what}; in host memory there is a decoder for up to {_MAX_GDEFLATE_BYTES} only, so "
+            f"{label}: a chunk of {what}; the host decoder takes at most {_MAX_GDEFLATE_BYTES} bytes, so "
             'read it with device="cuda" and verify="none"'
         )
     decoder = gdeflate()

@@ -1,7 +1,7 @@
-"""Decoders of arrays of Python objects that trust nothing that a chunk says about its own size.
+"""Decoders of arrays of Python objects that do not trust a chunk's statements about its own size.
 
 The formats are numcodecs': ``json2`` and ``msgpack2`` are a list of the items, the dtype and the shape; ``pickle`` is
-a pickled array; the ``vlen-`` codecs start with the number of items, 4 bytes little-endian.
+a pickled array; the ``vlen-`` codecs start with the number of items in 4 little-endian bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_count(data: bytes, count: int) -> None:
-    """Check the number of items that a ``vlen-`` chunk states.
+    """Check the number of items stated by a ``vlen-`` chunk.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def check_count(data: bytes, count: int) -> None:
     if stated != count:
         raise ValueError(f"the header states {stated} items, expected {count}")
     if 4 * stated > len(data) - 4:
-        raise ValueError(f"{len(data)} bytes are too few for the {stated} items that the header states")
+        raise ValueError(f"{len(data)} bytes are too few for the {stated} items stated in the header")
 
 
 def _assemble(items: Any, count: int) -> Any:
@@ -46,13 +46,13 @@ def _assemble(items: Any, count: int) -> Any:
     if not isinstance(shape, list | tuple) or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError("the shape is not a list of integers")
     if math.prod(shape) != count or len(shape) > 32:
-        raise ValueError(f"the shape {str(shape)[:100]} has not the {count} items expected")
+        raise ValueError(f"the shape {str(shape)[:100]} does not have the expected {count} items")
     dtype = items[-2]
     if isinstance(dtype, bytes):
         dtype = dtype.decode("ascii")
     result = np.empty(shape, parse_v2(dtype))
     if len(shape) > 1 and len(items) - 2 == count and not isinstance(items[0], list):
-        # zarrita.js does not nest the items of several dimensions.
+        # zarrita.js does not nest the items of multidimensional arrays.
         result.reshape(-1)[:] = items[:-2]
     elif shape:
         result[:] = items[:-2]
@@ -75,11 +75,11 @@ def decode_msgpack2(data: bytes, count: int, configuration: Mapping[str, Any]) -
 
 
 def decode_pickle(data: bytes, count: int, configuration: Mapping[str, Any]) -> Any:
-    """Decode a ``pickle`` chunk: only ever reached where the caller allowed it."""
+    """Decode a ``pickle`` chunk; only reached if the caller allowed it."""
     return pickle.loads(data)
 
 
-#: Decoders that stand in for numcodecs' own.
+#: Decoders that replace those of numcodecs.
 DECODERS: Final[dict[str, Callable[[bytes, int, Mapping[str, Any]], Any]]] = {
     "json2": decode_json2,
     "msgpack2": decode_msgpack2,
@@ -88,18 +88,18 @@ DECODERS: Final[dict[str, Callable[[bytes, int, Mapping[str, Any]], Any]]] = {
 
 
 def as_chunk(decoded: Any, chunk: ArrayRepresentation) -> Any:
-    """Return what a codec decoded as a chunk.
+    """Return the output of a codec in the shape of a chunk.
 
     Raises
     ------
     ValueError
-        If it has another number of elements or another type.
+        If it has the wrong number of elements or the wrong type.
     """
     array = decoded if isinstance(decoded, np.ndarray) else np.asarray(decoded)
     count = math.prod(chunk.shape)
     if array.size != count:
         raise ValueError(f"decoded to {array.size} elements, expected {count}")
-    # Items without a shape are in the order of the chunk; an array that has the chunk's shape means it.
+    # Arrays of another shape are reshaped in the order of their items; those of the chunk's shape are kept.
     array = array if array.shape == chunk.shape else array.reshape(-1, order="A")
     if array.dtype != chunk.dtype:
         if chunk.dtype.hasobject or not (array.dtype.hasobject or native(array.dtype) == chunk.dtype):

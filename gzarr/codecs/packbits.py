@@ -1,4 +1,4 @@
-"""The ``packbits`` codec: elements of a fixed number of bits, one behind the other.
+"""The ``packbits`` codec: elements of a fixed number of bits, without gaps.
 
 Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/packbits
 
@@ -6,7 +6,7 @@ Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/code
 Zarr    names
 ======  ==============================================================================================
 v3      ``packbits`` (``numcodecs.packbits`` is an array→array codec, in :mod:`.numcodecs_adapter`)
-v2      none: ``packbits`` is a filter of numcodecs
+v2      none: ``packbits`` is a numcodecs filter
 ======  ==============================================================================================
 
 ``{"name": "packbits", "configuration": {"padding_encoding": "first_byte", "first_bit": 0, "last_bit": 11}}``
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _PADDINGS = {"none": "none", "first_byte": "first_byte", "last_byte": "last_byte"}
-# What the registry's schema calls them, against its own text.
+# Names in the registry's schema, which differ from the specification's text.
 _PADDINGS_OF_SCHEMA = {"start_byte": "first_byte", "end_byte": "last_byte"}
 
 
@@ -43,9 +43,10 @@ class PackbitsCodec(Codec):
     Attributes
     ----------
     padding_encoding
-        Where a byte says how many bits at the end are padding: ``"first_byte"``, ``"last_byte"`` or ``"none"``.
+        Location of the byte with the number of padding bits at the end: ``"first_byte"``, ``"last_byte"`` or
+        ``"none"``.
     first_bit, last_bit
-        Which bits of each component are kept, both included; None is the lowest, the highest.
+        First and last bit kept of each component; None is the lowest or the highest, respectively.
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
@@ -66,7 +67,7 @@ class PackbitsCodec(Codec):
         configuration.finish()
         first, last = limits
         if last is not None and last < (first or 0):
-            raise configuration.error("last_bit", f"an integer from {first or 0} (the first bit) on")
+            raise configuration.error("last_bit", f"an integer of at least {first or 0} (the first bit)")
         return cls(padding, first, last)
 
     @property
@@ -84,7 +85,7 @@ class PackbitsCodec(Codec):
         return {"name": "packbits", "configuration": values}
 
     def _range(self, array: ArrayRepresentation) -> tuple[int, int]:
-        """Return the first bit of a component and the first behind those that are kept."""
+        """Return the first kept bit of a component and the bit after the last kept one."""
         dtype = array.dtype
         if kind_of(dtype) not in "biufcmM":
             raise MetadataError(f"packbits takes numbers and booleans, not elements of {quote(str(dtype))}")
@@ -94,7 +95,7 @@ class PackbitsCodec(Codec):
         if not first <= last < width:
             name = "first_bit" if first >= width else "last_bit"
             raise MetadataError(
-                f"bits {first} to {last} were asked for, but {dtype} has bits 0 to {width - 1}",
+                f"bits {first} to {last} were requested, but {dtype} has bits 0 to {width - 1}",
                 json_path=f"$.configuration.{name}",
             )
         return first, last + 1
@@ -107,16 +108,16 @@ class PackbitsCodec(Codec):
         return self._components(array) * (stop - first)
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return the size in bytes, but for a byte that some leave out."""
+        """Return the size in bytes, unknown where some writers omit the padding byte."""
         array = need_array(decoded, self.label)
         nbytes = math.ceil(self._packed_bits(array) / 8)
         if self.padding_encoding == "none":
             return BytesRepresentation(nbytes)
-        # zarrs writes no byte for the padding of whole elements.
+        # zarrs omits the padding byte for elements of whole bytes.
         return BytesRepresentation(None if self._whole_bytes(array) else nbytes + 1, nbytes + 1)
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
-        """Return the elements; bits that were not kept are zeros, or copies of the sign."""
+        """Return the elements; dropped bits are zeros or copies of the sign."""
         array = need_array(decoded, self.label)
         data = self._without_padding_byte(flat(encoded), array)
         first, stop = self._range(array)
@@ -138,7 +139,7 @@ class PackbitsCodec(Codec):
         nbytes = math.ceil(packed / 8)
         expected = nbytes + (self.padding_encoding != "none")
         if data.size == nbytes and self.padding_encoding != "none" and self._whole_bytes(array):
-            # zarrs writes no such byte where all bits of whole bytes are kept.
+            # zarrs omits the byte if all bits of whole bytes are kept.
             return data
         if data.size != expected:
             raise ValueError(f"packbits: got {data.size} bytes, expected {expected}")
@@ -170,7 +171,7 @@ class PackbitsCodec(Codec):
 
 
 def _native(data: npt.NDArray[np.uint8], unit: int) -> Bytes:
-    """Return little-endian units in native byte order; it is its own inverse."""
+    """Return little-endian units in native byte order, or the reverse."""
     if sys.byteorder == "little" or unit == 1:
         return data
     return np.ascontiguousarray(data.reshape(-1, unit)[:, ::-1]).reshape(-1)

@@ -1,4 +1,4 @@
-"""The codec ``pcodec``: numbers compressed without loss, as the package of the same name does.
+"""The codec ``pcodec``: lossless compression of numbers by the package of the same name.
 
 Documentation: https://numcodecs.readthedocs.io/en/stable/compression/pcodec.html and
 https://github.com/pcodec/pcodec
@@ -45,7 +45,7 @@ class PcodecCodec(Codec):
     level
         From 0 to 12.
     mode_spec, delta_spec, delta_encoding_order, equal_pages_up_to
-        How new chunks are compressed: see numcodecs' documentation.
+        Options for compressing new chunks; see numcodecs' documentation.
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
@@ -57,12 +57,12 @@ class PcodecCodec(Codec):
 
     @classmethod
     def from_v2(cls, configuration: Configuration) -> PcodecCodec:
-        """Parse a configuration of numcodecs.
+        """Parse a numcodecs configuration.
 
         Raises
         ------
         UnsupportedError
-            If the package is not here.
+            If the package is not installed.
         """
         order = None
         if configuration.any("delta_encoding_order", None) is not None:
@@ -78,7 +78,7 @@ class PcodecCodec(Codec):
         configuration.finish()
         if importlib.util.find_spec("pcodec") is None:
             raise UnsupportedError(
-                "the codec 'pcodec' is not here: install the package 'pcodec'", json_path=configuration.json_path
+                "the codec 'pcodec' is missing: install the package 'pcodec'", json_path=configuration.json_path
             )
         return codec
 
@@ -117,11 +117,11 @@ class PcodecCodec(Codec):
         from pcodec import standalone
 
         array = need_array(decoded, self.label)
-        # What the data states about its own size is not asked: it is decoded into what the chunk holds.
+        # The size stated in the data is ignored: it is decoded into a buffer of the chunk's size.
         output = np.empty(array.shape, array.dtype)
         try:
             progress = standalone.simple_decompress_into(flat(encoded).tobytes(), output.reshape(-1))
-        # A panic of its Rust code is no Exception.
+        # A panic in its Rust code is not an Exception.
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise

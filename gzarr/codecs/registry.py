@@ -1,4 +1,4 @@
-"""From the name of a codec in a document to the class that knows it, loaded when a document first names it."""
+"""From the name of a codec in a document to its class, which is imported when a document first names it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CODECS: Final = {
     (2, "pcodec"): ("pcodec", "PcodecCodec"),
     (2, "zfpy"): ("zfp", "ZfpyCodec"),
 }
-# Other names for codecs of v3: of the first releases of zarr-python 3, of the registry, and of zarrs.
+# Other names of v3 codecs: from the first releases of zarr-python 3, from the registry, and from zarrs.
 _ALIASES: Final = {
     "endian": "bytes",
     "numcodecs.bitround": "bitround",
@@ -62,7 +62,7 @@ _ALIASES: Final = {
     "https://codec.zarrs.dev/array_to_bytes/zfpy": "numcodecs.zfpy",
     "https://codec.zarrs.dev/bytes_to_bytes/fletcher32": "numcodecs.fletcher32",
 }
-# Those that hold chains of their own.
+# Codecs that contain chains.
 _NESTING: Final = ("sharding_indexed", "n5_default")
 _ADAPTED: Final = ("vlen-utf8", "vlen-bytes")
 _GROUP: Final = "gzarr.codecs"
@@ -75,7 +75,7 @@ def _class(version: int, name: str) -> Any:
 
 
 def _from_plugin(plugin: Plugin, method: str, name: str, configuration: Configuration) -> Codec:
-    """Make a codec of another package's class."""
+    """Make a codec from a plugin's class."""
     what = f"the codec {quote(name)}"
     codec = call(plugin, method, what, configuration.json_path, configuration)
     if not isinstance(codec, Codec):
@@ -88,23 +88,23 @@ def _from_plugin(plugin: Plugin, method: str, name: str, configuration: Configur
 
 
 def codec_from_v3(value: Any, json_path: str, *, allow_pickle: bool = False, depth: int = 0) -> Codec:
-    """Make a codec of a v3 document.
+    """Make a codec from a v3 document.
 
     Parameters
     ----------
     value
-        A name, or an object with ``name`` and ``configuration``.
+        Name, or object with ``name`` and ``configuration``.
     json_path
-        Where it is, for messages.
+        Location in the document, for messages.
     allow_pickle
         Whether pickles may be loaded.
     depth
-        How many shards it is in.
+        Number of shards around the codec.
 
     Raises
     ------
     UnsupportedError
-        If its name is not known.
+        If its name is unknown.
     MetadataError
         If it is configured wrongly.
     """
@@ -139,7 +139,7 @@ def codec_from_v3(value: Any, json_path: str, *, allow_pickle: bool = False, dep
 def codecs_from_v3(
     values: Sequence[Any], json_path: str, *, allow_pickle: bool = False, depth: int = 0
 ) -> tuple[Codec, ...]:
-    """Make the codecs of a v3 chain; unknown ones that need not be understood are left out."""
+    """Make the codecs of a v3 chain, except unknown ones that need not be understood."""
     codecs = []
     for i, value in enumerate(values):
         try:
@@ -153,25 +153,25 @@ def codecs_from_v3(
 def codec_from_v2(
     value: Any, json_path: str, *, allow_pickle: bool = False, first: bool = False, objects: bool = False
 ) -> Codec:
-    """Make a codec of a v2 document's ``filters`` or ``compressor``.
+    """Make a codec from a v2 document's ``filters`` or ``compressor``.
 
     Parameters
     ----------
     value
-        An object with ``id`` and the parameters of a codec of numcodecs.
+        Object with ``id`` and the parameters of a numcodecs codec.
     json_path
-        Where it is, for messages.
+        Location in the document, for messages.
     allow_pickle
         Whether pickles may be loaded.
     first
-        Whether nothing stands before it, so that it may be given an array.
+        Whether it is the first codec, and so may take an array.
     objects
         Whether the array holds Python objects.
 
     Raises
     ------
     UnsupportedError
-        If numcodecs does not know it.
+        If numcodecs does not know the codec.
     MetadataError
         If it is configured wrongly.
     """

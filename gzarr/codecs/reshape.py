@@ -1,4 +1,4 @@
-"""The ``reshape`` codec, and ``zarrs.squeeze``: the same elements in the same order, in other dimensions.
+"""The codecs ``reshape`` and ``zarrs.squeeze``: the same elements in the same order, with other dimensions.
 
 Specifications: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/reshape and
 https://codec.zarrs.dev/array_to_array/squeeze
@@ -11,9 +11,9 @@ v2      none
 ======  ==============================================
 
 ``{"name": "reshape", "configuration": {"shape": [[0, 1], -1, 3]}}``: the first dimension is the product of the input's
-first two, the last one is 3, and the one between is what remains.
+first two, the last one is 3, and the middle one takes the remaining elements.
 
-``{"name": "zarrs.squeeze"}``: all dimensions of size 1 are left out.
+``{"name": "zarrs.squeeze"}``: all dimensions of size 1 are removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_DIMENSIONS = 64  # NumPy's
 
 
 class _Reshaping(Codec):
-    """What both share: only :meth:`encoded` differs."""
+    """Common part of both codecs; only :meth:`encoded` differs."""
 
     kind: ClassVar[CodecKind] = "array_to_array"
 
@@ -46,7 +46,7 @@ class _Reshaping(Codec):
         return np.reshape(encoded, need_array(decoded, self.label).shape)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
-        """Return the elements in the other shape."""
+        """Return the elements in the new shape."""
         array = need_array(representation, self.label)
         encoded = self.encoded(array)
         assert isinstance(encoded, ArrayRepresentation)
@@ -55,13 +55,13 @@ class _Reshaping(Codec):
 
 @dataclass(frozen=True)
 class ReshapeCodec(_Reshaping):
-    """Another shape.
+    """A new shape.
 
     Attributes
     ----------
     shape
-        For each dimension of the output: its size, or the dimensions of the input whose product it is, or -1 (at most
-        once) for what remains.
+        For each dimension of the output: its size, the input dimensions whose product it is, or -1 (at most once) for
+        the remaining elements.
     """
 
     shape: tuple[int | tuple[int, ...], ...]
@@ -104,7 +104,7 @@ class ReshapeCodec(_Reshaping):
         return MetadataError(f"{self.label}: {reason}", json_path=at)
 
     def encoded(self, decoded: Representation) -> ArrayRepresentation:
-        """Return the other shape."""
+        """Return the new shape."""
         array = need_array(decoded, self.label)
         count = math.prod(array.shape)
         sizes: list[int] = []
@@ -120,7 +120,7 @@ class ReshapeCodec(_Reshaping):
             rest = math.prod(sizes[:i] + sizes[i + 1 :])
             sizes[i] = count // rest if rest else 0
         if math.prod(sizes) != count:
-            raise self._error(f"a chunk of {array.shape} has {count} elements, which {tuple(sizes)} cannot hold")
+            raise self._error(f"a chunk of {array.shape} has {count} elements, which do not fit {tuple(sizes)}")
         for i, part in enumerate(self.shape):
             if not isinstance(part, tuple) or not part:
                 continue
@@ -134,11 +134,11 @@ class ReshapeCodec(_Reshaping):
 
 @dataclass(frozen=True)
 class SqueezeCodec(_Reshaping):
-    """No dimensions of size 1."""
+    """A shape without dimensions of size 1."""
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> SqueezeCodec:
-        """Parse a v3 configuration: there is none."""
+        """Parse a v3 configuration, which must be empty."""
         configuration.finish()
         return cls()
 

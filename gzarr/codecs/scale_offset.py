@@ -1,4 +1,4 @@
-"""The ``scale_offset`` codec: ``(x - offset) * scale``, in the arithmetic of the array's own type.
+"""The ``scale_offset`` codec: ``(x - offset) * scale``, in the arithmetic of the array's type.
 
 Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset
 
@@ -11,8 +11,8 @@ v2      none
 
 ``{"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.1}}``
 
-Integers that leave their type's range, or do not divide, are errors. Floating-point numbers become infinities and NaNs
-as IEEE 754 says, which is what zarr-python does.
+Integers out of their type's range, and inexact integer divisions, are errors. Floating-point numbers become infinities
+and NaNs by IEEE 754, as in zarr-python.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _Scalar: TypeAlias = int | float | str
 
 @dataclass(frozen=True)
 class ScaleOffsetCodec(Codec):
-    """A straight line.
+    """A linear function.
 
     Attributes
     ----------
     offset, scale
-        As the document has them: JSON of a fill value of the array's type.
+        JSON from the document, spelled like a fill value of the array's type.
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"
@@ -103,7 +103,7 @@ class ScaleOffsetCodec(Codec):
             least, most = sorted((low * factor, high * factor))
             self._check(wide, least, most, "divided by the scale")
             if (wide % wide.dtype.type(factor)).any():
-                raise ValueError(f"{self.label}: integers that are not multiples of the scale {factor}")
+                raise ValueError(f"{self.label}: some integers are not multiples of the scale {factor}")
             quotient = wide // wide.dtype.type(factor)
             self._check(quotient, low - shift, high - shift, "added to the offset")
             return (quotient + wide.dtype.type(shift)).astype(array.dtype)
@@ -118,7 +118,7 @@ class ScaleOffsetCodec(Codec):
                 return np.asarray((values - offset) * scale, array.dtype)
             low, high = number_limits(array.dtype)
             wide, factor, shift = _wide(values), int(scale), int(offset)
-            self._check(wide, low + shift, high + shift, "the offset is taken away")
+            self._check(wide, low + shift, high + shift, "the offset is subtracted")
             shifted = wide - wide.dtype.type(shift)
             self._check(shifted, *_range_before(factor, low, high), "multiplied by the scale")
             return (shifted * wide.dtype.type(factor)).astype(array.dtype)
@@ -132,12 +132,12 @@ class ScaleOffsetCodec(Codec):
 
 
 def _wide(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return integers with 64 bits, so that those of less than 8 bits need no arithmetic of their own."""
+    """Return integers as 64-bit integers, so that those of less than 8 bits need no special case."""
     return values.astype(np.uint64 if kind_of(values.dtype) == "u" else np.int64)
 
 
 def _range_before(factor: int, low: int, high: int) -> tuple[int, int]:
     """Return the smallest and the largest integer whose product with ``factor`` is from ``low`` to ``high``."""
     first, last = (low, high) if factor > 0 else (high, low)
-    # Rounded up, and rounded down.
+    # Rounded up and down, respectively.
     return -(-first // factor), last // factor

@@ -30,7 +30,7 @@ from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, R
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
-#: ``offset`` and ``nbytes`` of an inner chunk that is not there.
+#: ``offset`` and ``nbytes`` of a missing inner chunk.
 EMPTY = 2**64 - 1
 _MAX_NESTING = 8
 
@@ -42,16 +42,15 @@ class ShardingIndexed(Codec):
     Attributes
     ----------
     chunk_shape
-        Of an inner chunk, in elements; each dimension divides that of the shard.
+        Shape of an inner chunk, in elements; divides the shape of the shard.
     codecs
         Chain of an inner chunk, in encoding order.
     index_codecs
-        Chain of the index; every step has a fixed size.
+        Chain of the index; every codec has a fixed size.
     index_location
-        Where the index is.
+        Location of the index.
     fill_value
-        What inner chunks that are not there decode to; None means zeros. Comes from the array, not from the codec's
-        JSON.
+        Value of missing inner chunks; None means zeros. Comes from the array, not from the codec's JSON.
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
@@ -80,7 +79,7 @@ class ShardingIndexed(Codec):
         return cls(chunk_shape, chains[0], chains[1], "start" if location == "start" else "end")
 
     def with_fill_value(self, fill_value: Any) -> ShardingIndexed:
-        """Return the codec with the array's fill value, in nested shards too."""
+        """Return the codec with the array's fill value, also in nested shards."""
         inner = tuple(c.with_fill_value(fill_value) if isinstance(c, ShardingIndexed) else c for c in self.codecs)
         return replace(self, codecs=inner, fill_value=fill_value)
 
@@ -105,7 +104,7 @@ class ShardingIndexed(Codec):
         return tuple(s // c for s, c in zip(shard_shape, self.chunk_shape, strict=True))
 
     def inner(self, shard: ArrayRepresentation) -> ArrayRepresentation:
-        """Return what the inner chain encodes."""
+        """Return the representation of an inner chunk."""
         return ArrayRepresentation(self.chunk_shape, shard.dtype)
 
     def _index(self, shard_shape: tuple[int, ...]) -> ArrayRepresentation:
@@ -117,12 +116,12 @@ class ShardingIndexed(Codec):
         Parameters
         ----------
         shard_shape
-            In elements, as this codec is given it.
+            Shape of the shard as input to this codec, in elements.
         """
         stored = representations(self.index_codecs, self._index(shard_shape), "$.configuration.index_codecs")[-1]
         if not isinstance(stored, BytesRepresentation) or stored.nbytes is None:
             raise MetadataError(
-                "the index needs codecs of fixed size; a compressor cannot be one of them",
+                "the index needs codecs of fixed size; it cannot have a compressor",
                 json_path="$.configuration.index_codecs",
             )
         return stored.nbytes
@@ -135,21 +134,21 @@ class ShardingIndexed(Codec):
         Parameters
         ----------
         data
-            The encoded index, :meth:`index_nbytes` bytes.
+            Encoded index, :meth:`index_nbytes` bytes.
         shard_shape
-            In elements.
+            Shape of the shard in elements.
         shard_nbytes
-            Size of the whole value, where it is known: no inner chunk may reach beyond it.
+            Size of the whole value in bytes, if known: no inner chunk may reach beyond it.
 
         Returns
         -------
         uint64 ``(chunks per shard…, 2)``: offset and size in bytes within the shard; both are 2⁶⁴ - 1 (:data:`EMPTY`)
-        where there is no inner chunk. All others lie within 2⁶³ bytes, and within ``shard_nbytes``.
+        for missing inner chunks. All others lie within 2⁶³ bytes, and within ``shard_nbytes``.
 
         Raises
         ------
         ValueError
-            If it is corrupt: wrong size or checksum, or an entry that cannot be right.
+            If the index is corrupt: wrong size or checksum, or an impossible entry.
         """
         encoded = flat(data)
         expected = self.index_nbytes(shard_shape)
@@ -162,7 +161,7 @@ class ShardingIndexed(Codec):
         rows = index.reshape(-1, 2)
         offset, nbytes = rows[:, 0], rows[:, 1]
         limit = np.uint64(2**63 - 1 if shard_nbytes is None else shard_nbytes)
-        # Each side is compared with the limit first, so that their sum cannot wrap around.
+        # Each operand is compared with the limit first, so that their sum cannot overflow.
         inside = (offset <= limit) & (nbytes <= limit)
         inside &= np.where(inside, offset, np.uint64(0)) + np.where(inside, nbytes, np.uint64(0)) <= limit
         bad = ~inside & ~((offset == EMPTY) & (nbytes == EMPTY))
@@ -182,7 +181,7 @@ class ShardingIndexed(Codec):
         return flat(encode_chain(self.index_codecs, index.reshape(expected.shape), expected))
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return an unknown size, after checking that shard, inner chunks and both chains fit."""
+        """Return an unknown size, after checking that shard, inner chunks and both chains match."""
         shard = need_array(decoded, self.label)
         at = "$.configuration.chunk_shape"
         if len(shard.shape) != len(self.chunk_shape):
@@ -232,7 +231,7 @@ class ShardingIndexed(Codec):
         return output
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
-        """Return a shard with every inner chunk, in C order."""
+        """Return a shard with all inner chunks, in C order."""
         shard = need_array(representation, self.label)
         inner = self.inner(shard)
         index_nbytes = self.index_nbytes(shard.shape)

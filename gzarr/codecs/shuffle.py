@@ -1,4 +1,4 @@
-"""The codec ``shuffle``: byte ``i`` of every element before byte ``i + 1`` of any, as numcodecs writes it.
+"""The codec ``shuffle``: byte ``i`` of all elements before byte ``i + 1`` of any, as numcodecs writes it.
 
 Documentation: https://numcodecs.readthedocs.io/en/stable/filter/shuffle.html
 
@@ -9,9 +9,9 @@ v3      ``numcodecs.shuffle``
 v2      ``shuffle``: ``{"id": "shuffle", "elementsize": 4}``
 ======  ==============================================
 
-In version 2, the element size ``0`` and any text are netCDF-C's, and mean the size of an element as it counts that:
-https://github.com/Unidata/netcdf-c/blob/main/plugins/NCZhdf5filters.c. It leaves bytes at the end that are no whole
-element where they are (``H5Zshuffle.c`` beside it).
+In version 2, netCDF-C writes ``0`` or a string as element size, and means the element size by its own definition:
+https://github.com/Unidata/netcdf-c/blob/main/plugins/NCZhdf5filters.c. It leaves trailing bytes that do not fill an
+element in place (``H5Zshuffle.c`` in the same directory).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from ..errors import MetadataError
 from .buffers import Bytes, checked, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -36,9 +36,9 @@ class ShuffleCodec(Codec):
     Attributes
     ----------
     elementsize
-        Bytes an element; 0 and 1 change nothing.
+        Bytes per element; 0 and 1 change nothing.
     tail
-        Whether bytes that are no whole element may follow the last one, and stay there.
+        Whether an incomplete element may follow the last one; its bytes stay in place.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -47,16 +47,16 @@ class ShuffleCodec(Codec):
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> ShuffleCodec:
-        """Parse a v3 configuration, where the element size has no default that writers agree on."""
+        """Parse a v3 configuration; the element size is required, because writers disagree on a default."""
         codec = cls(configuration.integer("elementsize", 0, 2**31 - 1))
         configuration.finish()
         return codec
 
     @classmethod
     def from_v2(cls, configuration: Configuration) -> ShuffleCodec:
-        """Parse a v2 configuration; the element size is 0 where netCDF-C left it open.
+        """Parse a v2 configuration; the element size is 0 if netCDF-C left it open.
 
-        It takes the size from the data type, whatever the document says; it writes 0, and before 4.10 a text.
+        netCDF-C takes the size from the data type, whatever the document says; it writes 0, and before 4.10 a string.
         """
         value = configuration.any("elementsize", 4)
         text = isinstance(value, str) and value.isascii() and value.isdecimal()
@@ -65,11 +65,11 @@ class ShuffleCodec(Codec):
         return codec
 
     def with_itemsize(self, itemsize: int) -> ShuffleCodec:
-        """Return the codec for items of so many bytes, where the element size was left open."""
+        """Return the codec with an element size of ``itemsize`` bytes if it was left open."""
         return self if self.elementsize else ShuffleCodec(max(itemsize, 1))
 
     def for_bytes(self, decoded: Representation) -> ShuffleCodec:
-        """Return the codec without a tail where what it is given has none."""
+        """Return the codec without a tail if its input has none."""
         if self.tail and isinstance(decoded, BytesRepresentation) and decoded.nbytes is not None:
             return replace(self, tail=decoded.nbytes % self.elementsize != 0)
         return self
@@ -84,7 +84,7 @@ class ShuffleCodec(Codec):
         return {"name": "numcodecs.shuffle", "configuration": {"elementsize": self.elementsize}}
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return the same size, which must be whole elements."""
+        """Return the same size, which must be a whole number of elements."""
         data = need_bytes(decoded, self.label)
         if data.nbytes is not None and not self._fits(data.nbytes):
             raise MetadataError(
@@ -104,19 +104,24 @@ class ShuffleCodec(Codec):
         return split if whole == data.size else np.concatenate([split, data[whole:]])
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
-        """Return whole elements one after the other."""
+        """Return the elements in their original order of bytes."""
         data = checked(flat(encoded), need_bytes(decoded, self.label), self.label)
         return data if self.elementsize <= 1 else self._split(data, self.elementsize, -1)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
-        """Return the first bytes of all elements, then the second ones, and so on."""
+        """Return the first bytes of all elements, then the second bytes, and so on."""
         data = flat(decoded)
         return data if self.elementsize <= 1 else self._split(data, -1, self.elementsize)
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """One ``shuffle`` operation, or none where nothing changes; no native one has a tail."""
+        """One ``shuffle`` operation, or none if nothing changes; not native with a tail."""
         if self.elementsize <= 1:
             return ()
         nbytes = need_bytes(decoded, self.label).nbytes
         whole = not self.tail or (nbytes is not None and nbytes % self.elementsize == 0)
         return (Operation("shuffle", (self.elementsize,)),) if whole else None
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``shuffle`` step, of whole elements whose number is known."""
+        whole = exact and nbytes % max(self.elementsize, 1) == 0
+        return EncodingStep("shuffle", nbytes, (self.elementsize,)) if whole else None

@@ -1,4 +1,4 @@
-"""Streams that the standard library decompresses piece by piece, so that output never grows past its bound."""
+"""Streams that the standard library decompresses piecewise, so that the output never exceeds its bound."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from .codec import BytesRepresentation
 
-# A member's leftover input is copied to start the next one: feeding little at a time keeps many small members linear.
+# Each member's unused input is copied to start the next one; small pieces keep the cost of many members linear.
 _NEXT_MEMBER_BYTES = 4096
-# Starting a member costs tens of microseconds: a megabyte of empty ones would take seconds.
+# Starting a member takes tens of microseconds: a megabyte of empty ones would take seconds.
 _MEMBERS = 1000
 _MEMBER_BYTES = 512
 
 
 class Decompressor(Protocol):
-    """What ``bz2`` and ``lzma`` decompressors are, and :class:`gzarr.codecs.deflate.Inflater`."""
+    """Interface of the ``bz2`` and ``lzma`` decompressors and of :class:`gzarr.codecs.deflate.Inflater`."""
 
     @property
     def eof(self) -> bool:
@@ -29,10 +29,10 @@ class Decompressor(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """Input behind the member's end."""
+        """Input after the member's end."""
 
     def decompress(self, data: memoryview, max_length: int) -> bytes:
-        """Take ``data`` and return at most ``max_length`` bytes; what is left is kept."""
+        """Feed ``data`` and return at most ``max_length`` bytes; the rest is kept for later calls."""
 
 
 def decompress(
@@ -43,25 +43,25 @@ def decompress(
     *,
     padding: bool = False,
 ) -> Bytes:
-    """Decompress one member after the other.
+    """Decompress consecutive members.
 
     Parameters
     ----------
     data
-        The members, with nothing between or behind them.
+        Members, with nothing between or after them.
     decoded
-        What must come out.
+        Expected output.
     start
-        Makes a decompressor for one member.
+        Function that makes a decompressor for one member.
     label
-        For messages.
+        Label of the codec, for messages.
     padding
-        Whether zeros behind the last member are ignored.
+        Whether to ignore zeros after the last member.
 
     Raises
     ------
     ValueError
-        If the input is corrupt or truncated, or gives more than ``decoded`` allows.
+        If the input is corrupt or truncated, or decodes to more than ``decoded`` allows.
     """
     limit = ceiling(decoded)
     view = data.data
@@ -79,7 +79,7 @@ def decompress(
                 raise ValueError(f"{label}: {error}") from None
             total += len(part)
             if total > limit:
-                raise ValueError(f"{label}: decodes to more than the {limit} bytes that can be right here")
+                raise ValueError(f"{label}: decodes to more than the limit of {limit} bytes")
             if part:
                 parts.append(part)
             elif not len(piece) and not member.eof:

@@ -34,7 +34,7 @@ class TransposeCodec(Codec):
     Attributes
     ----------
     order
-        A permutation of ``0 … ndim - 1``.
+        Permutation of ``0 … ndim - 1``.
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"

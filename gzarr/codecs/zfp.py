@@ -6,7 +6,7 @@ https://numcodecs.readthedocs.io/en/stable/compression/zfpy.html
 ======  =========================================================================================================
 Zarr    names
 ======  =========================================================================================================
-v3      ``zfp``, ``zarrs.zfp`` (parameters in the document); ``numcodecs.zfpy`` (parameters in a header a chunk)
+v3      ``zfp``, ``zarrs.zfp`` (parameters in the document); ``numcodecs.zfpy`` (parameters in a header per chunk)
 v2      ``zfpy``
 ======  =========================================================================================================
 
@@ -14,8 +14,8 @@ v2      ``zfpy``
 
 ``{"name": "numcodecs.zfpy", "configuration": {"mode": 4, "tolerance": 0.05}}``
 
-Integers of 8 and 16 bits are promoted to 32 as the specification says. It says nothing of uint32 and uint64: as
-in zarrs they are the same numbers of the signed type, and those that it has not become its largest.
+Integers of 8 and 16 bits are promoted to 32 bits, as specified. uint32 and uint64 are not specified: as in zarrs, they
+become the same numbers of the signed type, or its largest if they exceed it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     from ..documents.configuration import Configuration
 
-_MAX_BITS = 16658  # of a block, in zfp
-_SLACK_BYTES = 64  # for the header, and for the word that a stream ends with
+_MAX_BITS = 16658  # per block, in zfp
+_SLACK_BYTES = 64  # for the header and the final word of a stream
 _NAMES = {"fixed_accuracy": "tolerance", "fixed_rate": "rate", "fixed_precision": "precision"}
 _MODES = ("reversible", "expert", *_NAMES)
-# Of numcodecs, by zfpy's numbers.
+# Modes of numcodecs, by zfpy's numbers.
 _NUMBERED = {4: "fixed_accuracy", 2: "fixed_rate", 3: "fixed_precision"}
 _NATIVE = tuple(libzfp.TYPES.values())
 _PROMOTED: dict[str, np.dtype[Any]] = {
@@ -61,7 +61,7 @@ _PROMOTED: dict[str, np.dtype[Any]] = {
 def _library(json_path: str) -> ctypes.CDLL:
     zfp = libzfp.library()
     if zfp is None:
-        raise UnsupportedError("zfp is not here: install the package zfpy, which brings it", json_path=json_path)
+        raise UnsupportedError("zfp is missing: install the package zfpy, which includes it", json_path=json_path)
     return zfp
 
 
@@ -72,7 +72,7 @@ class ZfpCodec(Codec):
     Attributes
     ----------
     parameters
-        Mode and its numbers.
+        Mode and its parameters.
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
@@ -97,7 +97,7 @@ class ZfpCodec(Codec):
                 configuration.integer("minexp", -1074, 1 << 15),
             )
             if values[0] > values[1]:
-                raise configuration.error("minbits", "at most what 'maxbits' is")
+                raise configuration.error("minbits", "a number up to 'maxbits'")
         elif mode == "fixed_precision":
             values = (configuration.integer("precision", 1, 64),)
         elif mode != "reversible":
@@ -123,7 +123,7 @@ class ZfpCodec(Codec):
         if len(array.shape) > libzfp.MAX_DIMENSIONS:
             raise MetadataError(
                 f"{self.label} takes at most {libzfp.MAX_DIMENSIONS} dimensions, not {len(array.shape)};"
-                " a codec such as 'reshape' may stand before it"
+                " a codec such as 'reshape' before it can help"
             )
         if array.dtype not in _NATIVE and array.dtype.name not in _PROMOTED:
             raise MetadataError(f"{self.label} takes numbers of 8 to 64 bits, not {quote(str(array.dtype))}")
@@ -143,12 +143,12 @@ class ZfpCodec(Codec):
 
 @dataclass(frozen=True)
 class ZfpyCodec(Codec):
-    """zfp behind a header that states type, shape and mode, as numcodecs writes it.
+    """zfp after a header that states type, shape and mode, as numcodecs writes it.
 
     Attributes
     ----------
     parameters
-        Mode of new streams, and its number.
+        Mode of new streams and its parameter.
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
@@ -156,7 +156,7 @@ class ZfpyCodec(Codec):
 
     @classmethod
     def from_v2(cls, configuration: Configuration) -> ZfpyCodec:
-        """Parse a configuration of numcodecs.
+        """Parse a numcodecs configuration.
 
         Raises
         ------
@@ -166,12 +166,12 @@ class ZfpyCodec(Codec):
         number = configuration.integer("mode", 2, 4, 4)
         mode = _NUMBERED[number]
         given = {name: configuration.number(name, -1) for name in _NAMES.values()}
-        # What numcodecs makes of the others.
+        # numcodecs derives this member from the others.
         configuration.any("compression_kwargs", None)
         configuration.finish()
         _library(configuration.json_path)
         value = given[_NAMES[mode]]
-        # zfpy takes -1, which is the default, for "nothing may be lost".
+        # zfpy's default of -1 means lossless.
         if value == -1:
             return cls(Parameters("reversible"))
         if mode == "fixed_precision":
@@ -204,7 +204,7 @@ class ZfpyCodec(Codec):
                 f" {len(array.shape)} of {quote(str(array.dtype))}"
             )
         most = libzfp.maximum_nbytes(_library("$"), array.shape, array.dtype, self.parameters)
-        # The headers may state other modes than the document.
+        # Headers may state other modes than the document.
         return BytesRepresentation(None, max(most, 2 * array.nbytes) + _SLACK_BYTES)
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
@@ -240,7 +240,7 @@ def _decoded(label: str, encoded: Any, array: ArrayRepresentation, parameters: P
 
 
 def _promoted(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers as those that zfp compresses (``zfp_promote_*``)."""
+    """Return numbers as a type that zfp compresses (``zfp_promote_*``)."""
     dtype = values.dtype
     stored = _stored(dtype)
     if stored.kind == "f" or dtype == stored:
@@ -254,7 +254,7 @@ def _promoted(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _demoted(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the numbers that :func:`_promoted` was given (``zfp_demote_*``)."""
+    """Return the original numbers: the inverse of :func:`_promoted` (``zfp_demote_*``)."""
     if values.dtype == dtype:
         return values
     if values.dtype.kind == "f":

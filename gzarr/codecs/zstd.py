@@ -1,4 +1,4 @@
-"""The ``zstd`` codec: Zstandard frames (RFC 8878), several in a row and with or without their content size.
+"""The ``zstd`` codec: one or more Zstandard frames (RFC 8878), with or without their content size.
 
 Specification: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd
 
@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import native
 from .buffers import ceiling, checked, compressed, flat, need_bytes
-from .codec import BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _BLOCK_BYTES = 128 << 10  # the most that one block of three bytes or more decodes to
+_DEFAULT_LEVEL = 3  # what zstd takes for level 0
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class ZstdCodec(Codec):
     Attributes
     ----------
     level
-        From -131072 to 22; 0 is the library's default. Numcodecs takes more for 22.
+        From -131072 to 22; 0 is the library's default. numcodecs treats higher levels as 22.
     checksum
-        Whether frames written carry a checksum. One that is there is always verified.
+        Whether to write checksums. Existing ones are always verified.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -78,16 +79,16 @@ class ZstdCodec(Codec):
         limit = min(ceiling(representation), (data.size // 3 + 1) * _BLOCK_BYTES)
         stated = native.zstd_frame_content_size(data)
         if stated is not None and stated > limit:
-            raise ValueError(f"zstd: the frame states {stated} bytes, more than the {limit} that can be right here")
+            raise ValueError(f"zstd: the frame states {stated} bytes, more than the limit of {limit}")
         if representation.nbytes is not None:
             if limit < representation.nbytes:
-                raise ValueError(f"zstd: {data.size} bytes cannot decode to the {representation.nbytes} expected")
+                raise ValueError(f"zstd: {data.size} bytes cannot decode to the expected {representation.nbytes}")
             capacity = limit
         else:
             capacity = min(limit, max(stated or 0, 4 * data.size, 1 << 16))
         while (output := native.zstd_decompress(data, capacity)) is None:
             if capacity >= limit:
-                raise ValueError(f"zstd: decodes to more than the {limit} bytes that can be right here")
+                raise ValueError(f"zstd: decodes to more than the limit of {limit} bytes")
             capacity = min(limit, 4 * capacity)
         return checked(output, representation, self.label)
 
@@ -100,3 +101,10 @@ class ZstdCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``zstd`` operation."""
         return (Operation("zstd"),)
+
+    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+        """One ``zstd`` step."""
+        # ZSTD_COMPRESSBOUND of zstd.h.
+        most = nbytes + (nbytes >> 8) + (max((128 << 10) - nbytes, 0) >> 11)
+        search = ("zstd", self.level or _DEFAULT_LEVEL)
+        return EncodingStep("zstd", most, (self.level, int(self.checksum)), search)

@@ -1,1 +1,1 @@
-"""JSON that nobody vouches for."""
+"""Untrusted JSON documents."""

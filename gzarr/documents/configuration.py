@@ -1,6 +1,6 @@
-"""Checked access to the members of a JSON object, with errors that say where in the document they are.
+"""Checked access to the members of a JSON object, with errors that give their location in the document.
 
-Every member that is asked for is checked; :meth:`Configuration.finish` refuses the ones that nobody asked for.
+Every member is checked when it is read; :meth:`Configuration.finish` refuses those that were never read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _REQUIRED: Final = object()
-# What GDAL takes for true and false, in any case.
+# Texts that GDAL takes for true and false, in upper or lower case.
 _TRUTH: Final = {
     **dict.fromkeys(("yes", "true", "on", "1"), True),
     **dict.fromkeys(("no", "false", "off", "0"), False),
@@ -44,11 +44,11 @@ class Configuration:
     Parameters
     ----------
     values
-        The object, as parsed.
+        The parsed object.
     json_path
-        Where it is in its document.
+        Location in its document.
     owner
-        What it configures, for messages: ``"codec 'zstd'"``.
+        Name of the thing configured, for messages: ``"codec 'zstd'"``.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class Configuration:
         return self._get(name, default, "a value")
 
     def integer(self, name: str, low: int, high: int, default: Any = _REQUIRED) -> int:
-        """Return an integer from ``low`` to ``high``, both included."""
+        """Return an integer from ``low`` to ``high`` inclusive."""
         expected = f"an integer from {low} to {high}"
         value = self._get(name, default, expected)
         if value is default and name not in self.values:
@@ -111,7 +111,7 @@ class Configuration:
         return value
 
     def lenient_boolean(self, name: str, default: bool) -> bool:
-        """Return true or false, also where GDAL wrote the text of its creation option: ``"NO"``, ``"yes"``, ``"1"``."""
+        """Return true or false; also accept the creation options that GDAL writes: ``"NO"``, ``"yes"``, ``"1"``."""
         value = self._get(name, default, "true or false")
         if isinstance(value, str) and (truth := _TRUTH.get(value.lower())) is not None:
             note(f"{quote(value)} in place of {str(truth).lower()}, as GDAL writes it", f"{self.json_path}.{name}")
@@ -119,7 +119,7 @@ class Configuration:
         return self.boolean(name, default)
 
     def string(self, name: str, choices: Sequence[str] = (), default: Any = _REQUIRED) -> str:
-        """Return a string, one of ``choices`` where there are any."""
+        """Return a string; one of ``choices`` if there are any."""
         expected = f"one of {', '.join(map(repr, choices))}" if choices else "a string"
         value = self._get(name, default, expected)
         if not isinstance(value, str) or (choices and value not in choices):
@@ -127,7 +127,7 @@ class Configuration:
         return value
 
     def integers(self, name: str, low: int, high: int) -> tuple[int, ...]:
-        """Return an array of integers from ``low`` to ``high``, both included."""
+        """Return an array of integers from ``low`` to ``high`` inclusive."""
         expected = f"an array of integers from {low} to {high}"
         value = self._get(name, _REQUIRED, expected)
         if not isinstance(value, list | tuple) or not all(is_integer(v) and low <= v <= high for v in value):
@@ -135,7 +135,7 @@ class Configuration:
         return tuple(int(v) for v in value)
 
     def array(self, name: str) -> list[Any]:
-        """Return a non-empty array of anything."""
+        """Return a non-empty array of any values."""
         value = self._get(name, _REQUIRED, "a non-empty array")
         if not isinstance(value, list | tuple) or not value:
             raise self.error(name, "a non-empty array")
@@ -155,12 +155,12 @@ class Configuration:
         raise self.error(name, expected)
 
     def finish(self) -> None:
-        """Refuse members that were not asked for.
+        """Refuse members that were never read.
 
         Raises
         ------
         MetadataError
-            Naming the first one.
+            If there is one; the message names the first.
         """
         for name in self.values:
             if name not in self._asked:

@@ -1,6 +1,6 @@
-"""What documents say that their specification does not allow, and that is read all the same.
+"""Departures from the specification that gzarr tolerates in documents.
 
-Whoever wants to know collects; nobody else pays for it.
+They are recorded only inside :func:`collect`; elsewhere, noting one costs next to nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _collected: ContextVar[list[str] | None] = ContextVar("_collected", default=None)
-#: Most that are kept: a document may have as many as it has members.
+#: Limit on the departures kept: a document may have as many as it has members.
 MAX_KEPT = 1000
 
 
 def note(text: str, json_path: str) -> None:
-    """Say that something at ``json_path`` was tolerated."""
+    """Record that something at ``json_path`` was tolerated."""
     kept = _collected.get()
     if kept is not None and len(kept) < MAX_KEPT:
         kept.append(f"{json_path}: {text}")
@@ -26,7 +26,7 @@ def note(text: str, json_path: str) -> None:
 
 @contextmanager
 def collect() -> Iterator[list[str]]:
-    """Collect what is tolerated meanwhile, in this thread."""
+    """Collect the departures noted by this thread inside the ``with`` block."""
     kept: list[str] = []
     token = _collected.set(kept)
     try:

@@ -1,4 +1,4 @@
-"""Extensions in documents of Zarr v3: codecs, data types and the like, each with a name.
+"""Named extensions in Zarr v3 documents: codecs, data types and the like.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#extension-definition
 """
@@ -18,11 +18,11 @@ def extension(value: Any, json_path: str, what: str) -> tuple[str, dict[str, Any
     Parameters
     ----------
     value
-        As parsed from JSON.
+        Parsed JSON.
     json_path
-        Where it is, for messages.
+        Location in the document, for messages.
     what
-        What is expected there, for messages: ``"a codec"``.
+        Kind of extension expected, for messages: ``"a codec"``.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Reading JSON documents that nobody vouches for.
+"""Parsing untrusted JSON documents.
 
 Zarr documents are JSON (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents). Beyond
 JSON, the literals ``NaN``, ``Infinity`` and ``-Infinity`` are understood, because zarr-python writes them in
-attributes. A document that says a key twice is refused: readers disagree on which one counts.
+attributes. A document with duplicate keys is refused: readers disagree on which one counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .departures import note
 
 #: Longer documents are refused (consolidated metadata of a million arrays is about this long).
 MAX_DOCUMENT_BYTES: Final = 256 << 20
-#: Deeper documents are refused, so that whoever walks attributes later never runs out of stack.
+#: Documents nested deeper are refused, so that code that walks attributes never runs out of stack.
 MAX_DEPTH: Final = 128
 
 
@@ -36,7 +36,7 @@ _quote = _Quote()
 
 
 def quote(value: object) -> str:
-    """Return a short text of any JSON value, for messages."""
+    """Return a JSON value as a short text for messages."""
     return _quote.repr(value)
 
 
@@ -55,7 +55,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-# One object each, as the standard library has it: attributes that hold NaN still equal themselves read again.
+# One object each, as in the standard library, so that attributes with NaN equal the same attributes read again.
 _CONSTANTS = {name: float(name) for name in ("NaN", "Infinity", "-Infinity")}
 
 
@@ -84,15 +84,15 @@ def load_document(data: bytes, key: str) -> dict[str, Any]:
     Parameters
     ----------
     data
-        The value of ``key``.
+        Value of ``key``.
     key
         Store key, for messages.
 
     Raises
     ------
     MetadataError
-        If ``data`` is not one JSON object in UTF-8, says a key twice, is longer than 256 MiB or nested more than 128
-        deep.
+        If ``data`` is not one JSON object in UTF-8, has duplicate keys, is longer than 256 MiB, or is nested more than
+        128 levels deep.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise MetadataError(
@@ -114,7 +114,7 @@ def load_document(data: bytes, key: str) -> dict[str, Any]:
         text = "the document is empty" if not data.strip() else f"not valid JSON: {error}"
         raise MetadataError(text, key=key) from None
     except ValueError as error:
-        # Duplicate keys, depth, and integers of more digits than Python converts.
+        # Duplicate keys, nesting, and integers with more digits than Python converts.
         raise MetadataError(str(error), key=key) from None
     if type(document) is not dict:
         raise MetadataError(f"expected a JSON object, got {quote(document)}", key=key)

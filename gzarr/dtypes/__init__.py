@@ -1,7 +1,7 @@
-"""Data types of documents as NumPy dtypes.
+"""Zarr data types as NumPy dtypes.
 
-``number_types`` is a table with a row for each type of numbers. What has a size, a unit or fields is a family, with a
-module of its own (``fixed_length``, ``times``, ``structured``, ``variable_length``; ``numbers`` is that of the table),
-listed in ``families``. ``v2``, ``v3`` and ``fill_value`` go from documents to dtypes and elements, and back;
-``properties`` answers what the rest of gzarr asks about a dtype.
+``number_types`` is a table with one row per number type. Data types form families, one module each (``numbers`` for
+the types of the table, ``fixed_length``, ``times``, ``structured``, ``variable_length``), listed in ``families``.
+``v2``, ``v3`` and ``fill_value`` convert between documents and dtypes or elements; ``properties`` answers questions
+that the rest of gzarr has about a dtype.
 """

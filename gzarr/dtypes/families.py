@@ -23,7 +23,7 @@ def family_of(dtype: np.dtype[Any]) -> Family:
     Raises
     ------
     ArgumentError
-        If no data type of Zarr is such a dtype.
+        If Zarr has no data type for it.
     """
     if dtype.fields is not None:
         return STRUCTURED
@@ -34,7 +34,7 @@ def family_of(dtype: np.dtype[Any]) -> Family:
 
 
 STRUCTURED: Final = Structured(family_of)
-#: In the order in which names of v3 are looked up.
+#: In the order in which v3 names are looked up.
 FAMILIES: Final[tuple[Family, ...]] = (
     NUMBERS,
     fixed_length.TEXT,
@@ -45,7 +45,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     variable_length.BYTES,
     variable_length.TEXT,
 )
-#: By NumPy's letters. Fields tell structured types from raw bytes; what objects are, their dtype does not say.
+#: By NumPy's kind letter. Structured types share ``V`` with raw bytes and are recognised by their fields.
 BY_KIND: Final[dict[str, Family]] = {
     kind: family for family in FAMILIES if family is not STRUCTURED for kind in family.kinds
 }

@@ -1,4 +1,4 @@
-"""What a family of data types is: those that share how they are named and how their fill values are spelled."""
+"""Interface of a family: data types that share naming and the spelling of fill values."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
 
     from .fill_value_spelling import Spelling
 
-#: Larger elements are refused: a document of a few bytes could ask for gigabytes to hold its fill value.
+#: Larger elements are refused: a document of a few bytes could otherwise allocate gigabytes for a fill value.
 MAX_ITEM_BYTES: Final = 64 << 20
 
-#: From a data type in a document and its JSON path to the dtype; of the fields of structured types.
+#: Parses a field of a structured type: from its data type and JSON path to the dtype.
 ParseField: TypeAlias = "Callable[[Any, str], np.dtype[Any]]"
 
 
 @dataclass(frozen=True, slots=True)
 class TypeString:
-    """A type string of v2 in its parts: ``"<M8[10us]"``.
+    """The parts of a v2 type string such as ``"<M8[10us]"``.
 
     Attributes
     ----------
     text
-        All of it.
+        Whole type string.
     order
         ``"<"``, ``">"`` or ``"|"``.
     kind
-        NumPy's letter.
+        NumPy's kind letter.
     size
-        In bytes; of ``U``, in characters.
+        Size in bytes; for ``U``, in characters.
     factor, unit
-        Of time; None where the string has no brackets, ``factor`` is empty where they have no number.
+        Factor and unit of time; None if the string has no brackets. ``factor`` is empty if they hold no number.
     json_path
-        Where it is, for messages.
+        Location in the document, for messages.
     """
 
     text: str
@@ -52,7 +52,7 @@ class TypeString:
     json_path: str
 
     def unknown(self) -> UnsupportedError:
-        """Return the error for a type that does not exist."""
+        """Return the error for an unknown type."""
         return UnsupportedError(f"no data type {quote(self.text)}", json_path=self.json_path)
 
     def need_no_unit(self) -> None:
@@ -67,12 +67,12 @@ class TypeString:
 
 
 class Family(ABC):
-    """Data types that share how they are named and how their fill values are spelled.
+    """Data types that share naming and the spelling of fill values.
 
     Attributes
     ----------
     kinds
-        NumPy's letters of their kinds, which type strings of v2 have too.
+        NumPy's kind letters of the family, which v2 type strings use too.
     """
 
     kinds: ClassVar[str]
@@ -81,22 +81,22 @@ class Family(ABC):
     def parse_v3(
         self, name: str, configuration: dict[str, Any], json_path: str, parse_field: ParseField | None
     ) -> np.dtype[Any] | None:
-        """Parse a data type of v3.
+        """Parse a v3 data type.
 
         Parameters
         ----------
         name
-            Of the data type.
+            Name of the data type.
         configuration
-            As parsed from JSON.
+            Parsed JSON.
         json_path
-            Where the data type is, for messages.
+            Location of the data type, for messages.
         parse_field
-            For the fields of structured types; None where they may not be nested any deeper.
+            Parser for the fields of structured types; None if they may not be nested any deeper.
 
         Returns
         -------
-        The dtype in native byte order; None if ``name`` is none of the family's.
+        The dtype in native byte order; None if ``name`` is not in this family.
 
         Raises
         ------
@@ -108,12 +108,12 @@ class Family(ABC):
 
     @abstractmethod
     def to_v3(self, dtype: np.dtype[Any]) -> Any:
-        """Return the data type of v3: a name, or an object with name and configuration.
+        """Return the v3 data type: a name, or an object with name and configuration.
 
         Raises
         ------
         ArgumentError
-            If there is none.
+            If there is no such data type.
         """
 
     def parse_v2(self, text: TypeString) -> np.dtype[Any]:
@@ -129,12 +129,12 @@ class Family(ABC):
         raise text.unknown()
 
     def to_v2(self, dtype: np.dtype[Any]) -> Any:
-        """Return the data type of v2: a type string, a name or an array of fields; byte orders are those of ``dtype``.
+        """Return the v2 data type, in the byte order of ``dtype``: a type string, a name or an array of fields.
 
         Raises
         ------
         ArgumentError
-            If there is none.
+            If there is no such data type.
         """
         return dtype.str
 
@@ -145,11 +145,11 @@ class Family(ABC):
         Parameters
         ----------
         value
-            As parsed from JSON.
+            Parsed JSON.
         dtype
-            As stored: base64 texts hold bytes in its byte order.
+            Dtype as stored: base64 holds bytes in its byte order.
         spelling
-            Of the document.
+            Spelling of the document's version.
 
         Returns
         -------
@@ -167,22 +167,22 @@ class Family(ABC):
 
 
 def no_data_type(dtype: np.dtype[Any]) -> ArgumentError:
-    """Return the error for a dtype that no data type of Zarr is."""
+    """Return the error for a dtype without a Zarr data type."""
     return ArgumentError(f"Zarr has no data type for {dtype}")
 
 
 def checked_size(nbytes: int, json_path: str) -> int:
-    """Return the size of an element in bytes if elements can have it."""
+    """Return the size of an element in bytes; raise if elements cannot have that size."""
     if not 1 <= nbytes <= MAX_ITEM_BYTES:
         raise UnsupportedError(
-            f"elements of {quote(nbytes)} bytes; elements have from 1 to {MAX_ITEM_BYTES} bytes here",
+            f"elements of {quote(nbytes)} bytes are not supported; an element has 1 to {MAX_ITEM_BYTES} bytes",
             json_path=json_path,
         )
     return nbytes
 
 
 def configured_integer(configuration: dict[str, Any], name: str, json_path: str) -> int:
-    """Return an integer of a configuration at ``json_path``."""
+    """Return an integer member of a configuration at ``json_path``."""
     value = configuration.get(name)
     if type(value) is not int:
         raise MetadataError(f"expected an integer, got {quote(value)}", json_path=f"{json_path}.{name}")
@@ -190,7 +190,7 @@ def configured_integer(configuration: dict[str, Any], name: str, json_path: str)
 
 
 def need_no_more(configuration: dict[str, Any], names: tuple[str, ...], json_path: str) -> None:
-    """Raise if a configuration at ``json_path`` has other members."""
+    """Raise if a configuration at ``json_path`` has members other than ``names``."""
     for name in configuration:
         if name not in names:
             raise MetadataError(f"the data type does not know {quote(name)}", json_path=json_path)

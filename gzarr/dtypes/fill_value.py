@@ -2,8 +2,8 @@
 
 Sources: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html#permitted-fill-values (v3),
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types (extensions),
-https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#fill-value-encoding (v2). What zarr-python 2 wrote beyond
-v2's text (a bare ``0`` for any type, numbers as strings) is understood for v2 only.
+https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#fill-value-encoding (v2). What zarr-python 2 wrote beyond the
+v2 specification (a bare ``0`` for any type, numbers as strings) is accepted for v2 only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .properties import kind_of, native
 if TYPE_CHECKING:
     from .family import Family
 
-# Infinity, as the drafts of version 3 spell it.
+# Spelling of infinity in the drafts of version 3.
 _DRAFT_INFINITY: Final = "+Infinity"
 
 
@@ -33,17 +33,17 @@ def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "
     Parameters
     ----------
     value
-        As parsed from JSON.
+        Parsed JSON.
     dtype
-        Of the array; base64 texts of structured types hold bytes in its byte order.
+        Dtype of the array; base64 of structured types holds bytes in its byte order.
     data_type
         Name of the data type.
     json_path
-        Where it is, for messages.
+        Location in the document, for messages.
 
     Returns
     -------
-    NumPy scalar of ``dtype`` in native byte order; ``str`` or ``bytes`` for data types of variable length.
+    NumPy scalar of ``dtype`` in native byte order; ``str`` or ``bytes`` for variable-length data types.
 
     Raises
     ------
@@ -64,13 +64,13 @@ def from_v2(
     Parameters
     ----------
     value
-        As parsed from JSON; ``null`` gives None.
+        Parsed JSON; ``null`` gives None.
     dtype
-        Of the array as stored, with the byte orders of the document (base64 texts hold bytes in that order).
+        Dtype of the array as stored, in the byte order of the document (base64 holds bytes in that order).
     json_path
-        Where it is, for messages.
+        Location in the document, for messages.
     object_codec
-        ``id`` of the codec that makes bytes of an array of objects.
+        ``id`` of the codec that encodes an array of objects.
 
     Returns
     -------
@@ -96,30 +96,30 @@ def from_v2(
 
 
 def _note_bytes(value: Any, dtype: np.dtype[Any], json_path: str) -> None:
-    """Note what is tolerated in version 2 where base64 is wanted."""
+    """Note departures that version 2 tolerates where base64 is expected."""
     if not isinstance(value, str):
         note(f"{quote(value)} in place of base64", json_path)
         return
     try:
         data = from_base64(value)
     except FillValueError:
-        note(f"{quote(value)} is no base64; taken as the bytes themselves", json_path)
+        note(f"{quote(value)} is not base64; taken as the bytes themselves", json_path)
         data = value.encode()
     if len(data) > dtype.itemsize:
         note(f"{len(data)} bytes for elements of {dtype.itemsize}; the rest is ignored", json_path)
 
 
 def from_draft(value: Any, dtype: np.dtype[Any], *, json_path: str | None = None) -> Any:
-    """Return a fill value of a draft of version 3 in the accepted spelling of infinity.
+    """Return a fill value of a draft of version 3, with infinity in the spelling of the final specification.
 
     Parameters
     ----------
     value
-        As parsed from JSON.
+        Parsed JSON.
     dtype
-        Of the array.
+        Dtype of the array.
     json_path
-        Where to note that it is in the drafts' spelling; None where that is the right one.
+        Location at which to note the drafts' spelling as a departure; None where it is the correct one.
     """
     if kind_of(dtype) == "c" and isinstance(value, list):
         return [
@@ -137,7 +137,7 @@ def _accepted_infinity(value: Any, json_path: str | None) -> Any:
 
 
 def to_draft(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as the drafts of version 3 spell it, from JSON of :func:`to_v2`."""
+    """Return the JSON of a fill value from :func:`to_v2` in the spelling of the drafts of version 3."""
     parts = value if kind_of(dtype) == "c" and isinstance(value, list) else [value]
     spelled = [_DRAFT_INFINITY if kind_of(dtype) in "fc" and part == "Infinity" else part for part in parts]
     return spelled if parts is value else spelled[0]
@@ -166,9 +166,9 @@ def to_v3(value: Any, dtype: np.dtype[Any]) -> Any:
     Parameters
     ----------
     value
-        As the model holds it.
+        Fill value in the model.
     dtype
-        Of the array as stored.
+        Dtype of the array as stored.
     """
     return _to_json(value, dtype, V3)
 
@@ -179,9 +179,9 @@ def to_v2(value: Any, dtype: np.dtype[Any]) -> Any:
     Parameters
     ----------
     value
-        As the model holds it; None gives ``null``.
+        Fill value in the model; None gives ``null``.
     dtype
-        Of the array as stored: base64 texts hold bytes in its byte order.
+        Dtype of the array as stored: base64 holds bytes in its byte order.
     """
     return _to_json(value, dtype, V2)
 

@@ -1,4 +1,4 @@
-"""How documents spell fill values: what differs between versions, and bytes in base64."""
+"""Spelling of fill values in documents: differences between versions, and bytes in base64."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from .properties import clear_spare_bits, native, storage
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """What differs between versions.
+    """Differences between versions.
 
     Attributes
     ----------
     lenient
-        Whether what zarr-python 2 wrote beyond v2's text (a bare ``0`` for any type, numbers as strings) is understood.
+        Whether to accept what zarr-python 2 wrote beyond the v2 specification (a bare ``0`` for any type, numbers as
+        strings).
     exact_nan
-        Whether NaNs other than the usual one are written, in hexadecimal digits.
+        Whether NaNs other than the canonical one are written as hexadecimal digits.
     bytes_as_integers
-        Whether raw bytes are written as an array of integers; if not, in base64.
+        Whether raw bytes are written as an array of integers rather than in base64.
     """
 
     lenient: bool
@@ -35,16 +36,16 @@ V3: Final = Spelling(lenient=False, exact_nan=True, bytes_as_integers=True)
 
 
 class FillValueError(ValueError):
-    """What was expected, and where below the fill value.
+    """A fill value, or a part of one, is not what was expected.
 
     Parameters
     ----------
     expected
-        In words.
+        Description of the expected value.
     value
-        What was there instead, where that is not the whole fill value.
+        Wrong part, if it is not the whole fill value.
     below
-        JSON path of ``value`` below the fill value.
+        JSON path of ``value`` relative to the fill value.
     """
 
     def __init__(self, expected: str, value: Any = None, below: str = "") -> None:
@@ -54,7 +55,7 @@ class FillValueError(ValueError):
 
 
 def from_base64(value: str) -> bytes:
-    """Return the bytes that a text in base64 stands for."""
+    """Return bytes decoded from base64."""
     try:
         return base64.b64decode(value.encode("ascii"), validate=True)
     except ValueError:
@@ -62,7 +63,7 @@ def from_base64(value: str) -> bytes:
 
 
 def to_base64(data: bytes) -> str:
-    """Return bytes in base64."""
+    """Return bytes encoded in base64."""
     return base64.b64encode(data).decode()
 
 
@@ -72,7 +73,7 @@ def is_byte_array(value: Any) -> bool:
 
 
 def element_from_bytes(data: bytes, stored: np.dtype[Any]) -> Any:
-    """Return one element, in native byte order, from the bytes of one of type ``stored``."""
+    """Return one element, in native byte order, from its bytes as type ``stored``."""
     if len(data) != stored.itemsize:
         raise FillValueError(f"base64 of {stored.itemsize} bytes, not of {len(data)},")
     dtype = native(stored)
@@ -82,14 +83,14 @@ def element_from_bytes(data: bytes, stored: np.dtype[Any]) -> Any:
 
 
 def bytes_of_element(scalar: Any, stored: np.dtype[Any]) -> bytes:
-    """Return the bytes of one element as one of type ``stored``: the inverse of :func:`element_from_bytes`."""
+    """Return the bytes of one element as type ``stored``: the inverse of :func:`element_from_bytes`."""
     dtype = native(stored)
     element = np.asarray(scalar, dtype).reshape(1).view(storage(dtype))
     return element.astype(storage(stored)).tobytes()
 
 
 def raw_element_from_json(value: Any, stored: np.dtype[Any], spelling: Spelling) -> Any:
-    """Return one element from all of its bytes: base64, or an array of integers."""
+    """Return one element from its bytes, given in base64 or as an array of integers."""
     if is_byte_array(value):
         data = bytes(value)
     elif isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The families of texts, byte strings and raw bytes of a fixed length.
+"""Families of strings, byte strings and raw bytes of a fixed length.
 
 Sources: https://github.com/zarr-developers/zarr-extensions/tree/main/data-types/fixed-length-utf32,
 https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html#core-data-types (``r*``)
@@ -31,12 +31,12 @@ _RAW_BITS: Final = re.compile(r"r([0-9]{1,11})")
 
 
 class FixedLength(Family):
-    """What the three families share: ``{"length_bytes": 12}``.
+    """Common part of the three families: ``{"length_bytes": 12}``.
 
     Attributes
     ----------
     name
-        In documents of v3.
+        Name in v3 documents.
     """
 
     name: ClassVar[str]
@@ -67,7 +67,7 @@ class FixedLength(Family):
 
 
 class FixedLengthText(FixedLength):
-    """Texts of some characters of 4 bytes: ``fixed_length_utf32``, ``<U3``."""
+    """Strings of a fixed number of 4-byte characters: ``fixed_length_utf32``, ``<U3``."""
 
     kinds = "U"
     name = "fixed_length_utf32"
@@ -85,7 +85,7 @@ class FixedLengthText(FixedLength):
         return np.dtype(f"{text.order}U{text.size}")
 
     def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
-        """Parse a string; longer ones are cut where the spelling is lenient."""
+        """Parse a string; a lenient spelling truncates longer ones."""
         most = dtype.itemsize // 4
         if not isinstance(value, str) or (not spelling.lenient and len(value) > most):
             raise FillValueError(f"a string of at most {most} characters")
@@ -97,19 +97,19 @@ class FixedLengthText(FixedLength):
 
 
 class NullTerminatedBytes(FixedLength):
-    """Byte strings up to a size, without zeros at their end: ``null_terminated_bytes``, ``|S12``."""
+    """Byte strings up to a size, without trailing zeros: ``null_terminated_bytes``, ``|S12``."""
 
     kinds = "S"
     name = "null_terminated_bytes"
 
     def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
-        """Parse base64; in a lenient spelling also ASCII characters, and longer strings are cut."""
+        """Parse base64; a lenient spelling also takes ASCII characters, and truncates longer strings."""
         if not isinstance(value, str):
             raise FillValueError("base64")
         try:
             data = from_base64(value)
         except FillValueError:
-            # Before base64 was agreed on, byte strings were written as they are.
+            # Before v2 settled on base64, byte strings were written as plain text.
             if not (spelling.lenient and value.isascii()):
                 raise
             data = value.encode("ascii")
@@ -123,7 +123,7 @@ class NullTerminatedBytes(FixedLength):
 
 
 class RawBytes(FixedLength):
-    """Bytes without a meaning: ``raw_bytes``, ``r96``, ``|V12``."""
+    """Opaque bytes: ``raw_bytes``, ``r96``, ``|V12``."""
 
     kinds = "V"
     name = "raw_bytes"

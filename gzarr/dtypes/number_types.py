@@ -1,16 +1,16 @@
-"""The table of number types: one row holds all that gzarr knows about a type of numbers.
+"""Table of number types: one row holds everything that gzarr knows about a type.
 
 Sources: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html (v3),
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types (extensions),
 https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding (v2; names without a byte order are
 tensorstore's).
 
-NumPy has the small number types of the extensions only through the package ml_dtypes, which is imported when a document
-names one of them. NumPy takes them for opaque bytes (``kind`` is mostly ``"V"``), and casts between byte orders are
-wrong for some of them, so their bytes are handled as those of unsigned integers (:attr:`NumberType.storage`).
+NumPy gets the small number types of the extensions from the package ml_dtypes, which is imported when a document first
+names one of them. NumPy treats them as opaque bytes (``kind`` is mostly ``"V"``) and casts some of them wrongly
+between byte orders, so their bytes are handled as unsigned integers (:attr:`NumberType.storage`).
 
-``float128`` and ``complex256`` (v2's ``<f16``, ``<c32``) are not here: those bytes are C's ``long double``, which is
-another format on each platform, and documents do not say which.
+``float128`` and ``complex256`` (v2's ``<f16``, ``<c32``) are missing: they are C's ``long double``, whose format
+depends on the platform, and documents do not say which one was used.
 
 To add a type, add a row.
 """
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NumberType:
-    """A type of numbers.
+    """A number type.
 
     Attributes
     ----------
     names
-        In documents of v3. The first one is written.
+        Names in v3 documents. The first one is written.
     type_string
-        Of NumPy, in documents of v2, without its byte order; None where those have the first of ``names``, and
+        NumPy type string in v2 documents, without byte order; None where they use the first of ``names`` and
         little-endian elements.
     scalar
-        The scalar type, with its package: ``"numpy.int8"``.
+        Scalar type with its package: ``"numpy.int8"``.
     kind
-        Boolean, signed or unsigned integer, real or complex floating-point number, as NumPy's ``dtype.kind``. It also
-        says how fill values are spelled.
+        Boolean, signed or unsigned integer, real or complex floating-point number, as in NumPy's ``dtype.kind``. Also
+        decides how fill values are spelled.
     bits
-        That count in a stored element: less than 8 where the others of its byte mean nothing.
+        Number of meaningful bits of a stored element; if less than 8, the other bits of its byte are unused.
     mantissa
-        Stored bits of the mantissa of a real floating-point number, without the implicit one.
+        Number of stored mantissa bits of a real floating-point number, without the implicit one.
     part
         Name of the type of the real part of a complex number.
     in_cupy
-        Whether CuPy has such elements.
+        Whether CuPy supports the type.
     """
 
     names: tuple[str, ...]
@@ -81,17 +81,17 @@ class NumberType:
 
     @property
     def swap_unit(self) -> int:
-        """Bytes of the units that a change of byte order reverses; 1 where byte order has no meaning."""
+        """Width in bytes of the units that a change of byte order reverses; 1 where byte order has no meaning."""
         return self.nbytes // 2 if self.kind == "c" else self.nbytes
 
     @property
     def has_spare_bits(self) -> bool:
-        """Whether bits of an element mean nothing (of booleans, all of the byte count: it is 0 or 1)."""
+        """Whether an element has unused bits (a boolean has none: its whole byte is 0 or 1)."""
         return self.bits < 8 and self.kind != "b"
 
     @property
     def storage(self) -> np.dtype[Any]:
-        """Type of the same layout, in native byte order, with which NumPy moves and swaps bytes as they are."""
+        """Type of the same layout, in native byte order, whose bytes NumPy copies and swaps correctly."""
         if self.is_numpys:
             return np.dtype(self.dtype_name)
         unit = np.dtype(f"u{self.swap_unit}")
@@ -103,7 +103,7 @@ class NumberType:
         Parameters
         ----------
         json_path
-            Where a document names it, for messages.
+            Location of its name in the document, for messages.
 
         Raises
         ------
@@ -130,12 +130,12 @@ class NumberType:
 
 
 class NumberTypes:
-    """Rows of number types, by each of their names.
+    """Rows of the table, by each of their names.
 
     Parameters
     ----------
     rows
-        One for each type.
+        One row per type.
     """
 
     def __init__(self, rows: Iterable[NumberType]) -> None:
@@ -143,7 +143,7 @@ class NumberTypes:
         self.by_v3_name: Final = {name: row for row in self.rows for name in row.names}
         self.by_v2_name: Final = {row.type_string or row.names[0]: row for row in self.rows}
         self._by_dtype_name: Final = {row.dtype_name: row for row in self.rows}
-        # NumPy takes microseconds to make the name of a dtype.
+        # Cached, because NumPy takes microseconds to make the name of a dtype.
         self.of: Final = lru_cache(maxsize=256)(self._of)
 
     def _of(self, dtype: np.dtype[Any]) -> NumberType | None:
@@ -191,15 +191,15 @@ NUMBER_TYPES: NumberTypes = NumberTypes((
 
 
 def of(dtype: np.dtype[Any]) -> NumberType | None:
-    """Return the row of a dtype in any byte order; None if it is not one of numbers."""
+    """Return the row of a dtype in any byte order; None if it is not a number type."""
     return NUMBER_TYPES.of(dtype)
 
 
 def named_v3(name: str) -> NumberType | None:
-    """Return the row of a data type of v3, if it is one of numbers."""
+    """Return the row of a v3 data type, if it is a number type."""
     return NUMBER_TYPES.by_v3_name.get(name)
 
 
 def named_v2(name: str) -> NumberType | None:
-    """Return the row of a type string of v2, without its byte order (``"f8"``), if it is one of numbers."""
+    """Return the row of a v2 type string without byte order (``"f8"``), if it is a number type."""
     return NUMBER_TYPES.by_v2_name.get(name)

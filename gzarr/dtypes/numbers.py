@@ -1,4 +1,4 @@
-"""The family of numbers: names, bytes and limits are in the table of :mod:`gzarr.dtypes.number_types`.
+"""Family of numbers; names, sizes and limits are in the table of :mod:`gzarr.dtypes.number_types`.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html#permitted-fill-values
 """
@@ -35,7 +35,7 @@ class Numbers(Family):
     def parse_v3(
         self, name: str, configuration: dict[str, Any], json_path: str, parse_field: ParseField | None
     ) -> np.dtype[Any] | None:
-        """Parse a name of the table."""
+        """Parse a name from the table."""
         row = number_types.named_v3(name)
         if row is None:
             return None
@@ -43,7 +43,7 @@ class Numbers(Family):
         return row.dtype(json_path)
 
     def to_v3(self, dtype: np.dtype[Any]) -> str:
-        """Return the name of the table."""
+        """Return the name from the table."""
         row = number_types.of(dtype)
         if row is None:
             raise no_data_type(dtype)
@@ -55,8 +55,7 @@ class Numbers(Family):
         if row is None:
             if text.kind in "fc" and text.size in _LONG_DOUBLE_BYTES:
                 raise UnsupportedError(
-                    f"{quote(text.text)} is C's long double, whose format is another one on each platform; "
-                    "it is not read",
+                    f"{quote(text.text)} is C's long double, whose format depends on the platform; it is not supported",
                     json_path=text.json_path,
                 )
             raise text.unknown()
@@ -66,14 +65,14 @@ class Numbers(Family):
         return np.dtype(f"{text.order}{row.type_string}")
 
     def to_v2(self, dtype: np.dtype[Any]) -> str:
-        """Return the type string or name of the table."""
+        """Return the type string or name from the table."""
         row = number_types.of(dtype)
         if row is None:
             raise no_data_type(dtype)
         return row.names[0] if row.type_string is None else f"{dtype.str[0]}{row.type_string}"
 
     def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
-        """Parse true or false, a number, an array of two, or a text for what JSON has no number for."""
+        """Parse true or false, a number, an array of two, or a string where JSON has no such number."""
         as_read = native(dtype)
         kind = kind_of(dtype)
         if kind == "b":
@@ -85,7 +84,7 @@ class Numbers(Family):
         return _integer(value, as_read, lenient=spelling.lenient)
 
     def fill_value_to_json(self, scalar: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
-        """Return a number, an array of two, or a text for what JSON has no number for."""
+        """Return true or false, a number, an array of two, or a string where JSON has no such number."""
         kind = kind_of(dtype)
         if kind == "b":
             return bool(scalar)
@@ -127,7 +126,7 @@ def _float(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
         if re.fullmatch(rf"0x[0-9a-fA-F]{{{digits}}}", value):
             return element_from_bytes(bytes.fromhex(value[2:]), dtype.newbyteorder(">"))
         if lenient and storage(dtype) != dtype and len(data := from_base64(value)) == dtype.itemsize:
-            # tensorstore's, for types that it has no JSON for.
+            # tensorstore writes base64 for types that it has no other JSON for.
             return element_from_bytes(data, dtype)
         if not (lenient and re.fullmatch(r"[-+0-9.eE]{1,40}|[-+]?(nan|inf|infinity)", value, re.IGNORECASE)):
             raise FillValueError(expected)
@@ -138,11 +137,11 @@ def _float(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
 
 
 def _rounded(number: float, dtype: np.dtype[Any]) -> Any:
-    """Return the element nearest to a number, which the type must be able to hold."""
+    """Return the element nearest to a number; raise if the number is out of the type's range."""
     result = dtype.type(number)
     found = float(result)
     if math.isfinite(number):
-        # Some types have no infinity: then it becomes the largest number, and so would all numbers above that.
+        # In types without infinity, everything above the largest number is rounded down to it.
         largest = float(dtype.type(math.inf))
         held = math.isfinite(found) and not abs(number) > abs(largest)
     else:
@@ -171,5 +170,5 @@ def _complex(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise FillValueError("an array of two numbers")
     parts = [_float(v, part, lenient=lenient) for v in value]
-    # Through a view: arithmetic would lose the sign of zeros and what NaNs carry.
+    # Through a view: arithmetic would lose the sign of zeros and the payload of NaNs.
     return np.array(parts, part).view(dtype)[0]

@@ -1,4 +1,4 @@
-"""What codecs and engines ask about a NumPy dtype, those of ml_dtypes included."""
+"""Properties of NumPy dtypes, including those of ml_dtypes, for codecs and engines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return ``dtype`` with the fields of structured types one behind the other, as documents have them."""
+    """Return ``dtype`` with the fields of structured types packed, as in documents."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((packed(base), shape))
@@ -54,7 +54,7 @@ def swap_unit(dtype: np.dtype[Any]) -> int | None:
 
 
 def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type of the same layout and byte order in which numbers of ml_dtypes are unsigned integers."""
+    """Return a type of the same layout and byte order, with unsigned integers in place of ml_dtypes numbers."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((storage(base), shape))
@@ -82,13 +82,13 @@ def _storage_of_fields(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def low_bits(dtype: np.dtype[Any]) -> npt.NDArray[np.uint8] | None:
-    """Return the bits that count of the byte of a number of less than 8 bits, uint8 ``(1,)``; None for other types."""
+    """Return the mask of the meaningful bits of a number of less than 8 bits, uint8 ``(1,)``; None for other types."""
     row = number_types.of(dtype)
     return np.array([(1 << row.bits) - 1], np.uint8) if row is not None and row.has_spare_bits else None
 
 
 def has_spare_bits(dtype: np.dtype[Any]) -> bool:
-    """Return whether a type has numbers of less than 8 bits: in the low bits of a byte, whose others mean nothing."""
+    """Return whether a type has numbers of less than 8 bits, which leave the high bits of their byte unused."""
     if dtype.subdtype is not None:
         return has_spare_bits(dtype.subdtype[0])
     if dtype.fields is not None:
@@ -103,19 +103,19 @@ def _some_field_has_spare_bits(dtype: np.dtype[Any]) -> bool:
 
 
 def clear_spare_bits(elements: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
-    """Zero the bits that mean nothing, as ml_dtypes has them.
+    """Zero the unused bits, as ml_dtypes does.
 
     Parameters
     ----------
     elements
-        Of type ``storage(dtype)``; changed in place.
+        Elements as ``storage(dtype)``; changed in place.
     dtype
-        What they are.
+        Type of the elements.
     """
     if dtype.subdtype is not None:
         clear_spare_bits(elements, dtype.subdtype[0])
     elif (mask := low_bits(dtype)) is not None:
-        # One element also where there are no dimensions.
+        # The scalar, because the mask of shape (1,) does not fit elements without dimensions.
         elements &= mask[0]
     elif has_spare_bits(dtype):
         for name in dtype.names or ():
@@ -138,22 +138,22 @@ def bits(dtype: np.dtype[Any]) -> int:
 
 
 def number_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the smallest and the largest number of a type of integers."""
+    """Return the smallest and the largest value of an integer type."""
     width = bits(dtype)
     return (0, 2**width - 1) if kind_of(dtype) == "u" else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
 
 
 def component(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of the real part of complex numbers, in native byte order, and any other type as it is."""
+    """Return the type of the real part of a complex type, in native byte order; other types unchanged."""
     row = number_types.of(dtype)
     if row is not None and row.part is not None:
         return number_types.NUMBER_TYPES.by_v3_name[row.part].dtype()
-    # C's long double, which a data type of another package may have.
+    # C's long double, which a data type from another package may use.
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
 def mantissa_bits(dtype: np.dtype[Any]) -> int | None:
-    """Return the number of bits of the mantissa that are stored, or None if the type is not one of real floats."""
+    """Return the number of stored mantissa bits, or None if the type is not a real floating-point type."""
     row = number_types.of(dtype)
     if row is not None:
         return row.mantissa
@@ -161,6 +161,6 @@ def mantissa_bits(dtype: np.dtype[Any]) -> int | None:
 
 
 def is_in_cupy(dtype: np.dtype[Any]) -> bool:
-    """Return whether CuPy has elements of a type, in its byte order."""
+    """Return whether CuPy supports a type, in its byte order."""
     row = number_types.of(dtype)
     return row is not None and row.in_cupy and dtype.isnative

@@ -1,4 +1,4 @@
-"""The family of structured types: elements with fields, which are of other data types.
+"""Family of structured types: elements with named fields of other data types.
 
 Sources: https://github.com/zarr-developers/zarr-extensions/tree/main/data-types/struct,
 https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .family import ParseField
     from .fill_value_spelling import Spelling
 
-#: Structured types in structured types, at most.
+#: Maximum nesting of structured types.
 MAX_NESTING: Final = 32
 _NAMES: Final = ("structured", "struct")
 
@@ -34,7 +34,7 @@ class Structured(Family):
     Parameters
     ----------
     family_of
-        From the dtype of a field to its family.
+        Function that returns the family of a field's dtype.
     """
 
     kinds = "V"
@@ -76,8 +76,8 @@ class Structured(Family):
             field = dtype[name]
             if field.subdtype is not None:
                 raise ArgumentError(
-                    f"the field {name!r} holds arrays ({field}), which version 3 has no data type for; take one field "
-                    "an element, or zarr_format=2"
+                    f"the field {name!r} holds arrays ({field}), for which version 3 has no data type; use one field "
+                    "per element, or zarr_format=2"
                 )
             fields.append([name, self._family_of(field).to_v3(field)])
         return {"name": _NAMES[0], "configuration": {"fields": fields}}
@@ -88,18 +88,18 @@ class Structured(Family):
         Parameters
         ----------
         value
-            As parsed from JSON.
+            Parsed JSON.
         json_path
-            Where it is, for messages.
+            Location in the document, for messages.
         parse_field
-            For the fields; None where structured types may not be nested any deeper.
+            Parser for the fields; None if structured types may not be nested any deeper.
 
         Raises
         ------
         MetadataError
             If it is malformed.
         UnsupportedError
-            If it is well formed but NumPy has no such type.
+            If it is well formed, but NumPy has no such type.
         """
         if not isinstance(value, list | tuple) or not value:
             raise MetadataError(

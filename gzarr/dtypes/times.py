@@ -1,4 +1,4 @@
-"""The family of dates and durations, as NumPy has them: a 64-bit integer of a unit of time.
+"""Family of dates and durations, as in NumPy: a 64-bit integer with a unit of time.
 
 Source: https://github.com/zarr-developers/zarr-extensions/tree/main/data-types/numpy.datetime64
 """
@@ -24,7 +24,7 @@ _UNITS: Final = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps
 
 
 def not_a_time(dtype: np.dtype[Any]) -> Any:
-    """Return NaT of a type of dates or times: also of those without a unit, of which NumPy 2.5 warns otherwise."""
+    """Return NaT of a date or duration type. Through a view, because NumPy 2.5 warns about types without a unit."""
     return np.array(-(2**63), np.int64).view(native(dtype))[()]
 
 
@@ -63,7 +63,7 @@ class Times(Family):
         return dtype.newbyteorder(text.order)  # type: ignore[arg-type]
 
     def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
-        """Parse ``"NaT"`` or the integer."""
+        """Parse ``"NaT"`` or an integer."""
         if value == "NaT":
             return not_a_time(dtype)
         if type(value) is not int or not -(2**63) <= value < 2**63:
@@ -71,7 +71,7 @@ class Times(Family):
         return np.array(value, np.int64).view(native(dtype))[()]
 
     def fill_value_to_json(self, scalar: Any, dtype: np.dtype[Any], spelling: Spelling) -> int | str:
-        """Return ``"NaT"`` or the integer."""
+        """Return ``"NaT"`` or an integer."""
         return "NaT" if np.isnat(scalar) else int(np.asarray(scalar).view(np.int64))
 
 

@@ -1,4 +1,4 @@
-"""Data types in documents of Zarr v2.
+"""Data types in Zarr v2 documents.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding
 """
@@ -29,18 +29,18 @@ def parse_v2(value: Any, json_path: str = "$.dtype", *, _depth: int = 0) -> np.d
     value
         A type string (``"<f8"``) or an array of fields (``[["r", "|u1"], ["z", "<f4", [2, 2]]]``).
     json_path
-        Where it is, for messages.
+        Location in the document, for messages.
 
     Returns
     -------
-    The dtype as stored: byte orders are those of the document.
+    The dtype as stored, in the byte order of the document.
 
     Raises
     ------
     MetadataError
         If it is malformed.
     UnsupportedError
-        If it is well formed but NumPy has no such type.
+        If it is well formed, but NumPy has no such type.
     """
     if isinstance(value, str):
         return _parse_text(value, json_path)
@@ -60,7 +60,7 @@ def _parse_text(value: str, json_path: str) -> np.dtype[Any]:
     match = _TYPE_STRING.fullmatch(value)
     if match is None:
         raise MetadataError(
-            f"{quote(value)} is not a v2 type string: expected byte order, kind, size, such as '<f8' or '|S12'",
+            f"{quote(value)} is not a v2 type string: expected byte order, kind and size, such as '<f8' or '|S12'",
             json_path=json_path,
         )
     order, kind, digits, factor, unit = match.groups()
@@ -68,11 +68,11 @@ def _parse_text(value: str, json_path: str) -> np.dtype[Any]:
 
 
 def to_v2(dtype: np.dtype[Any]) -> Any:
-    """Return a type as v2 has it: a type string, a name or an array of fields; byte orders are those of ``dtype``.
+    """Return the v2 data type of a dtype, in its byte order: a type string, a name or an array of fields.
 
     Raises
     ------
     ArgumentError
-        If there is none.
+        If there is no such data type.
     """
     return family_of(dtype).to_v2(dtype)

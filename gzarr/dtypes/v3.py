@@ -1,4 +1,4 @@
-"""Data types in documents of Zarr v3.
+"""Data types in Zarr v3 documents.
 
 Sources: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html,
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types
@@ -33,21 +33,21 @@ def parse_v3(value: Any, json_path: str = "$.data_type", *, _depth: int = 0) -> 
     value
         A name (``"float64"``) or an object with ``name`` and ``configuration``.
     json_path
-        Where it is, for messages.
+        Location in the document, for messages.
 
     Returns
     -------
     dtype
-        In native byte order.
+        NumPy dtype in native byte order.
     text
-        Its name; JSON where it has a configuration.
+        Name of the data type, or its JSON if it has a configuration.
 
     Raises
     ------
     MetadataError
         If it is malformed.
     UnsupportedError
-        If its name is not known.
+        If its name is unknown.
     """
     name, configuration = extension(value, json_path, "a data type")
 
@@ -86,13 +86,13 @@ def _from_plugin(plugin: plugins.Plugin, name: str, configuration: dict[str, Any
 
 
 def to_v3(dtype: np.dtype[Any]) -> Any:
-    """Return a type as v3 has it: a name, or an object with name and configuration.
+    """Return the v3 data type of a dtype: a name, or an object with name and configuration.
 
-    Strings of variable length are no NumPy type here: they are ``"string"`` or ``"variable_length_bytes"``.
+    Not for strings of variable length (``"string"``, ``"variable_length_bytes"``), whose dtype does not identify them.
 
     Raises
     ------
     ArgumentError
-        If there is none.
+        If there is no such data type.
     """
     return family_of(dtype).to_v3(dtype)

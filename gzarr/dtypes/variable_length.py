@@ -1,4 +1,4 @@
-"""The families of texts and byte strings of any length, and other Python objects: ``object`` is their dtype.
+"""Families of strings and byte strings of any length, and other Python objects; their dtype is ``object``.
 
 Sources: https://github.com/zarr-developers/zarr-extensions/tree/main/data-types/string,
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types/bytes
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from .family import ParseField
     from .fill_value_spelling import Spelling
 
-#: Data type in v2 of objects of all sorts; a filter says which they are.
+#: v2 data type of all objects; a filter says which kind they are.
 TYPE_STRING: Final = "|O"
 OBJECT: Final = np.dtype(object)
 
 
 class VariableLength(Family):
-    """What the two families share.
+    """Common part of the two families.
 
     Attributes
     ----------
     names
-        In documents of v3. The first one is written.
+        Names in v3 documents. The first one is written.
     """
 
     kinds = "O"
@@ -44,16 +44,16 @@ class VariableLength(Family):
         return OBJECT
 
     def to_v3(self, dtype: np.dtype[Any]) -> Any:
-        """Raise: what objects are, their dtype does not say."""
+        """Raise, because the dtype does not say which kind of objects it holds."""
         raise no_data_type(dtype)
 
     def fill_value_to_json(self, scalar: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
-        """Return byte strings in base64, and other objects as they are."""
+        """Return byte strings in base64, other objects unchanged."""
         return to_base64(scalar) if isinstance(scalar, bytes) else scalar
 
 
 class VariableLengthText(VariableLength):
-    """Texts."""
+    """Strings."""
 
     names = ("string", "variable_length_utf8")
 

@@ -14,7 +14,7 @@ from . import pool
 from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -31,6 +31,7 @@ _lock = ForkSafeLock()
 _work: Any = None
 _writer: Any = None
 _release: Any = None
+_operations: dict[tuple[str, str], int] = {}
 _said = False
 
 
@@ -47,27 +48,86 @@ def load() -> Any:
     The first call of a process loads Numba and the kernels from Numba's cache; the first after an installation compiles
     them, and says so on stderr. All kernels are kept in that cache.
     """
-    global _work, _release
     if _work is not None:
         return _work
-    with _lock.lock:
-        if _work is None:
-            with compiling("kernels"):
-                from gzarr_kernels import context, read
-            _release = context.release
-            _work = read.work
+
+    def import_loop() -> None:
+        global _work, _release
+        from gzarr_kernels import context, read
+
+        _release = context.release
+        _work = read.work
+
+    _apart(import_loop)
     return _work
+
+
+def operation(name: str, function: str) -> int:
+    """Return the address of a compiled function of an operation, 0 if there is none.
+
+    Parameters
+    ----------
+    name
+        Of ``gzarr_kernels.operations.OPERATIONS``; for ``"verifies"``, of its ``ALGORITHMS``.
+    function
+        ``"decode"``, ``"encode"``, ``"frames"`` or ``"verifies"``.
+    """
+    found = _operations.get((name, function))
+    if found is None:
+        load()
+
+        def compile_operation() -> None:
+            from gzarr_kernels import compiled
+
+            _operations[name, function] = compiled.address(name, function)
+
+        _apart(compile_operation)
+        found = _operations[name, function]
+    return found
 
 
 def load_writer() -> Any:
     """Return ``gzarr_kernels.write``: what :func:`load` loads, and the loop that writes."""
-    global _writer
     if _writer is None:
         load()
-        with _lock.lock, compiling("kernels"):
+
+        def import_writer() -> None:
+            global _writer
             from gzarr_kernels import write
-        _writer = write
+
+            _writer = write
+
+        _apart(import_writer)
     return _writer
+
+
+def _apart(load: Callable[[], None]) -> None:
+    """Load something where no interrupt (Ctrl-C) comes: in another thread than the main one.
+
+    An interrupt would leave Numba's lock taken, and all later reads of other threads waiting for it.
+    """
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with _lock.lock, compiling("kernels"):
+                load()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="gzarr-kernels", daemon=True)
+    if threading.current_thread() is not threading.main_thread():
+        run()
+    else:
+        try:
+            thread.start()
+        except RuntimeError:
+            # No thread can be had, or the interpreter is ending.
+            run()
+        else:
+            thread.join()
+    if failures:
+        raise failures[0]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ shards are compared afterwards, and what was replaced is read again: a chunk is 
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,16 @@ from ..codecs.bytes import BytesCodec
 from ..codecs.crc32c import Crc32cCodec
 from ..codecs.sharding import EMPTY
 from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
+from ..plan.keys import ChunkKeys, distinct_rows, file_prefix
 from ..plan.planner import chunk_keys, some_chunks
-from ..stores.base import ByteRange, LocalFiles, VersionedStore, knows_of
+from ..stores.base import ByteRange, LocalFiles, VersionedStore, versions_of
 from . import failures, kernels, pool
+from .cpu import shard_indexes
 from .forks import ForkSafeLock
 from .request import ABSENT, WHOLE, Sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import numpy.typing as npt
 
@@ -89,44 +90,6 @@ class ShardIndexCache:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ShardIndexCache, (self._limit,)
-
-
-class ChunkKeys:
-    """The keys of unsharded chunks: a sequence that spells a key when it is asked for.
-
-    The native loop writes paths itself, from ``prefix`` and ``chunks``.
-
-    Attributes
-    ----------
-    encoding, prefix
-        How keys are spelled, and what stands before each.
-    chunks
-        int64 ``(n, k)``, grid coordinates.
-    """
-
-    __slots__ = ("_keys", "chunks", "encoding", "prefix")
-
-    def __init__(self, encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> None:
-        self.encoding = encoding
-        self.prefix = prefix
-        self.chunks = chunks
-        self._keys: list[str] | None = None
-
-    def __len__(self) -> int:
-        return len(self.chunks)
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return self.all()[i]
-        if self._keys is not None:
-            return self._keys[i]
-        return self.prefix + self.encoding.encode(tuple(self.chunks[i].tolist()))
-
-    def all(self) -> list[str]:
-        """Return every key, each spelled once."""
-        if self._keys is None:
-            self._keys = chunk_keys(self.encoding, self.prefix, self.chunks)
-        return self._keys
 
 
 def whole_chunks(encoding: ChunkKeyEncoding, prefix: str, plan: Plan) -> Sources:
@@ -202,13 +165,6 @@ def _replaced(store: ReadableStore, versions: dict[str, Hashable]) -> set[str]:
     # Stores of others raise what they like; reading again gives it a name.
     except Exception:
         return set(versions)
-
-
-def versions_of(store: VersionedStore, keys: Collection[str]) -> list[Hashable | None]:
-    """Return the versions of some values, in order."""
-    if knows_of(store, "versions", "version"):
-        return store.versions(keys)  # type: ignore[attr-defined, no-any-return]
-    return [store.version(key) for key in keys]
 
 
 def locate(
@@ -345,12 +301,10 @@ def _locate_in_files(
     """
     from gzarr_kernels import status as status_codes
 
-    from .cpu import native, shard_indexes
-
     assert isinstance(store, LocalFiles)
     root = store.file_root()
     assert root is not None
-    path_prefix = native.path_prefix(root, keys.prefix, keys.encoding, chunks.shape[1])
+    path_prefix = file_prefix(root, keys.prefix, keys.encoding, chunks.shape[1])
     offset, nbytes = np.zeros(len(chunks), np.int64), np.zeros(len(chunks), np.int64)
     batch = max(BATCH_BYTES // (16 * per_shard), 1)
     order = np.argsort(shard_of, kind="stable")
@@ -432,19 +386,3 @@ def _index(
     if version is not None:
         cache.put(name, version, index)
     return index
-
-
-def distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the distinct rows and, for each row, which of them it is."""
-    if not rows.shape[1]:
-        return rows[:1], np.zeros(len(rows), np.int64)
-    low = rows.min(axis=0)
-    spans = (rows.max(axis=0) - low + 1).tolist()
-    if math.prod(spans) < 2**62:
-        linear = np.zeros(len(rows), np.int64)
-        for d, span in enumerate(spans):
-            linear = linear * span + (rows[:, d] - low[d])
-        _, first, which = np.unique(linear, return_index=True, return_inverse=True)
-    else:
-        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return rows[first], which.reshape(-1).astype(np.int64)

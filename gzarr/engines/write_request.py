@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from ..codecs.codec import ArrayRepresentation, Codec
     from ..plan.decode_program import ShardLevel
+    from ..plan.keys import ChunkKeys
     from ..plan.planner import Plan
     from ..stores.base import Store
-    from .shards import ChunkKeys
 
 
 @dataclass(frozen=True, slots=True, eq=False)

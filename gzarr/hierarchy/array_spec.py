@@ -1,4 +1,4 @@
-"""From what the maker of an array says to its metadata: everything is checked here, before a store is touched."""
+"""Metadata of new arrays from the caller's arguments. Everything is checked here, before a store is touched."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..dtypes.v2 import parse_v2
 from ..dtypes.v3 import parse_v3
 from ..dtypes.variable_length import is_variable_bytes
 from ..errors import ArgumentError, MetadataError, UnsupportedError
+from ..metadata.chunk_grid import ChunkGrid
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat
 from ..metadata.parts import dimension_names_of, parse_chunk_shapes
@@ -32,17 +33,16 @@ from . import auto_chunks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..metadata.chunk_grid import Edges
     from ..metadata.format import Format
     from ..metadata.layout import Layout
 
-#: What an item of any length counts as where sizes are chosen.
+#: Assumed bytes of a variable-length item, where sizes are chosen.
 _TEXT_NBYTES: Final = 16
 _TEXT_CODECS: Final = tuple(TEXTS)
 
 
 class LayoutArguments(TypedDict, total=False):
-    """What :func:`gzarr.create_array` takes of an array by name only."""
+    """Keyword-only arguments of :func:`gzarr.create_array` that describe an array."""
 
     chunks: Any
     shards: Any
@@ -58,13 +58,13 @@ class LayoutArguments(TypedDict, total=False):
 
 
 class ArrayArguments(LayoutArguments, total=False):
-    """The same with the type of the elements."""
+    """The same, with the dtype."""
 
     dtype: Any
 
 
 class NewArrayArguments(ArrayArguments, total=False):
-    """The same with what it is filled with, for the functions that open an array or make it."""
+    """The same, with shape and data, for functions that open or create an array."""
 
     shape: Any
     data: Any
@@ -72,11 +72,11 @@ class NewArrayArguments(ArrayArguments, total=False):
 
 
 def check_names(arguments: Mapping[str, Any]) -> None:
-    """Raise if something is no argument of :func:`gzarr.create_array`, for the functions that hand theirs on."""
+    """Raise if a name is not an argument of :func:`gzarr.create_array`, for functions that pass theirs on."""
     for name in arguments:
         if name not in ArrayArguments.__optional_keys__:
             known = ", ".join(sorted(NewArrayArguments.__optional_keys__))
-            raise ArgumentError(f"there is no argument {name!r}; an array is described by {known}")
+            raise ArgumentError(f"there is no argument {name!r}; the arguments for a new array are {known}")
 
 
 def new_metadata(
@@ -98,29 +98,31 @@ def new_metadata(
     dimension_names: Any = None,
     chunk_key_encoding: Any = None,
 ) -> ArrayMetadata:
-    """Return the metadata of an array that :func:`gzarr.create_array` describes, as opening it will give them.
+    """Return the metadata of a new array, as read back from its documents.
+
+    Parameters that are not listed are those of :func:`gzarr.create_array`.
 
     Parameters
     ----------
     path
-        Of the array in its store.
+        Path of the array in its store.
     zarr_format
-        Of its documents.
+        Zarr format of its documents.
     layout
-        Of the hierarchy of a 2022 draft that it will be in; None for a new one.
+        Layout of the 2022 draft hierarchy that the array will be in; None for a new hierarchy.
 
     Raises
     ------
     ArgumentError
-        If an argument is wrong, or the format has no words for it.
+        If an argument is wrong, or the format cannot represent it.
     """
     format = FORMATS[zarr_format]
     size = check_shape(shape)
     stored, text, named = data_type(dtype, zarr_format)
     if text is None and stored.hasobject and _is_auto(codecs) and _is_auto(filters):
         raise ArgumentError(
-            "dtype=object: say what the objects are; dtype=str and dtype=bytes are texts of any length, other objects "
-            "need zarr_format=2 and a filter such as filters=[{'id': 'json2'}]"
+            "dtype=object: say what the objects are; dtype=str and dtype=bytes are variable-length strings and bytes, "
+            "other objects need zarr_format=2 and a filter such as filters=[{'id': 'json2'}]"
         )
     element = native(stored)
     chain = choose(
@@ -137,22 +139,20 @@ def new_metadata(
         raise ArgumentError(f"order must be 'C' or 'F', not {order!r}")
     if order == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):
         chain = (TransposeCodec(tuple(reversed(range(len(size))))), *chain)
-    chunk_shape, edges, shard_shape = _grid(chunks, shards, size, _TEXT_NBYTES if text else element.itemsize)
-    if shard_shape is not None:
-        chain = (ShardingIndexed(chunk_shape, chain, format.shard_index_codecs),)
-        chunk_shape = shard_shape
+    chunk_grid, inner_shape = _grid(chunks, shards, size, _TEXT_NBYTES if text else element.itemsize)
+    if inner_shape is not None:
+        chain = (ShardingIndexed(inner_shape, chain, format.shard_index_codecs),)
     plain_attributes = plain({} if attributes is None else attributes)
     names = _dimension_names(dimension_names, len(size))
     if names is not None and not format.features.dimension_names:
         if None in names:
-            raise ArgumentError("before version 3 all dimensions have a name, or none; got a None among them")
-        # Where xarray keeps them.
+            raise ArgumentError("before version 3, either all dimensions have a name or none; got a None among them")
+        # As xarray stores them.
         plain_attributes = {**plain_attributes, "_ARRAY_DIMENSIONS": list(names)}
     metadata = ArrayMetadata(
-        shape=size,
+        chunk_grid=chunk_grid,
         dtype=element,
         data_type=format.data_type_text(stored, text, named),
-        chunk_shape=chunk_shape,
         chunk_key_encoding=_encoding(chunk_key_encoding, format, layout),
         fill_value=_fill_value(fill_value, element, text, object_codec(chain)),
         codecs=chain,
@@ -161,19 +161,18 @@ def new_metadata(
         zarr_format=zarr_format,
         document=format.new_document(layout),
         chunk_prefix=format.chunk_prefix(path, layout),
-        chunk_edges=edges,
     )
     given = gives_level(codecs, filters, serializer, compressors)
     return replace(_as_read(metadata, path), level_is_free=not given)
 
 
 def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:
-    """Return the metadata as they are read from their documents, which says whether the documents are right."""
+    """Return the metadata as read back from their documents, which checks the documents."""
     try:
         documents = array_documents(metadata, path)
         entry = NodeReader(MemoryStore(dict(documents))).node(path, metadata.zarr_format, groups=False)
     except MetadataError as error:
-        raise ArgumentError(f"no array of this kind can be made: {error.message}") from None
+        raise ArgumentError(f"no such array can be created: {error.message}") from None
     assert entry is not None
     read = entry.metadata
     assert isinstance(read, ArrayMetadata)
@@ -181,7 +180,7 @@ def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:
         raise ArgumentError(
             f"fill_value: a document of zarr_format={metadata.zarr_format!r} cannot hold the bits of "
             f"{metadata.fill_value!r}, {_bits(metadata)[:32].hex()}: they would be read as {_bits(read)[:32].hex()}; "
-            "take the ordinary NaN, or zarr_format=3"
+            "use the ordinary NaN, or zarr_format=3"
         )
     return read
 
@@ -194,21 +193,21 @@ def _bits(metadata: ArrayMetadata) -> bytes:
 
 
 def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str | None, str | None]:
-    """Return what a caller says of the elements.
+    """Resolve the caller's ``dtype``.
 
     Returns
     -------
     dtype
-        In the byte order asked for.
+        NumPy dtype in the requested byte order.
     text
-        The codec of texts of any length, if they are.
+        ``id`` of the codec of variable-length strings or bytes; None for other elements.
     name
-        The data type as a model of version 3 has it, if it was named so.
+        Version 3 data type, if it was given by name or as an object.
 
     Raises
     ------
     ArgumentError
-        If it is none.
+        If ``dtype`` is not a data type.
     """
     if dtype is None:
         raise ArgumentError("a new array needs a dtype (or data)")
@@ -220,7 +219,7 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
         try:
             element, name = parse_v3(dtype)
         except UnsupportedError as error:
-            # NumPy's own names are for below.
+            # It may still be one of NumPy's names.
             if isinstance(dtype, dict):
                 raise ArgumentError(f"dtype: {error.message}") from None
         except MetadataError as error:
@@ -231,20 +230,19 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
     try:
         result: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            f"dtype={quote(dtype)} is neither NumPy's nor the name of a data type of Zarr: {error}"
-        ) from None
+        raise ArgumentError(f"dtype={quote(dtype)} is neither a NumPy dtype nor a Zarr data type: {error}") from None
     if result.kind in "SU" and not result.itemsize:
         return np.dtype(object), _TEXT_CODECS[result.kind == "S"], None
     if result.hasobject and (result.fields is not None or not FORMATS[zarr_format].features.objects):
         raise ArgumentError(
-            f"dtype={quote(dtype)}: elements are Python objects; take dtype=str or dtype=bytes for texts of any length"
+            f"dtype={quote(dtype)}: elements are Python objects; use dtype=str or dtype=bytes for variable-length "
+            "strings or bytes"
         )
     return packed(result), None, None
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str | None) -> Any:
-    """Return the fill value as an element; where it is left open, zeros: NaT, no characters."""
+    """Return the fill value as an element; for None, zero: NaT for dates and times, the empty string for strings."""
     if dtype.hasobject:
         return _object_fill_value(value, text, codec)
     if value is None:
@@ -261,7 +259,7 @@ def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str |
 
 
 def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:
-    """Return the fill value of objects; where it is left open, and their dtype is no text's, it stays open."""
+    """Return the fill value of objects. None stays None, except for strings and bytes, where it is the empty one."""
     if text is not None and (value is None or (isinstance(value, int) and value == 0)):
         return TEXTS[text]()
     if value is None:
@@ -274,47 +272,42 @@ def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:
 # -- grid --------------------------------------------------------------------------------------------------------------
 
 
-def _grid(
-    chunks: Any, shards: Any, shape: tuple[int, ...], itemsize: int
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None, tuple[int, ...] | None]:
-    """Return the shape of a chunk, the edges of a rectilinear grid (of shards), and the shape of a shard."""
+def _grid(chunks: Any, shards: Any, shape: tuple[int, ...], itemsize: int) -> tuple[ChunkGrid, tuple[int, ...] | None]:
+    """Return the grid of the chunks (of the shards, if any), and the shape of the chunks in a shard."""
     if not _is_auto(chunks) and auto_chunks.is_rectilinear(chunks):
         if shards is not None:
             raise ArgumentError(
-                "chunks of listed lengths cannot be in shards; list the lengths of the shards, and give chunks one"
+                "chunks with listed lengths cannot be in shards; list the lengths of the shards instead, and pass one "
+                "length for each dimension as chunks"
             )
-        return *_rectilinear(chunks, shape, itemsize, "chunks"), None
-    if shards is None:
+        return _rectilinear(chunks, shape, itemsize, "chunks"), None
+    if shards is None or _is_auto(shards):
         if _is_auto(chunks):
-            return auto_chunks.auto_chunks(shape, itemsize), None, None
-        return auto_chunks.full_shape(chunks, shape, "chunks"), None, None
-    if _is_auto(shards):
-        chunk_shape, _, _ = _grid(chunks, None, shape, itemsize)
-        return chunk_shape, None, auto_chunks.auto_shards(shape, chunk_shape, itemsize)
-    edges = None
+            chunk_shape = auto_chunks.auto_chunks(shape, itemsize)
+        else:
+            chunk_shape = auto_chunks.full_shape(chunks, shape, "chunks")
+        shard_shape = None if shards is None else auto_chunks.auto_shards(shape, chunk_shape, itemsize)
+        if shard_shape is None:
+            return ChunkGrid.regular(shape, chunk_shape), None
+        return ChunkGrid.regular(shape, shard_shape), chunk_shape
     if auto_chunks.is_rectilinear(shards):
-        shard_shape, edges = _rectilinear(shards, shape, itemsize, "shards")
-        # What divides all shards along a dimension.
-        unit = tuple(
-            length if edge is None or not len(edge) else int(np.gcd.reduce(edge.lengths))
-            for length, edge in zip(shard_shape, edges, strict=True)
-        )
+        grid = _rectilinear(shards, shape, itemsize, "shards")
     else:
-        unit = shard_shape = auto_chunks.full_shape(shards, shape, "shards")
+        grid = ChunkGrid.regular(shape, auto_chunks.full_shape(shards, shape, "shards"))
+    # Greatest common divisor of the shard lengths along each dimension.
+    unit = tuple(axis.common_length for axis in grid.axes)
     if _is_auto(chunks):
-        return auto_chunks.auto_chunks_in(unit, itemsize), edges, shard_shape
+        return grid, auto_chunks.auto_chunks_in(unit, itemsize)
     chunk_shape = auto_chunks.full_shape(chunks, shape, "chunks")
     for d, (shard, chunk) in enumerate(zip(unit, chunk_shape, strict=True)):
         if shard % chunk:
-            said = shard_shape if edges is None else quote(shards)
-            raise ArgumentError(f"shards {said} are not whole numbers of chunks {chunk_shape} in dimension {d}")
-    return chunk_shape, edges, shard_shape
+            said = grid.chunk_shape if grid.is_regular else quote(shards)
+            raise ArgumentError(f"shards {said} are not multiples of chunks {chunk_shape} in dimension {d}")
+    return grid, chunk_shape
 
 
-def _rectilinear(
-    lengths: Any, shape: tuple[int, ...], itemsize: int, what: str
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...]]:
-    """Return the longest chunk and the edges of a rectilinear grid, from what a caller lists."""
+def _rectilinear(lengths: Any, shape: tuple[int, ...], itemsize: int, what: str) -> ChunkGrid:
+    """Return a rectilinear grid, from the caller's lengths."""
     if len(lengths) != len(shape):
         raise ArgumentError(f"{what} {quote(lengths)} have {len(lengths)} dimensions, but the array has {len(shape)}")
     listed = [size if item == -1 else _lengths(item) for item, size in zip(lengths, shape, strict=True)]
@@ -325,14 +318,14 @@ def _rectilinear(
 
 
 def _lengths(value: Any) -> Any:
-    """Return lengths with Python's integers, also in lists; what is none is left for the parser to refuse."""
+    """Return lengths, also nested ones, as Python integers; other values are left for the parser to refuse."""
     if isinstance(value, list | tuple):
         return [_lengths(item) for item in value]
     return value.__index__() if hasattr(value, "__index__") and not isinstance(value, bool) else value
 
 
 def _encoding(value: Any, format: Format, layout: Layout | None) -> ChunkKeyEncoding:
-    """Return how chunk keys are built; a separator alone is the format's own encoding with it."""
+    """Return the chunk key encoding; a separator alone selects the format's default encoding with it."""
     usual, *others = format.chunk_key_encodings(layout)
     if value is None:
         return usual
@@ -343,10 +336,10 @@ def _encoding(value: Any, format: Format, layout: Layout | None) -> ChunkKeyEnco
     if hasattr(value, "to_dict"):
         value = value.to_dict()
     if not isinstance(value, dict):
-        raise ArgumentError(f"chunk_key_encoding is a name, a separator, or an object, not {quote(value)}")
+        raise ArgumentError(f"chunk_key_encoding must be a name, a separator or an object, not {quote(value)}")
     configuration = value.get("configuration") or {}
     if not isinstance(configuration, dict):
-        raise ArgumentError(f"chunk_key_encoding: configuration is an object, not {quote(configuration)}")
+        raise ArgumentError(f"chunk_key_encoding: configuration must be an object, not {quote(configuration)}")
     given = {**value, **configuration}
     asked = given.get("name", usual.name)
     encoding = next((one for one in (usual, *others) if one.name == asked), None)
@@ -354,7 +347,7 @@ def _encoding(value: Any, format: Format, layout: Layout | None) -> ChunkKeyEnco
         raise ArgumentError(f"chunk_key_encoding: zarr_format={format.zarr_format!r} has no encoding {quote(asked)}")
     said = given.get("separator", encoding.separator)
     if said not in ("/", "."):
-        raise ArgumentError(f"chunk_key_encoding: the separator is '/' or '.', not {quote(said)}")
+        raise ArgumentError(f"chunk_key_encoding: the separator must be '/' or '.', not {quote(said)}")
     return ChunkKeyEncoding(encoding.name, said)
 
 
@@ -363,7 +356,7 @@ def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
         return None
     names = (value,) if isinstance(value, str) or not hasattr(value, "__iter__") else tuple(value)
     if len(names) != ndim or not all(name is None or isinstance(name, str) for name in names):
-        raise ArgumentError(f"dimension_names are {ndim} strings or Nones, one a dimension, not {quote(value)}")
+        raise ArgumentError(f"dimension_names must be {ndim} strings or Nones, one per dimension, not {quote(value)}")
     return names
 
 
@@ -372,23 +365,19 @@ def _is_auto(value: Any) -> bool:
 
 
 def arguments_of(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return what :func:`gzarr.create_array` takes to make an array like another one, of any format.
+    """Return arguments of :func:`gzarr.create_array` for an array like another one, in any format.
 
-    Attributes are left out, and so is ``zarr_format``.
+    Attributes and ``zarr_format`` are left out.
     """
     text = object_codec(metadata.codecs)
     dtype: Any = data_type_json(metadata.data_type)
     if metadata.dtype.hasobject and text in TEXTS:
         dtype = TEXTS[text]
-    elif isinstance(dtype, list) or (isinstance(dtype, str) and dtype[:1] in "<>|"):  # NumPy's, not version 3's
+    elif isinstance(dtype, list) or (isinstance(dtype, str) and dtype[:1] in "<>|"):  # of version 2, in NumPy's terms
         dtype = parse_v2(dtype)
     codecs, shards = metadata.codecs, None
-    chunks: Any = metadata.chunk_shape
-    if metadata.chunk_edges is not None:
-        chunks = [
-            length if edge is None else edge.lengths.tolist()
-            for length, edge in zip(chunks, metadata.chunk_edges, strict=True)
-        ]
+    grid = metadata.chunk_grid
+    chunks: Any = grid.chunk_shape if grid.is_regular else [axis.listing for axis in grid.axes]
     first = codecs[0]
     if isinstance(first, ShardingIndexed) and len(codecs) == 1:
         codecs, chunks, shards = first.codecs, first.chunk_shape, chunks

@@ -1,8 +1,8 @@
-"""Which chunks and shards a new array gets where its maker leaves that open.
+"""Default chunks and shards of new arrays.
 
-Chunks are what is read and decoded by itself. Small ones cost a request or a file each and more compressed frames than
-are needed; large ones make a small read expensive, and keep a GPU idle: it decodes one frame slowly, and thousands side
-by side fast. So chunks are a few hundred KiB, and shards put many of them into one stored value.
+A chunk is the unit of reading and decoding. Small chunks cost a request or a file each, and need more compressed frames
+than necessary. Large chunks make small reads expensive and leave a GPU idle: it decodes one frame slowly, but thousands
+of them in parallel fast. So chunks have a few hundred KiB, and shards put many of them into one stored value.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Any, Final
 from ..documents.json import quote
 from ..errors import ArgumentError
 
-#: Most bytes of a decoded chunk; halving a longer side leaves more than half of it.
+#: Limit of a decoded chunk in bytes. Halving a larger chunk leaves more than half of the limit.
 MAX_CHUNK_NBYTES: Final = 1 << 20
-#: Bytes that chunks along a dimension of length 0, which is there to grow, are filled up to.
+#: Size in bytes of chunks that span a dimension of length 0, which is meant to grow.
 _FILLED_NBYTES: Final = 1 << 19
-#: Decoded bytes from which a shard is not made larger; it was smaller by half, so this is also half of the most.
+#: Decoded bytes at which a shard stops growing. Shards grow by doubling, so the largest have less than twice as many.
 SHARD_NBYTES: Final = 64 << 20
 
 
 def auto_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Return the shape of chunks for an array of any shape.
+    """Return the default chunk shape, in elements, for an array of any shape.
 
-    The whole array if it has 1 MiB at most. Else the longest side of the chunk (the first of several) is halved,
-    rounded up, until a chunk has 1 MiB at most. Along dimensions of length 0, which are there to grow, chunks are as
+    An array of up to 1 MiB is one chunk. Otherwise the longest side of the chunk (the first of several) is halved,
+    rounded up, until the chunk has at most 1 MiB. Along dimensions of length 0, which are meant to grow, chunks are as
     long as 512 KiB allow.
 
     Parameters
     ----------
     shape
-        Of the array, in elements.
+        Shape of the array, in elements.
     itemsize
-        Bytes an element; items of any length count as 16.
+        Bytes per element; variable-length items count as 16.
     """
     chunks = [max(n, 1) for n in shape]
     while math.prod(chunks) * itemsize > MAX_CHUNK_NBYTES and max(chunks) > 1:
@@ -47,23 +47,23 @@ def auto_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 def auto_chunks_in(shard: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Return the shape of inner chunks for shards of a given shape: as :func:`auto_chunks`, in lengths that divide."""
+    """Return the shape of inner chunks for a shard shape, as :func:`auto_chunks`, with lengths that divide it."""
     wanted = auto_chunks(shard, itemsize)
     return tuple(next(n for n in range(most, 0, -1) if side % n == 0) for side, most in zip(shard, wanted, strict=True))
 
 
 def auto_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> tuple[int, ...] | None:
-    """Return the shape of shards for an array, or None for an array that needs none.
+    """Return the default shard shape, in elements, or None for an array that needs no shards.
 
-    None for arrays of 128 MiB at most, and for chunks of 64 MiB or more. Else the side that has the fewest of the
-    array's chunks in it, relative to how many there are, is doubled until a shard has 64 MiB or more: 128 MiB at most.
+    None for arrays of up to 128 MiB, and for chunks of 64 MiB or more. Otherwise the shard starts as one chunk. The
+    side that covers the smallest share of the array's chunks is doubled until the shard has 64 to 128 MiB.
 
     Parameters
     ----------
     shape, chunks
-        Of the array and of its chunks, in elements.
+        Shapes of the array and of its chunks, in elements.
     itemsize
-        Bytes an element; items of any length count as 16.
+        Bytes per element; variable-length items count as 16.
     """
     if math.prod(shape) * itemsize <= 2 * SHARD_NBYTES or math.prod(chunks) * itemsize >= SHARD_NBYTES:
         return None
@@ -78,12 +78,12 @@ def auto_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> t
 
 
 def full_shape(given: Any, shape: tuple[int, ...], what: str) -> tuple[int, ...]:
-    """Return the shape of chunks or shards that a caller gave: an integer, or one a dimension; -1 and None are all.
+    """Return the caller's shape of chunks or shards, in elements: one integer, or one per dimension (-1, None: all).
 
     Raises
     ------
     ArgumentError
-        If it is none, or has another number of dimensions than the array.
+        If it is not a shape, or has another number of dimensions than the array.
     """
     if hasattr(given, "__index__") and not isinstance(given, bool):
         given = (given,) * len(shape)
@@ -97,12 +97,14 @@ def full_shape(given: Any, shape: tuple[int, ...], what: str) -> tuple[int, ...]
         if length is None or (isinstance(length, int) and length == -1):
             result.append(max(size, 1))
         elif isinstance(length, bool) or not hasattr(length, "__index__") or length.__index__() < 1:
-            raise ArgumentError(f"{what} {quote(lengths)}: lengths are integers of at least 1, or -1 for all")
+            raise ArgumentError(
+                f"{what} {quote(lengths)}: lengths must be positive integers, or -1 for the whole dimension"
+            )
         else:
             result.append(length.__index__())
     return tuple(result)
 
 
 def is_rectilinear(chunks: Any) -> bool:
-    """Return whether a caller lists the lengths of the chunks along some dimension."""
+    """Return whether ``chunks`` lists the lengths of the chunks along a dimension."""
     return isinstance(chunks, Sequence) and any(isinstance(item, Sequence) for item in chunks)

@@ -1,4 +1,4 @@
-"""Making arrays and groups, with the names and habits of zarr-python."""
+"""Creation of arrays and groups, with zarr-python's names and conventions."""
 
 from __future__ import annotations
 
@@ -52,70 +52,74 @@ def create_array(
     verify: Verify = "none",
     write_empty_chunks: bool = False,
 ) -> Array:
-    """Make an array, and explicit groups above it.
+    """Create an array, and explicit groups above it.
 
     Parameters
     ----------
     store
-        A directory (path or ``file://`` URL), a mutable mapping of keys to bytes, or a store object.
+        Directory (path or ``file://`` URL), mutable mapping of keys to bytes, or store object.
     shape
-        In elements; an integer is one dimension. Left out where there is ``data``.
+        Shape in elements; an integer stands for one dimension. Taken from ``data`` if omitted.
     dtype
-        NumPy's (``"float32"``, ``"<f4"``, ``np.uint16``, fields), the name or object of a data type of Zarr v3
-        (``"bfloat16"``, ``"int4"``), or ``str`` or ``bytes`` for texts of any length. Big-endian types are stored so.
+        NumPy dtype (``"float32"``, ``"<f4"``, ``np.uint16``, structured dtypes), Zarr v3 data type by name or as an
+        object (``"bfloat16"``, ``"int4"``), or ``str`` or ``bytes`` for variable-length elements. Elements are stored
+        in the byte order of ``dtype``. Taken from ``data`` if omitted.
     path, name
-        Path of the array in the store (``name`` is zarr-python's word for it).
+        Path of the array in the store (``name`` is zarr-python's name for it).
     data
-        Array to be stored: of NumPy, CuPy, with ``__array__`` or ``__dlpack__``, or lists of elements of ``dtype``
-        (records are tuples). Gives ``shape`` and ``dtype`` where these are left out.
+        Array to be stored: NumPy, CuPy, any object with ``__array__`` or ``__dlpack__``, or nested lists of elements of
+        ``dtype`` (with tuples as records).
     chunks
-        Shape of what can be read by itself, of an inner chunk where there are shards: one length a dimension (-1: all),
-        or one for all. A list of lengths, and of ``[length, count]`` for runs of them, in place of one makes a
-        rectilinear grid (version 3). ``"auto"``: the whole array if it has 1 MiB at most; else its longest side is
-        halved, rounded up, until a chunk has 1 MiB at most, so that it has between 512 KiB and 1 MiB; along dimensions
-        of length 0, as long as 512 KiB allow.
+        Shape of a chunk (of an inner chunk, in a sharded array) in elements: one length per dimension (-1 for the whole
+        dimension), or one integer for all. A list of lengths, or of ``[length, count]`` for runs of them, in place of a
+        length makes a rectilinear grid (version 3). ``"auto"``: one chunk for an array of up to 1 MiB; otherwise the
+        longest side is halved, rounded up, until a chunk has between 512 KiB and 1 MiB. Along dimensions of length 0,
+        chunks are then as long as 512 KiB allow.
     shards
-        Shape of a shard, a multiple of ``chunks``; lists of lengths make a rectilinear grid of shards, each of whole
-        chunks. None: no shards. ``"auto"``: none for arrays of 128 MiB at most; else shards of 64 to 128 MiB.
+        Shape of a shard in elements, a multiple of ``chunks``; lists of lengths make a rectilinear grid of shards, each
+        of whole chunks. None for no shards. ``"auto"``: no shards for arrays of up to 128 MiB, otherwise shards of 64
+        to 128 MiB.
     codecs
-        The whole chain, or what follows its array→bytes codec: codecs of ``array.codecs``, names, objects of version 3
-        (``{"name": …, "configuration": …}``), of numcodecs (``{"id": …}``), of zarr-python. ``"auto"``: Blosc with lz4
-        and byte shuffle, which reads fastest on either engine; zstd for texts and elements of one byte, which have
-        nothing to shuffle. A level that is given is taken at its word. Where none is (``"auto"``, ``"zstd"``, an object
-        without its level), large writes through the array that is made try faster searches first, and take one by which
-        a sample becomes at most 2 % larger; later, opened arrays take the level in the document at its word.
+        Whole codec chain, or the codecs after its array→bytes codec: codecs of ``array.codecs``, names, or codecs in
+        the form of version 3 (``{"name": …, "configuration": …}``), numcodecs (``{"id": …}``) or zarr-python.
+        ``"auto"``: Blosc with lz4 and byte shuffle, which reads fastest on CPUs and GPUs; zstd for strings and
+        one-byte elements, which gain nothing from shuffling. An explicit compression level is used as it is. Without
+        one (``"auto"``, ``"zstd"``, an object without a level), large writes through the returned array try faster
+        searches first, and use one if it makes a sample at most 2 % larger; arrays opened later use the level in the
+        metadata.
     filters, serializer, compressors
-        The chain in three parts, as in zarr-python; None means no filters, or no compression.
+        Codec chain in three parts, as in zarr-python; None for no filters, or no compression.
     fill_value
-        What elements are until they are written. None: zero, false, NaT, no characters.
+        Value of elements that were never written. None for zero, False, NaT or the empty string.
     order
-        Whether the elements of a chunk are stored in C or Fortran order.
+        Order of the stored elements of a chunk: ``"C"`` or ``"F"``.
     attributes
         User attributes.
     dimension_names
-        A string or None a dimension. Before version 3 they become the attribute ``_ARRAY_DIMENSIONS``, as in xarray.
+        String or None for each dimension. Before version 3 they become the attribute ``_ARRAY_DIMENSIONS``, as in
+        xarray.
     chunk_key_encoding
         ``"default"`` or ``"v2"`` in version 3, a separator (``"/"``, ``"."``), or an object with ``name`` and
         ``separator``.
     zarr_format
         3, 2, 1 or ``"3-draft-2022"``.
     overwrite
-        Erase the node that is there, with all that is below it. Else it is an error: of several threads that make a
-        node at one place, one succeeds, and on local disks also of several processes.
+        Whether an existing node is erased first, with everything below it. If not, an existing node is an error: of
+        several threads that create the same node, exactly one succeeds; on local disks this also holds for processes.
     device, missing, verify
         As for :func:`gzarr.open_array`.
     write_empty_chunks
-        Whether chunks of nothing but the fill value are stored when they are written.
+        Whether chunks that hold only the fill value are stored when they are written.
 
     Returns
     -------
-    The array, to read and write.
+    The array, open for reading and writing.
 
     Raises
     ------
     ArgumentError
-        If an argument is wrong, if the format has no words for something, or if there is a node already and
-        ``overwrite`` is False; nothing was changed.
+        If an argument is wrong, if the format cannot represent it, or if a node exists and ``overwrite`` is False;
+        nothing was changed.
     ReadOnlyError, NodeTypeError, DeviceError
         If the store is read-only, there is an array above ``path``, or the device cannot be used; nothing was changed.
     StoreError, ChunkWriteError
@@ -173,9 +177,9 @@ def create_group(
     missing: Missing = "fill",
     verify: Verify = "none",
 ) -> Group:
-    """Make a group, and explicit groups above it.
+    """Create a group, and explicit groups above it.
 
-    A group that is only implied by the nodes below it becomes an explicit one, which keeps them.
+    An implicit group, which only exists through the nodes below it, becomes an explicit one and keeps them.
 
     Parameters
     ----------
@@ -186,12 +190,12 @@ def create_group(
 
     Returns
     -------
-    The group, to read and write.
+    The group, open for reading and writing.
 
     Raises
     ------
     ArgumentError, ReadOnlyError, NodeTypeError, DeviceError, StoreError
-        As :func:`create_array`.
+        As for :func:`create_array`.
     """
     where = _where(path, name)
     resolve_device(device)
@@ -208,6 +212,6 @@ def _where(path: str, name: str | None) -> str:
     where = normalize_path(path)
     if name is not None and (alias := normalize_path(name)) != where:
         if where:
-            raise ArgumentError(f"name={name!r} and path={path!r} both say where; give one of them")
+            raise ArgumentError(f"name={name!r} and path={path!r} are different paths of the node; pass one of them")
         return alias
     return where

@@ -1,4 +1,4 @@
-"""Arrays of data, arrays of one value, and arrays like others."""
+"""Creation of arrays from data, filled with one value, or like other arrays."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 
 def array(data: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
-    """Make an array of data.
+    """Create an array from data.
 
     Parameters
     ----------
     data
-        As for :func:`create_array`. Of an array of gzarr, chunks, shards, codecs, fill value, dimension names,
-        attributes and format are taken over, too.
+        As for :func:`create_array`. From a :class:`gzarr.Array`, the new array also takes chunks, shards, codecs, fill
+        value, dimension names, attributes and format.
     store
-        As for :func:`create_array`; None: in memory.
+        As for :func:`create_array`; None for memory.
     **arguments
-        Of :func:`create_array`, in place of what is taken over.
+        Arguments of :func:`create_array`, which override those taken from ``data``.
 
     Returns
     -------
-    The array, to read and write.
+    The array, open for reading and writing.
 
     Raises
     ------
     ArgumentError, ReadOnlyError, NodeTypeError, DeviceError, StoreError, ChunkError
-        As :func:`create_array`.
+        As for :func:`create_array`.
 
     Examples
     --------
@@ -50,14 +50,14 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
 
 
 def empty(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
-    """Make an array whose elements nobody has set: they are the fill value, which absent chunks have.
+    """Create an array without chunks: its elements have the fill value until they are written.
 
     Parameters
     ----------
     shape
-        In elements.
+        Shape in elements.
     store
-        As for :func:`create_array`; None: in memory.
+        As for :func:`create_array`; None for memory.
     dtype, **arguments
         As for :func:`create_array`.
 
@@ -69,34 +69,34 @@ def empty(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64",
 
 
 def zeros(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
-    """Make an array of zeros; parameters are those of :func:`empty`. No chunk is stored."""
+    """Create an array of zeros; parameters are those of :func:`empty`. No chunk is stored."""
     return full(shape, 0, store, dtype=dtype, **arguments)
 
 
 def ones(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
-    """Make an array of ones; parameters are those of :func:`empty`. No chunk is stored: one is the fill value."""
+    """Create an array of ones; parameters are those of :func:`empty`. No chunk is stored: one is the fill value."""
     return full(shape, 1, store, dtype=dtype, **arguments)
 
 
 def full(
     shape: Any, fill_value: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any
 ) -> Array:
-    """Make an array of one value, its fill value; the other parameters are those of :func:`empty`."""
+    """Create an array of one value, its fill value; the other parameters are those of :func:`empty`."""
     return empty(shape, store, dtype=dtype, fill_value=fill_value, **arguments)
 
 
 def empty_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
-    """Make an array like another one, without its elements and attributes.
+    """Create an array like another one, without its elements and attributes.
 
     Parameters
     ----------
     array
-        An array of gzarr: shape, data type, chunks, shards, codecs, fill value, dimension names and format are taken
-        over. Of any other array, and of lists, shape and data type are.
+        A :class:`gzarr.Array`, of which the new array takes shape, data type, chunks, shards, codecs, fill value,
+        dimension names and format; or any other array or nested lists, for shape and data type.
     store
-        As for :func:`create_array`; None: in memory.
+        As for :func:`create_array`; None for memory.
     **arguments
-        Of :func:`create_array`, in place of what is taken over.
+        Arguments of :func:`create_array`, which override those taken from ``array``.
 
     Returns
     -------
@@ -106,17 +106,17 @@ def empty_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> 
 
 
 def zeros_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
-    """Make an array of zeros like another one; as :func:`empty_like`."""
+    """Create an array of zeros like another one; as :func:`empty_like`."""
     return full_like(array, 0, store, **arguments)
 
 
 def ones_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
-    """Make an array of ones like another one; as :func:`empty_like`."""
+    """Create an array of ones like another one; as :func:`empty_like`."""
     return full_like(array, 1, store, **arguments)
 
 
 def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
-    """Make an array of one value like another array; as :func:`empty_like`."""
+    """Create an array of one value like another array; as :func:`empty_like`."""
     return empty_like(array, store, fill_value=fill_value, **arguments)
 
 
@@ -130,7 +130,7 @@ def _like(array: Any, arguments: dict[str, Any]) -> dict[str, Any]:
             if len(check_shape(arguments["shape"])) != array.ndim:
                 result.pop(name)
     if "dtype" in arguments or any(name in arguments for name in ("filters", "serializer", "compressors")):
-        # Codecs are for one type of elements.
+        # Codecs depend on the dtype.
         result.pop("codecs")
     if "dtype" in arguments:
         result.pop("fill_value")

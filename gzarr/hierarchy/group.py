@@ -34,23 +34,24 @@ Node: TypeAlias = "Array | Group"
 class Group(GroupProperties, Mapping[str, "Array | Group"]):
     """A group: a mapping from names (and paths, ``g["a/b"]``) to arrays and groups.
 
-    Made by :func:`open`, :func:`open_group`, :func:`create_group` and by groups; not meant to be called.
+    Get one from :func:`open`, :func:`open_group`, :func:`create_group` or another group. The constructor is not meant
+    to be called by users.
 
     Parameters
     ----------
     metadata
-        Of this group.
+        Metadata of this group.
     reader
-        Where its children are read from.
+        Reader of the nodes below.
     path
         Normalised path in the store, ``""`` for the root.
     device, missing, verify
-        Passed on to arrays below.
+        Options of the arrays below, as for :func:`open`.
     children
-        Nodes below by name, where consolidated metadata gives them: they then cost no store request. Not used where
-        ``mode`` allows to change them.
+        Nodes directly below, by name, from consolidated metadata, which saves store requests. Ignored if ``mode``
+        allows changes and the store can list its keys.
     mode
-        ``"r"`` or ``"r+"`` (read and write), for the nodes below, too.
+        ``"r"`` (read) or ``"r+"`` (read and write), also for the nodes below.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         mode: Literal["r", "r+"] = "r",
     ) -> None:
         if mode != "r" and isinstance(reader.store, ListableStore):
-            # What may be written is read as it is: an index shows it as it was. (Where nodes cannot be listed, it is
-            # all there is.)
+            # Consolidated metadata may be out of date, so writable groups read the store. (A store that cannot list
+            # has nothing else.)
             children = None
             if reader.use_consolidated is not False:
                 reader = replace(reader, use_consolidated=False)
@@ -98,7 +99,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             self._missing,
             self._verify,
             reader.allow_pickle,
-            # True was asked of the group that was opened; those below have no consolidated metadata of their own.
+            # True was a demand on the group that was opened; groups below have no consolidated metadata of their own.
             False if reader.use_consolidated is False else None,
             reader.allow_fallback,
             self._mode,
@@ -145,9 +146,9 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         Raises
         ------
         NodeNotFoundError
-            If there is none (it is a ``KeyError``).
+            If there is no such node. It is a ``KeyError``.
         ArgumentError
-            If ``path`` is not the path of a node.
+            If ``path`` is not a valid path.
         MetadataError
             If the metadata of the node is malformed.
         StoreError
@@ -182,11 +183,11 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         return len(self._entries())
 
     def items(self) -> ItemsView[str, Node]:
-        """Return the children with their names; two store requests, or none with consolidated metadata."""
+        """Return the names and the nodes directly below; two store requests, or none with consolidated metadata."""
         return dict(self._direct()).items()
 
     def values(self) -> ValuesView[Node]:
-        """Return the children; two store requests, or none with consolidated metadata."""
+        """Return the nodes directly below; two store requests, or none with consolidated metadata."""
         return dict(self._direct()).values()
 
     def _direct(self) -> Iterator[tuple[str, Node]]:
@@ -196,17 +197,24 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
     def walk(self, max_depth: int | None = None) -> Iterator[tuple[str, Array | Group | MetadataError]]:
         """Yield the nodes below with their paths relative to this group, parents first, sorted by name in each group.
 
-        Unlike :meth:`members`, it goes on where a node cannot be used, and yields its :class:`MetadataError` in place
-        of the node.
+        Unlike :meth:`members`, it does not stop at an unreadable node, but yields the :class:`MetadataError` in its
+        place.
 
         Parameters
         ----------
         max_depth
-            0: children only; 1: their children, too; None: all.
+            Number of levels below the children: 0 for the children only, None for all levels.
 
         Yields
         ------
         Path, and array, group or error.
+
+        Raises
+        ------
+        ArgumentError
+            If ``max_depth`` is neither None nor a non-negative integer.
+        StoreError
+            If the store fails or cannot list its keys.
         """
         for path, entry in self._walk(max_depth):
             yield path, entry.metadata if isinstance(entry.metadata, MetadataError) else self._node(path, entry)
@@ -236,7 +244,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         Parameters
         ----------
         max_depth
-            0: children only; 1: their children, too; None: all.
+            Number of levels below the children: 0 for the children only, None for all levels.
 
         Returns
         -------
@@ -245,14 +253,14 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         Raises
         ------
         MetadataError
-            If the metadata of a node is malformed or asks for something unknown.
+            If the metadata of a node is malformed or requires something unknown.
         StoreError
-            If the store fails or cannot list.
+            If the store fails or cannot list its keys.
         """
         return tuple((path, self._node(path, entry)) for path, entry in self._walk(max_depth))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
-        """Return how many nodes are below; ``max_depth`` as in :meth:`members`."""
+        """Return the number of nodes below; ``max_depth`` as in :meth:`members`."""
         return sum(1 for _ in self._walk(max_depth))
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
@@ -295,7 +303,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         return writable(self.store, self.name)
 
     def _path_to_change(self, name: str) -> str:
-        """Return the path in the store of a node that is going to change; forget the consolidated metadata."""
+        """Return the path in the store of a node about to be changed; drop the loaded consolidated metadata."""
         relative = normalize_path(name)
         if not relative:
             raise ArgumentError(f"{name!r} names no member of the group {self.name!r}")
@@ -318,7 +326,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         write_empty_chunks: bool = False,
         **arguments: Unpack[LayoutArguments],
     ) -> Array:
-        """Make an array below, in this group's format; parameters are those of :func:`gzarr.create_array`."""
+        """Create an array below, in this group's format; parameters are those of :func:`gzarr.create_array`."""
         return new_array(
             self._writable(),
             self._path_to_change(name),
@@ -334,7 +342,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         )
 
     def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False) -> Group:
-        """Make a group below, in this group's format; parameters are those of :func:`gzarr.create_group`."""
+        """Create a group below, in this group's format; parameters are those of :func:`gzarr.create_group`."""
         path = self._path_to_change(name)
         metadata = new_group(self._writable(), path, self.zarr_format, attributes=attributes, overwrite=overwrite)
         return Group(
@@ -350,7 +358,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
     def require_array(
         self, name: str, *, shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
     ) -> Array:
-        """Return the array below, or make it; parameters are those of :func:`gzarr.require_array`."""
+        """Return the array below, created if absent; parameters are those of :func:`gzarr.require_array`."""
         self._writable()
         if name not in self:
             try:
@@ -365,7 +373,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         return check_required(node, shape, dtype, exact=exact)
 
     def require_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Group:
-        """Return the group below, or make it; one that is only implied by the nodes in it becomes explicit."""
+        """Return the group below, created if absent; an implicit group becomes explicit."""
         self._writable()
         node = self.get(name)
         if not _is_explicit(node):
@@ -381,26 +389,27 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         return node
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:
-        """Return several groups below, made where they are not there; see :meth:`require_group`."""
+        """Return several groups below, created if absent; see :meth:`require_group`."""
         return tuple(self.require_group(name) for name in names)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Make an array below of data: ``create_array(name, data=value)``.
+        """Create an array from data: ``create_array(name, data=value)``.
 
         Raises
         ------
         ArgumentError
-            If there is a node already (``g[name][...] = value`` writes to an array), or the value is none of an array.
+            If the node exists (to write to an array, use ``g[name][...] = value``), or the value cannot be stored as an
+            array.
         """
         self.create_array(name, data=value)
 
     def __delitem__(self, name: str) -> None:
-        """Erase the array or group at ``name``, with all that is below it.
+        """Erase the array or group at ``name``, with everything below it.
 
         Raises
         ------
         NodeNotFoundError
-            If there is none (it is a ``KeyError``).
+            If there is no such node. It is a ``KeyError``.
         ReadOnlyError
             If the group is read-only; nothing was touched.
         StoreError
@@ -409,9 +418,9 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         delete_node(self._writable(), self._path_of_member(name))
 
     def move(self, source: str, dest: str) -> None:
-        """Move a node from one path to another, relative to this group, with all that is below it.
+        """Move a node, with everything below it, from one path to another; both are relative to this group.
 
-        Values are copied in the store, one by one, and then erased.
+        Values are copied within the store one by one, and then erased.
 
         Raises
         ------
@@ -422,7 +431,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         ReadOnlyError
             If the group is read-only; nothing was touched.
         StoreError
-            If the store fails. The source is erased when all is at ``dest``, not before.
+            If the store fails. The source is only erased once everything is at ``dest``.
         """
         move_node(self._writable(), self._path_of_member(source), self._path_to_change(dest), self.zarr_format)
 
@@ -432,12 +441,12 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         Parameters
         ----------
         level
-            Deepest level to show: 0 for the children only, None for all.
+            Deepest level to show: 0 for the children only, None for all levels.
         """
         return Tree(self.name, self.walk(level))
 
     def _member_counts(self) -> MemberCounts:
-        """Return how many nodes are directly below; may ask the store."""
+        """Return the number of nodes directly below; may cost store requests."""
         found = [entry.metadata for entry in self._entries().values()]
         groups = sum(isinstance(metadata, GroupMetadata) for metadata in found)
         unreadable = sum(isinstance(metadata, MetadataError) for metadata in found)
@@ -479,12 +488,12 @@ def _unpickled(
     allow_fallback: bool,
     mode: Literal["r", "r+"],
 ) -> Group:
-    """Undo pickling: read the group from its store again."""
+    """Restore a pickled group by reading it from its store again."""
     resolve_device(device)
     reader = NodeReader(store, allow_pickle, use_consolidated, allow_fallback)
     entry = reader.node(path, zarr_format)
     if entry is None:
-        raise NodeNotFoundError(f"the group '/{path}' is not in {store!r} any more")
+        raise NodeNotFoundError(f"the group '/{path}' no longer exists in {store!r}")
     node = make_node(
         entry.metadata,
         reader,

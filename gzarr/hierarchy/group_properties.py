@@ -1,4 +1,4 @@
-"""What a group is, in properties: what is known without a store request, and a table that may cost some."""
+"""Properties of a group. Only the table of its properties may cost store requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GroupProperties:
-    """The half of :class:`gzarr.Group` that does not look at the nodes below."""
+    """The part of :class:`gzarr.Group` that does not access the nodes below."""
 
     _metadata: GroupMetadata
     _reader: NodeReader
@@ -35,7 +35,7 @@ class GroupProperties:
 
     @property
     def store(self) -> ReadableStore:
-        """Store that the group is in."""
+        """Store that holds the group."""
         return self._reader.store
 
     @property
@@ -50,12 +50,12 @@ class GroupProperties:
 
     @property
     def basename(self) -> str:
-        """Last part of the path; ``""`` for the root."""
+        """Last segment of the path; ``""`` for the root."""
         return self._path.rpartition("/")[2]
 
     @property
     def attrs(self) -> Attributes:
-        """User attributes; each change is written at once."""
+        """User attributes, as a mapping. Each change is written at once; a read-only group refuses changes."""
         return Attributes(self, self._become)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
@@ -68,30 +68,30 @@ class GroupProperties:
 
     @property
     def zarr_format(self) -> ZarrFormat:
-        """1, 2, ``"3-draft-2022"`` or 3."""
+        """Zarr format of the group: 2, 3 or ``"3-draft-2022"``."""
         return self._metadata.zarr_format
 
     @property
     def implicit(self) -> bool:
-        """True for a group without a metadata document of its own."""
+        """Whether the group has no metadata document of its own and only exists through the nodes below it."""
         return self._metadata.implicit
 
     @property
     def consolidated(self) -> bool:
-        """Whether consolidated metadata names all nodes below, so that none costs a store request.
+        """Whether all nodes below are known from consolidated metadata, so that opening them costs no store request.
 
-        Never so in a group that is open to read and write, which shows what is in the store.
+        False for groups that are open for writing in a store that can list its keys: they show the current nodes.
         """
         return self._consolidated is not None
 
     @property
     def read_only(self) -> bool:
-        """Whether changes are refused: the group was opened for reading, or its store is read-only."""
+        """Whether the group was opened for reading only, or its store is read-only."""
         return self._mode == "r" or getattr(self._reader.store, "read_only", True)
 
     @property
     def info(self) -> Info:
-        """Table of what the group is and how many members it has."""
+        """Table of the group's properties and the number of its members."""
         countable = self.consolidated or isinstance(self.store, ListableStore)
         return display.group_info(self, self._member_counts() if countable else None)
 
@@ -105,5 +105,5 @@ class GroupProperties:
         return display.group_html(self, self._known_counts())
 
     def _known_counts(self) -> MemberCounts | None:
-        """Return how many nodes are directly below, where consolidated metadata tells it without a store request."""
+        """Return the number of nodes directly below if consolidated metadata has it, else None; no store request."""
         return self._member_counts() if self.consolidated else None

@@ -1,4 +1,4 @@
-"""Making arrays and groups in a store that can be changed: everything is checked before anything is written."""
+"""Creation of arrays and groups in a writable store. Everything is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def new_array(
     data: Any,
     arguments: ArrayArguments,
 ) -> Array:
-    """Make an array in a store that can be changed, and write its data; parameters are those of ``create_array``."""
+    """Create an array in a writable store and write its data; parameters are those of ``create_array``."""
     check_zarr_format(zarr_format)
     check_names(arguments)
     if data is not None:
         data, shape, arguments = arguments_of_data(data, shape, arguments, zarr_format)
     elif shape is None:
         raise ArgumentError("a new array needs a shape (or data)")
-    # Arguments first: they may be wrong without the store.
+    # Arguments first: checking them needs no store.
     metadata = new_metadata(path, shape, zarr_format, **arguments)
     if data is not None:
         data = all_of(data, metadata, f"/{path}")
-    # The node is held until its data are in it, so that who replaces it does not mix them with others.
+    # The node is held until its data is written, so that nobody replaces the node and gets a mixture of data.
     with hold_node(store, path):
         with hold_documents(store, path):
             location = inspect_location(store, path, zarr_format)
@@ -84,7 +84,7 @@ def new_group(
     attributes: Mapping[str, Any] | None,
     overwrite: bool,
 ) -> GroupMetadata:
-    """Make a group in a store that can be changed; return its metadata."""
+    """Create a group in a writable store; return its metadata."""
     format = FORMATS[zarr_format]
     if not format.features.groups:
         raise ArgumentError(f"{format.title} has arrays only; a group needs zarr_format=2 or 3")
@@ -101,14 +101,14 @@ def new_group(
 def arguments_of_data(
     data: Any, shape: Any, arguments: ArrayArguments, zarr_format: ZarrFormat
 ) -> tuple[Any, tuple[int, ...], ArrayArguments]:
-    """Return data as an array, with the shape and the arguments (dtype among them) of the array that it fills."""
+    """Return data as an array, with the shape and the other arguments, including dtype, of the array for it."""
     dtype = arguments.get("dtype")
     if dtype is None and isinstance(data, Array) and data.dtype.hasobject:
         dtype = TEXTS.get(object_codec(data.metadata.codecs) or "", object)
     wanted = None if dtype is None else data_type(dtype, zarr_format)[0]
     data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)))
     if shape is not None and check_shape(shape) != tuple(data.shape):
-        raise ArgumentError(f"shape {quote(shape)} is not that of the data, {tuple(data.shape)}")
+        raise ArgumentError(f"shape {quote(shape)} differs from the shape of the data, {tuple(data.shape)}")
     if dtype is None:
         on_device = type_on_device(data)
         dtype = data.dtype if on_device is None else on_device
@@ -120,12 +120,12 @@ def arguments_of_data(
 
 
 def check_required(array: Array, shape: Any, dtype: Any, *, exact: bool) -> Array:
-    """Return an array that is there, if it has the shape and dtype that ``require_array`` asked for.
+    """Check and return an existing array: it must have the shape and dtype that ``require_array`` asked for.
 
     Raises
     ------
     NodeTypeError
-        If shape or dtype are others.
+        If shape or dtype differ.
     """
     if shape is not None and check_shape(shape) != array.shape:
         raise NodeTypeError(f"{array.name} in {array.store!r} has shape {array.shape}, not {check_shape(shape)}")
@@ -134,7 +134,7 @@ def check_required(array: Array, shape: Any, dtype: Any, *, exact: bool) -> Arra
     stored, text, _ = data_type(dtype, array.zarr_format)
     wanted, found = native(stored), object_codec(array.metadata.codecs)
     if wanted.hasobject or array.dtype.hasobject:
-        # Objects of any kind are asked for by object.
+        # dtype=object stands for objects of any kind.
         same = wanted == array.dtype and text in (None, found)
     else:
         same = wanted == array.dtype if exact else np.can_cast(wanted, array.dtype)

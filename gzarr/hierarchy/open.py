@@ -1,4 +1,4 @@
-"""Opening nodes, and making them where the mode says so: from a path, a URL, a mapping or a store."""
+"""Opening nodes, or creating them if the mode says so, in a path, a URL, a mapping or a store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
     "require_group",
 ]
 
-#: Read; read and write; the same, made if absent; made anew; made, if absent.
+#: Read; read and write; read and write, created if absent; created or replaced; created, must be absent.
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 _Node = TypeVar("_Node", Array, Group)
 
@@ -61,40 +61,40 @@ def open(
 ) -> Array | Group:
     """Open the array or group at ``path``.
 
-    Costs one store request for a node of version 2 or 3 with a metadata document, two for an implicit group; finding an
-    older format costs more.
+    Opening costs one store request for a node of version 2 or 3 with a metadata document, two for an implicit group,
+    and more for older formats.
 
     Parameters
     ----------
     store
-        A directory (path or ``file://`` URL), a mutable mapping of keys to bytes, or a store object.
+        Directory (path or ``file://`` URL), mutable mapping of keys to bytes, or store object.
     path
         Path of the node in the store.
     mode
-        ``"r"`` to read, ``"r+"`` to read and write. To make a node: ``"w"`` erases what is there, with all that is
-        below it, ``"w-"`` fails if something is there, ``"a"`` opens what is there to read and write, and makes it only
-        if nothing is.
+        ``"r"`` to read an existing node, ``"r+"`` to read and write it. Modes that create nodes: ``"w"`` erases an
+        existing node and everything below it first, ``"w-"`` fails if the node exists, and ``"a"`` opens it for reading
+        and writing, and only creates it if it does not exist.
     device
-        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``: where arrays are read to.
+        Device that arrays are read to: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
     zarr_format
-        1, 2, ``"3-draft-2022"`` or 3, where it is known. By default all are looked for: version 3 wins over 2, and both
-        over the older ones.
+        1, 2, ``"3-draft-2022"`` or 3, if known. By default all are looked for: version 3 wins over version 2, and both
+        win over the older formats.
     missing
-        What an absent chunk means: ``"fill"`` (the fill value) or ``"error"``.
+        Meaning of an absent chunk: ``"fill"`` (the fill value) or ``"error"``.
     verify
-        ``"cpu"``: the CPU decodes frames that no crc32c vouches for, before a GPU's decoder sees them, which is
-        undefined on corrupt ones. :meth:`Array.read` says what that costs. Means nothing on the CPU.
+        ``"cpu"`` to have the CPU decode frames without a crc32c before a GPU does, because the behaviour of GPU
+        decoders is undefined for corrupt frames; or ``"none"``. :meth:`Array.read` tells the cost. Ignored on the CPU.
     allow_pickle
-        Allow codecs that run pickled code. Only for data that you trust.
+        Whether codecs that run pickled code are allowed. Only for trusted data.
     use_consolidated
-        None: use consolidated metadata where a group has some. False: never. True: raise :class:`ArgumentError` if the
-        group opened has none. Other modes than ``"r"`` show nodes as they are in the store, and only look whether there
-        is some.
+        None to use consolidated metadata if the group has any, False to ignore it, True to raise
+        :class:`ArgumentError` if the group has none. In modes other than ``"r"``, nodes are always read from their own
+        documents.
     allow_fallback
-        Read elements of an unknown data type as the fallback that its document names, if it does.
+        Whether elements of an unknown data type are read as the fallback type in its document, if there is one.
     **creation
-        Arguments of :func:`gzarr.create_array`, for modes that may make a node. With ``shape`` or ``data`` an array is
-        opened or made, else a group is made.
+        Arguments of :func:`gzarr.create_array`, for modes that create nodes. With ``shape`` or ``data``, the node is an
+        array; otherwise a new node is a group.
 
     Returns
     -------
@@ -105,11 +105,11 @@ def open(
     NodeNotFoundError
         If there is no such node.
     ArgumentError, DeviceError
-        If an argument is wrong, or ``mode="w-"`` finds a node; nothing was changed.
+        If an argument is wrong, or the node exists with ``mode="w-"``; nothing was changed.
     ReadOnlyError
-        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
+        If ``mode`` is not ``"r"`` and the store is read-only; nothing was touched.
     MetadataError
-        If a metadata document is malformed; :class:`UnsupportedError` if it asks for something unknown.
+        If a metadata document is malformed; :class:`UnsupportedError` if it requires something unknown.
     StoreError
         If the store fails.
 
@@ -154,9 +154,8 @@ def open_array(
 ) -> Array:
     """Open the array at ``path``; one store request for an array of version 2 or 3.
 
-    Parameters are those of :func:`open`. An array that has to be made (``mode`` ``"a"``, ``"w"``, ``"w-"``) needs
-    ``shape`` and ``dtype``, or ``data``; the format is 3 where ``zarr_format`` does not say. One that is there keeps
-    what it is.
+    Parameters are those of :func:`open`. To create an array (``mode`` ``"a"``, ``"w"`` or ``"w-"``), pass ``shape`` and
+    ``dtype``, or ``data``; its format is 3 unless ``zarr_format`` is given. An existing array is opened as it is.
 
     Returns
     -------
@@ -167,9 +166,9 @@ def open_array(
     NodeTypeError
         If there is a group at ``path``.
     ReadOnlyError
-        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
+        If ``mode`` is not ``"r"`` and the store is read-only; nothing was touched.
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
-        As :func:`open`.
+        As for :func:`open`.
     """
     request = _prepare(store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback)
     if mode in ("r", "r+"):
@@ -191,10 +190,10 @@ def open_group(
     allow_fallback: bool = False,
     attributes: Mapping[str, Any] | None = None,
 ) -> Group:
-    """Open the group at ``path``; one or two store requests for a group of version 2 or 3, as :func:`open`.
+    """Open the group at ``path``; one or two store requests for a group of version 2 or 3, as for :func:`open`.
 
-    Parameters are those of :func:`open`. ``attributes`` are for a group that has to be made (``mode`` ``"a"``, ``"w"``,
-    ``"w-"``), in format 3 where ``zarr_format`` does not say.
+    Parameters are those of :func:`open`. ``attributes`` are the user attributes of a new group (``mode`` ``"a"``,
+    ``"w"`` or ``"w-"``); its format is 3 unless ``zarr_format`` is given.
 
     Returns
     -------
@@ -205,9 +204,9 @@ def open_group(
     NodeTypeError
         If there is an array at ``path``.
     ReadOnlyError
-        If ``mode`` is not ``"r"``, and the store is read-only; nothing was touched.
+        If ``mode`` is not ``"r"`` and the store is read-only; nothing was touched.
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
-        As :func:`open`.
+        As for :func:`open`.
     """
     request = _prepare(
         store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
@@ -218,7 +217,18 @@ def open_group(
 
 
 def require_group(store: StoreLike, *, path: str = "", **arguments: Any) -> Group:
-    """Open the group at ``path`` to read and write, or make it; ``arguments`` are those of :func:`create_group`.
+    """Open the group at ``path`` for reading and writing, or create it.
+
+    Parameters
+    ----------
+    store, path
+        Store, and path of the group in it, as for :func:`open`.
+    **arguments
+        Arguments of :func:`open_group`, except ``mode``.
+
+    Returns
+    -------
+    The group.
 
     Raises
     ------
@@ -231,18 +241,20 @@ def require_group(store: StoreLike, *, path: str = "", **arguments: Any) -> Grou
 def require_array(
     store: StoreLike, *, path: str = "", shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
 ) -> Array:
-    """Open the array at ``path`` to read and write, or make it.
+    """Open the array at ``path`` for reading and writing, or create it.
 
     Parameters
     ----------
     store, path
-        Where it is.
-    shape, dtype
-        What it must have.
+        Store, and path of the array in it, as for :func:`open`.
+    shape
+        Required shape in elements; an existing array must have the same.
+    dtype
+        Required dtype; None for any. The dtype of an existing array must hold its elements without loss.
     exact
-        Whether ``dtype`` must be the array's; else it must be one that can be stored without loss.
+        Whether the dtype of an existing array must be exactly ``dtype``.
     **arguments
-        Of :func:`create_array`, if it is made.
+        Arguments of :func:`open_array`, except ``mode``, and of :func:`create_array`, for a new array.
 
     Returns
     -------
@@ -258,18 +270,18 @@ def require_array(
 
 
 def group(store: StoreLike | None = None, *, path: str = "", overwrite: bool = False, **arguments: Any) -> Group:
-    """Open the group at ``path`` to read and write, or make it.
+    """Open the group at ``path`` for reading and writing, or create it.
 
     Parameters
     ----------
     store
-        As for :func:`open`; None: in memory.
+        As for :func:`open`; None for memory.
     path
         Path of the group in the store.
     overwrite
-        Erase the node that is there, with all that is below it, and make a new group.
+        Whether to erase an existing node, with everything below it, and create a new group.
     **arguments
-        Of :func:`open_group`, but for ``mode``.
+        Arguments of :func:`open_group`, except ``mode``.
 
     Returns
     -------
@@ -280,13 +292,13 @@ def group(store: StoreLike | None = None, *, path: str = "", overwrite: bool = F
     NodeTypeError
         If there is an array at ``path``, and ``overwrite`` is False.
     ArgumentError, ReadOnlyError, DeviceError, MetadataError, StoreError
-        As :func:`open_group`.
+        As for :func:`open_group`.
     """
     return open_group({} if store is None else store, path=path, mode="w" if overwrite else "a", **arguments)
 
 
 def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
-    """Open a group that has consolidated metadata: :func:`open_group` with ``use_consolidated=True``.
+    """Open a group with consolidated metadata: :func:`open_group` with ``use_consolidated=True``.
 
     Parameters
     ----------
@@ -302,7 +314,7 @@ def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
     ArgumentError
         If the group has no consolidated metadata.
     NodeNotFoundError, NodeTypeError, DeviceError, MetadataError, StoreError
-        As :func:`open_group`.
+        As for :func:`open_group`.
     """
     if arguments.pop("use_consolidated", True) is not True:
         raise ArgumentError("open_consolidated opens groups with consolidated metadata; open others with open_group")
@@ -311,7 +323,7 @@ def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class _OpenRequest:
-    """The checked arguments of a function that opens a node."""
+    """Checked arguments of a function that opens a node."""
 
     reader: NodeReader
     path: str
@@ -322,7 +334,7 @@ class _OpenRequest:
     verify: Verify
 
     def node(self, entry: Entry) -> Array | Group:
-        """Return a node that is there."""
+        """Return an existing node."""
         return make_node(
             entry.metadata,
             self.reader,
@@ -335,7 +347,7 @@ class _OpenRequest:
         )
 
     def group(self, metadata: GroupMetadata) -> Group:
-        """Return a group that has just been made."""
+        """Return a new group."""
         return Group(
             metadata,
             self.reader,
@@ -359,7 +371,7 @@ def _open_or_make(
     try:
         return make()
     except ArgumentError:
-        # Another thread or process may have been faster; what it made is what was asked for.
+        # Another thread or process may have been faster; the node that it created will do.
         found = present(request) if request.mode == "a" else None
         if found is None:
             raise
@@ -367,7 +379,7 @@ def _open_or_make(
 
 
 def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
-    """Open or make an array, as the mode says."""
+    """Open or create an array, depending on the mode."""
 
     def make() -> Array:
         arguments = dict(creation)
@@ -389,8 +401,8 @@ def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
 
 
 def _present_array(request: _OpenRequest) -> Array | None:
-    """Return the array that is there, or None."""
-    # A group would not be found as long as only arrays are looked for: one is in the way of a new array only.
+    """Return the existing array, or None."""
+    # Only arrays are looked for, which saves requests: implicit groups only matter when an array is created.
     entry = request.reader.node(request.path, request.zarr_format, groups=False)
     if entry is None:
         return None
@@ -404,7 +416,7 @@ def _present_array(request: _OpenRequest) -> Array | None:
 
 
 def _group(request: _OpenRequest, attributes: Mapping[str, Any] | None) -> Group:
-    """Open or make a group, as the mode says."""
+    """Open or create a group, depending on the mode."""
 
     def make() -> Group:
         metadata = new_group(
@@ -420,7 +432,7 @@ def _group(request: _OpenRequest, attributes: Mapping[str, Any] | None) -> Group
 
 
 def _present_group(request: _OpenRequest) -> Group | None:
-    """Return the group that is there, or None."""
+    """Return the existing group, or None."""
     entry = request.reader.node(request.path, request.zarr_format)
     if entry is None:
         return None
@@ -434,12 +446,12 @@ def _present_group(request: _OpenRequest) -> Group | None:
 
 
 def _check_creation(creation: Mapping[str, Any], mode: Mode, *, group: bool = False) -> None:
-    """Refuse arguments that mean nothing here."""
+    """Refuse arguments that do not apply."""
     for name in creation:
         if not group:
-            raise ArgumentError(f"{name}= is for a node to be made; mode={mode!r} opens what is there")
+            raise ArgumentError(f"{name}= is for a new node; mode={mode!r} opens an existing one")
         if name != "attributes":
-            raise ArgumentError(f"{name}= is for an array, which needs shape= or data=, too")
+            raise ArgumentError(f"{name}= is for an array, which also needs shape= or data=")
 
 
 def _prepare(
@@ -468,13 +480,13 @@ def _prepare(
     if mode != "r":
         writable(opened, f"mode={mode!r} for '/{where}'")
     if use_consolidated is None and mode != "r" and isinstance(opened, ListableStore):
-        use_consolidated = False  # it would be read for nothing: see Group
+        use_consolidated = False  # not used by writable groups: see Group
     reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
     return _OpenRequest(reader, where, mode, device, zarr_format, missing, verify)
 
 
 def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
-    """Return the error for a node that is not there, with a look at what is there instead."""
+    """Return the error for a missing node, with a hint at existing ones."""
     reader, path, zarr_format = request.reader, request.path, request.zarr_format
     documents = looked_for(zarr_format)
     hint = ""
@@ -490,5 +502,5 @@ def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
             elif zarr_format is not None:
                 hint = f"; only documents of Zarr version {zarr_format} were looked for"
         except StoreError:
-            pass  # the search has its answer already; this was only for a better message
+            pass  # the listing was only for a better message
     return NodeNotFoundError(f"no {what} at '/{path}' in {reader.store!r}: there is no {documents}{hint}")

@@ -1,5 +1,5 @@
-"""Metadata documents of every Zarr version, giving one model.
+"""Metadata documents of all Zarr versions, parsed into one model.
 
-:mod:`~gzarr.metadata.formats` has one :class:`~gzarr.metadata.format.Format` for each version, in the folder of that
-version beside its ``parse`` and ``write``. Nothing outside this package compares versions.
+:mod:`~gzarr.metadata.formats` has one :class:`~gzarr.metadata.format.Format` per version, which lives in that version's
+subpackage with its ``parse`` and ``write``. Nothing outside this package compares versions.
 """

@@ -1,10 +1,10 @@
-"""What a version of the Zarr format is asked: where the documents of a node are, what they say, what they can say.
+"""Interface of a version of the Zarr format: where a node's documents are, what they say, what they can express.
 
-There is one :class:`Format` for each version, in a folder of its own beside what parses and writes its documents.
-:data:`gzarr.metadata.formats.FORMATS` has them all. Whoever needs to know something of a version asks its format for
-it; only this package compares versions.
+There is one :class:`Format` per version, in a subpackage with the parser and writer of its documents.
+:data:`gzarr.metadata.formats.FORMATS` lists them. Other packages ask a format about its version; only this package
+compares versions.
 
-Formats read and write no store. They are given documents by store key, and give documents by store key.
+Formats do not access stores. They take and return documents by store key.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ if TYPE_CHECKING:
 
 
 class ReadOptions(Protocol):
-    """What a caller allows when documents are parsed."""
+    """Options of the caller for parsing documents."""
 
     @property
     def allow_pickle(self) -> bool:
-        """Codecs that run pickled code are allowed."""
+        """Whether codecs may run pickled code."""
 
     @property
     def allow_fallback(self) -> bool:
-        """An unknown data type may be read as the fallback that its document names."""
+        """Whether an unknown data type may be read as the fallback named in its document."""
 
     @property
     def use_consolidated(self) -> bool | None:
-        """Consolidated metadata: None where there is some, False never, True required."""
+        """Use of consolidated metadata: None if it exists, False never, True required."""
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What documents of a format can say.
+    """Features that documents of a format can express.
 
     Attributes
     ----------
     groups
-        There are groups.
+        Groups.
     shards
-        There is a sharding codec (or storage transformer).
+        A sharding codec (or storage transformer).
     dimension_names
-        Arrays have a member for them; otherwise they are kept in an attribute, as xarray does.
+        A member for the names of dimensions; otherwise they are kept in an attribute, as in xarray.
     objects
-        Elements may be any Python objects, by a codec of numcodecs.
+        Arbitrary Python objects as elements, by a numcodecs codec.
     byte_order_codec
-        The byte order is a codec's, not the data type's.
+        A byte order in a codec rather than in the data type.
     zstd
-        There is a codec zstd, not only Blosc's.
+        A zstd codec, not only zstd inside Blosc.
     portable
-        Documents do not say where their node is: a copy of the node can have the same.
+        Documents that do not state the location of their node, so that a copy of the node can reuse them.
     """
 
     groups: bool = True
@@ -78,31 +78,31 @@ class Features:
 class Format(ABC):
     """One version of the Zarr format.
 
-    A node's documents lie under its path, unless :attr:`has_entry_point`: then the entry point of a hierarchy says
-    where they lie, and methods take the :class:`Layout` of the hierarchy. For other formats it is None.
+    A node's documents lie under its path, unless :attr:`has_entry_point`: then the entry point of a hierarchy defines
+    their location, and methods take the :class:`Layout` of the hierarchy, which is None for other formats.
 
     Attributes
     ----------
     zarr_format
-        The value that ``zarr_format=`` takes.
+        Value of ``zarr_format=``.
     title
-        The format in messages: ``"version 2"``.
+        Name of the format in messages: ``"version 2"``.
     looked_for
-        What makes a node, for the message that there is none.
+        Documents that make a node, for the message that there is none.
     features
-        What its documents can say.
+        Features that its documents can express.
     document_names
-        Names of all documents that a node can have, relative to its path; of consolidated metadata, too.
+        Names of all documents that a node can have, relative to its path, including consolidated metadata.
     node_documents
-        The names whose presence says that there is a node.
+        Names of the documents whose presence indicates a node.
     consolidated_document
-        Name of the document that has the consolidated metadata of a group; None if the format has none.
+        Name of the document with the consolidated metadata of a group; None if the format has none.
     consolidates_own
-        Consolidated metadata of a group repeats the group's own documents, and is wrong once these change.
+        Whether a group's consolidated metadata repeats its own documents, and so goes stale when they change.
     is_searched_last
-        Its nodes are looked for only where there is none of another format.
+        Whether its nodes are looked for only if there is no node of another format.
     has_entry_point
-        Documents lie where the entry point of their hierarchy says.
+        Whether the entry point of a hierarchy defines the location of documents.
     """
 
     zarr_format: ClassVar[ZarrFormat]
@@ -115,7 +115,7 @@ class Format(ABC):
     consolidates_own: ClassVar[bool] = False
     is_searched_last: ClassVar[bool] = False
     has_entry_point: ClassVar[bool] = False
-    #: Codecs of the index of a new shard.
+    #: Index codecs of new shards.
     shard_index_codecs: ClassVar[tuple[Codec, ...]] = (BytesCodec("little"), Crc32cCodec())
 
     # -- keys
@@ -123,7 +123,7 @@ class Format(ABC):
     def keys(self, path: str, layout: Layout | None = None, *, consolidated: bool = True) -> list[str]:
         """Return the store keys of all documents that the node at ``path`` can have.
 
-        Without ``consolidated``, those of documents that have only consolidated metadata are left out.
+        Without ``consolidated``, documents that hold only consolidated metadata are left out.
         """
         return [
             join_path(path, name)
@@ -132,7 +132,7 @@ class Format(ABC):
         ]
 
     def node_keys(self, path: str) -> list[str]:
-        """Return the store keys whose presence says that there is a node at ``path``."""
+        """Return the store keys whose presence indicates a node at ``path``."""
         return [join_path(path, name) for name in self.node_documents]
 
     def consolidated_key(self, path: str) -> str | None:
@@ -143,48 +143,50 @@ class Format(ABC):
 
     @abstractmethod
     def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["array", "group"] | None:
-        """Return what the documents found make the node at ``path``; None if there is no node of this format."""
+        """Return the type of the node at ``path`` by the documents found; None if there is no node of this format."""
 
     @abstractmethod
     def parse_node(
         self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
     ) -> NodeMetadata | None:
-        """Return the node at ``path`` that the documents found describe; None if there is none of this format.
+        """Return the node at ``path`` described by the documents found; None if there is none of this format.
 
         Raises
         ------
         MetadataError
-            If a document is malformed; it names the key. :class:`UnsupportedError` if it asks for something unknown.
+            If a document is malformed; the error names its key.
+        UnsupportedError
+            If a document uses something unknown.
         """
 
     def recognises(self, path: str, found: Mapping[str, bytes]) -> bool:
-        """Return whether the documents found are this format's, where it was not asked for by name."""
+        """Return whether the documents found belong to this format, if the caller did not name it."""
         return any(key in found for key in self.node_keys(path))
 
     def is_reserved(self, name: str) -> bool:
-        """Return whether the specification forbids a node to have this name."""
+        """Return whether the specification forbids this name for nodes."""
         return False
 
     def is_extension(self, path: str, found: Mapping[str, bytes]) -> bool:
-        """Return whether a directory in a group is an extension's, and not a node."""
+        """Return whether a directory in a group belongs to an extension rather than a node."""
         return False
 
     # -- writing
 
     @abstractmethod
     def array_documents(self, metadata: ArrayMetadata, path: str) -> dict[str, dict[str, Any]]:
-        """Return the documents of an array by store key; the one that makes the node is the last.
+        """Return the documents of an array by store key; the last one creates the node.
 
         Raises
         ------
         ArgumentError
-            If the format has no words for something of the array.
+            If the format cannot express the array.
         """
 
     def group_documents(
         self, metadata: GroupMetadata, path: str, layout: Layout | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Return the documents of a group by store key; the one that makes the node is the last.
+        """Return the documents of a group by store key; the last one creates the node.
 
         Raises
         ------
@@ -195,64 +197,64 @@ class Format(ABC):
 
     @abstractmethod
     def array_document(self, metadata: ArrayMetadata) -> dict[str, Any]:
-        """Return what a reader of the array would keep as its ``document``, after shape or attributes were changed."""
+        """Return the ``document`` that the array would have once read back, after its shape or attributes changed."""
 
     def group_document(self, metadata: GroupMetadata) -> dict[str, Any]:
-        """Return what a reader of the group would keep as its ``document``, after its attributes were changed."""
+        """Return the ``document`` that the group would have once read back, after its attributes changed."""
         raise NotImplementedError
 
     def consolidated(self, group: GroupMetadata, nodes: Mapping[str, NodeMetadata]) -> dict[str, Any]:
-        """Return the document with the consolidated metadata of a group, and of the nodes below by relative path."""
+        """Return the document with the consolidated metadata of a group and the nodes below, given by relative path."""
         raise NotImplementedError
 
     def without_consolidated(self, path: str, found: Mapping[str, bytes]) -> dict[str, dict[str, Any] | None]:
-        """Return what to write so that the group at ``path`` has no consolidated metadata: None is to be erased.
+        """Return the documents that remove the consolidated metadata of the group at ``path``; None means erase.
 
-        Empty where there is none among the documents found.
+        Empty if there is none among the documents found.
         """
         return {}
 
     # -- new nodes
 
     def layout(self, present: Layout | None) -> Layout | None:
-        """Return the layout of the hierarchy of a new node, from that of the hierarchy that is there."""
+        """Return the layout for a new node, given that of the existing hierarchy, if any."""
         return None
 
     def new_document(self, layout: Layout | None) -> dict[str, Any]:
-        """Return what a new node's metadata keeps as its ``document``."""
+        """Return the ``document`` of a new node's metadata."""
         return {}
 
     def chunk_prefix(self, path: str, layout: Layout | None) -> str | None:
-        """Return the prefix of a new array's chunk keys; None where they lie under its path."""
+        """Return the prefix of a new array's chunk keys; None if they lie under its path."""
         return None
 
     @abstractmethod
     def chunk_key_encodings(self, layout: Layout | None) -> tuple[ChunkKeyEncoding, ...]:
-        """Return the chunk key encodings that an array can have, the usual one first, with their usual separators."""
+        """Return the available chunk key encodings with their default separators, the default encoding first."""
 
     @abstractmethod
     def data_type_text(self, stored: np.dtype[Any], text_codec: str | None, name: str | None) -> str:
-        """Return the data type of a new array as :attr:`ArrayMetadata.data_type` has it.
+        """Return the :attr:`ArrayMetadata.data_type` of a new array.
 
         Parameters
         ----------
         stored
-            Type of the elements in the byte order to be stored.
+            Type of the elements in stored byte order.
         text_codec
-            ``"vlen-utf8"`` or ``"vlen-bytes"`` for texts of any length, else None.
+            ``"vlen-utf8"`` or ``"vlen-bytes"`` for strings of any length, else None.
         name
-            The data type where it was named as version 3 does, else None.
+            Data type if given by its version 3 name, else None.
 
         Raises
         ------
         ArgumentError
-            If there is none.
+            If the format has no such data type.
         """
 
     def shares_hierarchy(self, other: Format) -> bool:
-        """Return whether nodes of both formats may be in one hierarchy: it has one format."""
+        """Return whether nodes of both formats may be in one hierarchy; a hierarchy has one format."""
         return self is other
 
     def can_reuse(self, metadata: NodeMetadata) -> bool:
-        """Return whether a copy in this format can have the documents of a node as they are."""
+        """Return whether a copy in this format can reuse the documents of a node unchanged."""
         return self.features.portable and metadata.zarr_format == self.zarr_format

@@ -1,4 +1,4 @@
-"""All formats, and what is asked of all of them at once."""
+"""All formats, and questions to all of them at once."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from .model import ZarrFormat
 
 V3_DRAFT: Final = V3Draft()
-#: By ``zarr_format``. Where a path has nodes of several, the first one counts.
+#: By ``zarr_format``. If a path has nodes of several formats, the first format here counts.
 FORMATS: Final[Mapping[ZarrFormat, Format]] = {format.zarr_format: format for format in (V3(), V2(), V1(), V3_DRAFT)}
-#: Of new nodes, where the caller does not say.
+#: Format of new nodes unless the caller names one.
 DEFAULT_FORMAT: Final[ZarrFormat] = 3
 
-# What makes a node of any format, for the message that there is none.
+# Documents that make a node of any format, for the message that there is none.
 _ANY_DOCUMENT: Final = "zarr.json, .zarray, .zgroup or meta, nor a document of a 2022 draft"
-# Documents of a node, whatever its format, by name; a draft's lie elsewhere.
+# Names of the documents of a node in any format; those of a draft lie elsewhere.
 _NAMES: Final = sorted({name for format in FORMATS.values() for name in format.document_names})
 
 
 def check_zarr_format(zarr_format: Any, *, optional: bool = False) -> None:
-    """Check an argument ``zarr_format``; ``optional`` if None says that it is left open.
+    """Check a ``zarr_format`` argument, which may be None if ``optional``.
 
     Raises
     ------
     ArgumentError
-        If it is none.
+        If there is no such format.
     """
     if optional and zarr_format is None:
         return
@@ -46,12 +46,12 @@ def check_zarr_format(zarr_format: Any, *, optional: bool = False) -> None:
 
 
 def formats_of(zarr_format: ZarrFormat | None) -> tuple[Format, ...]:
-    """Return the formats in which a node is looked for: one, or all for None."""
+    """Return the formats in which to look for a node: one, or all for None."""
     return tuple(FORMATS.values()) if zarr_format is None else (FORMATS[zarr_format],)
 
 
 def looked_for(zarr_format: ZarrFormat | None) -> str:
-    """Return what would have made a node, for the message that there is none."""
+    """Return the documents that would have made a node, for the message that there is none."""
     return _ANY_DOCUMENT if zarr_format is None else FORMATS[zarr_format].looked_for
 
 
@@ -59,15 +59,15 @@ def looked_for(zarr_format: ZarrFormat | None) -> str:
 
 
 def node_keys(path: str) -> list[str]:
-    """Return the store keys whose presence says that there is a node, or the root of a hierarchy, at ``path``.
+    """Return the store keys whose presence indicates a node, or the root of a hierarchy, at ``path``.
 
-    Those of version 1 are not among them: no other program's file is taken for a node.
+    Those of version 1 are left out, because other programs may have files of the same name.
     """
     return [key for format in FORMATS.values() if not format.is_searched_last for key in format.node_keys(path)]
 
 
 def node_at(path: str, found: Mapping[str, bytes]) -> tuple[Format, Literal["array", "group"]] | None:
-    """Return format and type of the node at ``path`` that the documents found make, without parsing all of it."""
+    """Return format and type of the node at ``path`` by the documents found, without parsing them fully."""
     for format in FORMATS.values():
         if (node_type := format.node_type(path, found)) is not None:
             return format, node_type
@@ -75,12 +75,12 @@ def node_at(path: str, found: Mapping[str, bytes]) -> tuple[Format, Literal["arr
 
 
 def consolidated_keys(path: str) -> list[str]:
-    """Return the store keys of documents in which a group of any format can have consolidated metadata."""
+    """Return the store keys of documents that can hold consolidated metadata of a group in any format."""
     return [key for format in FORMATS.values() if (key := format.consolidated_key(path)) is not None]
 
 
 def without_consolidated(path: str, found: Mapping[str, bytes]) -> dict[str, dict[str, Any] | None]:
-    """Return what to write so that a group has no consolidated metadata of any format: None is to be erased."""
+    """Return the documents that remove a group's consolidated metadata in all formats; None means erase."""
     changes: dict[str, dict[str, Any] | None] = {}
     for format in FORMATS.values():
         changes |= format.without_consolidated(path, found)
@@ -88,14 +88,14 @@ def without_consolidated(path: str, found: Mapping[str, bytes]) -> dict[str, dic
 
 
 def is_document_name(name: str) -> bool:
-    """Return whether a key directly under a node's path is a document's."""
+    """Return whether a key directly under a node's path is that of a document."""
     return name in _NAMES
 
 
 def keys_and_prefixes(path: str, layout: Layout | None) -> tuple[list[str], list[str]]:
-    """Return the keys of the documents that a node can have, and the prefixes of all that is below it.
+    """Return the keys of all documents that a node can have, and the prefixes of everything below it.
 
-    ``layout`` is that of the hierarchy of a 2022 draft that the path is in, if it is in one.
+    ``layout`` is the layout of the surrounding hierarchy of a 2022 draft, if any.
     """
     if layout is None:
         return [join_path(path, name) for name in _NAMES], [f"{path}/" if path else ""]

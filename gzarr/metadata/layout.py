@@ -1,11 +1,11 @@
-"""Hierarchies of the drafts of Zarr v3 of 2022: their entry points, and where documents and chunks lie.
+"""Hierarchies of the Zarr v3 drafts of 2022: entry points, and locations of documents and chunks.
 
 Source: https://github.com/zarr-developers/zarr-specs/blob/692fe73/docs/core/v3.0.rst. An entry point, ``zarr.json``,
-says for a whole hierarchy how documents are named; the documents lie under ``meta/``, the chunks under ``data/``.
+defines how a whole hierarchy names its documents; they lie under ``meta/``, the chunks under ``data/``.
 
-There are two layouts. Before the last of the drafts all keys had the segment ``root`` (``meta/root/a.array.json``,
-``data/root/a/c0/0``, the root array's ``meta/root.array.json``); the writers in the field (zarr-python 2.13 to 2.18,
-GDAL 3.6, zarrita, xtensor-zarr, acquire) use it. The last texts have ``meta/a.array.json``, ``data/a/c0/0`` and
+There are two layouts. Before the last draft, all keys had the segment ``root`` (``meta/root/a.array.json``,
+``data/root/a/c0/0``, for the root array ``meta/root.array.json``); all known writers (zarr-python 2.13 to 2.18, GDAL
+3.6, zarrita, xtensor-zarr, acquire) use it. The last draft has ``meta/a.array.json``, ``data/a/c0/0`` and
 ``meta/array.json``.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Key of the entry point, relative to the hierarchy.
 ENTRY_POINT: Final = "zarr.json"
-#: The format, as ``zarr_format=`` names it.
+#: The value of ``zarr_format=`` for this format.
 FORMAT: Final[ZarrFormat] = "3-draft-2022"
 #: The entry point of a new hierarchy.
 NEW_ENTRY_POINT: Final[dict[str, Any]] = {
@@ -40,7 +40,7 @@ _SUFFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a hierarchy keeps its documents and its chunks. Paths of nodes are relative to the hierarchy.
+    """Locations of a hierarchy's documents and chunks. Paths of nodes are relative to the hierarchy.
 
     Attributes
     ----------
@@ -49,9 +49,9 @@ class Layout:
     root
         Whether keys have the segment ``root``.
     suffix
-        End of the keys of documents, such as ``".json"``.
+        Suffix of document keys, such as ``".json"``.
     document
-        The entry point.
+        Entry point.
     """
 
     base: str = ""
@@ -60,7 +60,7 @@ class Layout:
     document: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def relative(self, path: str) -> str:
-        """Return the path of a node relative to the hierarchy, from its path in the store."""
+        """Return the path of a node relative to the hierarchy, given its path in the store."""
         return path[len(self.base) :].strip("/")
 
     def array_key(self, path: str) -> str:
@@ -76,15 +76,15 @@ class Layout:
         return [self.array_key(path), self.group_key(path)]
 
     def root_keys(self) -> list[str]:
-        """Return the store keys of the documents of the hierarchy's root, the entry point among them."""
+        """Return the store keys of the documents of the hierarchy's root, including the entry point."""
         return [*self.document_keys(""), join_path(self.base, ENTRY_POINT)]
 
     def root_prefixes(self) -> list[str]:
-        """Return the store prefixes of all that is in the hierarchy."""
+        """Return the store prefixes of everything in the hierarchy."""
         return [join_path(self.base, "meta/"), join_path(self.base, "data/")]
 
     def contains(self, path: str) -> bool:
-        """Return whether a path of the store is in the hierarchy."""
+        """Return whether a path in the store belongs to the hierarchy."""
         return not self.base or path == self.base or path.startswith(f"{self.base}/")
 
     def _document_key(self, path: str, kind: str) -> str:
@@ -101,7 +101,7 @@ class Layout:
         return join_path(self.base, join_path("data/root" if self.root else "data", path)) + "/"
 
     def child(self, key: str) -> tuple[str, str] | None:
-        """Return name and kind of the node that a key directly below :meth:`below` documents, or None."""
+        """Return name and kind of the node whose document has this key, directly under :meth:`below`, or None."""
         name = key.rpartition("/")[2]
         for kind in ("array", "group"):
             end = f".{kind}{self.suffix}"
@@ -124,14 +124,14 @@ def parse_entry_point(document: dict[str, Any], base: str = "") -> Layout:
     MetadataError
         If it is malformed.
     UnsupportedError
-        If metadata is not JSON, or an extension must be understood.
+        If metadata is not JSON, or an unknown extension must be understood.
     """
     if not is_entry_point(document):
         fail(
             f'expected "https://purl.org/zarr/spec/core/3.0", got {quote(document.get("zarr_format"))}', "$.zarr_format"
         )
     encoding = member(document, "metadata_encoding")
-    # While the segment "root" was there, the encoding was a string, and the suffix stood beside it.
+    # In drafts with the segment "root", the encoding was a string, and the suffix a separate member.
     root = "/protocol/" in document["zarr_format"] or not isinstance(encoding, dict)
     at = "$.metadata_key_suffix"
     suffix = document.get("metadata_key_suffix", "" if encoding == "application/json" else ".json")
@@ -149,7 +149,7 @@ def parse_entry_point(document: dict[str, Any], base: str = "") -> Layout:
 
 
 def check_extensions(document: dict[str, Any]) -> None:
-    """Check the extensions that a document names: those that must be understood are not known."""
+    """Check the extensions of a document; raise if one must be understood, because none is known."""
     extensions = document.get("extensions")
     if extensions is None:
         return

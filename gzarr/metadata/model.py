@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..dtypes.times import not_a_time
-from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..codecs.codec import Codec
     from ..errors import MetadataError
-    from .chunk_grid import Edges
+    from .chunk_grid import ChunkGrid
 
 #: ``"3-draft-2022"`` stands for the drafts of version 3 from 2020 to 2022, which share nothing but the number with it.
 ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3]
-
-
-#: Most chunks along one dimension whose lengths are listed.
-MAX_LISTED_CHUNKS: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +62,12 @@ class ArrayMetadata:
 
     Attributes
     ----------
-    shape
-        In elements, one entry a dimension.
+    chunk_grid
+        Shape of the array, and where its chunks (shards, in a sharded array) are.
     dtype
         NumPy dtype in native byte order (byte order of the stored bytes is the ``bytes`` codec's).
     data_type
         Name of the data type as the document spells it (``"float64"``, ``"<f8"``; the JSON text of a structured one).
-    chunk_shape
-        Shape of a chunk of the grid (of a shard, in a sharded array), in elements; of a rectilinear grid the longest
-        along each dimension.
     chunk_key_encoding
         How chunk keys are built.
     fill_value
@@ -93,17 +85,13 @@ class ArrayMetadata:
         The parsed JSON document(s) that this came from, for display and for writing.
     chunk_prefix
         Prefix of the chunk keys in the store, ``""`` or ending in ``/``; None where chunks lie under the node's path.
-    chunk_edges
-        Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length. None for a
-        regular grid.
     level_is_free
         Whether the level of the compressor is gzarr's own choice (:mod:`gzarr.codecs.choice`). No document says so.
     """
 
-    shape: tuple[int, ...]
+    chunk_grid: ChunkGrid
     dtype: np.dtype[Any]
     data_type: str
-    chunk_shape: tuple[int, ...]
     chunk_key_encoding: ChunkKeyEncoding
     fill_value: Any
     codecs: tuple[Codec, ...]
@@ -112,7 +100,6 @@ class ArrayMetadata:
     zarr_format: ZarrFormat = 3
     document: dict[str, Any] = field(default_factory=dict)
     chunk_prefix: str | None = None
-    chunk_edges: tuple[Edges | None, ...] | None = None
     level_is_free: bool = False
 
     def key_prefix(self, path: str) -> str:
@@ -132,28 +119,6 @@ class ArrayMetadata:
         return self.fill_value
 
     @property
-    def chunk_lengths(self) -> tuple[tuple[int, ...], ...]:
-        """Length of each chunk along each dimension, in elements, cut at the array's end.
-
-        Raises
-        ------
-        ArgumentError
-            If there are more than ``MAX_LISTED_CHUNKS`` along one.
-        """
-        result: list[tuple[int, ...]] = []
-        edges = self.chunk_edges or (None,) * len(self.shape)
-        for d, (size, block, edge) in enumerate(zip(self.shape, self.chunk_shape, edges, strict=True)):
-            full, rest = divmod(size, block)
-            if edge is not None:
-                ends = edge.starts.clip(max=size)
-                result.append(tuple((ends[1:] - ends[:-1]).tolist()))
-            elif full > MAX_LISTED_CHUNKS:
-                raise ArgumentError(f"{full} chunks along dimension {d} are too many to list one by one")
-            else:
-                result.append((block,) * full + ((rest,) if rest else ()))
-        return tuple(result)
-
-    @property
     def ndim(self) -> int:
         """Number of dimensions."""
         return len(self.shape)
@@ -164,12 +129,19 @@ class ArrayMetadata:
         return math.prod(self.shape)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array, in elements."""
+        return self.chunk_grid.shape
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        """Shape of a chunk (shard), in elements; the longest along each dimension of a rectilinear grid."""
+        return self.chunk_grid.chunk_shape
+
+    @property
     def grid_shape(self) -> tuple[int, ...]:
         """Number of chunks (shards, in a sharded array) along each dimension."""
-        regular = tuple(-(-s // c) for s, c in zip(self.shape, self.chunk_shape, strict=True))
-        if self.chunk_edges is None:
-            return regular
-        return tuple(n if e is None else len(e) for n, e in zip(regular, self.chunk_edges, strict=True))
+        return self.chunk_grid.grid_shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)

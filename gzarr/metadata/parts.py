@@ -1,4 +1,4 @@
-"""What documents of every Zarr version have: shapes, chunk shapes, attributes, and limits on them."""
+"""Parts common to the documents of all Zarr versions: shapes, chunk shapes, attributes, and their limits."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ import numpy as np
 from ..documents.departures import note
 from ..documents.json import quote
 from ..errors import MetadataError
-from .chunk_grid import Edges
+from .chunk_grid import MAX_UNEVEN_CHUNKS, ChunkGrid, RectilinearAxis, RegularAxis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .model import NodeMetadata
 
-#: Larger chunks are refused: no engine could hold one, and a wrong document must not allocate it.
+#: Larger chunks are refused: no engine could hold one, and a malformed document must not allocate it.
 MAX_CHUNK_BYTES: Final = 2**40
 #: NumPy's own limit on dimensions is 64 (32 before 2.0).
 MAX_NDIM: Final = 32
-#: Chunks along one dimension of a rectilinear grid, whose lengths are kept in memory.
-MAX_UNEVEN_CHUNKS: Final = 10_000_000
 _MAX_LENGTH: Final = 2**63 - 1
 
 
@@ -34,7 +32,7 @@ def fail(message: str, json_path: str) -> NoReturn:
 
 @contextmanager
 def error_at(key: str) -> Iterator[None]:
-    """Add the store key of a document to a metadata error on its way out."""
+    """Add the store key of a document to metadata errors raised in the ``with`` block."""
     try:
         yield
     except MetadataError as error:
@@ -51,7 +49,7 @@ def member(document: dict[str, Any], name: str) -> Any:
 
 
 def check_format(document: Any, zarr_format: int) -> None:
-    """Check that a document is an object with the right ``zarr_format``."""
+    """Check that a document is an object with the expected ``zarr_format``."""
     if not isinstance(document, dict):
         fail(f"expected a JSON object, got {quote(document)}", "$")
     found = member(document, "zarr_format")
@@ -72,7 +70,7 @@ def parse_shape(value: Any, json_path: str) -> tuple[int, ...]:
 
 
 def parse_chunk_shape(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], json_path: str) -> tuple[int, ...]:
-    """Parse the shape of chunks: integers from 1; 0 stands for 1 along a dimension of length 0."""
+    """Parse the shape of chunks: integers from 1. Along a dimension of length 0, 0 is read as 1."""
     if not isinstance(value, list | tuple):
         fail(f"expected an array of integers, got {quote(value)}", json_path)
     if len(value) != len(shape):
@@ -85,37 +83,32 @@ def parse_chunk_shape(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], 
             fail(f"expected an integer from 1 to 2**63 - 1, got {quote(n)}", f"{json_path}[{i}]")
     nbytes = math.prod(chunk_shape) * dtype.itemsize
     if nbytes > MAX_CHUNK_BYTES:
-        fail(f"a chunk would have {quote(nbytes)} bytes; more than {MAX_CHUNK_BYTES} are refused", json_path)
+        fail(f"a chunk would have {quote(nbytes)} bytes; the limit is {MAX_CHUNK_BYTES}", json_path)
     return chunk_shape
 
 
-def parse_chunk_shapes(
-    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], json_path: str
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...]]:
-    """Parse the chunks of a rectilinear grid: for each dimension a length, or an array of lengths and of runs of them.
-
-    Returns
-    -------
-    chunk_shape
-        The longest chunk along each dimension.
-    edges
-        None for a dimension whose chunks have one length.
-    """
+def parse_chunk_shapes(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], json_path: str) -> ChunkGrid:
+    """Parse the chunks of a rectilinear grid: for each dimension a length, or a list of lengths and runs of them."""
     if not isinstance(value, list | tuple):
-        fail(f"expected an array with one entry a dimension, got {quote(value)}", json_path)
+        fail(f"expected an array with one entry per dimension, got {quote(value)}", json_path)
     if len(value) != len(shape):
         fail(f"chunks have {len(value)} dimensions, but the array has {len(shape)}", json_path)
-    edges = tuple(
-        None if type(lengths) is int else _parse_lengths(lengths, size, f"{json_path}[{d}]")
+    listed = {
+        d: _parse_lengths(lengths, size, f"{json_path}[{d}]")
         for d, (lengths, size) in enumerate(zip(value, shape, strict=True))
+        if type(lengths) is not int
+    }
+    longest = [listed[d].longest if d in listed else length for d, length in enumerate(value)]
+    chunk_shape = parse_chunk_shape(longest, shape, dtype, json_path)
+    return ChunkGrid(
+        tuple(
+            listed[d] if d in listed else RegularAxis(size, length)
+            for d, (size, length) in enumerate(zip(shape, chunk_shape, strict=True))
+        )
     )
-    longest = [
-        length if edge is None else int(edge.lengths.max(initial=1)) for length, edge in zip(value, edges, strict=True)
-    ]
-    return parse_chunk_shape(longest, shape, dtype, json_path), edges
 
 
-def _parse_lengths(value: Any, size: int, json_path: str) -> Edges:
+def _parse_lengths(value: Any, size: int, json_path: str) -> RectilinearAxis:
     if not isinstance(value, list | tuple):
         fail(f"expected a length, or an array of lengths, got {quote(value)}", json_path)
     lengths: list[int] = []
@@ -129,12 +122,12 @@ def _parse_lengths(value: Any, size: int, json_path: str) -> Edges:
         lengths.append(length)
         counts.append(count)
     total = sum(length * count for length, count in zip(lengths, counts, strict=True))
-    # More than the array has: it was made smaller, or may grow into them.
+    # The chunks may extend beyond the array, which was shrunk or may grow.
     if not size <= total <= _MAX_LENGTH:
-        fail(f"chunks of {quote(total)} elements in all do not cover the array's {size}", json_path)
+        fail(f"chunks with a total length of {quote(total)} do not cover the array's {size}", json_path)
     if sum(counts) > MAX_UNEVEN_CHUNKS:
-        fail(f"more than {MAX_UNEVEN_CHUNKS} chunks along one dimension are refused", json_path)
-    return Edges(np.repeat(np.array(lengths, np.int64), np.array(counts, np.int64)))
+        fail(f"there are at most {MAX_UNEVEN_CHUNKS} chunks along one dimension", json_path)
+    return RectilinearAxis(size, np.repeat(np.array(lengths, np.int64), np.array(counts, np.int64)))
 
 
 def parse_attributes(value: Any, json_path: str) -> dict[str, Any]:
@@ -147,7 +140,7 @@ def parse_attributes(value: Any, json_path: str) -> dict[str, Any]:
 
 
 def dimension_names_of(attributes: dict[str, Any], ndim: int) -> tuple[str | None, ...] | None:
-    """Return what xarray keeps in the attribute ``_ARRAY_DIMENSIONS``, if it fits."""
+    """Return the dimension names in xarray's attribute ``_ARRAY_DIMENSIONS``, if they fit."""
     names = attributes.get("_ARRAY_DIMENSIONS")
     if isinstance(names, list) and len(names) == ndim and all(isinstance(name, str) for name in names):
         return tuple(names)
@@ -157,9 +150,9 @@ def dimension_names_of(attributes: dict[str, Any], ndim: int) -> tuple[str | Non
 def parse_all(
     documents: dict[str, Any], parse: Callable[[Any], NodeMetadata]
 ) -> dict[str, NodeMetadata | MetadataError]:
-    """Parse the documents of consolidated metadata, by path; one that cannot be used gives its error.
+    """Parse the documents of consolidated metadata, by path; an unusable document gives its error.
 
-    One array with a codec that is not known must not close the group that it is in.
+    An array with an unknown codec must not make its group unreadable.
     """
     nodes: dict[str, NodeMetadata | MetadataError] = {}
     for path, document in documents.items():

@@ -1,8 +1,8 @@
-"""From the model to the metadata documents of every Zarr version: the inverse of parsing.
+"""From the model to the metadata documents of all Zarr versions: the inverse of parsing.
 
-A model that was parsed keeps its document. What a document says beyond the model (members that need not be understood,
-names in another spelling) is then written back as it was, and only what the model may change — shape, chunks along
-empty dimensions, attributes — is replaced. A model without a document gives one of its own, in zarr-python's spelling.
+A parsed model keeps its document. Parts of the document beyond the model (members that need not be understood, other
+spellings of names) are written back unchanged; only parts that the model may change (shape, chunks along empty
+dimensions, attributes) are replaced. A model without a document gives a new one in zarr-python's spelling.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 
 from ..documents.json import MAX_DEPTH, quote
 from ..errors import ArgumentError
-from .chunk_grid import Edges
 from .formats import FORMATS
-from .parts import MAX_NDIM, MAX_UNEVEN_CHUNKS, dimension_names_of
+from .parts import MAX_NDIM, dimension_names_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from .model import ArrayMetadata, GroupMetadata
 
 _MAX_LENGTH = 2**63 - 1
-# Integers of at most so many bits have 4300 digits at most: more are not read by Python's json.
+# Integers of up to this many bits have at most 4300 digits, the most that Python's json reads.
 _MAX_BITS = 14284
 
 
@@ -37,19 +36,19 @@ def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, bytes]:
     Parameters
     ----------
     metadata
-        Of the array.
+        Metadata of the array.
     path
-        Of the array in its store, without leading slash.
+        Path of the array in its store, without leading slash.
 
     Returns
     -------
-    Store keys and documents, in the order in which they are to be written: the one that makes the node is the last.
-    For a draft of 2022 they include the entry point of the hierarchy.
+    Documents by store key, in the order in which to write them: the last one creates the node. For a draft of 2022,
+    they include the entry point of the hierarchy.
 
     Raises
     ------
     ArgumentError
-        If the format has no words for something of the array (a codec, a data type, a chunk grid).
+        If the format cannot express the array (its codecs, data type or chunk grid).
     """
     return _dumped(FORMATS[metadata.zarr_format].array_documents(metadata, path))
 
@@ -60,11 +59,11 @@ def group_documents(metadata: GroupMetadata, path: str, layout: Layout | None = 
     Parameters
     ----------
     metadata
-        Of the group. The nodes below that it may name are not written: see :func:`gzarr.consolidate_metadata`.
+        Metadata of the group. Its consolidated metadata is not written: see :func:`gzarr.consolidate_metadata`.
     path
-        Of the group in its store, without leading slash.
+        Path of the group in its store, without leading slash.
     layout
-        Of the hierarchy of a 2022 draft that the group is in; None for other formats.
+        Layout of the group's hierarchy for a draft of 2022; None for other formats.
 
     Returns
     -------
@@ -83,43 +82,37 @@ def _dumped(documents: dict[str, dict[str, Any]]) -> dict[str, bytes]:
 
 
 def dump(document: dict[str, Any]) -> bytes:
-    """Return a document as bytes, as zarr-python writes it: indented by 2, ``NaN`` in attributes as such."""
+    """Return a document as bytes, like zarr-python: indented by 2, with literal ``NaN`` in attributes."""
     return json.dumps(document, indent=2).encode()
 
 
 def resized(metadata: ArrayMetadata, shape: Sequence[int]) -> ArrayMetadata:
     """Return the metadata of the same array with another shape.
 
-    A rectilinear grid that does not reach far enough gets more chunks, as long as its last one. Chunks that it has
-    beyond the new shape stay in it.
+    A rectilinear grid that is too short gets more chunks of the length of its last one. It keeps chunks beyond the new
+    shape.
 
     Parameters
     ----------
     metadata
-        Of the array.
+        Metadata of the array.
     shape
-        The new shape in elements, of as many dimensions.
+        New shape in elements, with the same number of dimensions.
 
     Raises
     ------
     ArgumentError
-        If ``shape`` is not a shape of as many dimensions, or a rectilinear grid would get too many chunks.
+        If ``shape`` is not a shape with that many dimensions, or a rectilinear grid would get too many chunks.
     """
     new = check_shape(shape)
     if len(new) != metadata.ndim:
-        raise ArgumentError(f"the array has {metadata.ndim} dimensions; the shape {new} has {len(new)}")
-    edges = metadata.chunk_edges
-    if edges is not None:
-        edges = tuple(
-            None if edge is None else _reaching(edge, size, longest)
-            for edge, size, longest in zip(edges, new, metadata.chunk_shape, strict=True)
-        )
-    changed = replace(metadata, shape=new, chunk_edges=edges)
+        raise ArgumentError(f"the array has {metadata.ndim} dimensions, but the shape {new} has {len(new)}")
+    changed = replace(metadata, chunk_grid=metadata.chunk_grid.resized(new))
     return replace(changed, document=_document(changed))
 
 
 def with_attributes(metadata: ArrayMetadata, attributes: dict[str, Any]) -> ArrayMetadata:
-    """Return the metadata of the same array with other attributes, which :func:`plain` has checked."""
+    """Return the metadata of the same array with other attributes, already checked by :func:`plain`."""
     names = metadata.dimension_names
     if not FORMATS[metadata.zarr_format].features.dimension_names:
         names = dimension_names_of(attributes, metadata.ndim)
@@ -128,39 +121,25 @@ def with_attributes(metadata: ArrayMetadata, attributes: dict[str, Any]) -> Arra
 
 
 def group_with_attributes(metadata: GroupMetadata, attributes: dict[str, Any]) -> GroupMetadata:
-    """Return the metadata of the same group, now with a document, with other attributes."""
+    """Return the metadata of the same group with other attributes, and with a document."""
     changed = replace(metadata, attributes=attributes, implicit=False)
     return replace(changed, document=FORMATS[changed.zarr_format].group_document(changed))
 
 
 def _document(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return what a reader would keep as ``metadata.document``."""
+    """Return the ``document`` that the array's metadata would have once read back."""
     if not metadata.document:
         return {}
     return FORMATS[metadata.zarr_format].array_document(metadata)
 
 
-def _reaching(edge: Edges, size: int, longest: int) -> Edges:
-    missing = size - int(edge.starts[-1])
-    if missing <= 0:
-        return edge
-    length = int(edge.lengths[-1]) if len(edge) else longest
-    count = -(-missing // length)
-    if len(edge) + count > MAX_UNEVEN_CHUNKS:
-        raise ArgumentError(
-            f"a length of {size} would take {count} more chunks of {length}, as long as the last one; more than "
-            f"{MAX_UNEVEN_CHUNKS} chunks along one dimension of a rectilinear grid are refused"
-        )
-    return Edges(np.append(edge.lengths, np.full(count, length, np.int64)))
-
-
 def check_shape(shape: Any) -> tuple[int, ...]:
-    """Return a shape as integers; an integer is a shape of one dimension.
+    """Return a shape as a tuple of integers; an integer is a shape of one dimension.
 
     Raises
     ------
     ArgumentError
-        If it is none.
+        If it is not a shape.
     """
     given = (shape,) if hasattr(shape, "__index__") and not isinstance(shape, bool) else shape
     try:
@@ -170,17 +149,17 @@ def check_shape(shape: Any) -> tuple[int, ...]:
     if len(result) > MAX_NDIM:
         raise ArgumentError(f"arrays have at most {MAX_NDIM} dimensions, not {len(result)}")
     if any(not 0 <= n <= _MAX_LENGTH for n in result):
-        raise ArgumentError(f"the lengths of a shape are from 0 to 2**63 - 1: {quote(result)}")
+        raise ArgumentError(f"the lengths of a shape must be from 0 to 2**63 - 1, got {quote(result)}")
     return result
 
 
 def plain(attributes: Any) -> dict[str, Any]:
-    """Return attributes as reading them back gives them; NumPy's scalars and arrays become numbers and lists.
+    """Return attributes as they would be read back; NumPy scalars and arrays become numbers and lists.
 
     Raises
     ------
     ArgumentError
-        If something in them is not JSON; the message says where.
+        If something in them is not JSON; the message gives its location.
     """
     if not hasattr(attributes, "items"):
         raise ArgumentError(f"attributes are a mapping from names to JSON values, not {type(attributes).__name__}")
@@ -189,7 +168,7 @@ def plain(attributes: Any) -> dict[str, Any]:
 
 
 def plain_value(value: Any, where: str) -> Any:
-    """Return any JSON value as reading it back gives it, as :func:`plain`; ``where`` it is, for the message."""
+    """Return any JSON value as it would be read back, like :func:`plain`; ``where`` is its location, for messages."""
     return _plain(value, where, 0)
 
 
@@ -197,7 +176,7 @@ def _plain(value: Any, where: str, depth: int) -> Any:
     if depth >= MAX_DEPTH - 1:
         raise ArgumentError(f"{where[:200]}: nested more than {MAX_DEPTH - 1} deep")
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufUS":
-        # Bytes are refused below, like Python's.
+        # Bytes are refused below, like Python's own.
         value = value.tolist()
     if value is None or isinstance(value, bool | str):
         return value if type(value) is not np.str_ else str(value)
@@ -213,12 +192,12 @@ def _plain(value: Any, where: str, depth: int) -> Any:
             result[str(name)] = _plain(item, f"{where}[{name[:100]!r}]", depth + 1)
         return result
     raise ArgumentError(
-        f"{where}: a {type(value).__name__} is not JSON; take numbers, strings, booleans, None, lists and mappings"
+        f"{where}: a {type(value).__name__} is not JSON; use numbers, strings, booleans, None, lists and mappings"
     )
 
 
 def _number(value: int | float, where: str) -> int | float:
-    # Subclasses (enumerations) would be read back as the number.
+    # Subclasses (enumerations) would be read back as plain numbers.
     if isinstance(value, int):
         if value.bit_length() > _MAX_BITS:
             raise ArgumentError(f"{where[:200]}: {quote(value)} is too large; Python reads at most 4300 digits")

@@ -1,4 +1,4 @@
-"""User attributes of a node: a mapping whose every change is written."""
+"""User attributes of a node: a mapping that writes each change."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
 class Attributes(MutableMapping[str, Any]):
     """User attributes of an array or a group, ``array.attrs`` and ``group.attrs``.
 
-    Equal to a dict of the same content. Each change writes the node's document (of version 2, ``.zattrs``) once, and
-    :meth:`update` and :meth:`put` are one change. It starts from the attributes that the store has at that moment, so
-    what others have written in the meantime stays. Values that hold others (lists, mappings) are not watched: assign
-    them again to have them written.
+    Compares equal to a dict with the same content. Each change writes the node's document (``.zattrs`` in version 2)
+    once; :meth:`update` and :meth:`put` are one change. A change starts from the attributes currently in the store, so
+    concurrent changes by others are kept. Changes inside nested lists and mappings are not tracked: assign the
+    attribute again to write them.
 
-    NumPy's scalars and arrays become numbers and lists; what is not JSON is refused. NaN and infinities are written as
-    zarr-python does, by names that JSON does not have.
+    NumPy scalars and arrays become numbers and lists; values that JSON cannot represent are refused. As in zarr-python,
+    NaN and infinities are written as ``NaN``, ``Infinity`` and ``-Infinity``, which JSON does not define.
 
     Parameters
     ----------
     node
-        The array or group.
+        Array or group.
     changed
-        Called with the node's new metadata once they are written, before anybody else changes them.
+        Callback that gets the node's new metadata after it is written, while the node's documents are still held.
 
     Raises
     ------
     ReadOnlyError
         On a change, if the node is read-only; nothing was touched.
     ArgumentError
-        On a change, if something is not JSON; nothing was written.
+        On a change, if JSON cannot represent a value; nothing was written.
     StoreError
-        On a change, if the store fails; the old attributes are there.
+        On a change, if the store fails; the old attributes are kept.
     """
 
     __slots__ = ("_changed", "_node")

@@ -1,13 +1,13 @@
-"""Changes of a hierarchy: documents of nodes that are there, and erasing nodes.
+"""Changes to existing nodes: writing their documents, and erasing nodes.
 
-What holds for all of them, and for making and moving nodes (:mod:`gzarr.nodes.create`):
+Rules for all changes, including creating and moving nodes (:mod:`gzarr.nodes.create`):
 
 - Everything is checked before anything is written.
-- A node appears with its last document and disappears with its first: readers see it whole, or not at all.
-- Consolidated metadata of the groups above a node would be wrong once the node has changed, so it is removed before.
-  (zarr-python leaves it, and then shows what was.) :func:`gzarr.consolidate_metadata` writes it again.
-- Documents are changed as they are in the store at that moment, not as they were when a node was opened, and writers of
-  one process take turns.
+- A node appears with its last document and disappears with its first: readers see all of it or nothing.
+- Consolidated metadata of the groups above a node is removed before the node changes, because it would be outdated.
+  (zarr-python keeps it, and then shows the old state.) :func:`gzarr.consolidate_metadata` writes it again.
+- Changes start from the documents currently in the store, not from those read when a node was opened. Writers in the
+  same process take turns.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.base import ReadableStore, Store
 
-# What a store says whose disk, or whose user's share of it, is full.
+# Errors of a full disk, or an exhausted disk quota.
 _FULL: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def writable(store: ReadableStore, what: str) -> Store:
-    """Return a store that can be changed.
+    """Return ``store`` as a writable store; ``what`` starts the error message.
 
     Raises
     ------
     ReadOnlyError
-        If it cannot; nothing was touched.
+        If the store is read-only; nothing was touched.
     """
     if not isinstance(store, WritableStore) or store.read_only:
         raise ReadOnlyError(f"{what}: {store!r} is read-only; nothing was changed")
@@ -52,46 +52,46 @@ def writable(store: ReadableStore, what: str) -> Store:
 
 
 def reader_of(store: ReadableStore) -> NodeReader:
-    """Return a reader of documents that are not going to be decoded by: whatever codecs they name."""
+    """Return a reader that accepts documents with any codecs, since no chunk will be decoded with them."""
     return NodeReader(store, allow_pickle=True, use_consolidated=False, allow_fallback=True)
 
 
 def hold_documents(store: ReadableStore, path: str) -> AbstractContextManager[None]:
-    """Keep others of this process from changing the documents of a node and of the groups above it.
+    """Keep other threads from changing the documents of a node and of the groups above it.
 
-    With the groups: a node that is made or moved bears on them, and they on it.
+    The groups are included because creating or moving a node depends on them, and may change them.
     """
     return hold(store, keys_above(path))
 
 
-# -- documents of nodes that are there ---------------------------------------------------------------------------------
+# -- documents of existing nodes ---------------------------------------------------------------------------------------
 
 
 def write_array(store: Store, path: str, metadata: ArrayMetadata) -> None:
-    """Write the documents of an array: of one that is there, or whose chunks have just been written.
+    """Write the documents of an array that exists, or whose chunks have just been written.
 
     Parameters
     ----------
     store
-        To write to.
+        Store to write to.
     path
-        Of the array, normalised.
+        Normalised path of the array.
     metadata
-        Of the array.
+        Metadata of the array.
 
     Raises
     ------
     ArgumentError
-        If the format has no words for something; nothing was written.
+        If the format cannot represent the metadata; nothing was written.
     NodeTypeError
-        If there is a group now, which others have made; nothing was written.
+        If somebody else has created a group at the path; nothing was written.
     StoreError
         If the store fails.
     """
     documents = array_documents(metadata, path)
     with hold_documents(store, path):
         _, present = node_at(path, reader_of(store).fetch(node_keys(path))) or (None, None)
-        # Documents of a draft lie elsewhere: under the path there may be the entry point of its hierarchy.
+        # Documents of a draft are elsewhere: at the path there may be the entry point of its hierarchy.
         if present == "group" and not FORMATS[metadata.zarr_format].has_entry_point:
             raise NodeTypeError(f"'/{path}' in {store!r} has become a group; the array was not written")
         drop_indexes(store, path)
@@ -105,22 +105,22 @@ def change_array(
     change: Callable[[ArrayMetadata], ArrayMetadata],
     done: Callable[[ArrayMetadata], None] | None = None,
 ) -> ArrayMetadata:
-    """Change the metadata of an array, starting from what the store has; return the new ones.
+    """Change the metadata of an array, starting from its current documents; return the new metadata.
 
     Parameters
     ----------
     store, path, zarr_format
-        Where the array is, and in which format.
+        Store, path and format of the array.
     change
-        Gives the new metadata for the present ones. An error of it leaves everything as it was.
+        Function from the current metadata to the new metadata. If it raises, nothing is changed.
     done
-        Called with the new metadata once they are written, before anybody else changes them: what several threads do
-        to one object happens to it in the same order as to the store.
+        Callback that gets the new metadata after it is written, while the documents are still held: so the changes of
+        several threads reach an object in the same order as the store.
 
     Raises
     ------
     NodeNotFoundError
-        If the array is not there any more.
+        If the array no longer exists.
     StoreError, MetadataError
         If the store fails or the documents are malformed.
     """
@@ -144,11 +144,11 @@ def change_node(
 ) -> NodeMetadata:
     """Change the metadata of an array or group; as :func:`change_array`."""
     with hold_documents(store, path):
-        # A group's own index is part of its document in version 3, and stays right.
+        # In version 3, a group's own consolidated metadata is part of its document, and stays valid.
         reader = replace(reader_of(store), use_consolidated=None)
         entry = reader.node(path, zarr_format)
         if entry is None:
-            raise NodeNotFoundError(f"'/{path}' is not in {store!r} any more; nothing was changed")
+            raise NodeNotFoundError(f"'/{path}' no longer exists in {store!r}; nothing was changed")
         before = entry.metadata
         if isinstance(before, MetadataError):
             raise before
@@ -173,20 +173,20 @@ def _documents(reader: NodeReader, path: str, metadata: NodeMetadata) -> dict[st
 
 
 def set_documents(store: Store, documents: dict[str, bytes]) -> None:
-    """Write documents, by key, in their order."""
+    """Write documents, given by key, in order."""
     for key, value in documents.items():
         store.set(key, value)
 
 
 def keys_above(path: str) -> list[str]:
-    """Return the keys that stand for the documents of a node and of the groups above it, for locks."""
+    """Return the lock keys for the documents of a node and of the groups above it."""
     return [join_path(above, "zarr.json") for above in upward(path)]
 
 
 def drop_indexes(store: Store, path: str, *, own: bool = False) -> None:
-    """Remove the consolidated metadata of the groups above a path (of its own group, too), because they will be wrong.
+    """Remove the consolidated metadata of the groups above a path, which will be outdated.
 
-    One store request where there is none.
+    With ``own``, also that of the group at the path. Costs one store request if there is none.
     """
     groups = upward(path)[0 if own else 1 :]
     if not groups:
@@ -204,12 +204,12 @@ def drop_indexes(store: Store, path: str, *, own: bool = False) -> None:
 
 
 def delete_node(store: Store, path: str) -> None:
-    """Erase a node with all that is below it.
+    """Erase a node with everything below it.
 
     Raises
     ------
     StoreError
-        If the store fails. Where only consolidated metadata are left that still name the node, it says so.
+        If the store fails. The message says if only consolidated metadata that names the node is left.
     """
     layout = reader_of(store).layout(path)
     with hold_node(store, path), hold_documents(store, path):
@@ -221,20 +221,20 @@ def delete_node(store: Store, path: str) -> None:
         else:
             erase_node(store, path, layout)
             return
-        # To change a document takes room, which is there once the node is not.
+        # The disk is full: erase the node first, to make room for changed documents.
         erase_node(store, path, layout)
         try:
             drop_indexes(store, path)
         except StoreError as error:
             raise StoreError(
-                f"'/{path}' was erased from {store!r}, but consolidated metadata above it could not be removed, and "
-                f"still name it ({error}); run gzarr.consolidate_metadata when there is room",
+                f"'/{path}' was erased from {store!r}, but consolidated metadata above it could not be removed and "
+                f"still names it ({error}); run gzarr.consolidate_metadata when there is space",
                 key=error.key,
             ) from error
 
 
 def erase_node(store: Store, path: str, layout: Layout | None) -> None:
-    """Erase documents first, so that nobody reads an array whose chunks are half gone; then all that is below."""
+    """Erase the documents first, so that nobody reads an array that has lost chunks; then everything below."""
     keys, prefixes = keys_and_prefixes(path, layout)
     store.erase_values(keys)
     for prefix in prefixes:

@@ -1,8 +1,7 @@
-"""New nodes: inspecting the location of one, writing its documents, and moving nodes.
+"""New nodes: inspecting their locations, writing their documents, and moving nodes.
 
-A location is inspected while the documents of the node and of all groups above it are held: of several threads of one
-process that want the same location, one gets it. Other processes are not kept out, but what they have made by then is
-seen.
+A location is inspected while the documents of the node and of all groups above it are held, so only one of several
+threads gets it. Other processes are not excluded, but nodes that they have created by then are seen.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ if TYPE_CHECKING:
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.base import ReadableStore, Store
 
-# Where an array without a document is looked for.
+# Limit of the keys inspected in the search for stray chunks.
 _PROBED_KEYS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The location of a new node, as it is in the store before the node is made.
+    """Location of a new node, before it is created.
 
     Attributes
     ----------
     occupied
-        Whether there is a node already.
+        Whether a node exists there.
     found
-        Metadata of that node, or the error of one that cannot be read; None if there is none.
+        Metadata of the existing node, or the error if it cannot be read; None if there is no node.
     parents
-        Paths of the groups above that have no document, from the root down.
+        Paths of the groups above without a document, from the root down.
     layout
-        Of the hierarchy of a 2022 draft that the new node will be in.
+        Layout of the 2022 draft hierarchy that the new node will be in; None in other formats.
     old_layout
-        Of the hierarchy of a 2022 draft that the path is in now.
+        Layout of the 2022 draft hierarchy that the path is in now, if any.
     """
 
     occupied: bool
@@ -59,14 +58,14 @@ class Location:
 
 
 def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Location:
-    """Return the location of a new node, with the groups above it.
+    """Inspect the location of a new node, and the groups above it.
 
     Raises
     ------
     NodeTypeError
-        If there is an array above.
+        If there is an array above the path.
     ArgumentError
-        If the hierarchy is of another format.
+        If the hierarchy has another format.
     """
     reader = reader_of(store)
     try:
@@ -83,7 +82,7 @@ def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -
 def _parents(
     store: ReadableStore, path: str, zarr_format: ZarrFormat, old_layout: Layout | None, layout: Layout | None
 ) -> tuple[str, ...]:
-    """Return the paths of the groups above that have no document; one request."""
+    """Return the paths of the groups above without a document; one request."""
     above = list(reversed(upward(path)[1:]))
     parents = []
     found = reader_of(store).fetch([key for group in above for key in node_keys(group)])
@@ -96,11 +95,11 @@ def _parents(
             continue
         format, node_type = present
         if node_type == "array":
-            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
+            raise NodeTypeError(f"'/{group}' in {store!r} is an array; no node can be created below it")
         if not FORMATS[zarr_format].shares_hierarchy(format):
             raise ArgumentError(
-                f"'/{path}': the group '/{group}' is of Zarr format {format.zarr_format!r}, and a hierarchy has one; "
-                f"pass zarr_format={format.zarr_format!r}"
+                f"'/{path}': the group '/{group}' has Zarr format {format.zarr_format!r}, and all nodes of a hierarchy "
+                f"have the same; pass zarr_format={format.zarr_format!r}"
             )
     if layout is not None:
         return _draft_parents(store, [group for group in above if layout.contains(group)], layout)
@@ -112,19 +111,19 @@ def _draft_parents(store: ReadableStore, groups: Iterable[str], layout: Layout) 
     for group in groups:
         below = layout.relative(group)
         if store.get(layout.array_key(below)) is not None:
-            raise NodeTypeError(f"'/{group}' in {store!r} is an array; nothing can be made below it")
+            raise NodeTypeError(f"'/{group}' in {store!r} is an array; no node can be created below it")
         if store.get(layout.group_key(below)) is None:
             missing.append(group)
     return tuple(missing)
 
 
 def check_free(store: ReadableStore, path: str, location: Location, zarr_format: ZarrFormat, *, group: bool) -> None:
-    """Refuse a location that is occupied. A group without documents may become one that has some.
+    """Refuse an occupied location. With ``group``, an implicit group is allowed, which becomes explicit.
 
     Raises
     ------
     ArgumentError
-        Naming the node.
+        If the location is occupied. The message names the node.
     """
     if not location.occupied:
         return
@@ -143,12 +142,12 @@ def check_free(store: ReadableStore, path: str, location: Location, zarr_format:
     elif isinstance(found, MetadataError):
         what = f"a node that cannot be read ({found})"
     raise ArgumentError(
-        f"there is {what} at '/{path}' in {store!r} already; pass overwrite=True to erase it with all that is below it"
+        f"there is {what} at '/{path}' in {store!r} already; pass overwrite=True to erase it with everything below it"
     )
 
 
 def stray_chunks(store: ReadableStore, path: str, metadata: ArrayMetadata) -> list[str]:
-    """Return some keys that would be chunks of a new array: what is left of one whose documents are gone."""
+    """Return some existing keys that would become chunks of a new array: remains of one whose documents are gone."""
     if not isinstance(store, ListableStore):
         return []
     encoding, folder = metadata.chunk_key_encoding, metadata.key_prefix(path)
@@ -162,39 +161,39 @@ def stray_chunks(store: ReadableStore, path: str, metadata: ArrayMetadata) -> li
 
 
 def check_name(path: str, location: Location, zarr_format: ZarrFormat) -> None:
-    """Refuse to make nodes with names that are not theirs to have.
+    """Refuse reserved names of new nodes.
 
     Raises
     ------
     ArgumentError
-        If a name of version 3 starts with ``"__"``, which its specification ("Node names") reserves.
+        If a name in version 3 starts with ``"__"``, which the specification ("Node names") reserves.
     """
     format = FORMATS[zarr_format]
     for made in (path, *location.parents):
         name = made.rpartition("/")[2]
         if format.is_reserved(name):
             raise ArgumentError(
-                f"'/{path}': a node cannot be named {name!r}: {format.title} reserves names that start with '__'; take "
-                "another one"
+                f"'/{path}': a node cannot be named {name!r}: {format.title} reserves names that start with '__'; "
+                "choose another name"
             )
 
 
 def write_new_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
-    """Write a new array, and explicit groups above it; first erase what is there if ``overwrite``.
+    """Write a new array, and explicit groups above it; with ``overwrite``, erase an existing node first.
 
-    The documents must be held (:func:`hold_documents`) since before the location was looked at.
+    The caller must hold the documents (:func:`hold_documents`) from before it inspects the location.
 
     Raises
     ------
     ArgumentError
-        If something is there, and not ``overwrite``; nothing was changed.
+        If the location is occupied and ``overwrite`` is False; nothing was changed.
     """
     if not overwrite:
         check_free(store, path, location, metadata.zarr_format, group=False)
     documents = array_documents(metadata, path)
     strays = [] if location.occupied else stray_chunks(store, path, metadata)
     if strays:
-        # They are no strays if another process has made the array just then.
+        # They are not stray if another process has just created the array.
         location = inspect_location(store, path, metadata.zarr_format)
         if not overwrite:
             check_free(store, path, location, metadata.zarr_format, group=False)
@@ -209,7 +208,7 @@ def write_new_array(store: Store, path: str, metadata: ArrayMetadata, location: 
 
 
 def write_new_group(store: Store, path: str, metadata: GroupMetadata, location: Location, *, overwrite: bool) -> None:
-    """Write a new group; as :func:`write_new_array`. A group without documents keeps what is below it."""
+    """Write a new group; as :func:`write_new_array`. An implicit group becomes explicit and keeps the nodes below."""
     if not overwrite:
         check_free(store, path, location, metadata.zarr_format, group=True)
     documents = group_documents(metadata, path, location.layout)
@@ -232,13 +231,13 @@ def _write_new(
     if overwrite:
         set_documents(store, documents)
     elif not _create(store, documents):
-        # Since it was looked at, by another process.
+        # Another process has created a node since the location was inspected.
         check_free(store, path, inspect_location(store, path, zarr_format), zarr_format, group=False)
-        raise ArgumentError(f"'/{path}' in {store!r} was made, and erased again, by somebody else meanwhile")
+        raise ArgumentError(f"'/{path}' in {store!r} was created and erased again by another process; try again")
 
 
 def _create(store: Store, documents: dict[str, bytes]) -> bool:
-    """Write the documents of a new node; return False if another process has made one meanwhile."""
+    """Write the documents of a new node; return False if another process has created it meanwhile."""
     *others, (key, value) = documents.items()
     set_documents(store, dict(others))
     if isinstance(store, ExclusiveStore) and knows_of(store, "create", "set"):
@@ -250,22 +249,22 @@ def _create(store: Store, documents: dict[str, bytes]) -> bool:
 def _write_parents(store: Store, path: str, location: Location, zarr_format: ZarrFormat) -> None:
     if not location.parents:
         return
-    # Another process may have made some since, and given them attributes.
+    # Another process may have created some of them since, with attributes.
     for parent in _parents(store, path, zarr_format, location.old_layout, location.layout):
         _create(store, group_documents(GroupMetadata(zarr_format=zarr_format), parent, location.layout))
 
 
 def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> None:
-    """Move a node with all that is below it. Values are copied, one by one, and then erased.
+    """Move a node with everything below it. Values are copied one by one, and then erased.
 
     Raises
     ------
     ArgumentError
-        If ``dest`` is taken, or lies in the source; nothing was changed.
+        If ``dest`` is occupied or below ``source``; nothing was changed.
     NodeNotFoundError
-        If there is no such node (any more); nothing was changed.
+        If there is no node at ``source``; nothing was changed.
     StoreError
-        If the store fails, or cannot list. The source is erased when all is at ``dest``, not before.
+        If the store fails or cannot list its keys. The source is only erased once everything is at ``dest``.
     """
     if not isinstance(store, ListableStore):
         raise StoreError(f"{store!r} cannot list its keys, so the node '/{source}' cannot be moved")
@@ -273,7 +272,7 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
         raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")
     with hold_node(store, source, dest), hold(store, [*keys_above(source), *keys_above(dest)]):
         if not reader_of(store).exists(source, None):
-            raise NodeNotFoundError(f"'/{source}' is not in {store!r} any more; nothing was moved")
+            raise NodeNotFoundError(f"'/{source}' no longer exists in {store!r}; nothing was moved")
         location = inspect_location(store, dest, zarr_format)
         check_name(dest, location, zarr_format)
         check_free(store, dest, location, zarr_format, group=False)
@@ -298,7 +297,7 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
             for key, to in documents.items():
                 _copy(store, key, to)
         except StoreError:
-            # Nothing was there before; what is left would be in the way of the next attempt.
+            # The destination was empty before; partial copies would block the next attempt.
             with contextlib.suppress(StoreError):
                 erase_node(store, dest, layout)
             raise

@@ -1,4 +1,4 @@
-"""Fetching metadata documents of a store; a request is one call of a store method."""
+"""Fetching metadata documents from a store; a request is one call of a store method."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from ..stores.base import ReadableStore
 
-#: Parsed JSON takes up to about 25 times its text; a larger document is refused before it is read.
+#: Limit of a document. Parsed JSON takes up to about 25 times its text; larger documents are refused unread.
 MAX_DOCUMENT_NBYTES: Final = 64 << 20
-#: Documents of this many nodes are asked for at once, so that memory stays bounded in groups of many children.
+#: Number of nodes whose documents are requested at once, so that memory stays bounded in groups of many children.
 NODES_PER_REQUEST: Final = 1000
 
 
 def fetch(store: ReadableStore, keys: Sequence[str]) -> dict[str, bytes]:
-    """Return the documents that are there, by key; one request, or none without keys."""
+    """Return the existing documents by key; one request, or none without keys."""
     if not keys:
         return {}
     if isinstance(store, SizedStore):
@@ -31,7 +31,7 @@ def fetch(store: ReadableStore, keys: Sequence[str]) -> dict[str, bytes]:
 
 
 def upward(path: str) -> list[str]:
-    """Return a path and those of all groups above it, the root's last."""
+    """Return a path and the paths of all groups above it, ending with the root."""
     paths = [path]
     while path:
         path = path.rpartition("/")[0]

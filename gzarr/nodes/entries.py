@@ -1,4 +1,4 @@
-"""Nodes as far as they are known: one, or a tree of them from consolidated metadata."""
+"""Known nodes: single nodes, or a tree of nodes from consolidated metadata."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
     from ..metadata.model import NodeMetadata, ZarrFormat
 
-# Consolidated metadata may leave out this many groups a node. More is an attempt to fill memory with one long path.
+# Consolidated metadata may omit this many groups per node. More is an attempt to exhaust memory with long paths.
 _BRANCHES_PER_NODE: Final = 16
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A node as far as it is known.
+    """A known node.
 
     Attributes
     ----------
     metadata
-        Of the node, or why its documents cannot be used.
+        Metadata of the node, or the error in its documents.
     children
-        Nodes directly below, by name, where consolidated metadata gives them; None if the store must be asked.
+        Nodes directly below, by name, from consolidated metadata; None if they must be read from the store.
     """
 
     metadata: NodeMetadata | MetadataError
@@ -37,12 +37,12 @@ class Entry:
 
 
 def entry_of(path: str, metadata: NodeMetadata) -> Entry:
-    """Return the node at ``path``, with those below it that its consolidated metadata describe.
+    """Return the node at ``path``, with the nodes below it from its consolidated metadata.
 
     Raises
     ------
     MetadataError
-        If the paths in consolidated metadata are none of nodes below; it names the key.
+        If consolidated metadata contains invalid paths. The error names the key.
     """
     if not isinstance(metadata, GroupMetadata) or metadata.consolidated is None:
         return Entry(metadata)
@@ -57,7 +57,7 @@ class _Branch:
 
 
 def _grow(nodes: Mapping[str, NodeMetadata | MetadataError], zarr_format: ZarrFormat, key: str) -> dict[str, Entry]:
-    """Turn consolidated metadata (by path) into a tree. A group that is only part of paths is implicit."""
+    """Turn consolidated metadata, by path, into a tree. Groups that only occur inside paths are implicit."""
     root, branches, most = _Branch(), 0, 1000 + _BRANCHES_PER_NODE * len(nodes)
     for path in nodes:
         if not path:  # the group itself

@@ -1,4 +1,4 @@
-"""Nodes of the 2022 drafts: the entry point above a node says where its documents lie."""
+"""Nodes of the 2022 drafts: the entry point above a node determines the keys of its documents."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Hierarchies:
     Attributes
     ----------
     store
-        The store.
+        Store to search.
     options
-        What is allowed when documents are parsed.
+        Options for parsing documents.
     layouts
-        Of the hierarchies that are known, by path. What is found is added.
+        Layouts of the known hierarchies, by path; new ones are added.
     """
 
     store: ReadableStore
@@ -40,18 +40,18 @@ class Hierarchies:
     layouts: dict[str, Layout]
 
     def known(self, path: str) -> Layout | None:
-        """Return the layout of the innermost known hierarchy that ``path`` is in."""
+        """Return the layout of the innermost known hierarchy that contains ``path``, or None."""
         return next((self.layouts[above] for above in upward(path) if above in self.layouts), None)
 
     def find(self, path: str) -> Layout | None:
-        """Return the layout of the hierarchy that ``path`` is in, if it is in one; one request."""
+        """Return the layout of the hierarchy that contains ``path``, or None; one request."""
         if self.known(path) is None:
             bases = upward(path)
             self.remember(bases, fetch(self.store, [V3_DRAFT.entry_point_key(base) for base in bases]))
         return self.known(path)
 
     def remember(self, bases: Sequence[str], found: Mapping[str, bytes]) -> bool:
-        """Remember the first one of some hierarchies that has an entry point among the documents found."""
+        """Remember the first base with an entry point among ``found`` documents; return whether there was one."""
         for base in bases:
             layout = V3_DRAFT.parse_entry_point(base, found)
             if layout is not None:
@@ -60,21 +60,21 @@ class Hierarchies:
         return False
 
     def node(self, path: str) -> Entry | None:
-        """Return a node of a hierarchy that is known; one request, and one more for an implicit group."""
+        """Return a node of a known hierarchy; one request, and one more for an implicit group."""
         layout = self.known(path)
         assert layout is not None
         found = fetch(self.store, V3_DRAFT.keys(path, layout))
         metadata = V3_DRAFT.parse_node(path, found, self.options, layout)
         if metadata is not None:
             return Entry(metadata)
-        # A hierarchy has a root, whether or not it has a document; elsewhere, nodes below make an implicit group.
+        # The root of a hierarchy is always a group, even without a document; other implicit groups need nodes below.
         below = layout.relative(path)
         if below and not (isinstance(self.store, ListableStore) and any(self.store.list_dir(layout.below(below)))):
             return None
         return _implicit_group()
 
     def children(self, path: str, store: ListableStore) -> dict[str, Entry]:
-        """Return the nodes directly below ``path``, sorted by name; one listing and one request for 1000 documents."""
+        """Return the nodes directly below ``path``, sorted by name; one listing, and one request per 1000 documents."""
         layout = self.find(path)
         if layout is None:
             return {}

@@ -1,13 +1,13 @@
-"""Finding nodes: which metadata documents a path has, in as few store requests as possible.
+"""Finding nodes by their metadata documents, with as few store requests as possible.
 
-A request is one call of a store method. All documents that a node of version 2 or 3 can have are asked for in one, so
-a node with a document costs one request. Where there is none, one listing tells whether the path is an implicit group:
-one without a document, implied by the nodes below it. (The drafts of version 3 define them; directories around version
-2 arrays look the same.)
+A request is one call of a store method. All possible documents of a node of version 2 or 3 are requested at once, so
+a node with a document costs one request. If there is none, one listing tells whether the path is an implicit group:
+a group without a document, implied by the nodes below it. (The drafts of version 3 define implicit groups; directories
+around version 2 arrays look the same.)
 
-Only then are the older formats looked for, in one more request: the documents of a version 1 array, and the entry
-points of the 2022 drafts, which lie further up (:mod:`gzarr.nodes.hierarchies`). A draft's nodes cost a request each
-once its entry point is known.
+Only then are older formats looked for, in one more request: the documents of a version 1 array, and the entry points
+of the 2022 drafts, which may be at any path above (:mod:`gzarr.nodes.hierarchies`). Once the entry point is known, each
+node of a draft costs one request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..metadata.model import ZarrFormat
     from ..stores.base import ReadableStore
 
-# How many keys are looked at before an implicit group is judged by the shape of its keys: one page of an object store.
+# Limit of the keys inspected to recognise an implicit group: one page of a listing of an object store.
 _PROBED_KEYS = 1000
 # A chunk of an array below: "x/c/0/0", "x/c.0.0", "x/0.0". Sorted listings give chunks before "zarr.json".
 _CHUNK_BELOW = re.compile(r"(?:^|/)(?:[^/]+/c[/.]|[^/]*[^/\d.][^/]*/)\d+(?:[/.]\d+)*$")
@@ -42,18 +42,18 @@ _CHUNK_BELOW = re.compile(r"(?:^|/)(?:[^/]+/c[/.]|[^/]*[^/\d.][^/]*/)\d+(?:[/.]\
 
 @dataclass(frozen=True, slots=True)
 class NodeReader:
-    """Reads the documents of nodes of one store.
+    """Reader of the documents of nodes in one store.
 
     Attributes
     ----------
     store
-        The store.
+        Store to read from.
     allow_pickle
         Whether codecs that run pickled code are allowed.
     use_consolidated
-        None: where there is consolidated metadata. False: never. True: it must be there.
+        None to use consolidated metadata if present, False to ignore it, True to require it.
     allow_fallback
-        Whether an unknown data type may be read as the fallback that its document names.
+        Whether an unknown data type may be read as the fallback type in its document.
     """
 
     store: ReadableStore
@@ -66,21 +66,21 @@ class NodeReader:
     def node(self, path: str, zarr_format: ZarrFormat | None, *, groups: bool = True) -> Entry | None:
         """Return the node at ``path``, or None if there is none.
 
-        One request for a node of version 2 or 3 with a document, one more to tell an implicit group.
+        Costs one request for a node of version 2 or 3 with a document, and one more for an implicit group.
 
         Parameters
         ----------
         path
-            Normalised node path.
+            Normalised path of the node.
         zarr_format
-            Look for documents of this format only.
+            Only format to look for; None for all.
         groups
-            False where only an array is wanted: consolidated metadata and implicit groups are then not looked for.
+            Whether to look for consolidated metadata and implicit groups; False if only an array is wanted.
 
         Raises
         ------
         MetadataError
-            If a document is malformed; it names the key.
+            If a document is malformed. The error names the key.
         StoreError
             If the store fails.
         """
@@ -101,7 +101,7 @@ class NodeReader:
         return entry
 
     def exists(self, path: str, zarr_format: ZarrFormat | None) -> bool:
-        """Return whether there is a node at ``path``, without reading its documents' content."""
+        """Return whether there is a node at ``path``, without parsing its documents."""
         formats = formats_of(zarr_format)
         usual = [format for format in formats if not format.is_searched_last]
         if usual and (
@@ -117,17 +117,17 @@ class NodeReader:
     def children(self, path: str, zarr_format: ZarrFormat | None) -> dict[str, Entry]:
         """Return the nodes directly below ``path``, sorted by name, from the store.
 
-        A child whose documents cannot be used is there with its error. Directories without a node in them are not.
+        A child with invalid documents is included with its error. Directories without nodes are left out.
 
         Raises
         ------
         StoreError
-            If the store fails or cannot list.
+            If the store fails or cannot list its keys.
         """
         if not isinstance(self.store, ListableStore):
             raise StoreError(
-                f"{self.store!r} cannot list its keys, and the group '/{path}' has no consolidated metadata that would "
-                "name its children; they can still be opened by name"
+                f"{self.store!r} cannot list its keys, and the group '/{path}' has no consolidated metadata, so its "
+                "children are unknown; they can still be opened by name"
             )
         formats = formats_of(zarr_format)
         usual = [format for format in formats if not format.is_searched_last]
@@ -153,11 +153,11 @@ class NodeReader:
         return entries
 
     def fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Return the documents that are there, by key; one request."""
+        """Return the existing documents by key; one request."""
         return fetch(self.store, keys)
 
     def layout(self, path: str) -> Layout | None:
-        """Return the layout of the hierarchy of a 2022 draft that ``path`` is in, if there is one; one request."""
+        """Return the layout of the 2022 draft hierarchy that contains ``path``, or None; one request."""
         return self._hierarchies.find(path)
 
     @property
@@ -165,7 +165,7 @@ class NodeReader:
         return Hierarchies(self.store, self, self._layouts)
 
     def _parse(self, path: str, found: Mapping[str, bytes], formats: Sequence[Format]) -> Entry | None:
-        """Return the node that the documents found under its path describe."""
+        """Return the node described by the documents found at its path, or None."""
         if any(format.has_entry_point for format in formats) and self._hierarchies.remember([path], found):
             return self._hierarchies.node(path)
         for format in formats:
@@ -177,7 +177,7 @@ class NodeReader:
     def _implicit(self, path: str, formats: Sequence[Format]) -> Entry | None:
         """Return an implicit group if there is a node below ``path``; one request.
 
-        Only the first keys are looked at. Where they name no node, chunks of an array further down count as one.
+        Only the first keys are inspected. If they contain no document, chunks of an array count as a node.
         """
         if not isinstance(self.store, ListableStore):
             return None
@@ -194,12 +194,12 @@ class NodeReader:
         return _implicit_group(formats[0]) if count == _PROBED_KEYS and chunks else None
 
     def _search_last(self, path: str, formats: Sequence[Format]) -> Entry | None:
-        """Return a node of the formats that are searched last; one request, and one more below an entry point."""
+        """Return a node of the formats searched last; one request, and one more below an entry point."""
         last = [format for format in formats if format.is_searched_last]
         asked_for_one = len(formats) == 1
         above: list[str] = []
         if any(format.has_entry_point for format in last) and self._hierarchies.known(path) is None:
-            # Of path itself, entry points have been looked at with the other documents, unless a draft is asked for.
+            # Entry points at the path itself were among the other documents, unless only a draft is looked for.
             above = upward(path)[not asked_for_one :]
         found = self.fetch(_keys(path, last) + [V3_DRAFT.entry_point_key(base) for base in above])
         for format in last:
@@ -223,6 +223,6 @@ def _implicit_group(format: Format) -> Entry:
 
 
 def suggest(path: str, names: Mapping[str, object]) -> str:
-    """Return the end of a message that names what ``path`` may have meant, or nothing."""
+    """Return the end of an error message that suggests names similar to ``path``, or ``""``."""
     close = difflib.get_close_matches(path.split("/")[0], names, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

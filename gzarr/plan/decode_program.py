@@ -15,24 +15,13 @@ from ..codecs.chain import representations
 from ..codecs.codec import ArrayRepresentation, BytesRepresentation
 from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
+from ..metadata.chunk_grid import ChunkGrid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..codecs.codec import Codec, Representation
-    from ..metadata.chunk_grid import Edges, IntArray
-
-#: Decoders that an operation needs; operations that are not here need none. A Blosc container may hold any of its own.
-_DECODERS = {
-    "zstd": ("zstd",),
-    "gzip": ("gzip",),
-    "zlib": ("zlib",),
-    "lz4": ("lz4",),
-    "blosc": ("blosclz", "lz4", "zlib", "zstd"),
-    "deflate": ("deflate",),
-    "gdeflate": ("gdeflate",),
-    "crc32c": ("crc32c",),
-}
+    from ..metadata.chunk_grid import IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +36,15 @@ class ShardLevel:
         Dimension ``order[i]`` of the array is dimension ``i`` of the shard as the codec sees it.
     shard_shape, inner_shape
         In elements, in the array's order of dimensions; of the shards of a rectilinear grid, the longest along each.
-    edges
-        Where the shards of a rectilinear grid are along each dimension, or None where all have one length.
+    uneven
+        The grid of shards that have different shapes; None where all have one.
     """
 
     codec: ShardingIndexed
     order: tuple[int, ...]
     shard_shape: tuple[int, ...]
     inner_shape: tuple[int, ...]
-    edges: tuple[Edges | None, ...] | None = None
+    uneven: ChunkGrid | None = None
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -64,12 +53,7 @@ class ShardLevel:
 
     def stored_shape_of(self, shard: Sequence[int]) -> tuple[int, ...]:
         """Return the same of one shard, at these coordinates in the grid."""
-        shape = self.shard_shape
-        if self.edges is not None:
-            shape = tuple(
-                length if edge is None else int(edge.lengths[i])
-                for i, length, edge in zip(shard, shape, self.edges, strict=True)
-            )
+        shape = self.shard_shape if self.uneven is None else self.uneven.shape_of(shard)
         return tuple(shape[d] for d in self.order)
 
     def locate(self, chunks: IntArray, chunk_shape: tuple[int, ...]) -> tuple[IntArray, IntArray, IntArray]:
@@ -92,16 +76,12 @@ class ShardLevel:
             int64 ``(k,)``, or ``(n, k)`` where shards differ: inner chunks of the shard along each dimension.
         """
         within = chunks // _ratio(self.inner_shape, chunk_shape)
-        counts = _ratio(self.shard_shape, self.inner_shape)
-        shards, inner = np.divmod(within, counts)
-        if self.edges is not None:
-            counts = np.broadcast_to(counts, shards.shape).copy()
-            for d, (edge, length) in enumerate(zip(self.edges, self.inner_shape, strict=True)):
-                if edge is not None:
-                    shards[:, d] = edge.chunk_of(within[:, d] * length)
-                    inner[:, d] = within[:, d] - edge.starts[shards[:, d]] // length
-                    counts[:, d] = edge.lengths[shards[:, d]] // length
-        return shards, inner, counts
+        if self.uneven is None:
+            counts = _ratio(self.shard_shape, self.inner_shape)
+            return *np.divmod(within, counts), counts
+        inner_shape = np.array(self.inner_shape, np.int64)
+        shards = self.uneven.chunk_of(within * inner_shape)
+        return shards, within - self.uneven.begins(shards) // inner_shape, self.uneven.lengths(shards) // inner_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +149,14 @@ class Decoding:
         return f"{'cpu-native' if self.program is not None else 'cpu-threads'}: {text}"
 
 
+def planned_grid(grid: ChunkGrid, levels: Sequence[ShardLevel]) -> ChunkGrid:
+    """Return the grid to plan over: of the innermost chunks where the chunks of ``grid`` are shards.
+
+    Inner chunks all have one shape: in shards of different shapes, too, they make a regular grid.
+    """
+    return ChunkGrid.regular(grid.shape, levels[-1].inner_shape) if levels else grid
+
+
 def _ratio(outer: tuple[int, ...], inner: tuple[int, ...]) -> IntArray:
     return np.array([a // b for a, b in zip(outer, inner, strict=True)], np.int64)
 
@@ -177,7 +165,7 @@ def analyse(
     codecs: Sequence[Codec],
     chunk: ArrayRepresentation,
     available: frozenset[str],
-    edges: tuple[Edges | None, ...] | None = None,
+    grid: ChunkGrid | None = None,
 ) -> Decoding:
     """Take a chain apart.
 
@@ -189,10 +177,11 @@ def analyse(
         A chunk of the array's grid; of a rectilinear grid, the longest along each dimension.
     available
         What the native loop has here (``gzarr_kernels.libraries.available``).
-    edges
-        Of a rectilinear grid: where its chunks are along each dimension.
+    grid
+        Where the chunks are; may be left out for a regular grid.
     """
     levels: list[ShardLevel] = []
+    uneven = None if grid is None or grid.is_regular else grid
     # Permutation of the array's dimensions by what was passed so far; inner chains see permuted chunks.
     order = tuple(range(len(chunk.shape)))
     shape = chunk.shape
@@ -206,7 +195,7 @@ def analyse(
         inner = [0] * len(shape)
         for i, d in enumerate(order):
             inner[d] = codec.chunk_shape[i]
-        levels.append(ShardLevel(codec, order, shape, tuple(inner), None if levels else edges))
+        levels.append(ShardLevel(codec, order, shape, tuple(inner), None if levels else uneven))
         shape = tuple(inner)
         rest = codec.codecs
     # Transpositions outside of shards apply to the inner chunks as well.
@@ -244,7 +233,7 @@ def _program(
                 order = tuple(order[i] for i in step.params)
             elif step.name == "bytes":
                 swap = step.params[0] if step.params and step.params[0] > 1 else 0
-            elif not all(name in available for name in _DECODERS.get(step.name, ())):
+            elif step.name not in available:
                 return None
             else:
                 nbytes = decoded.nbytes if isinstance(decoded, BytesRepresentation) else None

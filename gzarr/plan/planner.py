@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentError, SelectionError
+from ..metadata.chunk_grid import RegularAxis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..metadata.chunk_grid import Edges
+    from ..metadata.chunk_grid import ChunkAxis, ChunkGrid
     from ..metadata.model import ChunkKeyEncoding
     from .selection import Selection
 
@@ -109,12 +110,7 @@ class Plan:
         return len(self.chunks)
 
 
-def plan(
-    selections: Sequence[Selection],
-    shape: tuple[int, ...],
-    chunk_shape: tuple[int, ...],
-    edges: tuple[Edges | None, ...] | None = None,
-) -> Plan:
+def plan(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
     """Plan one read of an array.
 
     Parameters
@@ -122,12 +118,8 @@ def plan(
     selections
         One a result: selection ``w`` goes to output ``w``. Each chunk is planned once, however many selections touch
         it.
-    shape
-        Of the array, in elements.
-    chunk_shape
-        Of the chunk grid to plan over, in elements: of the array's chunks, or of the inner chunks of its shards.
-    edges
-        Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length.
+    grid
+        Of the array's chunks, or of the inner chunks of its shards.
 
     Returns
     -------
@@ -140,26 +132,26 @@ def plan(
     SelectionError
         If there would be more than ``MAX_PIECES`` pieces, or if coordinates do not fit 64 bits.
     """
-    if edges is None and len(selections) == 1 and (few := _plan_few_chunks(selections[0], chunk_shape)) is not None:
-        return few
+    shape, chunk_shape = grid.shape, grid.chunk_shape
+    if grid.is_regular and len(selections) == 1:
+        box = _plan_box(selections[0], chunk_shape)
+        if box is not None:
+            return box
     if any(size + block >= _INT64_END for size, block in zip(shape, chunk_shape, strict=True)):
         raise SelectionError(f"an array of shape {shape} in chunks of {chunk_shape} can't be planned in 64 bits")
     points = [selection.points for selection in selections if selection.points is not None]
     if points:
         if len(points) < len(selections):
             raise ArgumentError("one read takes either points (vindex, masks of several dimensions) or no points")
-        return _plan_points(points, chunk_shape, edges)
-    return _plan_boxes(selections, shape, chunk_shape, edges)
+        return _plan_points(points, grid)
+    return _plan_boxes(selections, grid)
 
 
-def by_shape(plan: Plan, edges: tuple[Edges | None, ...]) -> list[Plan]:
-    """Take the plan of a rectilinear grid apart: one plan for all chunks of one shape."""
-    lengths = [
-        np.full(len(plan), length, np.int64) if edge is None else edge.lengths[coords]
-        for edge, length, coords in zip(edges, plan.chunk_shape, plan.chunks.T, strict=True)
-    ]
-    if not lengths or not len(plan):
+def by_shape(plan: Plan, grid: ChunkGrid) -> list[Plan]:
+    """Take the plan of a rectilinear grid apart: one plan for all chunks of one shape. A regular one stays whole."""
+    if grid.is_regular or not len(plan):
         return [plan]
+    lengths = [axis.lengths(coords) for axis, coords in zip(grid.axes, plan.chunks.T, strict=True)]
     order, first = _sort_groups(lengths, len(plan))
     return [
         replace(some_chunks(plan, np.sort(rows)), chunk_shape=tuple(int(length[rows[0]]) for length in lengths))
@@ -235,7 +227,7 @@ def _distinct(column: IntArray, low: int, high: int) -> tuple[list[int], IntArra
 Term: TypeAlias = tuple[int, int, int, int]
 
 
-def few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple[Term, ...]] | None:
+def box_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple[Term, ...]] | None:
     """Return the chunks of a box that touches at least one and at most ``FEW_CHUNKS``; else None.
 
     Small reads are many, and for them plain Python is several times faster than a dozen NumPy calls a dimension.
@@ -272,8 +264,8 @@ def few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple
     return list(product(*dimensions))
 
 
-def _plan_few_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None:
-    rows = few_chunks(selection, chunk_shape)
+def _plan_box(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None:
+    rows = box_chunks(selection, chunk_shape)
     if rows is None:
         return None
     n = len(rows)
@@ -366,17 +358,17 @@ class _Known:
         return self.grouped
 
 
-def _uneven(start: IntArray, count: IntArray, step: int, edges: Edges) -> _Known:
+def _uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> _Known:
     """Cut slices of all windows along one dimension, ``(w,)`` each, into chunks of different lengths."""
     some = count > 0
-    low = edges.chunk_of(np.where(some, start, 0))
-    high = edges.chunk_of(np.where(some, start + (count - 1) * step, 0))
+    low = axis.chunk_of(np.where(some, start, 0))
+    high = axis.chunk_of(np.where(some, start + (count - 1) * step, 0))
     rows = np.where(some, high - low + 1, 0)
     window = np.repeat(np.arange(len(rows)), rows)
     coord = low[window] + np.arange(len(window)) - _offsets(rows)[window]
-    base = edges.starts[coord] - start[window]
+    base = axis.begins(coord) - start[window]
     first = np.maximum(-(-base // step), 0)
-    end = np.minimum(-(-(base + edges.lengths[coord]) // step), count[window])
+    end = np.minimum(-(-(base + axis.lengths(coord)) // step), count[window])
     # Between two elements there may be whole chunks.
     taken = end > first
     window, coord, base, first, end = window[taken], coord[taken], base[taken], first[taken], end[taken]
@@ -384,7 +376,7 @@ def _uneven(start: IntArray, count: IntArray, step: int, edges: Edges) -> _Known
     return _Known(None, _Axis(coord, first * step - base, end - first, first, _offsets(touched)), touched, step)
 
 
-def _table(selections: Sequence[Selection], empty: list[bool], d: int, block: int, edges: Edges | None) -> _Known:
+def _table(selections: Sequence[Selection], empty: list[bool], d: int, along: ChunkAxis) -> _Known:
     """Gather the indices of all windows along dimension ``d``; those that are empty have none."""
     parts = []
     for selection, nothing in zip(selections, empty, strict=True):
@@ -398,8 +390,8 @@ def _table(selections: Sequence[Selection], empty: list[bool], d: int, block: in
     indices = np.concatenate(parts) if len(parts) > 1 else parts[0]
     window = np.repeat(np.arange(len(parts)), lengths)
     target = np.arange(len(indices)) - _offsets(lengths)[window]
-    chunk = indices // block if edges is None else edges.chunk_of(indices)
-    begin = chunk * block if edges is None else edges.starts[chunk]
+    chunk = along.chunk_of(indices)
+    begin = along.begins(chunk)
     order, first = _sort_groups([window, chunk], len(window))
     table = IndexTable((indices - begin)[order], target[order])
     count = np.diff(first, append=len(order))
@@ -409,12 +401,8 @@ def _table(selections: Sequence[Selection], empty: list[bool], d: int, block: in
     return _Known(table, axis, touched)
 
 
-def _plan_boxes(
-    selections: Sequence[Selection],
-    shape: tuple[int, ...],
-    chunk_shape: tuple[int, ...],
-    edges: tuple[Edges | None, ...] | None,
-) -> Plan:
+def _plan_boxes(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
+    chunk_shape = grid.chunk_shape
     k = len(chunk_shape)
     starts = np.array([selection.start for selection in selections], np.int64).reshape(len(selections), k)
     steps = np.array([selection.step for selection in selections], np.int64).reshape(len(selections), k)
@@ -424,24 +412,23 @@ def _plan_boxes(
         return _empty_plan(chunk_shape)
 
     dimensions: list[_Slices | _Known] = []
-    for d, block in enumerate(chunk_shape):
-        uneven = None if edges is None else edges[d]
+    for d, along in enumerate(grid.axes):
         # The step of a window that selects one element (or none) along the dimension is free.
         stepping = steps[(counts[:, d] > 1) & ~empty, d]
         step = int(stepping[0]) if len(stepping) else 1
         if (stepping == step).all() and all(s.indices is None or s.indices[d] is None for s in selections):
-            if uneven is None:
-                dimensions.append(_Slices(starts[:, d], counts[:, d], step, block))
+            if isinstance(along, RegularAxis):
+                dimensions.append(_Slices(starts[:, d], counts[:, d], step, along.length))
             else:
-                dimensions.append(_uneven(starts[:, d], np.where(empty, 0, counts[:, d]), step, uneven))
+                dimensions.append(_uneven(starts[:, d], np.where(empty, 0, counts[:, d]), step, along))
         else:
-            dimensions.append(_table(selections, empty.tolist(), d, block, uneven))
+            dimensions.append(_table(selections, empty.tolist(), d, along))
     rows = [np.where(empty, 0, dimension.rows()) for dimension in dimensions]
     pieces = sum(map(math.prod, zip(*(row.tolist() for row in rows), strict=True)))
     if pieces > MAX_PIECES:
         raise SelectionError(
-            f"a selection of {pieces} pieces of chunks, from an array of shape {shape} in chunks of {chunk_shape}, "
-            f"is too large; the most is {MAX_PIECES}, so read it in parts"
+            f"a selection of {pieces} pieces of chunks, from an array of shape {grid.shape} in chunks of "
+            f"{chunk_shape}, is too large; the most is {MAX_PIECES}, so read it in parts"
         )
     axes = [dimension.axis(row) for dimension, row in zip(dimensions, rows, strict=True)]
     plan_step = np.array([dimension.step for dimension in dimensions], np.int64)
@@ -510,23 +497,18 @@ def _merge_windows(
     return Plan(chunk_shape, chunks, np.append(first, len(order)), start, count, target, window[order], step, tables)
 
 
-def _plan_points(points: list[IntArray], chunk_shape: tuple[int, ...], edges: tuple[Edges | None, ...] | None) -> Plan:
+def _plan_points(points: list[IntArray], grid: ChunkGrid) -> Plan:
     """Plan lists of points, ``(p, k)`` with ``k >= 1``, one a window."""
+    chunk_shape = grid.chunk_shape
     k = len(chunk_shape)
     lengths = np.array([len(part) for part in points], np.int64)
     everything = np.concatenate(points) if len(points) > 1 else points[0]
     if len(everything) > MAX_PIECES:
         raise SelectionError(f"{len(everything)} points are too many; the most is {MAX_PIECES}, so read in parts")
     window = np.repeat(np.arange(len(points)), lengths)
-    block = np.array(chunk_shape, np.int64)
     if not len(everything):
         return _empty_plan(chunk_shape)
-    coords = everything // block
-    begins = coords * block
-    for d, uneven in enumerate(edges or ()):
-        if uneven is not None:
-            coords[:, d] = uneven.chunk_of(everything[:, d])
-            begins[:, d] = uneven.starts[coords[:, d]]
+    coords = grid.chunk_of(everything)
     # A piece is what one window wants of one chunk.
     order, first = _sort_groups([*coords.T, window], len(window))
     leader = order[first]
@@ -547,7 +529,7 @@ def _plan_points(points: list[IntArray], chunk_shape: tuple[int, ...], edges: tu
         window[leader],
         np.ones(k, np.int64),
         (None,) * k,
-        Points((everything - begins)[order], target[order]),
+        Points((everything - grid.begins(coords))[order], target[order]),
     )
 
 

@@ -26,7 +26,7 @@ from ..errors import SelectionError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..metadata.chunk_grid import Edges
+    from ..metadata.chunk_grid import ChunkGrid
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 #: An entry of a selection after normalisation; an array holds indices, each at least 0, and has one dimension or more.
@@ -243,12 +243,7 @@ def parse_points(selection: Any, shape: tuple[int, ...]) -> Selection:
     return _point_selection(selection, shape, columns, 0, 0, ndmin=1)
 
 
-def parse_blocks(
-    selection: Any,
-    shape: tuple[int, ...],
-    block_shape: tuple[int, ...],
-    edges: tuple[Edges | None, ...] | None = None,
-) -> Selection:
+def parse_blocks(selection: Any, grid: ChunkGrid) -> Selection:
     """Parse what stands in ``a.blocks[...]``: whole chunks by their grid coordinates.
 
     Parameters
@@ -256,43 +251,33 @@ def parse_blocks(
     selection
         A tuple of integers, slices with step 1 and one ``...``; or one of them. An integer selects a whole chunk and
         keeps its dimension. Slices that end beyond the grid are cut to it.
-    shape
-        Of the array, in elements.
-    block_shape
-        Of a chunk, in elements.
-    edges
-        Of a rectilinear grid: for each dimension where its chunks are, or None where all have one length.
+    grid
+        Where the chunks are.
 
     Raises
     ------
     SelectionError
         If the selection does not fit the grid or has something else in it.
     """
-    uneven = edges if edges is not None else (None,) * len(shape)
-    grid = tuple(
-        -(-size // block) if edge is None else len(edge)
-        for size, block, edge in zip(shape, block_shape, uneven, strict=True)
-    )
+    shape = grid.shape
     items = _normalise(selection, shape)
     if any(item is None for item, _ in items):
         raise _error(selection, shape, "blocks takes integers and slices with step 1")
     boxes: list[int | slice] = []
-    for d, term in enumerate(_by_dimension(items, len(shape))):
+    for d, (term, axis) in enumerate(zip(_by_dimension(items, len(shape)), grid.axes, strict=True)):
         if isinstance(term, int):
-            if not -grid[d] <= term < grid[d]:
-                where = f"axis {d} with {grid[d]} blocks"
+            if not -axis.count <= term < axis.count:
+                where = f"axis {d} with {axis.count} blocks"
                 raise _error(selection, shape, f"block {_quote_item(term)} is out of bounds for {where}")
-            first = term % grid[d]
+            first = term % axis.count
             last = first + 1
         elif isinstance(term, np.ndarray):
             raise _error(selection, shape, "blocks takes integers and slices with step 1")
         else:
-            first, last, step = _slice_indices(term, grid[d], selection, shape)
+            first, last, step = _slice_indices(term, axis.count, selection, shape)
             if step != 1:
                 raise _error(selection, shape, f"blocks takes slices with step 1, not {step}")
-        edge, block = uneven[d], block_shape[d]
-        begin, end = (first * block, last * block) if edge is None else edge.starts[[first, last]].tolist()
-        boxes.append(slice(min(begin, shape[d]), min(end, shape[d])))
+        boxes.append(slice(axis.begin(first), axis.begin(last)))
     return _parse_simple(selection, boxes, shape, len(boxes), 0)
 
 

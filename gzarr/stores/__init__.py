@@ -1,4 +1,4 @@
-"""Where values are: stores, and how a path or URL becomes one."""
+"""Stores, and how to open one from a path or URL."""
 
 from __future__ import annotations
 

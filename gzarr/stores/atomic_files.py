@@ -1,14 +1,14 @@
-"""Files that are replaced whole: temporary names, what killed writers left behind, flushing to the disk.
+"""Atomic replacement of files: temporary names, leftovers of killed writers, flushing to disk.
 
-A value is written to a temporary file beside its target, which then takes the target's name in one step. A writer that
-is killed leaves its temporary file. So that the next one can tell such a leftover from a file that is being written,
-the name says who writes it: ``.gzarr-temporary-MACHINE-PID-START-UNIQUE``. MACHINE stands for this boot of this host
-and its process namespace (a container has its own); START is when the process began, so that a number used again
-misleads nobody.
+A value is written to a temporary file beside its target, which is then renamed to the target in one step. A writer that
+is killed leaves its temporary file behind. To tell such leftovers from files being written, the name identifies the
+writer: ``.gzarr-temporary-MACHINE-PID-START-UNIQUE``. MACHINE stands for the current boot of this host and its process
+namespace (a container has its own); START is the start time of the process, which tells it from others with the same
+PID.
 
-A leftover of this machine goes when its process has ended. Of another machine nothing is known; its leftovers go when
-nobody has written to them for an hour, by the file system's clock. Should one be removed that is still wanted (a writer
-suspended for an hour), then its renaming fails, and the value is written again: nothing is lost either way.
+A leftover of this machine is removed once its process has ended. Processes of other machines cannot be checked; their
+leftovers are removed after an hour without writes, by the file system's clock. If the file is still in use after all (a
+writer suspended for an hour), the rename fails and the value is written again: nothing is lost either way.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import secrets
 import shutil
 import stat
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,23 +38,23 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | g
 
 _WRITER = re.compile(re.escape(TEMPORARY) + r"([0-9a-f]{12})-([0-9]{1,9})-([0-9]+)-")
 _UNTOUCHED_NS = 3600 * 10**9
-# A directory is scanned once a process, and not to its end where it is this large.
+# A directory is scanned once per process, and only up to this many entries.
 _MOST_SCANNED = 100_000
 _MOST_REMEMBERED = 100_000
 _scanned: set[str] = set()
 
-# Names that another file has already, in a row: 64 random bits do not collide by chance.
+# Consecutive names that already exist: 64 random bits do not collide by chance.
 _MOST_COLLISIONS = 8
-# Each writer that had opened a directory before it was renamed can disturb its removal, about twice.
+# A writer that opened the directory before it was renamed can disturb its removal, about twice each.
 _MOST_REMOVALS = 100
-# What one call may gather: IOV_MAX of every system is at least this (POSIX says 16, Linux and macOS 1024).
+# Buffers per call: IOV_MAX is at least this on the supported systems (POSIX requires 16, Linux and macOS have 1024).
 _MOST_GATHERED = 1024
 
 _writer: tuple[int, str] = (0, "")
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a file or directory of this name is gzarr's own, and so no part of any key."""
+    """Return whether a file or directory name is reserved for gzarr, and so never part of a key."""
     return name.startswith(TEMPORARY) or name == LOCKS
 
 
@@ -61,30 +62,30 @@ def is_reserved(name: str) -> bool:
 
 
 def temporary_prefix() -> str:
-    """Return the beginning of the names of this process's temporary files; the caller makes the rest unique."""
+    """Return the prefix of the names of this process's temporary files; the caller appends a unique part."""
     global _writer
     pid = os.getpid()
     if _writer[0] != pid:
-        _scanned.clear()  # a child of a fork looks for itself
+        _scanned.clear()  # a forked child scans for itself
         _writer = pid, f"{TEMPORARY}{_machine()}-{pid}-{_start_of(pid) or 0}-"
     return _writer[1]
 
 
 def _machine() -> str:
-    """Return what two processes have in common just where one can ask the system about the other."""
+    """Return a name that two processes share exactly if each can ask the system whether the other is running."""
     parts = []
     with contextlib.suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
-        parts.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115  (it names no file)
+        parts.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115  (not a file)
     if hasattr(os, "uname"):
         parts.append(os.uname().nodename)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def _start_of(pid: int) -> str | None:
-    """Return when a process began, in the system's own unit, or None if it does not say."""
+    """Return the start time of a process in the system's own unit, or None if unknown."""
     try:
-        # The second field is the program's name in brackets, and may have spaces and brackets of its own.
+        # The second field is the program's name in parentheses, and may itself contain spaces and parentheses.
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return None
@@ -94,16 +95,16 @@ def _start_of(pid: int) -> str | None:
 
 
 def clean_once(directory: int | None, base: str, path: str, now_ns: int) -> None:
-    """Remove what killed writers left in a directory, the first time that this process writes into it.
+    """Remove the leftovers of killed writers from a directory, once per process.
 
     Parameters
     ----------
     directory, base
-        The directory: its descriptor and ``""``, or None and its path.
+        Directory: its descriptor and ``""``, or None and its path.
     path
-        Its path, by which it is remembered.
+        Path of the directory, under which it is remembered.
     now_ns
-        The time by the clock of the file system: when a file made just now was changed.
+        Current time of the file system's clock in nanoseconds: the modification time of a file just made.
     """
     if path in _scanned:
         return
@@ -129,7 +130,7 @@ def _remove_abandoned(entry: os.DirEntry[str], directory: int | None, now_ns: in
 
 def _is_abandoned(name: str, untouched_ns: int) -> bool:
     writer = _WRITER.match(name)
-    # On Windows os.kill(pid, 0) is no question.
+    # On Windows, os.kill(pid, 0) is more than a check.
     if writer and os.name == "posix" and temporary_prefix().startswith(f"{TEMPORARY}{writer[1]}-"):
         return not _is_running(int(writer[2]), writer[3])
     return untouched_ns > _UNTOUCHED_NS
@@ -140,7 +141,7 @@ def _is_running(pid: int, start: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # not ours to ask about, so it is there
+    except OSError:  # no permission, so the process exists
         pass
     return start == "0" or (_start_of(pid) or start) == start
 
@@ -158,27 +159,27 @@ def replace_file(
     path: str,
     exclusive: bool = False,
 ) -> None:
-    """Make ``parts`` the content of a file in one step; on failure the file is as before, and nothing is left behind.
+    """Replace the content of a file by ``parts`` in one step; a failure leaves the file unchanged and no leftovers.
 
-    (If it is the flushing of the name that fails, then the file has the new content, but for how long is not known.)
+    (If flushing the name fails, the file has the new content, but a loss of power may undo that.)
 
     Parameters
     ----------
     directory, base
-        The directory: its descriptor and ``""``, or None and its path with a slash.
+        Directory: its descriptor and ``""``, or None and its path with a trailing slash.
     name
-        Of the file in it.
+        Name of the file in it.
     parts
-        Flat views of bytes, one after the other.
+        Flat views of bytes, to be concatenated.
     durable
-        Flush the content to the disk before it takes the name, and then the name.
+        Flush the content to disk before the rename, and the name after it.
     path
-        Of the directory, by which it is remembered.
+        Path of the directory, under which it is remembered.
     exclusive
-        Raise ``FileExistsError`` if there is such a file; of several that make it, one succeeds.
+        Raise ``FileExistsError`` if the file exists; of several concurrent calls, exactly one succeeds.
     """
     for _ in range(_MOST_COLLISIONS):
-        # Known before the file is there: an interrupt may come as soon as it is.
+        # Recorded before the file is made: an interrupt may come right afterwards.
         temporary = base + temporary_name()
         try:
             try:
@@ -203,11 +204,11 @@ def replace_file(
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=directory)
             raise
-    raise FileExistsError(errno.EEXIST, f"files named {TEMPORARY}... keep appearing under the names chosen at random")
+    raise FileExistsError(errno.EEXIST, f"every randomly chosen name {TEMPORARY}... already exists")
 
 
 def _link(directory: int | None, temporary: str, target: str) -> bool:
-    """Give a file another name, which no file has; return False where the file system gives only one."""
+    """Give a file a second, unused name; return False if the file system has no hard links."""
     try:
         os.link(temporary, target, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError as exc:
@@ -219,12 +220,12 @@ def _link(directory: int | None, temporary: str, target: str) -> bool:
 
 
 def temporary_name() -> str:
-    """Return a name that no file has."""
+    """Return a unique name for a temporary file."""
     return temporary_prefix() + secrets.token_hex(8)
 
 
 def _write(fd: int, parts: list[memoryview]) -> None:
-    """Write all of ``parts``, however little the system takes at a time."""
+    """Write all of ``parts``, even if the system accepts only some bytes at a time."""
     at = 0
     while at < len(parts):
         if len(parts) - at > 1 and hasattr(os, "writev"):
@@ -244,12 +245,12 @@ def _write(fd: int, parts: list[memoryview]) -> None:
 
 
 def remove_tree(directory: int | None, path: str) -> None:
-    """Remove a directory and all below it, also while others write into it or remove parts of it.
+    """Remove a directory tree, even while others write into it or remove parts of it.
 
     Parameters
     ----------
     directory, path
-        The directory: a descriptor and its name in it, or None and its path.
+        Directory to remove: descriptor of its parent and its name, or None and its path.
     """
     for attempt in range(_MOST_REMOVALS):
         try:
@@ -260,7 +261,7 @@ def remove_tree(directory: int | None, path: str) -> None:
             shutil.rmtree(path, dir_fd=directory)
             return
         except OSError as exc:
-            # Something in it went before it was its turn, or came after.
+            # Others removed an entry before its turn, or added one after.
             if exc.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST) or attempt == _MOST_REMOVALS - 1:
                 raise
 
@@ -270,7 +271,7 @@ def remove_tree(directory: int | None, path: str) -> None:
 
 def _flush(fd: int) -> None:
     if sys.platform == "darwin":
-        # There fsync leaves the data in the disk's own cache. Not every file system knows the request.
+        # On macOS, fsync leaves the data in the disk's cache. Not every file system supports F_FULLFSYNC.
         import fcntl
 
         with contextlib.suppress(OSError):
@@ -280,14 +281,14 @@ def _flush(fd: int) -> None:
 
 
 def sync_directory(directory: int | None, base: str) -> None:
-    """Flush the names in a directory: its descriptor and ``""``, or None and its path."""
-    if os.name == "nt":  # directories cannot be opened there; NTFS keeps a journal of names
+    """Flush the names in a directory, given by its descriptor and ``""``, or by None and its path."""
+    if os.name == "nt":  # it cannot open directories; NTFS journals names itself
         return
     fd = os.open(base, DIRECTORY) if directory is None else directory
     try:
         os.fsync(fd)
     except OSError as exc:
-        # What file systems say that have no such thing for directories.
+        # Errors of file systems that cannot flush directories.
         if exc.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
             raise
     finally:
@@ -296,9 +297,9 @@ def sync_directory(directory: int | None, base: str) -> None:
 
 
 def make_directories(path: str, *, durable: bool) -> None:
-    """Make a directory and those above it that are missing, flushing the name of each that was made if ``durable``.
+    """Make a directory and its missing parents; if ``durable``, flush the name of each directory made.
 
-    ``FileNotFoundError`` says that somebody else erased one of them just then: try again.
+    Raises ``FileNotFoundError`` if another process erased one of them meanwhile: try again.
     """
     above = os.path.dirname(path)  # noqa: PTH120
     try:
@@ -318,20 +319,68 @@ def make_directories(path: str, *, durable: bool) -> None:
 
 
 def _is_there(path: str) -> bool:
-    """Return whether a name that was taken just now is a directory's; raise ``FileNotFoundError`` if it is gone."""
+    """Return whether an existing name is a directory; raise ``FileNotFoundError`` if it has gone meanwhile."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
     except FileNotFoundError:
-        if os.path.islink(path):  # noqa: PTH114  (a link to nothing stays in the way)
+        if os.path.islink(path):  # noqa: PTH114  (a dangling link)
             return False
         raise
 
 
 def make_directory_in(directory: int, name: str, *, durable: bool) -> None:
-    """Make ``name`` in an open directory unless it is there, flushing its name if ``durable``."""
+    """Make ``name`` in an open directory unless it exists; if ``durable``, flush its name."""
     try:
         os.mkdir(name, dir_fd=directory)
     except FileExistsError:
         return
     if durable:
         sync_directory(directory, "")
+
+
+# -- for engines
+
+
+# Others may erase an emptied directory before there is a file in it.
+_MOST_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FolderWriter:
+    """See :class:`gzarr.stores.base.FileWriter`."""
+
+    root: bytes
+    durable: bool
+
+    def temporary_prefix(self) -> str:
+        """Return the beginning of temporary names; the caller makes the rest unique."""
+        return temporary_prefix()
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it, durably if that is asked for."""
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                make_directories(folder, durable=self.durable)
+                return
+            except FileNotFoundError:
+                # Somebody else has emptied one of them just then.
+                if attempt == _MOST_ATTEMPTS - 1:
+                    raise
+
+    def flush_folder(self, folder: str) -> None:
+        """Have the names in a folder reach the disk."""
+        # Where it is not there any more, somebody else has erased what was written.
+        with contextlib.suppress(FileNotFoundError):
+            sync_directory(None, folder)
+
+    def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
+        """Remove what killed writers left; ``written`` was written just now, by the clock of its file system."""
+        now_ns = 0
+        if written is not None:
+            try:
+                now_ns = os.stat(written).st_mtime_ns  # noqa: PTH116
+            except OSError:
+                # Erased meanwhile by somebody else: without the time, only what is known to be abandoned goes.
+                now_ns = 0
+        for folder in folders:
+            clean_once(None, folder, folder, now_ns)

@@ -1,4 +1,4 @@
-"""What may be stored as a value: any contiguous buffer, seen as bytes without a copy; and values in parts."""
+"""Values to store: any contiguous buffer, seen as bytes without a copy; also in parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_view(value: Buffer, key: str) -> memoryview:
 
 
 def store_parts(store: WritableStore, key: str, parts: Sequence[bytes]) -> None:
-    """Store a value that is there in parts, without joining them where the store can."""
+    """Store a value given in parts; join them only if the store needs that."""
     if len(parts) > 1 and isinstance(store, GatheringStore) and knows_of(store, "set_parts", "set"):
         store.set_parts(key, parts)
     else:

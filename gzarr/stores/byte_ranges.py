@@ -1,4 +1,4 @@
-"""A :class:`ByteRange` against the size of a value: one place for the check that all stores share."""
+"""Checks of a :class:`ByteRange` against the size of a value, shared by all stores."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 def check_range(byte_range: ByteRange) -> None:
-    """Raise :class:`ArgumentError` if ``byte_range`` is malformed, whatever value it is meant for."""
+    """Raise :class:`ArgumentError` if ``byte_range`` is malformed, whatever the value."""
     offset, length = byte_range.offset, byte_range.length
     if offset < 0 and length is not None:
-        raise ArgumentError(f"{byte_range}: a negative offset means the last bytes, all of them; length must be None")
+        raise ArgumentError(f"{byte_range}: a negative offset means all of the last bytes; length must be None")
     if length is not None and length < 0:
         raise ArgumentError(f"{byte_range}: length must not be negative")
 
 
 def resolve_range(byte_range: ByteRange, size: int, store: object, key: str) -> tuple[int, int]:
-    """Return first byte and number of bytes of ``byte_range`` in a value of ``size`` bytes.
+    """Return the first byte and the number of bytes of ``byte_range`` in a value of ``size`` bytes.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def resolve_range(byte_range: ByteRange, size: int, store: object, key: str) -> 
 
 
 def describe_range(byte_range: ByteRange) -> str:
-    """Return a range in words, for messages."""
+    """Describe a range, for messages."""
     if byte_range.offset < 0:
         return f"last {-byte_range.offset} bytes"
     if byte_range.length is None:
@@ -47,7 +47,7 @@ def describe_range(byte_range: ByteRange) -> str:
 
 
 def splice(old: bytes | None, start: int, part: bytes) -> bytes:
-    """Return ``old`` with ``part`` written at byte ``start``; a gap behind the old end is filled with zero bytes.
+    """Return ``old`` with ``part`` written at byte ``start``; a gap after the old end is filled with zero bytes.
 
     Raises
     ------

@@ -1,16 +1,15 @@
-"""Exclusive locks on files, with which writers of one local hierarchy take turns, in threads and between processes.
+"""Exclusive file locks, by which writers of a local hierarchy exclude each other, across threads and processes.
 
-The system gives up a lock when its holder ends, however it ends; nothing has to be cleaned after a kill. A child of a
-fork holds none of its parent's locks.
+The system releases a lock when its holder ends for any reason, so there is nothing to clean up after a kill. A forked
+child holds none of its parent's locks.
 
-The locks of a node lie in its directory and are erased with it, held ones too: erasing does not wait for holders. Who
-waits then, or asks later, takes the lock of what has that name now. So one holder of what was erased may still be
-inside beside one of what was made in its place, until it leaves; nobody enters by a lock that is erased.
+The locks of a node lie in its directory and are erased with it, even while they are held: erasing does not wait for
+holders. Threads that were waiting, or ask later, take the lock of the node that now has that name. A holder of an
+erased lock may therefore run beside a holder of the new one until it finishes; nobody can acquire an erased lock.
 
-On a network file system a lock holds between machines only if the mount passes it to the server: NFS does unless it is
-mounted with ``nolock`` or ``local_lock``, Lustre with ``flock``. gzarr cannot see from here which is the case; without
-such a mount, let each machine write chunks (or shards) of its own. Where the file system says that it has no locks,
-that is an error.
+On a network file system, a lock excludes other machines only if the mount passes it to the server: NFS does unless it
+is mounted with ``nolock`` or ``local_lock``, Lustre does with ``flock``. gzarr cannot detect this; without such a
+mount, let each machine write its own chunks (or shards). A file system that reports no lock support is an error.
 """
 
 from __future__ import annotations
@@ -26,33 +25,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import TracebackType
 
-# Locks of one directory. Writers of different values wait for each other where these fall on one of them, so many are
-# wanted; each that a write needs is an open file, so not too many.
+# Locks per directory. With too few, writers of different values wait for each other more often; with too many, a write
+# needs many open files.
 STRIPES = 64
 
 _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-# Relative to a directory, never through a link: that is how a store that refuses links asks.
+# Relative to a directory and never through a link, for stores that refuse links.
 _OPEN_BELOW = _OPEN | getattr(os, "O_NOFOLLOW", 0)
 
 _open_locks: set[FileLock] = set()
 
 
 def stripe(name: str) -> int:
-    """Return which lock of a directory is that of ``name``: the same in every process and release."""
+    """Return the number of the lock of ``name`` in a directory: the same in every process and release."""
     return zlib.crc32(os.fsencode(name)) % STRIPES
 
 
 class FileLock:
-    """An exclusive lock on a file, which is made if it is not there and stays.
+    """An exclusive lock on a file, which is made if necessary and never removed.
 
-    A thread that holds it may take it again, through another object; the first to be taken is the last to be released.
+    A thread that holds it may take it again through another object; the first taken must be the last released.
 
     Parameters
     ----------
     path
-        Of the file. Its directory must exist.
+        Path of the file. Its directory must exist.
     directory
-        Descriptor of an open directory that ``path`` is relative to, or None.
+        Descriptor of an open directory to which ``path`` is relative, or None.
     """
 
     def __init__(self, path: str, directory: int | None = None) -> None:
@@ -60,7 +59,7 @@ class FileLock:
         self._directory = directory
         flags = _OPEN if directory is None else _OPEN_BELOW
         self._open = functools.partial(os.open, flags=flags, mode=0o666, dir_fd=directory)
-        # One while it is open.
+        # Holds one descriptor while the file is open, else none.
         self._fds: list[int] = []
         self._file: tuple[int, int] | None = None
         self._thread: int | None = None
@@ -80,24 +79,24 @@ class FileLock:
         Raises
         ------
         RuntimeError
-            If it is held through this object already.
+            If the lock is already held through this object.
         OSError
             If the file cannot be opened, or its file system has no locks.
         """
         if self._fds:
             raise RuntimeError(f"the lock {self.path!r} is already held through this object")
         while True:
-            # Known before it is open, so that a fork at any moment finds the descriptor.
+            # Registered before the file is opened, so that a fork at any moment finds the descriptor.
             _open_locks.add(self)
             try:
-                # In one call: an interrupt while the file is opened comes when its descriptor is in the list.
+                # One call, so that an interrupt during opening is handled only once the descriptor is in the list.
                 self._fds.extend(map(self._open, (self.path,)))
                 (fd,) = self._fds
                 status = os.fstat(fd)
                 self._file = status.st_dev, status.st_ino
                 if not self._is_ours():
                     _wait(fd)
-                # It may have been erased meanwhile, itself or with its directory, and then nobody else looks at it.
+                # The file may have been erased meanwhile, alone or with its directory; then nobody else uses this lock.
                 if self.is_in_place(self._directory):
                     self._thread = threading.get_ident()
                     return
@@ -112,7 +111,7 @@ class FileLock:
         return any(lock._thread == thread and lock._file == self._file for lock in list(_open_locks))
 
     def is_in_place(self, directory: int | None) -> bool:
-        """Return whether the file that is locked is the one that others find: of this path, in the directory."""
+        """Return whether the locked file is still the one at its path in ``directory``, which others would lock."""
         try:
             status = os.stat(self.path, dir_fd=directory, follow_symlinks=directory is None)
         except FileNotFoundError:
@@ -120,18 +119,18 @@ class FileLock:
         return (status.st_dev, status.st_ino) == self._file
 
     def release(self) -> None:
-        """Let the next one have the lock. Does nothing where it is not held."""
+        """Release the lock, if it is held."""
         fds, self._fds, self._file, self._thread = self._fds, [], None, None
         _open_locks.discard(self)
         for fd in fds:
             try:
-                with contextlib.suppress(OSError):  # closing gives it up as well, unless a child has a copy
+                with contextlib.suppress(OSError):  # closing releases it too, unless a child has a copy
                     _unlock(fd)
             finally:
                 os.close(fd)
 
     def _forget(self) -> None:
-        # Closing alone: the lock is the parent's, and unlocking here would take it from the parent.
+        # Only close: the lock is the parent's, and unlocking here would release it there.
         for fd in self._fds:
             os.close(fd)
         self._fds, self._file, self._thread = [], None, None
@@ -153,7 +152,7 @@ if sys.platform == "win32":
     import time
 
     def _wait(fd: int) -> None:
-        # What waits in this library gives up after ten seconds, so ask again and again.
+        # msvcrt's own waiting gives up after ten seconds, so poll.
         pause_s = 0.001
         while True:
             os.lseek(fd, 0, os.SEEK_SET)
@@ -173,8 +172,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    # flock and not lockf: the latter's locks are the process's, so that threads share them, and closing any descriptor
-    # of the file gives them all up.
+    # flock rather than lockf: lockf's locks belong to the process, so threads share them, and closing any descriptor of
+    # the file releases them all.
     def _wait(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX)
 

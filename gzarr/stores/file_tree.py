@@ -1,8 +1,8 @@
-"""The files below a root directory, by the segments of their keys; failures are the system's own ``OSError``.
+"""Files below a root directory, by the segments of their keys; failures are the system's own ``OSError``.
 
-Whether symbolic links are followed is decided here, and only here: if so, an operation names a whole path and the
-system resolves it; if not, every segment is opened relative to the directory before it without following, so that no
-link can be slipped in between a check and a use.
+Only this module decides whether symbolic links are followed: if so, an operation passes a whole path to the system; if
+not, every segment is opened relative to its parent directory without following links, so that no link can be inserted
+between a check and a use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .base import Listing
 
-# Without O_NONBLOCK, opening a named pipe that someone put into a store would wait for ever.
+# Without O_NONBLOCK, opening a named pipe inside a store would block for ever.
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
@@ -28,16 +28,16 @@ CAN_REFUSE_LINKS = bool(_NOFOLLOW) and os.open in os.supports_dir_fd and os.scan
 
 
 class FileTree:
-    """The files below one directory.
+    """Files below one directory.
 
     Parameters
     ----------
     root
-        Its absolute path; may itself be a link, and need not exist.
+        Absolute path of the directory; may itself be a link, and need not exist.
     follow_symlinks
-        If False, a symbolic link below ``root`` is an error (``ELOOP``) wherever it is met.
+        If False, any symbolic link below ``root`` is an error (``ELOOP``).
     durable
-        Flush the names of directories that are made.
+        Flush the names of new directories.
     """
 
     def __init__(self, root: str, *, follow_symlinks: bool, durable: bool) -> None:
@@ -46,12 +46,12 @@ class FileTree:
         self.durable = durable
 
     def path(self, segments: Sequence[str]) -> str:
-        """Return a whole path, for messages and to remember a directory by."""
+        """Return a whole path, for messages and to remember directories."""
         return "/".join((self.root, *segments))
 
     @contextlib.contextmanager
     def at(self, segments: Sequence[str], *, create: bool = False) -> Iterator[tuple[int | None, str]]:
-        """Give the directory of the last segment: a descriptor and ``""``, or None and the path with a slash."""
+        """Give the directory of the last segment: a descriptor and ``""``, or None and its path with a final slash."""
         if self.follow_symlinks:
             directory = self.path(segments[:-1])
             if create:
@@ -65,7 +65,7 @@ class FileTree:
             for segment in segments[:-1]:
                 if create:
                     make_directory_in(fd, segment, durable=self.durable)
-                # Never a descriptor that is closed already: an interrupt may come at any moment.
+                # One assignment, so that an interrupt never leaves a closed descriptor in ``fd``.
                 above, fd = fd, _open_below(fd, segment, DIRECTORY)
                 os.close(above)
             yield fd, ""
@@ -73,7 +73,7 @@ class FileTree:
             os.close(fd)
 
     def open_file(self, segments: Sequence[str]) -> int:
-        """Return a descriptor for reading."""
+        """Open a file for reading and return its descriptor."""
         if self.follow_symlinks:
             return os.open(self.path(segments), _READ)
         with self.at(segments) as (directory, _):
@@ -81,15 +81,15 @@ class FileTree:
             return _open_below(directory, segments[-1], _READ)
 
     def stat(self, segments: Sequence[str]) -> os.stat_result:
-        """Return what the system knows of a file."""
+        """Return the status of a file."""
         if self.follow_symlinks:
-            # Asked for every shard that is read: no context manager.
+            # No context manager, because this is called for every shard that is read.
             return os.stat(self.path(segments))  # noqa: PTH116
         with self.at(segments) as (directory, base):
             return os.stat(base + segments[-1], dir_fd=directory, follow_symlinks=self.follow_symlinks)
 
     def scan(self, segments: Sequence[str]) -> tuple[Listing, tuple[int, int]]:
-        """Return the names of files and of directories in a directory, less gzarr's own, and what identifies it."""
+        """Return the names of files and of directories in a directory, without reserved ones, and its identity."""
         with contextlib.ExitStack() as stack:
             if self.follow_symlinks:
                 where: str | int = self.path(segments)
@@ -112,7 +112,7 @@ class FileTree:
         return (files, directories), (status.st_dev, status.st_ino)
 
     def check_link(self, directory: int | None, base: str, name: str) -> None:
-        """Refuse ``name`` in a directory that :meth:`at` gave if it is a link and these are not followed."""
+        """Refuse ``name`` in a directory from :meth:`at` if it is a link and links are not followed."""
         if not self.follow_symlinks and is_link(directory, base + name):
             _refuse(name)
 
@@ -122,7 +122,7 @@ def _open_below(directory: int, name: str, flags: int) -> int:
     try:
         return os.open(name, flags | _NOFOLLOW, dir_fd=directory)
     except OSError as exc:
-        # Systems answer ELOOP, ENOTDIR or EMLINK for a link. It was not followed; this look is for the message.
+        # Systems report ELOOP, ENOTDIR or EMLINK for a link. It was not followed; this check is for the message.
         if exc.errno != errno.ENOENT and is_link(directory, name):
             _refuse(name)
         raise
@@ -133,7 +133,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def is_link(directory: int | None, name: str) -> bool:
-    """Return whether there is a symbolic link of this name."""
+    """Return whether a name is a symbolic link."""
     try:
         return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
     except OSError:
@@ -141,7 +141,7 @@ def is_link(directory: int | None, name: str) -> bool:
 
 
 def is_directory(directory: int | None, name: str) -> bool:
-    """Return whether there is a directory of this name, itself and not behind a link."""
+    """Return whether a name is a directory, and not a link to one."""
     try:
         return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
     except OSError:
@@ -149,7 +149,7 @@ def is_directory(directory: int | None, name: str) -> bool:
 
 
 def identity(status: os.stat_result) -> tuple[int, ...] | None:
-    """Return what tells a file from any that replaces it (number, size, times); None if it is no regular file."""
+    """Return a token that changes when a file is replaced (inode, size, times); None if it is not a regular file."""
     if not stat.S_ISREG(status.st_mode):
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

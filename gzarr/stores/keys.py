@@ -1,4 +1,4 @@
-"""The rules for store keys, prefixes and node paths: nothing that could leave a store's root gets past this module.
+"""Rules for store keys, prefixes and node paths; this module refuses everything that could leave a store's root.
 
 Sources: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface (keys and prefixes),
 https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#node-names (node names).
@@ -10,7 +10,7 @@ import os
 
 from ..errors import ArgumentError
 
-# On Windows a backslash or a drive letter inside a segment would leave the root; elsewhere both are ordinary.
+# On Windows, a backslash or a drive letter in a segment could leave the root; elsewhere both are ordinary characters.
 _FOREIGN = ("\\", ":") if os.sep != "/" else ()
 
 
@@ -21,7 +21,7 @@ def _check_segments(segments: list[str], whole: str, what: str) -> None:
         if segment in (".", ".."):
             raise ArgumentError(f"{what} {whole!r} has the segment {segment!r}, which could leave the store's root")
         if "\0" in segment or any(c in segment for c in _FOREIGN):
-            raise ArgumentError(f"{what} {whole!r} has a character that no file name may have")
+            raise ArgumentError(f"{what} {whole!r} has a character that is not allowed in file names")
     try:
         os.fsencode(whole)
     except UnicodeEncodeError as exc:
@@ -84,5 +84,5 @@ def normalize_path(path: str) -> str:
 
 
 def join_path(parent: str, name: str) -> str:
-    """Return the path of ``name`` below ``parent``; both normalised, either may be empty."""
+    """Return the path of ``name`` below ``parent``; both are normalised, and either may be empty."""
     return f"{parent}/{name}" if parent and name else parent or name

@@ -1,7 +1,7 @@
 """Local directories as stores: a key is a file, ``/`` separates directories.
 
-:mod:`gzarr.stores.file_tree` finds the files, through symbolic links or not; how a value is replaced in one step, and
-what becomes of the temporary files of killed writers, is in :mod:`gzarr.stores.atomic_files`.
+:mod:`gzarr.stores.file_tree` finds the files and decides about symbolic links; :mod:`gzarr.stores.atomic_files`
+replaces values in one step and removes the temporary files of killed writers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
-from .atomic_files import LOCKS, TEMPORARY, is_reserved, remove_tree, replace_file, sync_directory, temporary_name
+from .atomic_files import (
+    LOCKS,
+    TEMPORARY,
+    FolderWriter,
+    is_reserved,
+    remove_tree,
+    replace_file,
+    sync_directory,
+    temporary_name,
+)
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .file_locks import STRIPES, FileLock, stripe
@@ -30,16 +39,16 @@ if TYPE_CHECKING:
 
     from .base import ByteRange, Listing
 
-    # Directories on the way: prefix, identity, names left.
+    # Directories from the root down to the current one: prefix, identity, names left.
     _Levels = list[tuple[str, tuple[int, int], list[str]]]
 
-# Only these say that there is no such key. Everything else is a failure.
+# Errors that mean an absent key. All others are failures.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
-# How often a write starts again because others erased, just then, the directory it was to go into.
+# Attempts of a write whose directory others keep erasing.
 _MOST_ATTEMPTS = 50
-# Who makes several directories is slower than who erases one: after some attempts it waits a random time, which grows
-# by this with each.
+# Making several directories takes longer than erasing one, so after some attempts a writer waits for a random time,
+# which grows with each attempt.
 _ATTEMPTS_AT_ONCE = 3
 _PAUSE_S = 0.0005
 
@@ -50,26 +59,26 @@ class LocalStore:
     Parameters
     ----------
     root
-        The directory. It need not exist; the first ``set`` makes it.
+        Path of the directory. It need not exist; the first ``set`` makes it.
     read_only
         Refuse every change.
     follow_symlinks
         If False, a symbolic link anywhere below ``root`` is an error (``root`` itself may be one).
     durable
-        Flush each change to the disk (``fsync`` of the file, of its directory and of directories made on the way)
-        before the call returns, so that a loss of power cannot undo it. Much slower on most disks.
+        Flush each change to disk (``fsync`` of the file, its directory and all new directories) before the call
+        returns, so that a loss of power cannot undo it. Much slower on most disks.
 
     Raises
     ------
     ArgumentError
-        If ``root`` is not a path, or ``follow_symlinks=False`` cannot be kept on this platform.
+        If ``root`` is not a path, or this platform does not support ``follow_symlinks=False``.
 
     Notes
     -----
-    ``set`` writes a temporary file beside the target and renames it: readers see the old value or the new one, whole,
-    and a write that fails or is killed leaves the old value. Temporary files of killed writers are never keys; the next
-    writer of their directory removes them. Names that start with ``.gzarr-temporary-``, and ``.gzarr-locks``, are
-    reserved: nothing can be stored below them, and nothing is found there.
+    ``set`` writes a temporary file beside the target and renames it: readers see either the whole old value or the
+    whole new one, and a write that fails or is killed leaves the old value. Temporary files of killed writers are never
+    keys; the next writer of their directory removes them. ``.gzarr-locks`` and names that start with
+    ``.gzarr-temporary-`` are reserved: nothing can be stored or found under them.
     """
 
     def __init__(
@@ -88,7 +97,7 @@ class LocalStore:
             raise ArgumentError(f"LocalStore needs a non-empty path without NUL, not {path!r}")
         if not follow_symlinks and not CAN_REFUSE_LINKS:
             raise ArgumentError(
-                "follow_symlinks=False cannot be kept on this platform: it cannot open relative to a directory"
+                "follow_symlinks=False is not supported on this platform: it cannot open files relative to a directory"
             )
         self.root = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
         self.read_only = read_only
@@ -111,8 +120,21 @@ class LocalStore:
         return str(self.root), self.read_only, self.follow_symlinks, self.durable
 
     def file_root(self) -> bytes | None:
-        """Return the root directory, absolute, or None if links are refused (plain paths would follow them)."""
+        """Return the absolute root directory, or None if links are refused (plain paths would follow them)."""
         return os.fsencode(self.root) if self.follow_symlinks else None
+
+    def directory(self) -> bytes:
+        """Return the root directory, absolute."""
+        return os.fsencode(self.root)
+
+    def file_writer(self) -> FolderWriter | None:
+        """Return how engines write files themselves, or None: links are refused, or a class may do more in ``set``."""
+        root = self.file_root()
+        return None if root is None or type(self) is not LocalStore else FolderWriter(root, self.durable)
+
+    def contains(self, keys: Iterable[str]) -> list[bool]:
+        """Return whether there is a value of each key, in order."""
+        return [version is not None for version in self.versions(keys)]
 
     def _fail(self, what: str, key: str, exc: BaseException) -> NoReturn:
         cause = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc) or type(exc).__name__
@@ -124,7 +146,7 @@ class LocalStore:
     # -- reading
 
     def _open(self, key: str) -> tuple[int, int] | None:
-        """Return descriptor and size of a value, or None if there is no such key."""
+        """Return the file descriptor and the size of a value, or None if there is no such key."""
         segments = split_key(key)
         if _is_hidden(segments):
             return None
@@ -170,7 +192,7 @@ class LocalStore:
         ArgumentError
             If ``key`` would leave the root.
         StoreError
-            If the file cannot be read for any other reason than not being there.
+            If the file exists but cannot be read.
         """
         return self._get(key, None)
 
@@ -214,7 +236,7 @@ class LocalStore:
         return [self._get(key, max_nbytes) for key in keys]
 
     def version(self, key: str) -> Hashable | None:
-        """Return what tells this file from any that replaces it (number, size, times); None if there is none."""
+        """Return a token that changes when the file is replaced (inode number, size, times); None if it is absent."""
         segments = split_key(key)
         if _is_hidden(segments):
             return None
@@ -227,11 +249,11 @@ class LocalStore:
         return identity(status)
 
     def versions(self, keys: Iterable[str]) -> list[Hashable | None]:
-        """Return what :meth:`version` does for each of several keys; asked twice for every shard that is read."""
+        """Return :meth:`version` of several keys. Fast, because it is called twice for every shard that is read."""
         result: list[Hashable | None] = []
         root = f"{self._tree.root}/"
         for key in keys:
-            # What is not plainly a file below the root is for the method that looks at each segment.
+            # Keys that are not plainly files below the root go to the method that checks each segment.
             plain = self.follow_symlinks and key[:1] not in ("", ".", "/") and "/." not in key and "//" not in key
             try:
                 status = os.stat(root + key) if plain else None  # noqa: PTH116
@@ -243,7 +265,7 @@ class LocalStore:
     # -- listing
 
     def _scan(self, segments: Sequence[str], prefix: str) -> tuple[Listing, tuple[int, int]]:
-        """Return names of files and of directories in a directory, and what identifies the directory."""
+        """Return the names of files and of directories in a directory, and the identity of the directory."""
         if _is_hidden(segments):
             return ([], []), (0, 0)
         try:
@@ -254,11 +276,11 @@ class LocalStore:
             self._fail("list", prefix, exc)
 
     def list(self) -> Iterator[str]:
-        """Yield all keys, sorted; memory is bounded by the largest directories on one path."""
+        """Yield all keys, sorted. Memory is bounded by the largest directories on one path."""
         return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        """Yield all keys that start with ``prefix``, sorted; memory is bounded by the largest directories on one path.
+        """Yield all keys that start with ``prefix``, sorted. Memory is bounded by the largest directories on one path.
 
         Raises
         ------
@@ -268,8 +290,8 @@ class LocalStore:
         return self._walk(split_prefix(prefix), prefix)
 
     def _walk(self, segments: Sequence[str], prefix: str) -> Iterator[str]:
-        # One level a directory on the way: its prefix, its identity and what is left of it, last first. A directory
-        # sorts with its slash, which makes the keys of the whole walk sorted.
+        # One level per directory: its prefix, its identity and its remaining names, last first. Directories sort with
+        # their slash, so that the keys of the whole walk are sorted.
         levels: _Levels = []
         entering: str | None = prefix
         while True:
@@ -291,7 +313,7 @@ class LocalStore:
                 yield here + name
 
     def list_dir(self, prefix: str) -> Listing:
-        """Return the keys and the prefixes directly under ``prefix``, both sorted and in full from the root.
+        """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted.
 
         An empty directory counts as a prefix.
         """
@@ -304,7 +326,7 @@ class LocalStore:
             try:
                 size = self._tree.stat(key.split("/")).st_size
             except OSError as exc:
-                if exc.errno in _ABSENT:  # erased since it was listed
+                if exc.errno in _ABSENT:  # erased since the listing
                     continue
                 self._fail("read the size of", key, exc)
             yield key, size
@@ -318,31 +340,31 @@ class LocalStore:
     def _check_name(self, segments: Sequence[str], key: str) -> None:
         if _is_hidden(segments):
             raise ArgumentError(
-                f"store key {key!r}: {LOCKS!r} and names starting with {TEMPORARY!r} are kept for locks and unfinished "
-                "writes"
+                f"store key {key!r}: {LOCKS!r} and names starting with {TEMPORARY!r} are reserved for locks and "
+                "unfinished writes"
             )
 
     def set(self, key: str, value: Buffer) -> None:
-        """Store ``value`` (bytes-like) under ``key``: readers see the old value or the new one, whole.
+        """Store ``value`` (bytes-like) under ``key``. Readers see either the whole old value or the whole new one.
 
         Raises
         ------
         ReadOnlyError
             If the store is read-only.
         StoreError
-            If the file cannot be written; the old value is then still there.
+            If the file cannot be written; the old value is kept.
         """
         self.set_parts(key, [value])
 
     def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
-        """Store some buffers, one after the other, as the value of ``key``: as :meth:`set`, without joining them."""
+        """Store the concatenation of some buffers under ``key``, like :meth:`set` but without joining them."""
         self._write(key, parts, exclusive=False)
 
     def create(self, key: str, value: Buffer) -> bool:
-        """Store ``value`` as :meth:`set` does if there is no such key; return whether it was stored.
+        """Store ``value`` like :meth:`set` unless the key exists; return whether it was stored.
 
-        Of several threads and processes that ask at the same time, one succeeds; where the file system has no links,
-        that is not certain.
+        Of several concurrent calls in threads and processes, exactly one succeeds, except on file systems without hard
+        links, where that is not certain.
         """
         return self._write(key, [value], exclusive=True)
 
@@ -351,8 +373,8 @@ class LocalStore:
         segments = split_key(key)
         self._check_name(segments, key)
         views = [as_view(part, key) for part in parts]
-        # The first attempt expects the directory to be there. Later ones make it; before there is a file in it, another
-        # process that empties it may erase it.
+        # The first attempt expects the directory to exist; later ones make it. Until it holds a file, another process
+        # may erase it as an empty directory.
         attempt = 0
         while True:
             try:
@@ -374,9 +396,9 @@ class LocalStore:
             replace_file(directory, base, name, views, durable=self.durable, path=path, exclusive=exclusive)
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-        """Write parts of values: (key, offset in bytes, bytes). A gap behind the old end is filled with zero bytes.
+        """Write parts of values: (key, offset in bytes, bytes). A gap after the old end is filled with zero bytes.
 
-        Each value is read, changed and replaced whole; two concurrent partial writes of one key can lose one of them
+        Each value is read, changed and replaced whole; of two concurrent partial writes of one key, one can be lost
         unless both hold its :meth:`lock`.
         """
         self._check_writable()
@@ -384,7 +406,7 @@ class LocalStore:
             self.set(key, splice(self.get(key), start, part))
 
     def erase(self, key: str) -> None:
-        """Erase ``key``, and the directories that this leaves empty; silent where there is no such key."""
+        """Erase ``key`` if it exists, and the directories that this leaves empty."""
         self._check_writable()
         segments = split_key(key)
         self._check_name(segments, key)
@@ -394,7 +416,7 @@ class LocalStore:
                 self._tree.check_link(directory, base, name)
                 try:
                     os.unlink(base + name, dir_fd=directory)
-                except PermissionError as exc:  # what some systems say where others say EISDIR
+                except PermissionError as exc:  # some systems say this instead of EISDIR
                     if is_directory(directory, base + name):
                         return
                     raise exc
@@ -411,7 +433,7 @@ class LocalStore:
             try:
                 with self._tree.at(segments[:depth]) as (directory, base):
                     os.rmdir(base + segments[depth - 1], dir_fd=directory)
-            except OSError:  # not empty, or no longer ours to erase: either way the key is gone
+            except OSError:  # not empty, or not erasable: the key is gone either way
                 return
 
     def erase_values(self, keys: Iterable[str]) -> None:
@@ -420,9 +442,9 @@ class LocalStore:
             self.erase(key)
 
     def erase_prefix(self, prefix: str) -> None:
-        """Erase all keys that start with ``prefix``, in one step for readers where the system allows it.
+        """Erase all keys that start with ``prefix``; where the system allows it, readers see this as one step.
 
-        Links in it are erased, never what they lead to. (Of the whole store, with ``""``, the parts go one by one.)
+        Links are erased, never their targets. (With ``""``, the entries of the root are erased one by one.)
         """
         self._check_writable()
         segments = split_prefix(prefix)
@@ -438,14 +460,14 @@ class LocalStore:
             with self._tree.at(segments) as (directory, base):
                 self._tree.check_link(directory, base, name)
                 if is_link(directory, base + name):
-                    if os.path.isdir(base + name):  # noqa: PTH112  (else the prefix names a file, and has no keys)
+                    if os.path.isdir(base + name):  # noqa: PTH112  (a prefix that names a file has no keys)
                         os.unlink(base + name, dir_fd=directory)
                 elif is_directory(directory, base + name):
-                    # A kill between the two steps leaves what the next writer takes for a leftover, and removes.
+                    # If the process is killed between the two steps, the next writer removes the rest as a leftover.
                     aside = base + temporary_name()
                     try:
                         os.rename(base + name, aside, src_dir_fd=directory, dst_dir_fd=directory)
-                    except FileNotFoundError:  # somebody else erases it
+                    except FileNotFoundError:  # others are erasing it
                         raise
                     except OSError:  # a mount point, or a directory that is in use on Windows
                         aside = base + name
@@ -462,16 +484,16 @@ class LocalStore:
 
     @contextlib.contextmanager
     def lock(self, *keys: str, below: str = "") -> Iterator[None]:
-        """Keep every other thread and process that asks for the same waiting, for the time of a ``with`` block.
+        """Lock some keys, or a node, against other threads and processes for the duration of a ``with`` block.
 
         Parameters
         ----------
         *keys
-            Store keys of one node; none for the node itself, which is a lock of its own. Keys share some locks, so that
-            those who ask for others may have to wait too.
+            Store keys of one node; none to lock the node itself, which has a separate lock. Keys share locks, so a
+            caller may have to wait for a holder of other keys.
         below
-            Prefix of their node. The locks are files in ``.gzarr-locks`` there, so that it does not matter whether a
-            process has opened the node itself or a group above it.
+            Prefix of the node. The locks are files in its ``.gzarr-locks``, so that they are the same whether a process
+            has opened the node itself or a group above it.
 
         Raises
         ------
@@ -480,10 +502,11 @@ class LocalStore:
 
         Notes
         -----
-        It binds only those who ask. Reading needs no lock, and erasing the node does not wait for it: what that means
-        for holders, and what holds on network file systems, is in :mod:`gzarr.stores.file_locks`.
+        The locks are advisory. Reading needs none, and erasing the node does not wait for them:
+        :mod:`gzarr.stores.file_locks` says what that means for holders, and which guarantees hold on network file
+        systems.
 
-        So that nobody waits in a circle: a thread takes the node's lock before those of keys, and all keys at once.
+        To rule out deadlocks, a thread takes the node's lock before those of keys, and locks all its keys in one call.
         """
         self._check_writable()
         segments = split_prefix(below)
@@ -502,7 +525,7 @@ class LocalStore:
                     held.enter_context(self._locks([*segments, LOCKS, ""], names))
                     break
                 except OSError as exc:
-                    # Absent: its node was erased just then.
+                    # Absent: the node was erased meanwhile.
                     if exc.errno != errno.ENOENT or attempt == _MOST_ATTEMPTS - 1:
                         self._fail("lock", keys[0] if keys else below, exc)
                     _pause(attempt)
@@ -513,10 +536,10 @@ class LocalStore:
         with contextlib.ExitStack() as held:
             directory, base = held.enter_context(self._tree.at(segments, create=True))
             locks = [held.enter_context(FileLock(base + name, directory)) for name in names]
-            # While it waited for the last one, all may have been erased, with the directory that they are in.
+            # During the wait for the last lock, all may have been erased together with their directory.
             with self._tree.at(segments) as (now, _):
                 if not all(lock.is_in_place(now) for lock in locks):
-                    raise FileNotFoundError(errno.ENOENT, "it was erased while it was waited for")
+                    raise FileNotFoundError(errno.ENOENT, "the lock was erased while waiting for it")
             yield
 
 
@@ -526,5 +549,5 @@ def _pause(attempt: int) -> None:
 
 
 def _is_hidden(segments: Sequence[str]) -> bool:
-    """Return whether a key or prefix is, or lies below, a name that is no key's."""
+    """Return whether a key or prefix is, or lies below, a reserved name."""
     return any(map(is_reserved, segments))

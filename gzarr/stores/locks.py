@@ -1,8 +1,8 @@
-"""Writers of one process take turns at a stored value: what one reads to change it, no other changes meanwhile.
+"""Locks of stored values within one process: while a thread reads a value and changes it, no other thread changes it.
 
-Stored values share a few hundred locks. A thread that takes several takes them in order, so nobody waits in a circle;
-one that changes the metadata of a node takes that lock before any of its chunks'. Other processes are not kept out; see
-:meth:`gzarr.Array.write`.
+Stored values share a few hundred locks. A thread that takes several takes them in order, which rules out deadlocks; a
+thread that changes the metadata of a node takes that lock before those of its chunks. Other processes are not excluded;
+see :meth:`gzarr.Array.write`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from .base import LocalFiles
-from .local import LocalStore
+from .base import DirectoryStore, LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 _COUNT: Final = 256
 _locks: list[Any] = []
 _node_locks: list[Any] = []
-# Threads that hold each of them, as often as they do.
+# Per lock, the threads that hold it, once per acquisition.
 _node_holders: list[list[int]] = []
 
 
 def _renew() -> None:
-    # Threads that held some of them are not in a forked child, and what they were doing is not done there.
+    # A forked child lacks the threads that held some of them, and would wait for ever.
     _locks[:] = [threading.RLock() for _ in range(_COUNT)]
     _node_locks[:] = [threading.RLock() for _ in range(_COUNT)]
     _node_holders[:] = [[] for _ in range(_COUNT)]
@@ -41,15 +40,14 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
-    """Keep all other writers of this process away from some stored values.
+    """Exclude all other writers of this process from some stored values.
 
     Parameters
     ----------
     store
-        That they are in.
+        Store of the values.
     keys
-        Theirs. The locks of all are taken before anything is done; a thread that holds some must not come back for
-        others.
+        Keys of the values. All locks are taken up front; a thread that holds some must not ask for more.
     """
     root = _root(store)
     wanted: set[int] = set()
@@ -60,7 +58,7 @@ def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
     locks, asked = list(_locks), []
     try:
         for i in sorted(wanted):
-            # First: an interrupt (Ctrl-C) may come as soon as the lock is taken.
+            # Recorded before it is taken: an interrupt (Ctrl-C) may come right afterwards.
             asked.append(locks[i])
             locks[i].acquire()
         yield
@@ -69,14 +67,14 @@ def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
 
 
 def _release(asked: list[Any]) -> None:
-    """Release locks that this thread has asked for, whatever interrupts it: nobody else ever would."""
+    """Release the locks that this thread has asked for, even if interrupted: nobody else could."""
     interrupt: BaseException | None = None
     while asked:
         try:
             asked[-1].release()
             asked.pop()
         except RuntimeError:
-            # It was not taken, or has been released.
+            # It was never taken, or is already released.
             asked.pop()
         except BaseException as error:
             interrupt = error
@@ -86,12 +84,12 @@ def _release(asked: list[Any]) -> None:
 
 @contextlib.contextmanager
 def hold_node(store: Any, *paths: str) -> Iterator[None]:
-    """Keep all others of this process from changing the metadata of some nodes, or the shapes of arrays.
+    """Keep other threads of this process from changing the metadata of some nodes, or the shapes of arrays.
 
     Parameters
     ----------
     store, paths
-        Where the nodes are. The thread must hold no lock of a stored value, and of no other node.
+        Store and paths of the nodes. The thread must not hold a lock of a stored value or of another node.
     """
     root = _root(store)
     numbers = sorted({_number(root, f"{path}/") for path in paths})
@@ -113,22 +111,22 @@ def hold_node(store: Any, *paths: str) -> Iterator[None]:
 
 
 def node_is_held(store: Any, path: str) -> bool:
-    """Return whether another thread holds a node, or one that shares its lock, just now."""
+    """Return whether another thread currently holds a node, or one that shares its lock."""
     thread = threading.get_ident()
     return any(holder != thread for holder in list(_node_holders[_number(_root(store), f"{path}/")]))
 
 
 def _root(store: Any) -> bytes | None:
     """Return the directory that a store's values are files in, or None."""
-    if isinstance(store, LocalStore):
-        return os.fsencode(store.root)
+    if isinstance(store, DirectoryStore):
+        return store.directory()
     return store.file_root() if isinstance(store, LocalFiles) else None
 
 
 def _number(root: bytes | None, key: str) -> int:
     name = os.fsencode(key)
     if root is not None:
-        # Stores may be one directory under two names, one below the other, or linked: it is the file that counts.
+        # Two stores may share files (same directory under two names, nested, linked), so lock by file.
         folder, slash, name = (root + b"/" + name).rpartition(b"/")
         name = _real(folder) + slash + name
     return zlib.crc32(name) % _COUNT

@@ -1,4 +1,4 @@
-"""A store over a mapping of keys to bytes, by default a dict of its own."""
+"""A store over a mapping of keys to bytes, by default a new dict."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from .base import ByteRange, Listing
 
-# Held only by operations that are more than one step of a dict (those are atomic by themselves). One for the process,
-# so that a fork can wait for it: a child never inherits a held lock.
+# Held only by operations of several steps (single dict operations are atomic). One lock per process, so that a fork can
+# wait for it and no child inherits it held.
 _lock = threading.RLock()
 
 
@@ -34,7 +34,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Version:
-    """One bytes object, by identity. Holding it keeps the identity from being given to another one."""
+    """A bytes object, compared by identity. Holding a reference keeps its identity from being reused."""
 
     __slots__ = ("value",)
 
@@ -54,7 +54,7 @@ class MemoryStore:
     Parameters
     ----------
     mapping
-        Holds the values; used as it is, not copied. A new dict if None. Safe from many threads where it is a dict.
+        Mapping that holds the values; not copied. A new dict if None. Thread-safe if it is a dict.
     read_only
         Refuse every change.
 
@@ -102,7 +102,7 @@ class MemoryStore:
     def get(self, key: str) -> bytes | None:
         """Return the value of ``key``, or None if there is none."""
         view = self._view(key)
-        # bytes() of a bytes object is that object: the view is only taken apart for other buffers.
+        # Return a bytes object itself; copy only other buffers.
         return None if view is None else view.obj if type(view.obj) is bytes else bytes(view)
 
     def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
@@ -134,8 +134,19 @@ class MemoryStore:
                 )
         return values
 
+    def contains(self, keys: Iterable[str]) -> list[bool]:
+        """Return whether there is a value of each key, in order."""
+        found = []
+        for key in keys:
+            split_key(key)
+            try:
+                found.append(key in self.mapping)
+            except Exception as exc:
+                raise StoreError(f"{self!r}: cannot look for {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+        return found
+
     def version(self, key: str) -> Hashable | None:
-        """Return what tells this value from any that replaces it; None if there is none, or it can change in place."""
+        """Return a token that changes when the value is replaced; None if it is absent or can change in place."""
         split_key(key)
         try:
             value = self.mapping.get(key)
@@ -148,7 +159,7 @@ class MemoryStore:
     def _keys(self, prefix: str) -> list[str]:
         split_prefix(prefix)
         try:
-            # One step of a dict, so no other thread can change it under the loop.
+            # One step for a dict, so no other thread can change it during the loop.
             keys: Iterable[object] = list(self.mapping)
         except Exception as exc:
             raise StoreError(f"{self!r}: cannot list {prefix!r}: {type(exc).__name__}: {exc}") from exc
@@ -163,7 +174,7 @@ class MemoryStore:
         return iter(self._keys(prefix))
 
     def list_dir(self, prefix: str) -> Listing:
-        """Return the keys and the prefixes directly under ``prefix``, both sorted and in full from the root."""
+        """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
         keys: list[str] = []
         prefixes: dict[str, None] = {}
         for key in self._keys(prefix):
@@ -192,7 +203,7 @@ class MemoryStore:
         self.set_parts(key, [value])
 
     def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
-        """Store some buffers, one after the other, as the value of ``key``."""
+        """Store the concatenation of some buffers under ``key``."""
         self._check_writable()
         split_key(key)
         if len(parts) == 1 and type(parts[0]) is bytes:
@@ -205,19 +216,19 @@ class MemoryStore:
             raise StoreError(f"{self!r}: cannot write {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-        """Write parts of values: (key, offset in bytes, bytes). A gap behind the old end is filled with zero bytes."""
+        """Write parts of values: (key, offset in bytes, bytes). A gap after the old end is filled with zero bytes."""
         self._check_writable()
         for key, start, part in key_start_values:
             with _lock:
                 self.set(key, splice(self.get(key), start, part))
 
     def erase(self, key: str) -> None:
-        """Erase ``key``; silent where there is none."""
+        """Erase ``key`` if it exists."""
         self._check_writable()
         split_key(key)
         try:
             self.mapping.pop(key, None)
-        except KeyError:  # a mapping that is no dict looks first and pops then: another thread was faster
+        except KeyError:  # mappings other than dict look up first and then pop: another thread was faster
             return
         except Exception as exc:
             raise StoreError(f"{self!r}: cannot erase {key!r}: {type(exc).__name__}: {exc}", key=key) from exc

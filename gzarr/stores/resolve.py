@@ -1,4 +1,4 @@
-"""How what a user passes as ``store`` becomes a store."""
+"""From a ``store`` argument to a store."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ StoreLike: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, Any] | Read
 
 _MODES = ("r", "r+", "a", "w", "w-")
 
-# Two letters at least: a single one is a drive on Windows.
+# At least two letters: a single one is a Windows drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,3}|([A-Za-z][A-Za-z0-9+.-]+)::")
 
 
 def as_store(store_or_path: StoreLike, mode: Mode = "r") -> tuple[ReadableStore, str]:
-    """Return the store that ``store_or_path`` means, and the path of the node within it.
+    """Return the store given by ``store_or_path``, and the path of the node within it.
 
     Parameters
     ----------
     store_or_path
         A directory (path or ``file://`` URL), a mutable mapping of keys to bytes, or a store object.
     mode
-        ``"r"`` makes a read-only store; with ``"r"`` and ``"r+"`` the directory must exist. With the others there may
-        be nothing yet; the directory is made by the first value that is stored.
+        ``"r"`` makes a read-only store; with ``"r"`` and ``"r+"`` the directory must exist. With the others it need
+        not; storing the first value creates it.
 
     Returns
     -------
-    The store, and the path of the node that was named, relative to the store's root (``""`` for all stores so far: the
-    directory named is the root).
+    The store, and the path of the node relative to the store's root (``""`` for all stores so far: the given directory
+    is the root).
 
     Raises
     ------
     ArgumentError
-        If ``store_or_path`` is none of these, or a URL of a kind that is not supported yet, or ``mode`` is unknown.
+        If ``store_or_path`` is none of these or a URL of an unsupported scheme, or ``mode`` is unknown.
     NodeNotFoundError
-        If the directory does not exist and ``mode`` needs it, or there is something else in its place.
+        If ``mode`` needs the directory and it does not exist, or if it is not a directory.
     StoreError
-        If the system refuses to say whether it exists.
+        If the directory cannot be examined.
     """
     if mode not in _MODES:
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
@@ -81,7 +81,7 @@ def as_store(store_or_path: StoreLike, mode: Mode = "r") -> tuple[ReadableStore,
 
 
 def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
-    """Return the store that another package makes of a URL, or None if no package offers its scheme."""
+    """Return the store that a plugin makes from a URL, or None if no plugin offers its scheme."""
     match = _SCHEME.match(url) if isinstance(url, str) else None
     scheme = match[1].lower() if match is not None and match[1] else "file"
     plugin = None if scheme == "file" else load("gzarr.stores", scheme)
@@ -92,11 +92,11 @@ def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
         store = plugin.target.from_url(url, read_only)
     except GzarrError:
         raise
-    # It is not our code: it may raise anything.
+    # Third-party code may raise anything.
     except Exception as error:
         raise StoreError(f"{what} cannot open {url!r}: {type(error).__name__}: {str(error)[:200]}") from error
     if not isinstance(store, ReadableStore):
-        raise UnsupportedError(f"{what} is faulty: from_url returned {type(store).__name__}, which is no store")
+        raise UnsupportedError(f"{what} is faulty: from_url returned {type(store).__name__}, which is not a store")
     return store
 
 
@@ -111,14 +111,14 @@ def _local_path(text: str) -> str:
     scheme = (match[1] or match[2]).lower()
     if scheme != "file" or match[2]:
         raise ArgumentError(
-            f"{text!r}: remote stores ({scheme!r}) are not there yet; this release opens local directories, mappings, "
-            "store objects, and URLs that another package adds by an entry point of 'gzarr.stores'"
+            f"{text!r}: remote stores ({scheme!r}) are not supported yet; this release opens local directories, "
+            "mappings, store objects, and URLs for which another package offers an entry point of 'gzarr.stores'"
         )
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
         raise ArgumentError(f"{text!r} names the host {parts.netloc!r}; a file URL has three slashes: file:///a/b")
     if parts.query or parts.fragment:
-        raise ArgumentError(f"{text!r}: write '?' and '#' in a file URL as %3F and %23")
+        raise ArgumentError(f"{text!r}: in a file URL, write '?' and '#' as %3F and %23")
     path = unquote(parts.path)
     return path[1:] if os.name == "nt" and re.match(r"/[A-Za-z]:", path) else path
 
@@ -133,16 +133,16 @@ def _check_directory(store: LocalStore, *, needed: bool) -> None:
     except FileNotFoundError:
         if exists:
             raise NodeNotFoundError(f"{str(root)!r} is a symbolic link to something that does not exist") from None
-    except NotADirectoryError:  # one above it is a file
+    except NotADirectoryError:  # a parent is a file
         exists, needed = False, True
     except (OSError, ValueError) as exc:
-        raise StoreError(f"{store!r}: cannot look at the directory: {exc}") from exc
+        raise StoreError(f"{store!r}: cannot examine the directory: {exc}") from exc
     if not exists and not needed:
         return
     if exists:
         raise NodeNotFoundError(
             f"{str(root)!r} is a file, not a directory; pass the directory that holds the zarr.json or .zarray "
-            "(zip stores are not there yet)"
+            "(zip stores are not supported yet)"
         )
     near = next((p for p in root.parents if p.is_dir()), Path(root.anchor))
-    raise NodeNotFoundError(f"there is no directory {str(root)!r}; the nearest that exists is {str(near)!r}")
+    raise NodeNotFoundError(f"there is no directory {str(root)!r}; the nearest existing parent is {str(near)!r}")

@@ -1,1 +1,1 @@
-"""Whole hierarchies: copied, verified, consolidated, saved."""
+"""Tools for whole hierarchies: copy, verify, consolidate, save."""

@@ -1,4 +1,4 @@
-"""Consolidated metadata: the documents of all nodes below a group in one, so that opening them costs one request.
+"""Consolidated metadata: the documents of all nodes below a group in one document, to open them with one request.
 
 Version 2: ``.zmetadata``, as zarr-python has written it since version 2.3. Version 3: the member
 ``consolidated_metadata`` of the group's own document, as zarr-python 3 writes it.
@@ -26,39 +26,40 @@ if TYPE_CHECKING:
 def consolidate_metadata(
     store: StoreLike, *, path: str = "", zarr_format: ZarrFormat | None = None, device: str = "auto"
 ) -> Group:
-    """Write the consolidated metadata of a group: the metadata of all nodes below, into the group's own.
+    """Write the consolidated metadata of a group: the metadata of all nodes below it in a single document.
 
-    Groups without documents become explicit in it. Whatever gzarr changes below the group later removes it again, since
-    it would be wrong then. No other process may change something below it meanwhile; other threads wait.
+    Implicit groups become explicit in it. When gzarr later changes a node below the group, it removes the consolidated
+    metadata, which would be outdated. No other process may change nodes below the group during the call; other threads
+    wait.
 
     Parameters
     ----------
     store, path, device
         As for :func:`gzarr.open_group`.
     zarr_format
-        2 or 3, where both have a group there.
+        2 or 3, to choose between groups of both versions at ``path``.
 
     Returns
     -------
-    The group, to read and write. (It shows nodes as they are in the store; groups opened with mode ``"r"`` show them by
-    their consolidated metadata.)
+    The group, open for reading and writing. (It reads nodes from their own documents; groups opened with mode ``"r"``
+    use the consolidated metadata.)
 
     Raises
     ------
     NodeNotFoundError, NodeTypeError
         If there is no such group.
     ArgumentError
-        If the group is of a format that has no consolidated metadata.
+        If the group's format has no consolidated metadata.
     MetadataError
-        If the documents of a node below cannot be used; nothing was written.
+        If a document of a node below is invalid; nothing was written.
     ReadOnlyError, StoreError
-        If the store is read-only, or fails.
+        If the store is read-only or fails.
     """
     opened, base = as_store(store, "r+")
     where = join_path(base, normalize_path(path))
     target = writable(opened, f"'/{where}'")
     reader = reader_of(target)
-    # Held, with those above: nothing below is changed or made between the time it is read and the time it is written.
+    # Held with the groups above it, so that no thread changes or creates nodes below between reading and writing.
     with hold_documents(target, where):
         metadata = _group(reader, where, zarr_format)
         nodes: dict[str, NodeMetadata] = {}
@@ -66,7 +67,7 @@ def consolidate_metadata(
             if isinstance(below, MetadataError):
                 raise below
             nodes[name] = below.metadata
-        # Those above say less than this one, or something else.
+        # The consolidated metadata of groups above may be outdated.
         drop_indexes(target, where)
         format = FORMATS[metadata.zarr_format]
         key = format.consolidated_key(where)
@@ -77,7 +78,7 @@ def consolidate_metadata(
 
 
 def _group(reader: NodeReader, path: str, zarr_format: ZarrFormat | None) -> GroupMetadata:
-    """Return the metadata of a group that can have consolidated metadata."""
+    """Return the metadata of a group whose format has consolidated metadata."""
     entry = reader.node(path, zarr_format)
     if entry is None:
         raise NodeNotFoundError(f"no group at '/{path}' in {reader.store!r}")

@@ -1,14 +1,14 @@
-"""Copying arrays and hierarchies: into another store, format, chunks or codecs, in bounded memory.
+"""Copying arrays and hierarchies to another store, format, chunk shape or codec chain, in bounded memory.
 
-- All that can be refused is refused before anything is written: what the target format has no words for, too.
-- Groups are written before what is in them, the documents of an array after its chunks. So an array that is there is
+- Everything is checked before anything is written, including whether the target format can represent the source.
+- Groups are written before their members, the documents of an array after its chunks. So an existing array is always
   complete, and a copy that fails or is killed leaves chunks without an array, which nobody reads.
-- Each stored value is written once, as a whole. A region is copied at a time: so many whole chunks (shards) of the
-  target as the budget allows, and along each dimension as many as whole chunks of the source take, where these fit.
-- Regions in which the source has no chunks are passed over.
-- ``resume`` trusts nothing that is there: it is read, compared with the source, and written again where it differs.
-  Nodes that the source has not are not erased, and not left without a word: they are an error.
-- Where codecs, chunks and elements stay as they are, stored values are copied as they are, without decoding them.
+- Each stored value is written once, as a whole. Arrays are copied by region: as many whole chunks (shards) of the
+  target as the budget allows, aligned to chunks of the source where possible, so that these are decoded once.
+- Regions without stored chunks in the source are skipped.
+- ``resume`` trusts no existing data: it is read, compared with the source, and written again where it differs. Nodes
+  that the source lacks are neither erased nor silently kept: they are an error.
+- If codecs, chunks and elements stay the same, stored values are copied without decoding them.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ if TYPE_CHECKING:
     from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike
 
-#: As it is in the source.
+#: The same as in the source.
 KEEP: Final = "keep"
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 
 
 class Copy:
-    """A copy that has been planned and checked; see :func:`prepare_copy`. Nothing is written before :meth:`steps`.
+    """A planned and checked copy; see :func:`prepare_copy`. Nothing is written before :meth:`steps`.
 
     Attributes
     ----------
     groups
-        Path in the target and metadata of each group, parents first.
+        Metadata of each group by path in the target, parents first.
     arrays
-        Of each array, what is to be done.
+        Copies of the arrays.
     """
 
     def __init__(
@@ -77,26 +77,26 @@ class Copy:
 
     @property
     def total(self) -> int:
-        """How many steps there are at most."""
+        """Upper limit of the number of steps."""
         return sum(array.total for array in self.arrays)
 
     @property
     def written(self) -> int:
-        """Regions (stored values, where these are copied as they are) that were written so far."""
+        """Number of regions (stored values, in arrays that are not decoded) written so far."""
         return sum(array.written for array in self.arrays)
 
     @property
     def kept(self) -> int:
-        """The same that were there already, and equal."""
+        """Number of regions (stored values, in arrays that are not decoded) found equal so far, and not written."""
         return sum(array.kept for array in self.arrays)
 
     def check_free(self, *, overwrite: bool, resume: bool) -> None:
-        """Refuse a place that is taken, unless it is to be erased, or holds the beginning of this copy.
+        """Refuse an occupied destination, unless it is to be erased or holds the beginning of this copy.
 
         Raises
         ------
         ArgumentError
-            Naming what is there.
+            If the destination is occupied. The message names the node.
         """
         where = f"'/{self._path}' in {self._store!r}"
         self._resume = resume
@@ -110,13 +110,13 @@ class Copy:
             taken = "chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
         if taken and not overwrite:
             raise ArgumentError(
-                f"there is {taken} at {where} already; pass resume=True (--resume) to go on with a copy that was "
-                "interrupted, or overwrite=True (--overwrite) to erase it with all that is below it"
+                f"there is {taken} at {where} already; pass resume=True (--resume) to continue an interrupted copy, "
+                "or overwrite=True (--overwrite) to erase it with everything below it"
             )
         self._erase = bool(taken)
 
     def _check_same(self) -> None:
-        """Refuse to go on with a copy of something else."""
+        """Refuse to resume a different copy."""
         for path, metadata in self.groups.items():
             present = self._present(path)
             if isinstance(present, GroupMetadata) and (present.implicit or _is_same(present, metadata)):
@@ -127,7 +127,7 @@ class Copy:
             self._check_array(array)
 
     def _check_array(self, array: ArrayCopy) -> None:
-        """Refuse the place of an array in which there is something else than what is to be resumed."""
+        """Refuse a path of an array that holds anything but the array to be resumed."""
         present = self._present(array.path)
         # Chunks of an array without documents may look like a group.
         if present is None or (self._resume and isinstance(present, GroupMetadata) and present.implicit):
@@ -137,7 +137,7 @@ class Copy:
         array.has_documents = True
 
     def _check_no_others(self) -> None:
-        """Refuse to go on with the copy of a group where there are nodes that the source has not (any more)."""
+        """Refuse to resume the copy of a group that has nodes the source lacks."""
         if not isinstance(self._store, ListableStore):
             return
         planned = {*self.groups, *(array.path for array in self.arrays)}
@@ -147,9 +147,9 @@ class Copy:
             others = [other for other in others if other not in planned]
             if others:
                 raise ArgumentError(
-                    f"'/{others[0]}' in {self._store!r} is not in the source, or not any more (one of {len(others)} in "
-                    f"'/{path}'): resume=True (--resume) erases no node; erase what is not wanted, or pass "
-                    "overwrite=True (--overwrite) to begin anew"
+                    f"'/{others[0]}' in {self._store!r} is not in the source, or no longer (one of {len(others)} in "
+                    f"'/{path}'): resume=True (--resume) erases no nodes; erase unwanted ones yourself, or pass "
+                    "overwrite=True (--overwrite) to start over"
                 )
 
     def _present(self, path: str) -> NodeMetadata | None:
@@ -163,7 +163,7 @@ class Copy:
         return entry.metadata
 
     def steps(self) -> Iterator[int]:
-        """Copy; yield after each part how many steps of :attr:`total` it was. All in one thread, which holds locks."""
+        """Copy; yield the number of finished steps after each part. Iterate in one thread: it holds locks."""
         if self._erase:
             delete_node(self._store, self._path)
             self._location = inspect_location(self._store, self._path, self._format)
@@ -172,13 +172,13 @@ class Copy:
         for path, metadata in self.groups.items():
             self._make_group(path, metadata, may_exist=self._resume)
         for array in self.arrays:
-            # Its documents come last: until then, only this keeps others from making something in its place.
+            # Its documents come last. Until then, only this lock keeps others from creating a node in its place.
             with hold_node(self._store, array.path):
                 self._check_array(array)
                 yield from array.steps()
 
     def run(self) -> None:
-        """Copy all of it."""
+        """Run the whole copy."""
         for _ in self.steps():
             pass
 
@@ -193,12 +193,12 @@ class Copy:
                 if may_exist and isinstance(location.found, GroupMetadata):
                     return
                 raise _other(path, self._store)
-            # What is there without a document is the beginning of this copy.
+            # Keys without a document are the beginning of this copy.
             write_new_group(self._store, path, metadata, replace(location, occupied=False), overwrite=False)
 
 
 def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:
-    """Return whether a group that is there is the one that is to be made: its format, and its attributes."""
+    """Return whether an existing group has the format and the attributes of the one to be created."""
     format = FORMATS[metadata.zarr_format]
     return format.shares_hierarchy(FORMATS[present.zarr_format]) and dump(present.attributes) == dump(
         metadata.attributes
@@ -207,8 +207,8 @@ def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:
 
 def _other(path: str, store: ReadableStore) -> ArgumentError:
     return ArgumentError(
-        f"'/{path}' in {store!r} is something else than a copy of the source made with these arguments; pass "
-        "overwrite=True (--overwrite) to erase it"
+        f"'/{path}' in {store!r} is not a copy of the source made with these arguments; pass overwrite=True "
+        "(--overwrite) to erase it"
     )
 
 
@@ -229,52 +229,54 @@ def copy(
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
 ) -> Array | Group:
-    """Copy an array, or a group with all that is below it.
+    """Copy an array, or a group with everything below it.
 
-    Elements, attributes, dimension names and fill values are the same in the copy; consolidated metadata is not copied
-    (see :func:`gzarr.consolidate_metadata`), and groups without documents get some. Chunks whose codecs, shape and
-    elements stay as they are, are copied without decoding them, damaged ones included: :func:`gzarr.verify` finds
-    those.
+    The copy has the same elements, attributes, dimension names and fill values. Consolidated metadata is not copied
+    (see :func:`gzarr.consolidate_metadata`), and implicit groups become explicit. If codecs, chunk shape and data type
+    stay the same, chunks are copied without decoding them, even corrupt ones: :func:`gzarr.verify` finds those.
 
     Parameters
     ----------
     source
-        What :func:`gzarr.open` takes, or a node.
+        Store as for :func:`gzarr.open`, or an array or group.
     dest
-        What :func:`gzarr.create_array` takes.
+        Store as for :func:`gzarr.create_array`.
     path, dest_path
-        Of the node in either store. ``path`` is left out where ``source`` is a node.
+        Paths of the node in the source and in the destination. ``path`` is omitted if ``source`` is a node.
     zarr_format
-        Of the copy; None: the source's.
+        Zarr format of the copy; None for that of the source.
     chunks, shards, codecs
-        As for :func:`gzarr.create_array`, or ``"keep"``. Formats without shards keep the inner chunks as chunks.
+        As for :func:`gzarr.create_array`, or ``"keep"`` for those of the source. In formats without shards, ``"keep"``
+        turns inner chunks into chunks.
     device
-        Where elements pass through: ``"cpu"``, or a GPU that decodes and encodes.
+        Device that decodes and encodes: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``.
     overwrite
-        Erase the node that is there, with all that is below it.
+        Whether to erase an existing node first, with everything below it.
     resume
-        Go on with a copy that was interrupted. What is there is compared with the source. It is an error if there are
-        nodes that the source has not, or not any more: nothing says whether they are wanted.
+        Whether to continue an interrupted copy. Existing data is compared with the source. Existing nodes that the
+        source lacks are an error, since they may be wanted.
     read_back
-        Read back all that is written, and compare it bit by bit.
+        Whether to read everything back after writing, and compare it bit by bit.
     budget_bytes
-        Memory for elements and encoded chunks, about. One chunk (shard) of the copy is always held, if it has more.
+        Approximate limit in bytes of the memory for elements and encoded chunks. One chunk (shard) of the copy is
+        always held, even if it is larger.
     allow_pickle
-        Allow codecs that run pickled code. Only for data that you trust.
+        Whether codecs that run pickled code are allowed. Only for trusted data.
 
     Returns
     -------
-    The copy, to read and write.
+    The copy, open for reading and writing.
 
     Raises
     ------
     ArgumentError
-        If an argument is wrong, if the target format has no words for something, or if there is a node already; nothing
-        was changed.
+        If an argument is wrong, if the target format cannot represent the source, or if the node exists; nothing was
+        changed.
     MetadataError, NodeNotFoundError, ReadOnlyError
-        If a node of the source cannot be used, or the destination is read-only; nothing was changed.
+        If the metadata of a source node is invalid, there is no source node, or the destination is read-only; nothing
+        was changed.
     ChunkError, StoreError
-        If a chunk cannot be read or written, or is not what was written when it is read back. The copy can be resumed.
+        If a chunk cannot be read or written, or differs when it is read back. The copy can be resumed.
 
     Examples
     --------
@@ -327,14 +329,14 @@ def prepare_copy(
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
 ) -> Copy:
-    """Check all of a copy and say what is to be done, without writing anything; parameters are those of :func:`copy`.
+    """Check and plan a copy, without writing anything; parameters are those of :func:`copy`.
 
     Returns
     -------
-    What does it.
+    The planned copy.
     """
     if overwrite and resume:
-        raise ArgumentError("overwrite erases what is there, and resume goes on with it: pass one of them")
+        raise ArgumentError("overwrite erases an existing copy, and resume continues it: pass only one of them")
     if type(budget_bytes) is not int or budget_bytes < 1:
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
     check_zarr_format(zarr_format, optional=True)
@@ -379,15 +381,15 @@ def prepare_copy(
 
 
 def _open(source: StoreLike | Array | Group, path: str, *, allow_pickle: bool) -> Array | Group:
-    """Return the node to be copied, as it is in its store now."""
+    """Return the node to be copied, in its current state in the store."""
     if isinstance(source, Array | Group):
         if path:
-            raise ArgumentError(f"path={path!r} is for a store; the source is a node already")
+            raise ArgumentError(f"path={path!r} needs a store as source; this source is already a node")
         store, where = source.store, source.path
     else:
         store, base = as_store(source, "r")
         where = join_path(base, normalize_path(path))
-    # An index may be out of date; where nodes cannot be listed it is all there is.
+    # Consolidated metadata may be out of date; a store that cannot list has nothing else.
     index = False if isinstance(store, ListableStore) else None
     reader = NodeReader(store, allow_pickle, index)
     entry = reader.node(where, None)
@@ -407,7 +409,7 @@ def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
 
 
 def _check_apart(root: Array | Group, store: Store, target: str) -> None:
-    """Refuse to copy something into itself, or over what it is in."""
+    """Refuse to copy a node into itself or over a group that contains it."""
     places = []
     for its, path in ((root.store, root.path), (store, target)):
         folder = its.file_root() if isinstance(its, LocalFiles) else None
@@ -415,7 +417,9 @@ def _check_apart(root: Array | Group, store: Store, target: str) -> None:
     (kind, one), (other_kind, other) = places
     same_store = root.store == store if kind is None else kind == other_kind
     if same_store and (one.startswith(other) or other.startswith(one)):
-        raise ArgumentError(f"the destination '/{target}' in {store!r} and the source {root.name} lie in each other")
+        raise ArgumentError(
+            f"the destination '/{target}' in {store!r} and the source {root.name} overlap; copy to another path"
+        )
 
 
 def _folder(root: bytes, path: str) -> str:
@@ -444,7 +448,7 @@ def _array_metadata(
     Raises
     ------
     ArgumentError
-        If an argument is wrong, or if the format has no words for something; it names the array.
+        If an argument is wrong, or if the format cannot represent the array. The message names the array.
     """
     kept = [_is(value, KEEP) for value in (chunks, shards, codecs)]
     format, source_format = FORMATS[zarr_format], FORMATS[metadata.zarr_format]
@@ -456,7 +460,7 @@ def _array_metadata(
     if format.features.dimension_names and metadata.dimension_names is not None:
         names = dimension_names_of(metadata.attributes, metadata.ndim)
         if not source_format.features.dimension_names and names == metadata.dimension_names:
-            # Where version 2 keeps what version 3 has a place for.
+            # Version 2 keeps in this attribute what version 3 has a member for.
             rest = {name: value for name, value in metadata.attributes.items() if name != _DIMENSIONS}
             arguments["attributes"] = rest
     if format.can_reuse(metadata):
@@ -472,7 +476,7 @@ def _array_metadata(
         hint = ""
         with contextlib.suppress(ArgumentError):
             new_metadata(to, shape, zarr_format, layout=layout, **{**arguments, "codecs": AUTO})
-            # Only what was not asked for is for others to change.
+            # Codecs that the caller asked for are not questioned.
             hint = "" if not kept[2] else "; other codecs would do (codecs='auto', --codecs auto)"
         raise ArgumentError(f"'/{at}' cannot be copied to Zarr format {zarr_format!r}: {error}{hint}") from error
     if made.dtype != metadata.dtype or made.shape != metadata.shape:

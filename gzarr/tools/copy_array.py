@@ -1,15 +1,15 @@
-"""Copying the chunks of one array, region by region, or value by value where they stay as they are.
+"""Copying the chunks of one array: region by region, or value by value if stored values stay the same.
 
-It costs what is stored, not what the shape says: an array of 2**62 elements may have a single chunk. Where the source
-can be listed, chunks that it has not are neither read nor written, for they are the fill value on either side; and
-where regions begin is computed, not listed.
+The cost depends on the stored chunks, not on the shape: an array of 2**62 elements may have a single chunk. If the
+source can be listed, absent chunks are neither read nor written, since they hold the fill value on both sides, and the
+bounds of regions are computed, not listed.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,51 +26,48 @@ from ..stores.base import ListableStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy.typing as npt
-
     from ..metadata.model import ArrayMetadata
     from ..stores.base import ReadableStore, Store
 
     Coords = tuple[int, ...]
     Box = tuple[slice, ...]
-    # Where something begins and ends along one dimension.
+    # Begin and end along one dimension, in elements.
     Extent = tuple[int, int]
-    IntArray = npt.NDArray[np.int64]
 
-#: Of the budget, what the elements of a region may have. The rest is for what they are compared with and encoded to.
+#: The elements of a region may take 1 / this of the budget. The rest is for comparing and encoding them.
 _REGION_SHARE: Final = 4
-#: What an item of any length counts as.
+#: Assumed bytes of a variable-length item.
 _OBJECT_NBYTES: Final = 64
-#: Stored values that are copied as they are in one step.
+#: Stored values copied in one step without decoding them.
 _VALUES: Final = 64
 
 
 class ArrayCopy:
-    """What is to be done to copy one array.
+    """The copy of one array.
 
     Parameters
     ----------
     source_metadata, source_store, source_path
-        What is copied.
+        Metadata, store and path of the source.
     metadata, store, path
-        What the copy is to be, and where.
+        Metadata, store and path of the copy.
     device
-        Where elements pass through.
+        Device that decodes and encodes.
     resume
-        Whether something may be there already.
+        Whether parts of the copy may exist already.
     read_back
-        Whether what is written is read back and compared.
+        Whether written data is read back and compared.
     budget_bytes
-        Memory, about.
+        Approximate limit of memory, in bytes.
 
     Attributes
     ----------
     source, target
-        The arrays; the target's documents may not be there yet.
+        The arrays. The documents of the target may not exist yet.
     has_documents
-        Whether they are, from a copy that was completed, or nearly so.
+        Whether the documents of the target exist, from an earlier copy.
     written, kept
-        Regions (stored values, where these are copied as they are) written so far, and found there, equal.
+        Numbers of regions (stored values, if these are not decoded) written so far, and found equal so far.
     """
 
     def __init__(
@@ -89,7 +86,7 @@ class ArrayCopy:
     ) -> None:
         device = device if is_in_cupy(metadata.dtype) else "cpu"
         if source_metadata.fill_value is None and metadata.dtype.hasobject:
-            # Zeros are no texts: where a document leaves it open what absent ones are, the copy says it.
+            # Without a fill value, absent objects read as zeros, which are not strings: use the copy's fill value.
             source_metadata = replace(source_metadata, fill_value=metadata.fill_value)
         self.source = Array(source_metadata, source_store, source_path, device=device)
         self.target = Array(metadata, store, path, device=device, mode="r+")
@@ -103,27 +100,27 @@ class ArrayCopy:
         self._read_back = read_back
         self._as_is = _same_values(source_metadata, metadata)
         lengths = region_shape(self.source, self.target, budget_bytes // _REGION_SHARE)
-        self._chunks = _chunk_parts(metadata)
-        self._regions = list(map(_regions, self._chunks, lengths))
+        self._chunks = metadata.chunk_grid.axes
+        self._regions = [axis.merged(length) for axis, length in zip(self._chunks, lengths, strict=True)]
 
     @property
     def copies_values(self) -> bool:
-        """Whether stored values are copied as they are."""
+        """Whether stored values are copied without decoding them."""
         return self._as_is
 
     @property
     def total(self) -> int:
-        """How many steps there are at most."""
+        """Upper limit of the number of steps."""
         if self._as_is:
             return math.prod(self.source.metadata.grid_shape)
         return math.prod(regions.count for regions in self._regions)
 
     def is_described_by(self, present: ArrayMetadata) -> bool:
-        """Return whether metadata are those of this copy."""
+        """Return whether existing metadata is that of this copy."""
         return array_documents(present, self.path) == array_documents(self.metadata, self.path)
 
     def steps(self) -> Iterator[int]:
-        """Copy the chunks, then the documents; yield after each part how many steps of :attr:`total` it was."""
+        """Copy the chunks, then the documents; yield the number of finished steps after each part."""
         if self._resume:
             self._erase_outside()
         yield from self._copy_values() if self._as_is else self._copy_regions()
@@ -131,7 +128,7 @@ class ArrayCopy:
             write_array(self._store, self.path, self.metadata)
 
     def _erase_outside(self) -> None:
-        """Erase what is there under the names of chunks that the copy does not have."""
+        """Erase stored chunks outside the grid of the copy."""
         grid = self.metadata.grid_shape
         found = stored_chunks(self._store, self.metadata, self.path, outside=True)
         outside = (key for key, coords in found if any(i >= n for i, n in zip(coords, grid, strict=True)))
@@ -146,29 +143,28 @@ class ArrayCopy:
             yield 1
 
     def _boxes(self) -> Iterator[Box]:
-        """Yield the regions in which the source, or the unfinished copy, has chunks, cut to what they touch."""
+        """Yield the regions in which the source or the unfinished copy has chunks, trimmed to these chunks."""
         if not isinstance(self.source.store, ListableStore):
             for region in grid_points([regions.count for regions in self._regions]):
                 yield tuple(slice(*regions.extent(i)) for i, regions in zip(region, self._regions, strict=True))
             return
-        touched: dict[Coords, list[Extent]] = {}
+        touched: dict[Coords, Sequence[Extent]] = {}
         for array in (self.source, self.target) if self._resume else (self.source,):
             self._touch(array, touched)
         for region in sorted(touched):
             yield tuple(map(self._whole_chunks, range(len(region)), region, touched[region]))
 
-    def _touch(self, array: Array, touched: dict[Coords, list[Extent]]) -> None:
-        """Note the regions that stored chunks of an array have elements in, and from where to where these reach."""
-        parts = _chunk_parts(array.metadata)
+    def _touch(self, array: Array, touched: dict[Coords, Sequence[Extent]]) -> None:
+        """Record the regions that the stored chunks of an array touch, with the extent of these chunks."""
         for _, coords in stored_chunks(array.store, array.metadata, array.path):
-            extents = [chunks.extent(i) for i, chunks in zip(coords, parts, strict=True)]
+            extents = array.metadata.chunk_grid.extent(coords)
             ranges = [regions.touching(*extent) for extent, regions in zip(extents, self._regions, strict=True)]
             for region in itertools.product(*ranges):
                 before = touched.get(region, extents)
                 touched[region] = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(before, extents, strict=True)]
 
     def _whole_chunks(self, d: int, i: int, extent: Extent) -> slice:
-        """Return the chunks of the target, along a dimension, that an extent has elements of in a region."""
+        """Return the extent of the target's chunks that overlap ``extent`` in region ``i``, along dimension ``d``."""
         begin, end = self._regions[d].extent(i)
         chunks = self._chunks[d].touching(max(extent[0], begin), min(extent[1], end))
         return slice(self._chunks[d].extent(chunks[0])[0], self._chunks[d].extent(chunks[-1])[1])
@@ -181,8 +177,8 @@ class ArrayCopy:
         self.target.write(box, data)
         self.written += 1
         if self._read_back and not identical(self.target.read(box), data):
-            first = tuple(chunks.at(s.start) for chunks, s in zip(self._chunks, box, strict=True))
-            raise self._differs(first, f"the elements of {_text(box)} are others")
+            first = tuple(chunks.touching(s.start, s.stop)[0] for chunks, s in zip(self._chunks, box, strict=True))
+            raise self._differs(first, f"the elements of {_text(box)} differ")
 
     def _read(self, box: Box) -> Any:
         try:
@@ -200,7 +196,7 @@ class ArrayCopy:
     def _differs(self, chunk: Coords, what: str) -> ChunkWriteError:
         lossless = "the target's codecs may be lossy, or the store or its medium is at fault"
         return ChunkWriteError(
-            f"read back, it is not what was written: {what}; {lossless}",
+            f"the data read back is not the data written: {what}; {lossless}",
             node=self.target.name,
             chunk=chunk,
             key=self._key(self.target, chunk),
@@ -234,11 +230,11 @@ class ArrayCopy:
             return "kept"
         self._store.set(key, value)
         if self._read_back and self._store.get(key) != value:
-            raise self._differs(coords, "its bytes are others")
+            raise self._differs(coords, "its bytes differ")
         return "written"
 
     def _erase_absent(self) -> Iterator[int]:
-        """Erase the chunks that the unfinished copy has and the source has not."""
+        """Erase chunks of the unfinished copy that the source lacks."""
         found = stored_chunks(self._store, self.metadata, self.path)
         while some := list(itertools.islice(found, _VALUES)):
             absent = [key for key, coords in some if self.source.store.get(self._key(self.source, coords)) is None]
@@ -247,21 +243,21 @@ class ArrayCopy:
 
 
 def _in_threads(work: Callable[[Coords], str], some: Sequence[Coords]) -> list[str]:
-    """Return what ``work`` gives for each of some chunks, in no order."""
+    """Call ``work`` for each chunk in threads; return the results in no particular order."""
     outcomes: list[str] = []
     pool.each(lambda i: outcomes.append(work(some[i])), len(some), pool.thread_count())
     return outcomes
 
 
 def region_shape(source: Array, target: Array, budget_bytes: int) -> tuple[int, ...]:
-    """Return the shape of what is copied at a time: whole chunks (shards) of the target.
+    """Return the shape of a region, in elements: whole chunks (shards) of the target.
 
     Parameters
     ----------
     source, target
-        The arrays.
+        Arrays to copy from and to.
     budget_bytes
-        Most bytes of elements; one chunk (shard) of the target may have more.
+        Limit of the bytes of elements in a region; a single chunk (shard) of the target may have more.
     """
     shape, blocks = target.shape, target.metadata.chunk_shape
     itemsize = _OBJECT_NBYTES if target.dtype.hasobject else max(target.dtype.itemsize, 1)
@@ -269,11 +265,11 @@ def region_shape(source: Array, target: Array, budget_bytes: int) -> tuple[int, 
     region = list(blocks)
 
     def growth(d: int) -> int:
-        """How many times as long the region may be along a dimension."""
+        """Return the factor by which the region may grow along a dimension."""
         nbytes = itemsize * math.prod(min(length, max(n, 1)) for length, n in zip(region, shape, strict=True))
         return max(budget_bytes // nbytes, 1)
 
-    # Where regions end with chunks of the source, too, these are decoded once.
+    # If regions also end with chunks of the source, these are decoded only once.
     for d in reversed(range(len(shape))):
         region[d] = min(blocks[d] * min(math.lcm(blocks[d], source.chunks[d]) // blocks[d], growth(d)), most[d])
     for d in reversed(range(len(shape))):
@@ -281,80 +277,15 @@ def region_shape(source: Array, target: Array, budget_bytes: int) -> tuple[int, 
     return tuple(region)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What one dimension is cut into.
-
-    Attributes
-    ----------
-    size
-        Of the dimension, in elements.
-    length
-        Of each part, but for the last, which ends with the dimension.
-    starts
-        int64 ``(count,)``, where parts of different lengths begin; None where all have one.
-    """
-
-    size: int
-    length: int
-    starts: IntArray | None = None
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return -(-self.size // self.length) if self.starts is None else len(self.starts)
-
-    def extent(self, i: int) -> Extent:
-        """Return where a part begins and ends; nothing is in one behind the last."""
-        if self.starts is None:
-            return min(i * self.length, self.size), min((i + 1) * self.length, self.size)
-        begin, end = ([*map(int, self.starts[i : i + 2]), self.size, self.size])[:2]
-        return begin, end
-
-    def at(self, index: int) -> int:
-        """Return the part that an element is in."""
-        return index // self.length if self.starts is None else int(np.searchsorted(self.starts, index, "right")) - 1
-
-    def touching(self, begin: int, end: int) -> range:
-        """Return the parts that have elements from ``begin`` to ``end``."""
-        return range(self.at(begin), self.at(end - 1) + 1) if begin < end else range(0)
-
-
-def _chunk_parts(metadata: ArrayMetadata) -> list[_Parts]:
-    """Return the chunks (shards) of an array along each dimension, as far as they have elements in it."""
-    edges = metadata.chunk_edges or (None,) * metadata.ndim
-    return [
-        _Parts(size, length, None if edge is None else edge.starts[:-1][edge.starts[:-1] < size])
-        for size, length, edge in zip(metadata.shape, metadata.chunk_shape, edges, strict=True)
-    ]
-
-
-def _regions(chunks: _Parts, length: int) -> _Parts:
-    """Return regions of whole chunks along a dimension, as many as are no longer than ``length``."""
-    if chunks.starts is None:
-        return _Parts(chunks.size, length)
-    starts: list[int] = []
-    for start, end in itertools.pairwise([*chunks.starts.tolist(), chunks.size]):
-        if not starts or end - starts[-1] > length:
-            starts.append(start)
-    return _Parts(chunks.size, length, np.array(starts, np.int64))
-
-
 def _same_values(source: ArrayMetadata, target: ArrayMetadata) -> bool:
     """Return whether the stored chunks of two arrays of the same elements are the same."""
-    if (source.dtype, source.chunk_shape, source.codecs) != (target.dtype, target.chunk_shape, target.codecs):
-        return False
-    edges = [
-        [None if edge is None else edge.lengths.tolist() for edge in metadata.chunk_edges or ()]
-        for metadata in (source, target)
-    ]
-    return edges[0] == edges[1]
+    return (source.dtype, source.chunk_grid, source.codecs) == (target.dtype, target.chunk_grid, target.codecs)
 
 
 def identical(a: Any, b: Any) -> bool:
-    """Return whether two arrays of one shape and dtype, of NumPy or CuPy, have every bit in common.
+    """Return whether two NumPy or CuPy arrays of the same shape and dtype are bitwise equal.
 
-    Objects are compared as such, NaN being itself; bytes between the fields of records are nobody's.
+    Objects are compared by value, with NaN equal to itself. Padding between the fields of records is ignored.
     """
     one, other = (array.get() if hasattr(array, "get") else array for array in (a, b))
     if one.dtype.fields is not None:

@@ -1,4 +1,4 @@
-"""Storing arrays of memory in one call, and reading them back."""
+"""Saving arrays from memory in one call, and loading them."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ def save(
     named: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> None:
-    """Store one array, or several in a group.
+    """Save one array, or several in a group.
 
     Parameters
     ----------
     store
         As for :func:`create_array`.
     *arrays
-        One array becomes the node itself; of several, or beside named ones, each is named ``arr_0``, ``arr_1``, ….
+        Arrays to save. A single array becomes the node itself; several, or any beside named arrays, are named
+        ``arr_0``, ``arr_1``, ….
     path, zarr_format, overwrite
         As for :func:`create_array`. With ``overwrite``, arrays that are not in memory (of gzarr, dask, …) are read into
-        it before anything is erased: they may be in what is erased.
+        memory before anything is erased, since they may be part of the erased node.
     named
-        Arrays by name, for names that are arguments of this function.
+        Arrays by name, for names that are also parameters of this function.
     **more
         Arrays by name.
 
     Raises
     ------
     ArgumentError
-        If there are none, or one has two.
+        If there are no arrays, or if two arrays have the same name.
     ArgumentError, ReadOnlyError, NodeTypeError, StoreError, ChunkWriteError
-        As :func:`create_array`.
+        As for :func:`create_array`.
 
     Examples
     --------
@@ -63,7 +64,7 @@ def save(
     ['a', 'b']
     """
     if not hasattr({} if named is None else named, "items"):
-        raise ArgumentError(f"named= is a mapping from names to arrays, not {type(named).__name__}")
+        raise ArgumentError(f"named= must be a mapping from names to arrays, not {type(named).__name__}")
     together = {**(named or {}), **more}
     if len(arrays) == 1 and not together:
         create_array(store, path=path, data=arrays[0], zarr_format=zarr_format, overwrite=overwrite)
@@ -74,12 +75,12 @@ def save(
         together[f"arr_{i}"] = array
     if not together:
         raise ArgumentError("save needs at least one array")
-    # One that cannot be stored stops it before anything is written.
+    # An array that cannot be stored raises before anything is written.
     dtypes = {}
     for name, array in together.items():
         data, shape, arguments = arguments_of_data(array, None, {}, zarr_format)
         metadata = new_metadata(normalize_path(name), shape, zarr_format, **arguments)
-        # What is not in memory is read when its turn comes; but it may be in the very group that is to be erased.
+        # Arrays that are not in memory are read when they are stored, unless they may be in the group to be erased.
         together[name] = all_of(data, metadata, name) if overwrite or isinstance(data, np.ndarray) else data
         dtypes[name] = arguments["dtype"]
     group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
@@ -97,7 +98,14 @@ def load(store: StoreLike, *, path: str = "", device: str = "auto", zarr_format:
 
     Returns
     -------
-    An array of the device; of a group, a dict of them by name.
+    An array on the device, or a dict of arrays by name for a group.
+
+    Raises
+    ------
+    NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
+        As for :func:`gzarr.open`.
+    ChunkError
+        If a chunk cannot be read.
     """
     node = open_node(store, path=path, device=device, zarr_format=zarr_format)
     if isinstance(node, Array):

@@ -1,7 +1,7 @@
-"""Finding what is wrong in a hierarchy: every chunk is decoded, and nothing that is found ends the search.
+"""Verification of hierarchies: every stored chunk is decoded, and the search continues after a problem.
 
-Chunks are decoded as whole chunks, also where they reach beyond the array's end, and only those that are stored. They
-are read in batches, by the engine that reads them anyway; the chunks of a batch that fails are read one by one.
+Chunks are decoded completely, even beyond the array's end. They are read in batches, by the same engine as other reads;
+the chunks of a batch that fails are read one by one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     Coords = tuple[int, ...]
     Box = tuple[slice, ...]
 
-#: Decoded bytes that are held at a time; more where one chunk has more.
+#: Limit of the decoded bytes held at a time; a single chunk may have more.
 BATCH_BYTES: Final = 64 << 20
 _BATCH_CHUNKS: Final = 1024
-#: Most absent chunks of an array that are listed one by one; a shape alone may say that there are 2**90.
+#: Limit of the absent chunks of an array that are listed one by one: its shape may imply 2**90.
 MAX_ABSENT: Final = 100_000
 _MASK_BITS: Final = 9
 _MAX_LENGTH: Final = 2**63 - 1
@@ -47,22 +47,23 @@ _MAX_LENGTH: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong.
+    """A problem found by :func:`verify`.
 
     Attributes
     ----------
     kind
-        ``"chunk"``: a stored chunk that cannot be read, or the index of a shard. ``"missing"``: a chunk that is not
-        stored; without a key, how many more there are that are not listed. ``"metadata"``: a node whose documents
-        cannot be used. ``"store"``: a group or an array whose keys cannot be listed.
+        ``"chunk"``: a stored chunk or the index of a shard cannot be read. ``"missing"``: a chunk is not stored; if
+        there is no key, the reason tells how many more are missing. ``"metadata"``: a document of a node is invalid.
+        ``"store"``: the keys of a group or an array cannot be listed.
     node
         Path of the node, with a leading slash.
     key
-        In the store; None where it is not known.
+        Key in the store; None if unknown.
     chunk
-        Grid coordinates (of an inner chunk, in a sharded array); None for all else, a whole shard included.
+        Grid coordinates of the chunk (of the inner chunk, in a sharded array); None for other problems, including
+        those of a whole shard.
     reason
-        For people, one line.
+        One-line description for users.
     """
 
     kind: Literal["chunk", "missing", "metadata", "store"]
@@ -77,21 +78,21 @@ class Problem:
         return f"{self.node}{where}{key}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the problem as a JSON object."""
         return asdict(self)
 
 
 class Verification:
-    """A check of a node and of all below it, which runs while one iterates over it: see :func:`verify`.
+    """Verification of a node and everything below it, which runs during iteration; see :func:`verify`.
 
     Attributes
     ----------
     arrays, groups
-        Nodes that were looked at so far.
+        Numbers of arrays and groups checked so far.
     chunks
-        Stored chunks (shards, in a sharded array) that were decoded so far, bad ones included.
+        Number of stored chunks (shards, in a sharded array) decoded so far, including corrupt ones.
     problems
-        How many were found so far; absent chunks are not among them.
+        Number of problems found so far, without absent chunks.
     """
 
     def __init__(self, reader: NodeReader, root: Array | Group, *, missing: Missing) -> None:
@@ -108,7 +109,7 @@ class Verification:
             yield from problems
 
     def steps(self) -> Iterator[list[Problem]]:
-        """Yield after each batch of chunks what is wrong with it; nothing, as a rule."""
+        """Yield the problems of each batch of chunks: usually none."""
         for problems in self._steps():
             self.problems += sum(problem.kind != "missing" for problem in problems)
             yield problems
@@ -128,7 +129,7 @@ class Verification:
                 except StoreError as error:
                     yield [Problem("store", f"/{path}", error.key, None, f"the group cannot be listed: {error}")]
                 else:
-                    # The last is taken first.
+                    # Reversed, since the last entry is taken first.
                     left += [(join_path(path, name), child.metadata) for name, child in reversed(children.items())]
 
     def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[Problem]]:
@@ -160,9 +161,11 @@ class _Chunks:
         self._metadata = metadata
         self._listed = isinstance(store, ListableStore)
         # What a chunk has beyond the array's end is decoded, too.
-        self._whole = Array(replace(metadata, shape=_grid_extent(metadata)), store, path, device="cpu")
+        grid = metadata.chunk_grid
+        self._grid = grid.resized(grid.covered_shape)
+        self._whole = Array(replace(metadata, chunk_grid=self._grid), store, path, device="cpu")
         whole = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
-        decoding = analyse(metadata.codecs, whole, kernels.available(), metadata.chunk_edges)
+        decoding = analyse(metadata.codecs, whole, kernels.available(), grid)
         self._levels = decoding.levels
         self._unit = decoding.chunk.shape
         self._missing = missing
@@ -171,7 +174,7 @@ class _Chunks:
         self.batch = max(min(BATCH_BYTES // nbytes, _BATCH_CHUNKS), 1)
 
     def stored(self) -> Iterator[tuple[str, Coords]]:
-        """Yield key and coordinates of the chunks (shards) that are stored; of all, if the store cannot list."""
+        """Yield key and coordinates of the stored chunks (shards), or of all chunks if the store cannot list."""
         if self._listed:
             yield from stored_chunks(self._store, self._metadata, self._path)
             return
@@ -179,7 +182,7 @@ class _Chunks:
             yield self._key(coords), coords
 
     def absent(self) -> Iterator[Problem]:
-        """Yield the chunks (shards) that were not among the stored ones."""
+        """Yield a problem for each absent chunk (shard)."""
         if self._seen is None:
             return
         what = "shard" if self._levels else "chunk"
@@ -195,7 +198,7 @@ class _Chunks:
         return self._metadata.key_prefix(self._path) + self._metadata.chunk_key_encoding.encode(coords)
 
     def check(self, stored: Sequence[tuple[str, Coords]]) -> list[Problem]:
-        """Decode some chunks (shards); return what is wrong with them."""
+        """Decode some chunks (shards); return their problems."""
         if self._seen is not None:
             for _, coords in stored:
                 self._seen.add(coords)
@@ -217,7 +220,7 @@ class _Chunks:
         return problems
 
     def _reads(self, boxes: list[Box]) -> Problem | None:
-        """Read some boxes; return the first thing that is wrong."""
+        """Read some boxes; return the first problem, or None."""
         try:
             if len(boxes) == 1:
                 self._whole.read(boxes[0], missing=self._missing)
@@ -228,28 +231,21 @@ class _Chunks:
         except ChunkError as error:
             return Problem("chunk", self.name, error.key, error.chunk, error.reason)
         except SelectionError as error:
-            # Of an array that ends within a chunk of 2**63, boxes can be read one by one only.
+            # In an array that ends within a chunk of 2**63 elements, boxes can only be read one by one.
             return Problem("chunk", self.name, None, None, str(error))
         except MemoryError:
             return Problem("chunk", self.name, None, None, "there is not enough memory to decode it")
         return None
 
     def _boxes(self, coords: Coords) -> Iterator[Box]:
-        """Cut a chunk of the grid into what is read at a time: of a shard whole inner chunks, as many as fit."""
+        """Yield the boxes in which a chunk of the grid is read: a shard in as many whole inner chunks as fit."""
         metadata = self._metadata
-        edges = metadata.chunk_edges or (None,) * metadata.ndim
-        begins = [
-            i * n if edge is None else int(edge.starts[i])
-            for i, n, edge in zip(coords, metadata.chunk_shape, edges, strict=True)
-        ]
-        ends = [
-            begin + n if edge is None else int(edge.starts[i + 1])
-            for i, begin, n, edge in zip(coords, begins, metadata.chunk_shape, edges, strict=True)
-        ]
+        extent = self._grid.extent(coords)
+        begins, ends = [begin for begin, _ in extent], [end for _, end in extent]
         if not self._levels:
             yield tuple(map(slice, begins, ends))
             return
-        # Inner chunks that are outside the array are nobody's.
+        # Inner chunks outside the array are ignored.
         ends = [
             min(end, -(-size // unit) * unit) for end, size, unit in zip(ends, metadata.shape, self._unit, strict=True)
         ]
@@ -266,7 +262,7 @@ class _Chunks:
         return _tiles([s.start for s in box], [s.stop for s in box], self._unit)
 
     def _index_reason(self, key: str, coords: Coords) -> str | None:
-        """Return what is wrong with the index of a shard, if there is anything."""
+        """Return what is wrong with the index of a shard, or None."""
         level = self._levels[0]
         shape = level.stored_shape_of(coords)
         nbytes = level.codec.index_nbytes(shape)
@@ -275,14 +271,14 @@ class _Chunks:
             index = self._store.get_partial_values([(key, ByteRange(0, nbytes) if at_start else ByteRange(-nbytes))])[0]
             if index is not None:
                 level.codec.decode_index(index, shape, shard_nbytes=None)
-        # Stores and codecs of others raise what they like.
+        # Third-party stores and codecs may raise anything.
         except Exception as cause:
             return f"the index of the shard cannot be read: {cause}"
         return None
 
 
 class _Seen:
-    """A set of coordinates in a grid of any size: a bit each where they lie close together, a mask each where not."""
+    """Set of coordinates in a grid of any size, as a sparse bitmap."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
@@ -290,7 +286,7 @@ class _Seen:
 
     @property
     def count(self) -> int:
-        """How many are in it."""
+        """Number of coordinates."""
         return sum(mask.bit_count() for mask in self._masks.values())
 
     def add(self, coords: Coords) -> None:
@@ -308,15 +304,6 @@ class _Seen:
         return number >> _MASK_BITS, 1 << (number & ((1 << _MASK_BITS) - 1))
 
 
-def _grid_extent(metadata: ArrayMetadata) -> tuple[int, ...]:
-    """Return the shape that the chunks of the grid fill, in elements, as far as a shape can say it."""
-    edges = metadata.chunk_edges or (None,) * metadata.ndim
-    return tuple(
-        min(count * n, _MAX_LENGTH) if edge is None else int(edge.starts[-1])
-        for count, n, edge in zip(metadata.grid_shape, metadata.chunk_shape, edges, strict=True)
-    )
-
-
 def _tiles(begins: Sequence[int], ends: Sequence[int], lengths: Sequence[int]) -> Iterator[Box]:
     ranges = [range(begin, end, n) for begin, end, n in zip(begins, ends, lengths, strict=True)]
     for starts in itertools.product(*ranges):
@@ -324,10 +311,10 @@ def _tiles(begins: Sequence[int], ends: Sequence[int], lengths: Sequence[int]) -
 
 
 def verify(store: StoreLike, *, path: str = "", missing: Missing = "fill", allow_pickle: bool = False) -> Verification:
-    """Decode every stored chunk of an array, or of all arrays of a hierarchy, and say what is wrong.
+    """Decode every stored chunk of an array, or of all arrays in a hierarchy, and report problems.
 
-    Checksums, sizes, the indexes of shards and metadata documents are checked as a read checks them. Consolidated
-    metadata is not looked at. Memory holds 64 MiB of decoded chunks at a time, or one chunk that is larger.
+    Checksums, sizes, shard indexes and metadata documents are checked as in a read. Consolidated metadata is not
+    checked. At most 64 MiB of decoded chunks are held at a time, or one larger chunk.
 
     Parameters
     ----------
@@ -336,14 +323,14 @@ def verify(store: StoreLike, *, path: str = "", missing: Missing = "fill", allow
     path
         Path of the node in the store.
     missing
-        Meaning of absent chunks: ``"fill"`` (the fill value, which is no problem) or ``"error"``, which lists them,
-        too: the first 100,000 of each array, then how many more there are.
+        Meaning of absent chunks: ``"fill"`` (the fill value, not a problem) or ``"error"``, which reports them: the
+        first 100,000 of each array one by one, then the number of the others.
     allow_pickle
-        Allow codecs that run pickled code. Only for data that you trust.
+        Whether codecs that run pickled code are allowed. Only for trusted data.
 
     Returns
     -------
-    What yields a :class:`Problem` for each thing that is wrong, as it is found, and counts what was looked at.
+    Iterable that yields a :class:`Problem` for each problem as it is found, and counts the checked nodes and chunks.
 
     Raises
     ------

@@ -12,16 +12,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from numba import int64, types
+
 from . import context as C
 from . import status as S
 from .bitshuffle import to_byte_planes
-from .jit import part
+from .blosc_encode import HEADER_BYTES, blosc_write
+from .deflate import deflate_context, zlib_body, zlib_decompress
+from .frames import ADLER32, DEFLATE, LZ4, RAW, REFUSED, SNAPPY, UNCHECKED, ZSTD, big_endian, put_frame
+from .jit import by_address, part
+from .lz4 import lz4_decompress
 from .memory import copy, i32, i64, u8, u32
+from .place import mark_piece
 from .shuffle import unshuffle_block
-from .snappy import snappy_decompress
-from .symbols import blosclz_decompress, lz4_decompress, zlib_decompress, zstd_decompress
+from .snappy import snappy_decompress, snappy_size
+from .symbols import c_memset, external
+from .zstd import zstd_context, zstd_decompress, zstd_frame
 
-HEADER_BYTES: Final = 16
+_i4, _i8 = types.int32, types.int64
+#: (source, nbytes, target, capacity) → size, or at most 0.
+blosclz_decompress: Final = external("gzarr_blosclz_decompress", _i4, _i8, _i4, _i8, _i4)
+
 _MAX_SPLIT_TYPESIZE: Final = 16
 _MIN_PLANE_BYTES: Final = 128
 _SHUFFLED: Final = 0x01
@@ -89,14 +100,14 @@ def _stream(context: int, compressor: int, source: int, nbytes: int, target: int
     if compressor == 1:
         got = lz4_decompress(source, target, nbytes, size)
     elif compressor == 4:
-        zstd = C.zstd_context(context)
+        zstd = zstd_context(context)
         if zstd == 0:
             return S.NO_MEMORY
         got = zstd_decompress(zstd, target, size, source, nbytes)
     elif compressor == 0:
         got = blosclz_decompress(source, nbytes, target, size)
     elif compressor == 3:
-        deflate = C.deflate_context(context)
+        deflate = deflate_context(context)
         if deflate == 0:
             return S.NO_MEMORY
         if zlib_decompress(deflate, source, nbytes, target, size, 0, context + 8 * C.OUT0) == 0:
@@ -113,7 +124,7 @@ def _stream(context: int, compressor: int, source: int, nbytes: int, target: int
 
 
 @part
-def blosc_decode(context: int, source: int, nbytes: int, target: int, needed: int, planes: int) -> int:
+def decode_container(context: int, source: int, nbytes: int, target: int, needed: int, planes: int) -> int:
     """Decode a container that ``blosc_check`` accepted.
 
     Parameters
@@ -219,3 +230,135 @@ def blosc_decode(context: int, source: int, nbytes: int, target: int, needed: in
         elif shuffled and not keep:
             unshuffle_block(scratch, here, final, typesize)
     return S.OK
+
+
+@by_address(6)
+def blosc_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
+    """Decode a container, or the blocks of it that will be placed; byte planes stay where the caller takes them."""
+    c = i64(context)
+    code = blosc_check(context, source, nbytes, size)
+    if code != S.OK:
+        return code
+    needed = 0
+    blocksize = int(u32(source + 8)[0])
+    if c[C.LAST_PIECE] > 0 and blocksize < size and size > 0 and u8(source)[2] & _MEMCPYED == 0:
+        blocks = (size + blocksize - 1) // blocksize
+        needed = C.ensure(context, C.NEEDED, blocks)
+        if needed == 0:
+            return S.NO_MEMORY
+        c_memset(needed, 0, blocks)
+        for piece in range(c[C.FIRST_PIECE], c[C.LAST_PIECE]):
+            mark_piece(c[C.GEOMETRY], piece, blocksize, needed, c[C.SCRATCH])
+    return decode_container(context, source, nbytes, target, needed, c[C.PLANES])
+
+
+@by_address(6)
+def blosc_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
+    """Write a container; the parameters are compressor, level, shuffle, element size and block size."""
+    p = i64(parameters)
+    return blosc_write(context, source, nbytes, target, p[0], p[1], p[2], p[3], p[4])
+
+
+@by_address(9)
+def blosc_frames(
+    context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
+) -> int:
+    """Cut a Blosc container into its streams; return their number, or REFUSED.
+
+    The context's TYPESIZE and BLOCKSIZE say how the decoded chunk lies, OUT1 whether in bit planes (1), and RESULT
+    where a chunk lies that needs no decoding (-1: none).
+    """
+    c = i64(context)
+    source = address + at
+    if blosc_check(context, source, nbytes, size) != S.OK:
+        return REFUSED
+    flags = int64(u8(source)[2])
+    typesize = int64(u8(source)[3])
+    blocksize = int64(u32(source + 8)[0])
+    length = int64(u32(source + 12)[0])
+    c[C.TYPESIZE] = 1
+    c[C.BLOCKSIZE] = size
+    c[C.OUT1] = 0
+    c[C.RESULT] = -1
+    if size == 0:
+        return 0
+    if flags & _MEMCPYED:
+        c[C.RESULT] = at + HEADER_BYTES
+        return 0
+    shuffled = (flags & 1) != 0 and typesize > 1
+    bits = (flags & 4) != 0 and not shuffled
+    if shuffled or bits:
+        c[C.TYPESIZE] = typesize
+        c[C.BLOCKSIZE] = blocksize
+    c[C.OUT1] = 1 if bits else 0
+    compressor = flags >> 5
+    if compressor == 1:
+        algorithm = LZ4
+    elif compressor == 2:
+        algorithm = SNAPPY
+    elif compressor == 3:
+        algorithm = DEFLATE
+    elif compressor == 4:
+        algorithm = ZSTD
+    else:
+        return REFUSED
+    blocks = (size + blocksize - 1) // blocksize
+    last = size - (blocks - 1) * blocksize
+    starts = i32(source + HEADER_BYTES)
+    split = flags & _DONT_SPLIT == 0 and typesize <= _MAX_SPLIT_TYPESIZE and blocksize // typesize >= _MIN_PLANE_BYTES
+    count = 0
+    # No encoder writes blocks that overlap; they could make few bytes take for ever.
+    used = 0
+    for b in range(blocks):
+        here = last if b == blocks - 1 else blocksize
+        streams = typesize if split and here == blocksize else 1
+        piece = here // streams
+        if piece * streams != here:
+            return REFUSED
+        begin = int(starts[b])
+        for s in range(streams):
+            if begin + 4 > length:
+                return REFUSED
+            packed = int64(i32(source + begin)[0])
+            begin += 4
+            if packed <= 0 or packed > length - begin:
+                return REFUSED
+            here_source = at + begin
+            here_nbytes = packed
+            kind = algorithm
+            check = UNCHECKED
+            expected = 0
+            if packed == piece:
+                kind = RAW
+            elif algorithm == ZSTD:
+                if zstd_frame(context, source + begin, packed) != packed or c[C.OUT0] != piece:
+                    return REFUSED
+            elif algorithm == SNAPPY:
+                if snappy_size(source + begin, packed) != piece:
+                    return REFUSED
+            elif algorithm == DEFLATE:
+                if zlib_body(source + begin, packed) < 0:
+                    return REFUSED
+                check = ADLER32
+                expected = big_endian(source + begin + packed - 4)
+                here_source += 2
+                here_nbytes -= 6
+            put_frame(
+                columns,
+                capacity,
+                frame + count,
+                chunk,
+                kind,
+                here_source,
+                here_nbytes,
+                b * blocksize + s * piece,
+                piece,
+                check,
+                expected,
+            )
+            count += 1
+            begin += packed
+            used += packed + 4
+        if used > length:
+            return REFUSED
+    return count

@@ -11,18 +11,22 @@ from typing import Final
 from numba import types
 
 from . import context as C
-from .blosc import HEADER_BYTES
+from .deflate import deflate_encoder_context, zlib_compress
 from .deinterleave import shuffle_block, to_bit_planes
 from .jit import part, unit
+from .lz4 import lz4_block
 from .memory import copy, i32, u8, u32
-from .symbols import (
-    blosclz_compress,
-    lz4hc_compress,
-    lz4hc_state_nbytes,
-    zlib_compress,
-    zstd_compress,
-)
+from .symbols import external
+from .zstd import zstd_compress, zstd_encoder_context
 
+_i4, _i8 = types.int32, types.int64
+lz4hc_state_nbytes: Final = external("gzarr_lz4hc_state_nbytes", _i4)
+#: (state, source, target, nbytes, capacity, level) → size, or 0.
+lz4hc_compress: Final = external("gzarr_lz4hc_compress", _i4, _i8, _i8, _i8, _i4, _i4, _i4)
+#: (level, source, nbytes, target, capacity, split) → size, or 0.
+blosclz_compress: Final = external("gzarr_blosclz_compress", _i4, _i4, _i8, _i4, _i8, _i4, _i4)
+
+HEADER_BYTES: Final = 16
 BLOSCLZ: Final = 0
 LZ4: Final = 1
 LZ4HC: Final = 2
@@ -88,9 +92,9 @@ def _stream(
 ) -> int:
     """Compress one stream; return its size, 0 where it does not fit ``capacity``, below 0 where memory is out."""
     if compressor == LZ4:
-        return C.lz4_block(context, source, nbytes, target, capacity, 10 - level)
+        return lz4_block(context, source, nbytes, target, capacity, 10 - level)
     if compressor == ZSTD:
-        zstd = C.zstd_encoder_context(context, 22 if level == 9 else 2 * level - 1, 0)
+        zstd = zstd_encoder_context(context, 22 if level == 9 else 2 * level - 1, 0)
         if zstd == 0:
             return -1
         return max(zstd_compress(zstd, target, capacity, source, nbytes), 0)
@@ -100,7 +104,7 @@ def _stream(
             return -1
         return max(lz4hc_compress(state, source, target, nbytes, capacity, level), 0)
     if compressor == ZLIB:
-        deflate = C.deflate_encoder_context(context, level)
+        deflate = deflate_encoder_context(context, level)
         if deflate == 0:
             return -1
         return zlib_compress(deflate, source, nbytes, target, capacity)
@@ -162,7 +166,7 @@ def _block(
 
 
 @unit(types.int64, 9)
-def blosc_encode(
+def blosc_write(
     context: int,
     source: int,
     nbytes: int,

@@ -7,67 +7,54 @@ from __future__ import annotations
 
 from typing import Final
 
-from .jit import entry, part
-from .lz4_encode import lz4_encode, workspace_nbytes
+import numpy as np
+
+from .jit import call_2, entry, part
 from .memory import i64
-from .searches import DEFLATE_LEVELS, DEFLATE_WAYS, set_zstd
-from .symbols import (
-    c_free,
-    c_madvise,
-    c_malloc,
-    deflate_create,
-    deflate_encoder,
-    deflate_encoder_free,
-    deflate_free,
-    lz4_compress,
-    zstd_create,
-    zstd_encoder,
-    zstd_encoder_free,
-    zstd_encoder_nbytes,
-    zstd_free,
-)
+from .operations import STATES
+from .symbols import c_free, c_madvise, c_malloc
 
-ZSTD: Final = 0
-DEFLATE: Final = 1
 #: Buffers: an address and a capacity each.
-ENCODED: Final = 2
-FIRST: Final = 4
-SECOND: Final = 6
-BLOCKS: Final = 8
-NEEDED: Final = 10
-_BUFFERS_END: Final = 12
+ENCODED: Final = 0
+FIRST: Final = 2
+SECOND: Final = 4
+BLOCKS: Final = 6
+NEEDED: Final = 8
+_BUFFERS_END: Final = 10
 #: What the last decoded chunk is: address, size, typesize (1: plain) and block size of its layout.
-RESULT: Final = 12
-RESULT_NBYTES: Final = 13
-TYPESIZE: Final = 14
-BLOCKSIZE: Final = 15
+RESULT: Final = 10
+RESULT_NBYTES: Final = 11
+TYPESIZE: Final = 12
+BLOCKSIZE: Final = 13
 #: Detail of the last failure.
-DETAIL: Final = 16
+DETAIL: Final = 14
 #: Totals since the caller cleared them: nanoseconds reading, decoding, placing; encoded bytes; chunks.
-READ_NS: Final = 17
-DECODE_NS: Final = 18
-PLACE_NS: Final = 19
-ENCODED_BYTES: Final = 20
-CHUNKS: Final = 21
+READ_NS: Final = 15
+DECODE_NS: Final = 16
+PLACE_NS: Final = 17
+ENCODED_BYTES: Final = 18
+CHUNKS: Final = 19
 #: Open file: its index and descriptor (-1: none).
-FILE: Final = 22
-DESCRIPTOR: Final = 23
+FILE: Final = 20
+DESCRIPTOR: Final = 21
 #: Two int64 for results by address (also a timespec).
-OUT0: Final = 24
-OUT1: Final = 25
-#: Encoders, and what they are set to: level, checksum flag and way in one number.
-ZSTD_ENCODER: Final = 26
-ZSTD_SETTING: Final = 27
-DEFLATE_ENCODER: Final = 28
-DEFLATE_SETTING: Final = 29
+OUT0: Final = 22
+OUT1: Final = 23
 #: How encoders are to search, a number of ``searches.py``.
-WAY: Final = 30
+WAY: Final = 24
 #: After so many nanoseconds a loop over chunks comes back to its caller, whatever is left; 0: when nothing is.
-SLICE_NS: Final = 31
-SIZE: Final = 32
-
-#: More ways than there are.
-_WAYS: Final = 16
+SLICE_NS: Final = 25
+#: Of the chunk that is decoded: item size up to which byte planes are taken as they are, or 0; address of the geometry,
+#: and which of its pieces will be placed (LAST_PIECE 0: everything); scratch for ``mark_piece``. See ``decode.py``.
+PLANES: Final = 26
+GEOMETRY: Final = 27
+FIRST_PIECE: Final = 28
+LAST_PIECE: Final = 29
+SCRATCH: Final = 30
+#: From here on ``_OWN_SLOTS`` for each of ``operations.STATES``.
+_OWN: Final = 31
+_OWN_SLOTS: Final = 4
+SIZE: Final = _OWN + _OWN_SLOTS * len(STATES)
 
 #: Linux's advice for memory in huge pages, of which fewer have to be made ready; others do not know it. It is for
 #: buffers from this size on.
@@ -93,81 +80,23 @@ def ensure(context: int, slot: int, nbytes: int) -> int:
     return c[slot]
 
 
-@part
-def zstd_context(context: int) -> int:
-    """Return the worker's zstd context, made at first use (0 where memory is out)."""
-    c = i64(context)
-    if c[ZSTD] == 0:
-        c[ZSTD] = zstd_create()
-    return c[ZSTD]
+def own(name: str) -> int:
+    """Return the first of the four slots of one of ``operations.STATES``, which are 0 at first."""
+    return _OWN + _OWN_SLOTS * STATES.index(name)
 
 
-@part
-def deflate_context(context: int) -> int:
-    """Return the worker's libdeflate context, made at first use (0 where memory is out)."""
-    c = i64(context)
-    if c[DEFLATE] == 0:
-        c[DEFLATE] = deflate_create()
-    return c[DEFLATE]
+# Addresses of what frees these slots: of the modules in use, a zero behind the last one.
+_releases = np.zeros(len(STATES) + 1, np.int64)
 
 
-@part
-def zstd_encoder_context(context: int, level: int, checksum: int) -> int:
-    """Return the worker's zstd encoder, set to a level and to writing checksums or not (0 where memory is out).
-
-    It searches as ``WAY`` says.
-    """
-    c = i64(context)
-    setting = (2 * level + checksum) * _WAYS + c[WAY]
-    if c[ZSTD_ENCODER] != 0 and c[ZSTD_SETTING] == setting:
-        return c[ZSTD_ENCODER]
-    # One that failed for want of room takes no other settings.
-    if c[ZSTD_ENCODER] != 0:
-        zstd_encoder_free(c[ZSTD_ENCODER])
-    c[ZSTD_ENCODER] = zstd_encoder()
-    if c[ZSTD_ENCODER] == 0:
-        return 0
-    if not set_zstd(c[ZSTD_ENCODER], level, checksum, c[WAY]):
-        zstd_encoder_free(c[ZSTD_ENCODER])
-        c[ZSTD_ENCODER] = 0
-        return 0
-    c[ZSTD_SETTING] = setting
-    return c[ZSTD_ENCODER]
+def releases_with(address: int) -> None:
+    """Have :func:`release` call a function ``(context, keep_bytes)`` for its own slots; one thread at a time."""
+    if address not in _releases:
+        _releases[np.count_nonzero(_releases)] = address
 
 
-@part
-def deflate_encoder_context(context: int, level: int) -> int:
-    """Return the worker's libdeflate encoder for one of zlib's levels, 0 to 9 (0 where memory is out).
-
-    It searches as ``WAY`` says.
-    """
-    c = i64(context)
-    setting = level * _WAYS + c[WAY]
-    if c[DEFLATE_ENCODER] != 0 and c[DEFLATE_SETTING] != setting:
-        deflate_encoder_free(c[DEFLATE_ENCODER])
-        c[DEFLATE_ENCODER] = 0
-    if c[DEFLATE_ENCODER] == 0:
-        c[DEFLATE_ENCODER] = deflate_encoder(DEFLATE_WAYS[c[WAY] - 1] if c[WAY] > 0 else DEFLATE_LEVELS[level])
-        c[DEFLATE_SETTING] = setting
-    return c[DEFLATE_ENCODER]
-
-
-@part
-def lz4_block(context: int, source: int, nbytes: int, target: int, capacity: int, acceleration: int) -> int:
-    """Write one LZ4 block as ``WAY`` says; return its size, 0 where it does not fit, below 0 where memory is out.
-
-    Behind the target, 16 bytes may be written too.
-    """
-    c = i64(context)
-    if c[WAY] == 0:
-        return max(lz4_compress(source, target, nbytes, capacity, acceleration), 0)
-    workspace = ensure(context, NEEDED, workspace_nbytes(nbytes))
-    return lz4_encode(workspace, source, nbytes, target, capacity) if workspace != 0 else -1
-
-
-@entry(2)
-def release(context: int, keep_bytes: int) -> None:
-    """Free the buffers, and the zstd encoder, if they hold more than ``keep_bytes``; below zero, free the rest too."""
+@entry(3)
+def _release(context: int, keep_bytes: int, releases: int) -> None:
     c = i64(context)
     held = 0
     for slot in range(ENCODED, _BUFFERS_END, 2):
@@ -178,17 +107,13 @@ def release(context: int, keep_bytes: int) -> None:
                 c_free(c[slot])
             c[slot] = 0
             c[slot + 1] = 0
-    # At high levels, and for large chunks, its tables take tens of megabytes.
-    if c[ZSTD_ENCODER] != 0 and zstd_encoder_nbytes(c[ZSTD_ENCODER]) > keep_bytes:
-        zstd_encoder_free(c[ZSTD_ENCODER])
-        c[ZSTD_ENCODER] = 0
-    if keep_bytes < 0:
-        if c[DEFLATE_ENCODER] != 0:
-            deflate_encoder_free(c[DEFLATE_ENCODER])
-            c[DEFLATE_ENCODER] = 0
-        if c[ZSTD] != 0:
-            zstd_free(c[ZSTD])
-            c[ZSTD] = 0
-        if c[DEFLATE] != 0:
-            deflate_free(c[DEFLATE])
-            c[DEFLATE] = 0
+    others = i64(releases)
+    i = 0
+    while others[i] != 0:
+        call_2(others[i], context, keep_bytes)
+        i += 1
+
+
+def release(context: int, keep_bytes: int, _releases_at: int = _releases.ctypes.data) -> None:
+    """Free the buffers, and large encoders, if they hold more than ``keep_bytes``; below zero, free the rest too."""
+    _release(context, keep_bytes, _releases_at)

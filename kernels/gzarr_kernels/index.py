@@ -10,10 +10,11 @@ from typing import Final
 from . import context as C
 from . import read as R
 from . import status as S
+from .crc32c import crc32c
 from .jit import entry
 from .memory import atomic_add, copy, i64, u32
 from .read import open_file, read_range, write_path
-from .symbols import c_close, c_lseek, crc32c
+from .symbols import c_close, c_lseek
 
 # The job: an int64 array. The first slots are those of ``read.py``; of them it uses SHARED, SPANS (number of shards),
 # PATHS, PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR, STATUS and OPEN_FLAGS.

@@ -2,7 +2,8 @@
 
 Numba compiles a jitted function again into every jitted function that calls it; over the depth of our loop that costs a
 minute. A ``unit`` is compiled by itself to a C function, registered with LLVM, and called by symbol: seconds, and at
-run time a plain call. An ``entry`` is a unit that Python calls, through ctypes, which lets go of the GIL.
+run time a plain call. An ``entry`` is a unit that Python calls, through ctypes, which lets go of the GIL. What stands
+in a table and is ``by_address`` is a unit that compiled code calls by its address, compiled when that is asked for.
 
 Numba also notices a change only of the file that a cached function is in. Ours call functions of many files, so the
 name under which each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
@@ -11,14 +12,17 @@ name under which each is cached carries a fingerprint of the whole package: anot
 from __future__ import annotations
 
 import zlib
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
+from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.runtime import rtsys
+from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +56,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
 
 def _compile(function: Callable[..., Any], result: Any, arguments: int) -> Any:
-    function.__qualname__ = f"{function.__qualname__}_{_FINGERPRINT}"
+    # Once: a compilation that was interrupted is begun again.
+    function.__qualname__ = f"{function.__qualname__.removesuffix(f'_{_FINGERPRINT}')}_{_FINGERPRINT}"
     signature = result(*(types.int64,) * arguments)
     if not hasattr(FunctionCache, "_load_overload"):
         return cfunc(signature, cache=True, **_OPTIONS)(function)
@@ -90,3 +95,58 @@ def entry(arguments: int) -> Callable[[Callable[..., Any]], Any]:
         return compiled.ctypes
 
     return decorate
+
+
+class Addressed:
+    """A function of int64 that compiled code calls by its address."""
+
+    def __init__(self, function: Callable[..., Any], arguments: int) -> None:
+        self._function = function
+        self._arguments = arguments
+
+    @cached_property
+    def address(self) -> int:
+        """Where it is; it is compiled first, or loaded from the cache. One thread at a time may ask."""
+        compiled = _compile(self._function, types.int64, self._arguments)
+        _alive.append(compiled)
+        result: int = compiled.address
+        return result
+
+
+def by_address(arguments: int) -> Callable[[Callable[..., Any]], Addressed]:
+    """Make a function of ``arguments`` int64, with an int64 as its result, one that is called by its address."""
+    return lambda function: Addressed(function, arguments)
+
+
+_I64 = ir.IntType(64)
+
+
+def _call(builder: Any, args: Any) -> Any:
+    kind = ir.FunctionType(_I64, [_I64] * (len(args) - 1))
+    return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def call_2(typing_context: Any, address: Any, a: Any, b: Any) -> Any:
+    """``call_2(address, …)``: call a function of two arguments."""
+    return types.int64(*(types.int64,) * 3), lambda context, builder, signature, args: _call(builder, args)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def call_5(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """``call_5(address, …)``: call a function of five arguments."""
+    return types.int64(*(types.int64,) * 6), lambda context, builder, signature, args: _call(builder, args)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def call_6(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+    """``call_6(address, …)``: call a function of six arguments."""
+    return types.int64(*(types.int64,) * 7), lambda context, builder, signature, args: _call(builder, args)
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def call_9(
+    typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, i: Any
+) -> Any:
+    """``call_9(address, …)``: call a function of nine arguments."""
+    return types.int64(*(types.int64,) * 10), lambda context, builder, signature, args: _call(builder, args)

@@ -1,7 +1,7 @@
 """Where the C codecs are: shared objects inside installed wheels, found without loading a compiler.
 
-Codecs come from shared objects that the wheels of ``numcodecs``, ``blosc2``, ``deflate`` and ``google-crc32c`` bring;
-the first library of a list that exports a function is the one that is used.
+Which wheels and which functions: ``operations.py``. The first library of a list that exports a function is the one that
+is used.
 
 The order is fixed, so that one environment always writes the same bytes: versions of zstd encode differently at the
 same level. Measuring at run time would gain nothing for reading: zstd 1.5.7 (in ``blosc2``) and 1.5.6 (twice in
@@ -18,70 +18,32 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .operations import OPERATIONS, OTHERS, PARTS
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from .operations import Functions, Library
 
 
-def _package_folders(name: str) -> list[Path]:
-    spec = importlib.util.find_spec(name)
-    return [Path(p) for p in spec.submodule_search_locations or []] if spec is not None else []
+def _files(library: Library) -> Iterator[Path]:
+    """Yield the files that may be a library, best first."""
+    spec = importlib.util.find_spec(library.package)
+    for folder in spec.submodule_search_locations or [] if spec is not None else []:
+        for pattern in library.files:
+            yield from sorted(Path(folder).glob(pattern))
 
 
-def _libraries(name: str) -> Iterator[Path]:
-    """Yield the files that may hold the decoders called ``name``, best first."""
-    patterns = {
-        "blosc2": ("blosc2", ("lib/libblosc2.so*", "lib/libblosc2*.dylib")),
-        "numcodecs.blosc": ("numcodecs", ("blosc.*.so", "blosc.so")),
-        "numcodecs.zstd": ("numcodecs", ("zstd.*.so", "zstd.so")),
-        "numcodecs.lz4": ("numcodecs", ("lz4.*.so", "lz4.so")),
-        "deflate": ("deflate", ("_deflate*.so",)),
-        "crc32c": ("google_crc32c", ("../google_crc32c.libs/libcrc32c*.so*", ".dylibs/libcrc32c*.dylib")),
-    }
-    package, globs = patterns[name]
-    for folder in _package_folders(package):
-        for glob in globs:
-            yield from sorted(folder.glob(glob))
+def _symbols(groups: Iterable[Functions]) -> dict[str, tuple[str, tuple[Library, ...]]]:
+    return {name: (symbol, group.libraries) for group in groups for name, symbol in group.symbols.items()}
 
-
-_ZSTD: Final = ("blosc2", "numcodecs.zstd", "numcodecs.blosc")
-_LZ4: Final = ("blosc2", "numcodecs.lz4", "numcodecs.blosc")
 
 #: What jitted code calls a decoder: its symbol, and the libraries to try in order.
-DECODERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "gzarr_zstd_create": ("ZSTD_createDCtx", _ZSTD),
-    "gzarr_zstd_free": ("ZSTD_freeDCtx", _ZSTD),
-    "gzarr_zstd_decompress": ("ZSTD_decompressDCtx", _ZSTD),
-    "gzarr_lz4_decompress": ("LZ4_decompress_safe", _LZ4),
-    "gzarr_blosclz_decompress": ("blosclz_decompress", ("numcodecs.blosc", "blosc2")),
-    "gzarr_deflate_create": ("libdeflate_alloc_decompressor", ("deflate",)),
-    "gzarr_deflate_free": ("libdeflate_free_decompressor", ("deflate",)),
-    "gzarr_gzip_decompress": ("libdeflate_gzip_decompress_ex", ("deflate",)),
-    "gzarr_zlib_decompress": ("libdeflate_zlib_decompress_ex", ("deflate",)),
-    "gzarr_deflate_decompress": ("libdeflate_deflate_decompress_ex", ("deflate",)),
-    # zlib itself: slower, and stricter than libdeflate.
-    "gzarr_inflate_init": ("inflateInit2_", ("numcodecs.blosc",)),
-    "gzarr_inflate": ("inflate", ("numcodecs.blosc",)),
-    "gzarr_inflate_end": ("inflateEnd", ("numcodecs.blosc",)),
-    "gzarr_crc32c": ("crc32c_value", ("crc32c",)),
-}
-
-#: The same for encoders. blosc2's blosclz has another signature.
-ENCODERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "gzarr_zstd_encoder": ("ZSTD_createCCtx", _ZSTD),
-    "gzarr_zstd_encoder_free": ("ZSTD_freeCCtx", _ZSTD),
-    "gzarr_zstd_encoder_nbytes": ("ZSTD_sizeof_CCtx", _ZSTD),
-    "gzarr_zstd_set": ("ZSTD_CCtx_setParameter", _ZSTD),
-    "gzarr_zstd_compress": ("ZSTD_compress2", _ZSTD),
-    "gzarr_lz4_compress": ("LZ4_compress_fast", _LZ4),
-    "gzarr_lz4hc_state_nbytes": ("LZ4_sizeofStateHC", _LZ4),
-    "gzarr_lz4hc_compress": ("LZ4_compress_HC_extStateHC", _LZ4),
-    "gzarr_blosclz_compress": ("blosclz_compress", ("numcodecs.blosc",)),
-    "gzarr_deflate_encoder": ("libdeflate_alloc_compressor", ("deflate",)),
-    "gzarr_deflate_encoder_free": ("libdeflate_free_compressor", ("deflate",)),
-    "gzarr_gzip_compress": ("libdeflate_gzip_compress", ("deflate",)),
-    "gzarr_zlib_compress": ("libdeflate_zlib_compress", ("deflate",)),
-    "gzarr_deflate_compress": ("libdeflate_deflate_compress", ("deflate",)),
-}
+DECODERS: Final = _symbols([*(group for row in OPERATIONS.values() for group in row.decoder or ()), *OTHERS])
+#: The same for encoders.
+ENCODERS: Final = _symbols(
+    [*(group for row in OPERATIONS.values() for group in row.encoder or ()), *PARTS.values()],
+)
 
 #: What jitted code calls a function of the operating system: its symbol.
 SYSTEM: Final[dict[str, str]] = {
@@ -111,9 +73,9 @@ SYSTEM: Final[dict[str, str]] = {
 _handles: dict[Path, ctypes.CDLL] = {}
 
 
-def _find(symbol: str, libraries: tuple[str, ...]) -> tuple[int, str] | None:
+def _find(symbol: str, libraries: tuple[Library, ...]) -> tuple[int, str] | None:
     for library in libraries:
-        for path in _libraries(library):
+        for path in _files(library):
             try:
                 handle = _handles.get(path) or ctypes.CDLL(str(path))
                 function = getattr(handle, symbol)
@@ -122,7 +84,7 @@ def _find(symbol: str, libraries: tuple[str, ...]) -> tuple[int, str] | None:
             _handles[path] = handle
             address = ctypes.cast(function, ctypes.c_void_p).value
             if address:
-                return address, library
+                return address, library.name
     return None
 
 
@@ -158,18 +120,8 @@ def system_addresses() -> dict[str, int]:
 
 @cache
 def available() -> frozenset[str]:
-    """Return what the native loop has here: names of decoders, and ``loop`` if it can run (Linux and macOS)."""
-    found = decoder_addresses()
-    needs = {
-        "zstd": ("gzarr_zstd_create", "gzarr_zstd_free", "gzarr_zstd_decompress"),
-        "lz4": ("gzarr_lz4_decompress",),
-        "blosclz": ("gzarr_blosclz_decompress",),
-        "gzip": ("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_gzip_decompress"),
-        "zlib": ("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_zlib_decompress"),
-        "deflate": ("gzarr_deflate_create", "gzarr_deflate_free", "gzarr_deflate_decompress"),
-        "crc32c": ("gzarr_crc32c",),
-    }
-    names = {name for name, functions in needs.items() if all(function in found for function in functions)}
+    """Return what the native loop has here: operations that decode, and ``loop`` if it can run (Linux and macOS)."""
+    names = {name for name, row in OPERATIONS.items() if _has(row.decoder, decoder_addresses())}
     if sys.byteorder == "little" and sys.maxsize > 2**32 and len(system_addresses()) == len(SYSTEM):
         names.add("loop")
     return frozenset(names)
@@ -177,25 +129,19 @@ def available() -> frozenset[str]:
 
 @cache
 def encoders() -> frozenset[str]:
-    """Return what native writing has here: names of encoders, and ``files`` if it can write files itself.
+    """Return what native writing has here: operations that encode and their parts, ``loop``, and ``files``.
 
-    ``open`` with a mode takes a variable number of arguments, which compiled code can call as if it did not on Linux
-    but not on every system; elsewhere encoded bytes go to the store.
+    ``files``: it can write files itself. ``open`` with a mode takes a variable number of arguments, which compiled code
+    can call as if it did not on Linux but not on every system; elsewhere encoded bytes go to the store.
     """
-    found = encoder_addresses()
-    deflate = ("gzarr_deflate_encoder", "gzarr_deflate_encoder_free")
-    zstd = ("encoder", "encoder_free", "encoder_nbytes", "set", "compress")
-    needs = {
-        "zstd": tuple(f"gzarr_zstd_{name}" for name in zstd),
-        "lz4": ("gzarr_lz4_compress",),
-        "lz4hc": ("gzarr_lz4hc_state_nbytes", "gzarr_lz4hc_compress"),
-        "blosclz": ("gzarr_blosclz_compress",),
-        "gzip": (*deflate, "gzarr_gzip_compress"),
-        "zlib": (*deflate, "gzarr_zlib_compress"),
-        "deflate": (*deflate, "gzarr_deflate_compress"),
-    }
-    names = {name for name, functions in needs.items() if all(function in found for function in functions)}
-    names |= available() & {"crc32c", "loop"}
+    found = decoder_addresses() | encoder_addresses()
+    names = {name for name, row in OPERATIONS.items() if _has(row.encoder, found)}
+    names |= {name for name, part in PARTS.items() if _has((part,), found)}
+    names |= available() & {"loop"}
     if "loop" in names and sys.platform == "linux":
         names.add("files")
     return frozenset(names)
+
+
+def _has(groups: tuple[Functions, ...] | None, found: Mapping[str, object]) -> bool:
+    return groups is not None and all(name in found for group in groups for name in group.symbols)

@@ -5,7 +5,12 @@ Source: google/snappy, ``format_description.txt``.
 
 from __future__ import annotations
 
-from .jit import entry, part
+from numba import int64
+
+from . import context as C
+from . import status as S
+from .frames import REFUSED, SNAPPY, bare_frame
+from .jit import by_address, entry, part
 from .memory import copy, i64, u8
 
 
@@ -84,3 +89,41 @@ def snappy_decompress(source: int, nbytes: int, target: int, capacity: int) -> i
 def decode(source: int, nbytes: int, target: int, capacity: int, produced: int) -> None:
     """Decode for a caller in Python; the int64 at ``produced`` is set to what :func:`snappy_decompress` returns."""
     i64(produced)[0] = snappy_decompress(source, nbytes, target, capacity)
+
+
+@part
+def snappy_size(address: int, nbytes: int) -> int:
+    """Return the decoded size that a snappy stream states, or REFUSED."""
+    b = u8(address)
+    size = 0
+    for i in range(min(nbytes, 5)):
+        size |= (int64(b[i]) & 127) << (7 * i)
+        if b[i] < 128:
+            return size
+    return REFUSED
+
+
+@by_address(6)
+def snappy_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
+    """Decode one stream, which begins with its decoded size."""
+    got = snappy_decompress(source, nbytes, target, size)
+    i64(context)[C.DETAIL] = got
+    if got < 0:
+        return S.CORRUPT
+    return S.OK if got == size else S.WRONG_SIZE
+
+
+@by_address(5)
+def snappy_verifies(context: int, source: int, nbytes: int, target: int, size: int) -> int:
+    """Return whether a stream decodes to ``size`` bytes."""
+    return 1 if snappy_decompress(source, nbytes, target, size) == size else 0
+
+
+@by_address(9)
+def snappy_frames(
+    context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
+) -> int:
+    """Take one stream; return 1, or REFUSED."""
+    if nbytes < 1 or snappy_size(address + at, nbytes) != size:
+        return REFUSED
+    return bare_frame(SNAPPY, at, nbytes, size, chunk, columns, capacity, frame)

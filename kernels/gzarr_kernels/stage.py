@@ -15,13 +15,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from numba import types
-
 from . import context as C
-from . import frames as F
-from .decode import BLOSC, DEFLATE, GDEFLATE, GZIP, LZ4, SNAPPY, ZLIB, ZSTD
-from .frames import CHUNK, REFUSED, bare_frame, blosc_frames, deflate_frames, lz4_frames, zstd_frames
-from .jit import entry, part, unit
+from .crc32c import crc32c
+from .frames import CHUNK, REFUSED
+from .jit import call_9, entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u32
 from .read import (
     CHUNK_ROWS,
@@ -43,14 +40,16 @@ from .read import (
 )
 from .status import ABSENT as STATUS_ABSENT
 from .status import OK
-from .symbols import c_close, c_lseek, c_memset, crc32c
+from .symbols import c_close, c_lseek, c_memset
 from .verify import frames_decode
 
 #: Staging memory: address and bytes.
 STAGING: Final = JOB_SIZE
 CAPACITY: Final = JOB_SIZE + 1
-#: What a chunk is: the compressor's operation (``decode``; 0 for none), number of crc32c suffixes, decoded bytes.
-COMPRESSOR: Final = JOB_SIZE + 2
+#: What a chunk is: address of what cuts it into frames (0: it is not compressed), number of crc32c suffixes, decoded
+#: bytes. The first is ``frames(context, address, at, nbytes, size, chunk, columns, capacity, frame)``: it looks at
+#: ``nbytes`` bytes at ``address + at`` and returns how many frames they are, or REFUSED; see ``_cut`` for the rest.
+CUT: Final = JOB_SIZE + 2
 CHECKSUMS: Final = JOB_SIZE + 3
 EXPECTED: Final = JOB_SIZE + 4
 #: Bytes in front of a chunk, so that what is behind its header is aligned.
@@ -63,9 +62,11 @@ OUTCOMES: Final = JOB_SIZE + 8
 #: Address of an int64, the next row to take, for the workers of one job; and the outcome of the job's first row.
 NEXT: Final = JOB_SIZE + 9
 FIRST: Final = JOB_SIZE + 10
-#: Whether frames are decoded here first, if no checksum vouches for them.
+#: Whether frames are decoded here first, if no checksum vouches for them; and the address of what does so
+#: (``verify.py``).
 VERIFY: Final = JOB_SIZE + 11
-STAGE_JOB_SIZE: Final = JOB_SIZE + 12
+VERIFIES: Final = JOB_SIZE + 12
+STAGE_JOB_SIZE: Final = JOB_SIZE + 13
 
 # The columns of the outcomes.
 STATE: Final = 0
@@ -89,15 +90,15 @@ _ALIGNMENT: Final = 64
 _BEHIND: Final = 64
 
 
-# Called twice, to count and to write, and large: compiled once.
-@unit(types.int64, 7)
-def cut(job: int, context: int, i: int, at: int, nbytes: int, columns: int, frame: int) -> int:
+@part
+def _cut(job: int, context: int, i: int, at: int, nbytes: int, columns: int, frame: int) -> int:
     """Cut a chunk in staging memory into frames, or count them; return their number, or REFUSED.
 
     Parameters
     ----------
     job, context
-        As in :func:`stage`; the context's TYPESIZE, BLOCKSIZE, OUT1 and RESULT are left as by ``blosc_frames``.
+        As in :func:`stage`; the context's TYPESIZE, BLOCKSIZE and OUT1 say how the decoded chunk lies, and RESULT where
+        it lies if it needs no decoding.
     i
         The chunk's row of the outcomes, for the frames' columns.
     at, nbytes
@@ -107,32 +108,15 @@ def cut(job: int, context: int, i: int, at: int, nbytes: int, columns: int, fram
     """
     j = i64(job)
     c = i64(context)
-    staging = j[STAGING]
     size = j[EXPECTED]
-    most = j[MOST_FRAMES]
-    what = j[COMPRESSOR]
     c[C.TYPESIZE] = 1
     c[C.BLOCKSIZE] = size
     c[C.OUT1] = 0
     c[C.RESULT] = -1
-    if what == 0:
+    if j[CUT] == 0:
         c[C.RESULT] = at
         return 0 if nbytes == size else REFUSED
-    if what == BLOSC:
-        return blosc_frames(context, staging, at, nbytes, size, i, columns, most, frame)
-    if what == ZSTD:
-        return zstd_frames(context, staging, at, nbytes, size, i, columns, most, frame)
-    if what == LZ4:
-        return lz4_frames(staging, at, nbytes, size, i, columns, most, frame)
-    if what == GZIP or what == ZLIB:
-        return deflate_frames(1 if what == GZIP else 0, staging, at, nbytes, size, i, columns, most, frame)
-    if what == SNAPPY:
-        return bare_frame(F.SNAPPY, staging, at, nbytes, size, i, columns, most, frame)
-    if what == DEFLATE:
-        return bare_frame(F.DEFLATE, staging, at, nbytes, size, i, columns, most, frame)
-    if what == GDEFLATE:
-        return bare_frame(F.GDEFLATE, staging, at, nbytes, size, i, columns, most, frame)
-    return REFUSED
+    return call_9(j[CUT], context, j[STAGING], at, nbytes, size, i, columns, j[MOST_FRAMES], frame)
 
 
 @part
@@ -148,7 +132,7 @@ def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
         source = j[STAGING] + at
         if crc32c(source, nbytes) != u32(source + nbytes)[0]:
             return FALLBACK
-    count = cut(job, context, i, at, nbytes, 0, 0)
+    count = _cut(job, context, i, at, nbytes, 0, 0)
     if count < 0 or count > j[MOST_FRAMES]:
         return FALLBACK
     frame = 0
@@ -158,14 +142,15 @@ def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
             for f in range(frame, min(frame + count, j[MOST_FRAMES])):
                 i64(j[FRAMES])[CHUNK * j[MOST_FRAMES] + f] = -1
             return DEFERRED
-        cut(job, context, i, at, nbytes, j[FRAMES], frame)
+        _cut(job, context, i, at, nbytes, j[FRAMES], frame)
     outcome[TYPESIZE] = c[C.TYPESIZE]
     outcome[BLOCKSIZE] = c[C.BLOCKSIZE]
     outcome[BITS] = c[C.OUT1]
     outcome[DIRECT] = c[C.RESULT]
     if j[VERIFY] == 0 or j[CHECKSUMS] > 0:
         return READY
-    return READY if frames_decode(context, j[STAGING], j[FRAMES], j[MOST_FRAMES], frame, count) else FALLBACK
+    verified = frames_decode(context, j[STAGING], j[FRAMES], j[MOST_FRAMES], frame, count, j[VERIFIES])
+    return READY if verified else FALLBACK
 
 
 @part

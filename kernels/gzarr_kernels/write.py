@@ -13,6 +13,7 @@ from . import context as C
 from . import geometry as G
 from . import read as R
 from . import status as S
+from .crc32c import crc32c
 from .encode import SLACK_BYTES, encode_chunk
 from .gather import all_fill, gather_chunk, gather_slab
 from .interleave import fence
@@ -30,7 +31,6 @@ from .symbols import (
     c_rename,
     c_unlink,
     c_yield,
-    crc32c,
 )
 
 # The job: an int64 array. The first slots are those of ``read.py``; of them it uses MODE (FILES or MEMORY), SHARED,

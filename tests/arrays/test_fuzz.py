@@ -363,6 +363,6 @@ def test_fuzz(target: str, tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(PROJECT), str(PROJECT / "kernels"), str(Path(__file__).parent)]
+    sys.path[:0] = [str(PROJECT), str(PROJECT / "kernels"), str(PROJECT / "tests")]
     where = os.open(sys.argv[4], os.O_WRONLY | os.O_CREAT) if len(sys.argv) > 4 else None
     fuzz(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), where)

@@ -204,6 +204,10 @@ def test_faults(device: TestedDevice, tmp_path: Path) -> None:
             (problem,) = gzarr.verify(store)
             assert problem.key == key
             assert "index" in problem.reason
+    # A chunk, whose shard has an index as it should be.
+    broken = {**values, "c/5/1": b"garbage" + values["c/5/1"][7:]}
+    (problem,) = gzarr.verify(broken)
+    assert (problem.key, problem.chunk) == ("c/5/1", (8, 1))
     cut = {**values, "c/5/1": values["c/5/1"][:10]}
     with pytest.raises(gzarr.ChunkDecodeError, match="shorter than its index"):
         device.read(device.open(cut), np.s_[16:])
@@ -315,7 +319,7 @@ class TestCreate:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"chunks": (2, 3), "shards": [[4, 5, 11], [12]]}, "not whole numbers of chunks"),
+            ({"chunks": (2, 3), "shards": [[4, 5, 11], [12]]}, "not multiples of chunks"),
             ({"chunks": (2, 5), "shards": [[4, 16], [6, 6]]}, "in dimension 1"),
             ({"chunks": [[4, 16], [12]], "shards": [[4, 16], [12]]}, "list the lengths of the shards"),
             ({"chunks": [[4, 16], [12]], "shards": (4, 4)}, "list the lengths of the shards"),

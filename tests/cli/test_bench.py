@@ -63,6 +63,7 @@ def test_every_array_of_a_group_beside_every_peer(group_path, capsys):
         assert set(array["readers"]) == {"gzarr", *bench.PEERS}
         assert all(len(r["rounds_ms"]) == 2 and r["gb_per_s"] > 0 for r in array["readers"].values())
         assert array["selection"] == "everything"
+        assert array["stages_ms"]
     assert arrays["/plain"]["nbytes"] == 40 * 30 * 2
     assert code == 0
 

@@ -101,7 +101,7 @@ class TestInfo:
         shown = rows(run("info", root_v2, "--path", "/a").stdout)
         assert shown["Zarr format"] == "2"
         assert shown["Chunks stored"] == "4 of 4 (100.0%)"
-        assert shown["Other keys"] == "2 that are no chunks of this array"
+        assert shown["Other keys"] == "2 that are not chunks of this array"
 
     def test_group(self, root):
         result = run("info", root)
@@ -187,7 +187,7 @@ class TestFailures:
         (tmp_path / "loop").mkdir()
         (tmp_path / "loop" / "zarr.json").symlink_to("zarr.json")
         for args, message in [
-            (["info", tmp_path / "nope"], "nearest that exists"),
+            (["info", tmp_path / "nope"], "nearest existing parent"),
             (["tree", tmp_path / "nope\n\x1b"], "\\n\\x1b"),
             (["info", root, "--path", "g/volum"], "did you mean 'volume'"),
             (["info", tmp_path / "broken"], "zarr.json"),

@@ -63,7 +63,7 @@ def test_codecs_as_text() -> None:
     ]
     assert parse_codecs('[{"name": "gzip"}]') == [{"name": "gzip"}]
     for wrong in ("", "zstd:", "zstd:1:2", "blosc:lz4:5:up", "blosc:lz4:5:shuffle:1", "[", "+"):
-        with pytest.raises(Exception, match=r"write for example|is not JSON"):
+        with pytest.raises(Exception, match=r"pass for example|is not JSON"):
             parse_codecs(wrong)
 
 

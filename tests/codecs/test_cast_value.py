@@ -285,7 +285,7 @@ def test_missing_inner_chunks_hold_the_encoded_fill_value() -> None:
     ("fill", "values", "reason"),
     [
         (300.0, {"data_type": "uint8"}, "cannot be encoded"),
-        (0.5, {"data_type": "uint8"}, "would come back"),
+        (0.5, {"data_type": "uint8"}, "would decode the fill value"),
         ("NaN", {"data_type": "int16"}, "cannot be encoded"),
     ],
 )

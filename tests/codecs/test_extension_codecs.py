@@ -348,7 +348,7 @@ def test_zfp_headers_are_compared() -> None:
     ):
         with pytest.raises(ValueError, match=r"header states float32 of \(12, 10\)"):
             ours.decode(whole, like(other))
-    with pytest.raises(ValueError, match="no header"):
+    with pytest.raises(ValueError, match="no zfp header"):
         ours.decode(b"zfq" + whole[3:], like(array))
     for cut in (8, len(whole) // 2, len(whole) - 8):
         with pytest.raises(ValueError, match="zfpy"):
@@ -392,7 +392,7 @@ def test_imagecodecs_are_registered_when_a_document_names_them() -> None:
     stored = {".zarray": json.dumps(document).encode(), "0.0": imagecodecs.png_encode(image)}
     same(gzarr.open_array(stored, device="cpu")[...], image)
     ours = codec_from_v2({"id": "imagecodecs_png"}, "$")
-    with pytest.raises(ValueError, match="not written"):
+    with pytest.raises(ValueError, match="read-only"):
         ours.encode(image, None)
 
 

@@ -158,7 +158,7 @@ def test_gdeflate_reads_nothing_behind_its_padding(monkeypatch: pytest.MonkeyPat
         ({"algorithm": 3}, "$.compressor.algorithm", "a string"),
         ({"algorithm": "bitcomp"}, "$.compressor.algorithm", "not known"),
         ({"algorithm": "lz4", "options": 3}, "$.compressor.options", "object"),
-        ({"algorithm": "lz4", "options": {"has_header": False}}, "$.compressor.options", "size in front"),
+        ({"algorithm": "lz4", "options": {"has_header": False}}, "$.compressor.options", "leading size"),
         ({"algorithm": "lz4", "level": 3}, "$.compressor", "level"),
     ],
 )

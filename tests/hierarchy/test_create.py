@@ -249,7 +249,7 @@ class TestArguments:
             ({"shape": 3, "dtype": "u1", "chunks": 0}, "chunks"),
             ({"shape": 3, "dtype": "u1", "chunks": (1, 1)}, "dimensions"),
             ({"shape": 3, "dtype": "u1", "chunks": "all"}, "chunks"),
-            ({"shape": 3, "dtype": "u1", "chunks": 2, "shards": 3}, "whole numbers"),
+            ({"shape": 3, "dtype": "u1", "chunks": 2, "shards": 3}, "multiples"),
             ({"shape": 3, "dtype": "u1", "chunks": [[1, 2]], "shards": 3}, "shards"),
             ({"shape": 3, "dtype": "u1", "chunks": [[1, 1]]}, "cover"),
             ({"shape": 3, "dtype": "u1", "shards": 3, "zarr_format": 2}, "sharding"),

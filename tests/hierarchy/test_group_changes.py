@@ -191,7 +191,7 @@ class TestAttributes:
         group = hierarchy(store, 3)
         array = group["c"]
         del group["c"]
-        with pytest.raises(errors.NodeNotFoundError, match="any more"):
+        with pytest.raises(errors.NodeNotFoundError, match="no longer exists"):
             array.attrs["x"] = 1
         assert not any(key.startswith("c/") for key in store)
 

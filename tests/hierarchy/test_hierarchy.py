@@ -382,7 +382,7 @@ class TestFormats:
     def test_not_found(self, tmp_path):
         with pytest.raises(errors.NodeNotFoundError, match="it is empty"):
             gzarr.open(tmp_path)
-        with pytest.raises(FileNotFoundError, match="nearest that exists"):
+        with pytest.raises(FileNotFoundError, match="nearest existing parent"):
             gzarr.open(tmp_path / "nope")
         (tmp_path / "volume").mkdir()
         (tmp_path / "volume" / "zarr.json").write_bytes(v3_array())

@@ -389,7 +389,7 @@ class TestFullDisk:
     def test_what_is_left_is_said(self) -> None:
         store, group = self.consolidated()
         store.gets_room = False
-        with pytest.raises(errors.StoreError, match=r"'/big' was erased .* still name it .*consolidate_metadata"):
+        with pytest.raises(errors.StoreError, match=r"'/big' was erased .* still names it .*consolidate_metadata"):
             del group["big"]
         assert sorted(store.mapping) == ["zarr.json"]
 

@@ -10,11 +10,12 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from gzarr_kernels import compiled, operations
 from gzarr_kernels import context as C
 from gzarr_kernels import encode as E
 from gzarr_kernels import geometry as G
 from gzarr_kernels import status as S
-from gzarr_kernels.blosc_encode import blosc_encode
+from gzarr_kernels.blosc_encode import blosc_write
 from gzarr_kernels.deinterleave import shuffle_block as _shuffle_block
 from gzarr_kernels.deinterleave import to_bit_planes as _to_bit_planes
 from gzarr_kernels.gather import all_fill, gather_chunk, gather_slab
@@ -67,7 +68,7 @@ def blosc(
     typesize: int,
     blocksize: int,
 ) -> int:
-    return blosc_encode(context, source, nbytes, target, compressor, level, shuffle, typesize, blocksize)
+    return blosc_write(context, source, nbytes, target, compressor, level, shuffle, typesize, blocksize)
 
 
 @numba.njit
@@ -77,10 +78,13 @@ def encode_chunk(context: int, program: int, operations: int, source: int, nbyte
 
 @pytest.fixture
 def context() -> Any:
+    # What it frees belongs to the operations in use.
+    compiled.address("blosc", "encode")
     slots = np.zeros(C.SIZE, np.int64)
     yield slots
     C.release(slots.ctypes.data, -1)
-    assert not slots[[C.FIRST, C.SECOND, C.BLOCKS, C.ZSTD_ENCODER, C.DEFLATE_ENCODER]].any()
+    zstd_own, deflate_own = C.own("zstd"), C.own("deflate")
+    assert not slots[[C.FIRST, C.SECOND, C.BLOCKS, zstd_own, zstd_own + 1, deflate_own, deflate_own + 1]].any()
 
 
 # -- shuffles
@@ -158,7 +162,7 @@ def test_a_context_changes_its_level(context: Any) -> None:
 def encode(context: Any, plain: bytes, *steps: tuple[str, int, tuple[int, ...]]) -> bytes:
     words = np.zeros((len(steps), E.WORDS), np.int64)
     for row, (name, most, parameters) in zip(words, steps, strict=True):
-        row[:2] = E.OPERATIONS[name], most
+        row[:2] = compiled.address(name, "encode"), E.IN_PLACE if operations.OPERATIONS[name].in_place else most
         row[2 : 2 + len(parameters)] = parameters
     source = Guarded(plain)
     address = context.ctypes.data
@@ -213,7 +217,7 @@ def test_too_little_room_is_an_error_and_not_an_overflow(context: Any) -> None:
     words = np.zeros((1, E.WORDS), np.int64)
     source = Guarded(plain)
     for name, parameters in [("zstd", (3, 0)), ("lz4", (1,)), ("gzip", (1,)), ("zlib", (1,))]:
-        words[0, : 2 + len(parameters)] = (E.OPERATIONS[name], 90_000, *parameters)
+        words[0, : 2 + len(parameters)] = (compiled.address(name, "encode"), 90_000, *parameters)
         code = encode_chunk(context.ctypes.data, words.ctypes.data, 1, source.address, len(plain), 0)
         assert code in (S.NO_MEMORY, S.CORRUPT), name
 

@@ -11,11 +11,12 @@ import cramjam
 import numba
 import numpy as np
 import pytest
+from gzarr_kernels import compiled
 from gzarr_kernels import context as C
 from gzarr_kernels import status as S
 from gzarr_kernels.bitshuffle import to_byte_planes as _to_byte_planes
 from gzarr_kernels.bitshuffle import transpose_bits_8x8
-from gzarr_kernels.blosc import blosc_check, blosc_decode
+from gzarr_kernels.blosc import blosc_check, decode_container
 from gzarr_kernels.elements import copy_rows as _copy_rows
 from gzarr_kernels.shuffle import unshuffle, unshuffle_block
 from gzarr_kernels.shuffle import unshuffle_rows as _unshuffle_rows
@@ -356,6 +357,8 @@ class Blosc:
     """One worker's context, and a decoder with guarded buffers."""
 
     def __init__(self) -> None:
+        # What is freed belongs to the operations in use.
+        compiled.address("blosc", "decode")
         self.slots = np.zeros(C.SIZE, np.int64)
         self.address = self.slots.ctypes.data
 
@@ -368,7 +371,7 @@ class Blosc:
         flags = Guarded(needed)
         code = blosc_check(self.address, source.address, len(container), expected)
         if code == S.OK:
-            code = blosc_decode(
+            code = decode_container(
                 self.address, source.address, len(container), target.address, flags.address if needed else 0, planes
             )
         return int(code), target.tobytes()

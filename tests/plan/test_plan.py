@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import basic_indices
 
 from gzarr.engines.cpu.threads import place
 from gzarr.errors import ArgumentError, SelectionError
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.metadata.model import ChunkKeyEncoding
 from gzarr.plan.planner import FEW_CHUNKS, Plan, chunk_keys, plan
 from gzarr.plan.selection import Selection, parse_basic, parse_blocks, parse_orthogonal, parse_points
@@ -59,7 +60,7 @@ def check_columns(planned: Plan) -> None:
 
 def carry_out(array: np.ndarray[Any, Any], selections: list[Selection], block: tuple[int, ...]) -> list[Any]:
     """Read selections of ``array``, cut into chunks of ``block``, the way an engine does."""
-    planned = plan(selections, array.shape, block)
+    planned = plan(selections, ChunkGrid.regular(array.shape, block))
     check_columns(planned)
     outputs, views = [], []
     for selection in selections:
@@ -226,7 +227,7 @@ def test_blocks(data: st.DataObject) -> None:
         chosen = range(n)[entry] if isinstance(entry, slice) else [range(n)[entry]]
         entries.append(entry)
         expected.append(slice(chosen[0] * b, (chosen[-1] + 1) * b) if len(chosen) else slice(0, 0))
-    [got] = carry_out(array, [parse_blocks(tuple(entries), array.shape, block)], block)
+    [got] = carry_out(array, [parse_blocks(tuple(entries), ChunkGrid.regular(array.shape, block))], block)
     compare(got, array[tuple(expected)])
 
 
@@ -311,7 +312,7 @@ def test_vindex_agrees_with_zarr_python(zarr_array: Any, selection: Any) -> None
     [0, -1, (2, 3), (slice(1, 3), -2), (Ellipsis, 1), slice(None), (slice(-2, None), slice(1, -1))],
 )
 def test_blocks_agree_with_zarr_python(zarr_array: Any, selection: Any) -> None:
-    [got] = carry_out(sample((9, 10)), [parse_blocks(selection, (9, 10), (4, 3))], (4, 3))
+    [got] = carry_out(sample((9, 10)), [parse_blocks(selection, ChunkGrid.regular((9, 10), (4, 3)))], (4, 3))
     compare(got, zarr_array.blocks[selection])
 
 
@@ -328,10 +329,10 @@ def test_both_planners_of_boxes_agree() -> None:
     shape, block = (40, 41), (7, 5)
     for selection in [(slice(3, 30), 7), (slice(0, 20, 9), slice(3, 11, 2)), (slice(None, None, 11), slice(0, 4))]:
         parsed = parse_basic(selection, shape)
-        few = plan([parsed], shape, block)
+        few = plan([parsed], ChunkGrid.regular(shape, block))
         assert 1 < len(few) <= FEW_CHUNKS
         # A second, empty window keeps the plan in NumPy.
-        many = plan([parsed, parse_basic((slice(0, 0), 0), shape)], shape, block)
+        many = plan([parsed, parse_basic((slice(0, 0), 0), shape)], ChunkGrid.regular(shape, block))
         for name in ("chunks", "piece_offsets", "start", "count", "target", "output"):
             np.testing.assert_array_equal(getattr(few, name), getattr(many, name), err_msg=name)
 
@@ -339,13 +340,13 @@ def test_both_planners_of_boxes_agree() -> None:
 def test_wide_grids_are_sorted_without_overflow() -> None:
     shape = (2**62, 2**61, 2**62)
     first = parse_points(([2**62 - 1, 0, 2**62 - 1], [0, 2**61 - 1, 0], [5, 2**62 - 1, 6]), shape)
-    planned = plan([first], shape, (1, 1, 4))
+    planned = plan([first], ChunkGrid.regular(shape, (1, 1, 4)))
     check_columns(planned)
     assert planned.chunks.tolist() == [[0, 2**61 - 1, 2**60 - 1], [2**62 - 1, 0, 1]]
     assert planned.points is not None
     assert planned.points.target.tolist() == [1, 0, 2]
     windows = [parse_basic((slice(a, a + 2), b, 0), shape) for a, b in [(2**62 - 2, 3), (0, 2**61 - 1)]]
-    planned = plan(windows, shape, (2, 1, 1))
+    planned = plan(windows, ChunkGrid.regular(shape, (2, 1, 1)))
     assert planned.chunks.tolist() == [[0, 2**61 - 1, 0], [2**61 - 1, 3, 0]]
     assert planned.output.tolist() == [1, 0]
 
@@ -353,21 +354,21 @@ def test_wide_grids_are_sorted_without_overflow() -> None:
 def test_a_plan_that_cannot_be_held_is_refused_at_once() -> None:
     for shape, block in [((2**40,), (1,)), ((2**20, 2**20), (1, 1)), ((2**16, 2**16), (1, 1))]:
         with pytest.raises(SelectionError, match="too large"):
-            plan([parse_basic(Ellipsis, shape)], shape, block)
+            plan([parse_basic(Ellipsis, shape)], ChunkGrid.regular(shape, block))
     with pytest.raises(SelectionError, match="64 bits"):
-        plan([parse_basic(Ellipsis, (2**63,))], (2**63,), (10,))
+        plan([parse_basic(Ellipsis, (2**63,))], ChunkGrid.regular((2**63,), (10,)))
     # Nothing is planned for an empty window, however large its other dimensions are.
     shape = (5, 2**40)
     empty = parse_basic((slice(0, 0), slice(None, None, 2)), shape)
-    assert len(plan([empty], shape, (1, 1))) == 0
+    assert len(plan([empty], ChunkGrid.regular(shape, (1, 1)))) == 0
     for other in ((0, 5), (0, slice(5, 7)), (0, [7, 5])):
         selection = parse_basic(other, shape)
-        assert len(plan([empty, selection], shape, (1, 1))) == selection.count[1]
+        assert len(plan([empty, selection], ChunkGrid.regular(shape, (1, 1)))) == selection.count[1]
 
 
 def test_points_are_not_mixed_with_boxes() -> None:
     with pytest.raises(ArgumentError, match="points"):
-        plan([parse_points(([1], [1]), (4, 4)), parse_basic(0, (4, 4))], (4, 4), (2, 2))
+        plan([parse_points(([1], [1]), (4, 4)), parse_basic(0, (4, 4))], ChunkGrid.regular((4, 4), (2, 2)))
 
 
 def python_calls(run: Any) -> int:
@@ -401,7 +402,7 @@ def test_planning_takes_no_python_call_per_chunk(kind: str) -> None:
         else:
             selections = [parse_basic(slice(0, shape[0] // 2 + 3), shape), parse_basic(slice(2, None), shape)]
         result: list[Plan] = []
-        calls = python_calls(lambda: result.append(plan(selections, shape, block)))
+        calls = python_calls(lambda: result.append(plan(selections, ChunkGrid.regular(shape, block))))
         keys = python_calls(lambda: chunk_keys(ChunkKeyEncoding("default", "/"), "a/", result[0].chunks))
         return len(result[0]), calls + keys
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gzarr.errors import SelectionError
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.plan.selection import Selection, parse_basic, parse_blocks, parse_orthogonal, parse_points
 
 SHAPE = (6, 7, 8)
@@ -262,7 +263,7 @@ def test_wrong_point_selections(selection: Any, message: str) -> None:
 )
 def test_wrong_block_selections(selection: Any, message: str) -> None:
     with pytest.raises(SelectionError, match=message):
-        parse_blocks(selection, SHAPE, (2, 3, 4))
+        parse_blocks(selection, ChunkGrid.regular(SHAPE, (2, 3, 4)))
 
 
 def test_zero_dimensions() -> None:
@@ -270,7 +271,7 @@ def test_zero_dimensions() -> None:
         assert parse((), ()).result_shape == ()
     assert parse_basic(..., ()).result_shape == ()
     assert parse_basic(None, ()).result_shape == (1,)
-    assert parse_blocks((), (), ()).result_shape == ()
+    assert parse_blocks((), ChunkGrid.regular((), ())).result_shape == ()
     for wrong in (0, slice(None), [0]):
         with pytest.raises(SelectionError, match="too many indices: 1 for an array with 0 dimensions"):
             parse_basic(wrong, ())

@@ -670,7 +670,7 @@ class TestAsStore:
             as_store(value)
 
     def test_missing(self, tmp_path):
-        with pytest.raises(NodeNotFoundError, match="nearest that exists") as info:
+        with pytest.raises(NodeNotFoundError, match="nearest existing parent") as info:
             as_store(tmp_path / "a" / "b")
         assert str(tmp_path / "a" / "b") in str(info.value)
         assert not (tmp_path / "a").exists()
@@ -705,5 +705,5 @@ class TestAsStore:
             as_store(tmp_path / "f.zip" / "below")
         with pytest.raises(NodeNotFoundError, match="symbolic link"):
             as_store(tmp_path / "dangling")
-        with pytest.raises(StoreError, match="cannot look"):
+        with pytest.raises(StoreError, match="cannot examine"):
             as_store(tmp_path / "loop")

@@ -14,7 +14,7 @@ import traceback
 
 def modules(module: str, name: str, parameters: list[str]) -> list[str]:
     """Return the IR of a kernel and of what it calls, as numba-cuda hands it to NVVM."""
-    from gzarr_kernels.device import program, target
+    from gzarr_kernels.device import compiler, target
     from numba.cuda.cudadrv import nvvm
 
     taken: list[str] = []
@@ -29,7 +29,7 @@ def modules(module: str, name: str, parameters: list[str]) -> list[str]:
     compile_ir = nvvm.compile_ir
     nvvm.compile_ir = take
     try:
-        program.ptx(kernel, words[0], (9, 0))
+        compiler.ptx(kernel, words[0], (9, 0))
     finally:
         nvvm.compile_ir = compile_ir
     return taken

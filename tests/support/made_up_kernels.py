@@ -9,7 +9,7 @@ from gzarr_kernels.device.target import body, kernel
 from numba import cuda, int64, uint64
 
 if TYPE_CHECKING:
-    from gzarr_kernels.device.layout import Bytes, Column, Words
+    from gzarr_kernels.device.addressing import Bytes, Column, Words
 
 THREADS = 64
 

@@ -50,7 +50,7 @@ class Algorithm:
 
 
 class SimulatedDecompressor:
-    """See :class:`gzarr.engines.cuda.device.Decompressor`."""
+    """See :class:`gzarr.engines.cuda.device_protocol.Decompressor`."""
 
     output_alignment = 1
 

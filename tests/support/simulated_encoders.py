@@ -30,7 +30,7 @@ _GARBAGE: Final = 0x99
 
 
 class SimulatedCompressor:
-    """See :class:`gzarr.engines.cuda.device.Compressor`."""
+    """See :class:`gzarr.engines.cuda.device_protocol.Compressor`."""
 
     def __init__(self, device: SimulatedDevice, algorithm: str) -> None:
         self._device = device

@@ -12,6 +12,7 @@ import google_crc32c
 import numcodecs
 import numpy as np
 from gzarr_kernels import frames as f
+from gzarr_kernels.operations import OPERATIONS
 from numcodecs import blosc as numcodecs_blosc
 from numcodecs import lz4 as numcodecs_lz4
 from support.guarded_memory import Guarded
@@ -21,6 +22,7 @@ from gzarr.engines.cuda.staging import DEFERRED, READY, FrameFormat, Frames, Sta
 from gzarr.engines.request import ABSENT as NO_RANGE
 from gzarr.engines.request import ReadRequest, Sources
 from gzarr.engines.shards import whole_chunks
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.metadata.model import ChunkKeyEncoding
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic
@@ -131,7 +133,7 @@ class Volume:
 
     def request(self, codecs: tuple[Any, ...] = (), most_encoded: int = MOST_ENCODED) -> ReadRequest:
         n = len(self.values)
-        planned = plan([parse_basic(..., (n * self.nbytes,))], (n * self.nbytes,), (self.nbytes,))
+        planned = plan([parse_basic(..., (n * self.nbytes,))], ChunkGrid.regular((n * self.nbytes,), (self.nbytes,)))
         store = self.store
         if store is None:
             store = MemoryStore() if "memory" in self.kind else LocalStore(self.folder or "")
@@ -158,7 +160,8 @@ class Volume:
         return ReadRequest("/a", store, codecs, chunk, planned, sources, outputs, None, 0, "fill", most_encoded)
 
     def staging(self, compressor: str | None, checksums: int = 0, **options: Any) -> Staging:
-        return Staging(self.request(**options), FrameFormat(compressor, checksums, self.nbytes))
+        algorithm = OPERATIONS[compressor].algorithm if compressor is not None else None
+        return Staging(self.request(**options), FrameFormat(compressor, algorithm, checksums, self.nbytes))
 
 
 def stage_all(

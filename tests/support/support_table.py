@@ -84,7 +84,7 @@ class Opened:
 
     @property
     def is_rectilinear(self) -> bool:
-        return self.array.metadata.chunk_edges is not None
+        return not self.array.metadata.chunk_grid.is_regular
 
     @property
     def data_type(self) -> str:

@@ -122,7 +122,7 @@ def test_part_of_a_hierarchy_into_part_of_another() -> None:
     assert isinstance(copied, gzarr.Array)
     assert copied.path == "single"
     z.same(copied[...], DATA)
-    with pytest.raises(ArgumentError, match="is for a store"):
+    with pytest.raises(ArgumentError, match="needs a store as source"):
         copy(gzarr.open_group(source), {}, path="g")
 
 
@@ -272,12 +272,12 @@ def test_nothing_is_copied_into_itself(tmp_path: Path) -> None:
     source = hierarchy(store=tmp_path / "a")
     store = MemoryStore(hierarchy())
     for options in ({}, {"dest_path": "g/x"}, {"path": "g"}):
-        with pytest.raises(ArgumentError, match="lie in each other"):
+        with pytest.raises(ArgumentError, match="overlap"):
             copy(source, tmp_path / "a", overwrite=True, **options)
-        with pytest.raises(ArgumentError, match="lie in each other"):
+        with pytest.raises(ArgumentError, match="overlap"):
             copy(store, store, overwrite=True, **options)
     for inside in (tmp_path / "a" / "g", tmp_path):
-        with pytest.raises(ArgumentError, match="lie in each other"):
+        with pytest.raises(ArgumentError, match="overlap"):
             copy(source, inside, overwrite=True)
     copy(store, store, path="g", dest_path="h")
     copy(source, tmp_path / "ab")
@@ -388,13 +388,13 @@ def test_resume_refuses_what_is_no_copy_of_this() -> None:
     copy(source, target, chunks=9)
     for options in ({}, {"chunks": 9, "codecs": "zstd"}, {"chunks": 9, "zarr_format": 2}):
         before = dict(target)
-        with pytest.raises(ArgumentError, match=r"something else|is of Zarr format"):
+        with pytest.raises(ArgumentError, match=r"not a copy of the source|has Zarr format"):
             copy(source, target, resume=True, **options)
         assert target == before
     gzarr.Group
     other = hierarchy()
     create_group(other, attributes={"title": "another"}, overwrite=True)
-    with pytest.raises(ArgumentError, match="something else"):
+    with pytest.raises(ArgumentError, match="not a copy of the source"):
         copy(source, other, resume=True)
 
 
@@ -418,7 +418,7 @@ def test_verify_finds_what_the_store_did_not_keep(options: dict[str, Any]) -> No
     create_group(source).create_array("a", data=np.arange(9, dtype="i8"), chunks=2, codecs=[])
     copy(source, Forgetful({}), budget_bytes=1, **options)
     target = Forgetful({})
-    with pytest.raises(ChunkWriteError, match="read back, it is not what was written") as caught:
+    with pytest.raises(ChunkWriteError, match="the data read back is not the data written") as caught:
         copy(source, target, read_back=True, budget_bytes=1, **options)
     assert (caught.value.node, caught.value.chunk, caught.value.key) == ("/a", (2,), "a/c/2")
     # The array is not there as long as it is not right.

@@ -23,15 +23,16 @@ import numpy as np
 
 from ...codecs.codec import ArrayRepresentation
 from ...plan.encode_program import analyse_encoding
+from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
 from .. import pool
-from ..shards import ChunkKeys
 from .write_job import Job, encode_in_memory
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...plan.encode_program import EncodingProgram, EncodingStep
+    from ...codecs.codec import EncodingStep
+    from ...plan.encode_program import EncodingProgram
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
@@ -74,8 +75,8 @@ def settle(
     """
     if not request.level_is_free:
         return program
-    compressing = [step for step in program.steps if step.compressor is not None]
-    if len(compressing) != 1 or (ladder := _ladder(compressing[0], request.chunk.nbytes)) is None:
+    compressing = [step for step in program.steps if step.search is not None]
+    if len(compressing) != 1 or (candidates := _candidates(compressing[0], request.chunk.nbytes)) is None:
         return program
     nbytes = request.chunk.nbytes
     # A chunk that is written in several pieces is not what a trial can be cut from.
@@ -91,31 +92,31 @@ def settle(
     some = rows[np.unique((_GOLDEN * np.arange(1, pieces + 1) % 1 * len(rows)).astype(np.int64))]
     trial = _middles(request, program, some, most)
     shorter = analyse_encoding(trial.codecs, trial.chunk, available)
-    return program if shorter is None else program.searching(_best(trial, shorter, ladder))
+    return program if shorter is None else program.searching(_best(trial, shorter, candidates))
 
 
 @dataclass(frozen=True, slots=True)
-class _Ladder:
+class _Candidates:
     """Ways to search, by kind, the fastest first, and the one that they are measured by."""
 
     kinds: tuple[tuple[int, ...], ...]
     measure: int
 
 
-def _ladder(step: EncodingStep, nbytes: int) -> _Ladder | None:
+def _candidates(step: EncodingStep, nbytes: int) -> _Candidates | None:
     """Return the ways to try for chunks of so many bytes, or None where there are none."""
     from gzarr_kernels import searches
 
-    library, level = step.compressor or ("", 0)
+    library, level = step.search or ("", 0)
     if library == "lz4":
-        return _Ladder(((searches.LZ4_LONG,),), 0)
+        return _Candidates(((searches.LZ4_LONG,),), 0)
     if library == "deflate":
         usual = searches.DEFLATE_LEVELS[level]
-        return _Ladder((tuple(w for w, theirs in enumerate(searches.DEFLATE_WAYS, 1) if theirs < usual),), 0)
+        return _Candidates((tuple(w for w, theirs in enumerate(searches.DEFLATE_WAYS, 1) if theirs < usual),), 0)
     if library == "zstd":
         large = nbytes > searches.SMALL_FRAME_BYTES and not _has_blocks(step)
         fast, lazy = searches.ZSTD_FAST[large], searches.ZSTD_LAZY[large]
-        return _Ladder((fast, lazy) if level >= _ZSTD_LAZY_LEVEL else (fast,), searches.ZSTD_UNSPLIT)
+        return _Candidates((fast, lazy) if level >= _ZSTD_LAZY_LEVEL else (fast,), searches.ZSTD_UNSPLIT)
     return None
 
 
@@ -123,14 +124,14 @@ def _has_blocks(step: EncodingStep) -> bool:
     return step.name == "blosc" and not step.parameters[_BLOCKSIZE]
 
 
-def _best(trial: WriteRequest, program: EncodingProgram, ladder: _Ladder) -> int:
+def _best(trial: WriteRequest, program: EncodingProgram, candidates: _Candidates) -> int:
     """Return the way to take, 0 for what the level says."""
     pieces = np.arange(len(trial.plan))
     first = pieces[: len(pieces) // 2]
-    usual = _encoded_nbytes(trial, program.searching(ladder.measure), pieces)
+    usual = _encoded_nbytes(trial, program.searching(candidates.measure), pieces)
     if not np.isfinite(usual).all():
         return 0
-    for kind in ladder.kinds:
+    for kind in candidates.kinds:
         for way in kind:
             other = program.searching(way)
             ratio = (found := _encoded_nbytes(trial, other, first)).sum() / usual[first].sum()

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ChunkDecodeError
-from . import threads
+from .. import kernels
+from . import native, native_program, threads
 
 if TYPE_CHECKING:
     from ...metadata.model import ChunkKeyEncoding
     from ...plan.decode_program import Decoding
     from ...stores.base import ReadableStore
     from ..request import ReadRequest
-    from .native import NativeProgram
-    from .small_reads import FewChunks
+    from .native_program import NativeProgram
+    from .small_reads import SmallReads
 
 
 class CpuEngine:
@@ -38,8 +39,8 @@ class CpuEngine:
         self._fill_value = fill_value
         self._where = (store, prefix, encoding)
         self._prepared: NativeProgram | None = None
-        self._few: FewChunks | None = None
-        self._few_known = False
+        self._small_reads: SmallReads | None = None
+        self._small_reads_known = False
 
     def read(self, request: ReadRequest) -> None:
         """Read every chunk of ``request.plan`` into ``request.outputs``.
@@ -54,30 +55,23 @@ class CpuEngine:
         if program is None:
             threads.read(request)
             return
-        from . import native
-
         native.read(request, program)
 
-    def few(self) -> FewChunks | None:
+    def small_reads(self) -> SmallReads | None:
         """Return the short way for small reads of whole elements, or None where the array has none."""
-        if not self._few_known:
+        if not self._small_reads_known:
             program = None if self._decoding.levels else self._program()
             if program is not None:
-                from . import native
-
-                self._few = native.few_chunks(
+                self._small_reads = native.small_reads_of(
                     program, *self._where, len(self._decoding.chunk.shape), self._decoding.most_encoded
                 )
-            self._few_known = True
-        return self._few
+            self._small_reads_known = True
+        return self._small_reads
 
     def _program(self) -> NativeProgram | None:
         if self._prepared is None and self._decoding.program is not None:
-            from .. import kernels
-            from . import native
-
             kernels.load()
-            self._prepared = native.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
+            self._prepared = native_program.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
         return self._prepared
 
 

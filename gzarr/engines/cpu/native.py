@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ChunkError
+from ...plan.keys import ChunkKeys, file_prefix
 from ...stores.base import LocalFiles
 from .. import failures, kernels, pool, result_memory
 from ..kernels import address
-from ..shards import ChunkKeys
 from . import threads
-from .small_reads import OPEN_FLAGS, FewChunks
+from .small_reads import OPEN_FLAGS, SmallReads
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...codecs.codec import ArrayRepresentation
     from ...metadata.model import ChunkKeyEncoding
-    from ...plan.decode_program import Program
     from ...stores.base import ReadableStore
     from ..request import ReadRequest
+    from .native_program import NativeProgram
 
     IntArray = npt.NDArray[np.int64]
 
@@ -45,87 +44,14 @@ BATCH_BYTES = 8 << 20
 STREAM_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NativeProgram:
-    """A program with the arrays that each job of an array shares.
-
-    Attributes
-    ----------
-    words
-        int64, the operations as ``gzarr_kernels.decode`` reads them.
-    operations
-        Their number.
-    chunk_nbytes
-        Of a decoded chunk.
-    itemsize
-        Of an element of the chunk.
-    swap
-        Width of units to swap.
-    strides, order, shape, zeros
-        int64 ``(max(k, 1),)``: bytes between neighbours in a decoded chunk, dimensions from slowest to fastest, chunk
-        shape.
-    fill
-        One element in native byte order.
-    """
-
-    words: IntArray
-    operations: int
-    chunk_nbytes: int
-    itemsize: int
-    swap: int
-    strides: IntArray
-    order: IntArray
-    shape: IntArray
-    zeros: IntArray
-    fill: npt.NDArray[np.uint8]
-
-
-def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> NativeProgram:
-    """Turn a program into what jobs share."""
-    from gzarr_kernels import decode
-
-    codes = {
-        "zstd": decode.ZSTD,
-        "gzip": decode.GZIP,
-        "zlib": decode.ZLIB,
-        "lz4": decode.LZ4,
-        "blosc": decode.BLOSC,
-        "crc32c": decode.CRC32C,
-        "shuffle": decode.SHUFFLE,
-        "snappy": decode.SNAPPY,
-        "deflate": decode.DEFLATE,
-    }
-    words = [word for step in program.operations for word in (codes[step.name], step.nbytes, step.parameter)]
-    one = np.zeros(1, chunk.dtype)
-    if fill_value is not None:
-        one[0] = fill_value
-    return NativeProgram(
-        words=np.array(words, np.int64),
-        operations=len(program.operations),
-        chunk_nbytes=chunk.nbytes,
-        itemsize=chunk.dtype.itemsize,
-        swap=program.swap,
-        strides=np.array(program.strides or (0,), np.int64),
-        order=np.array(program.order or (0,), np.int64),
-        shape=np.array(chunk.shape or (1,), np.int64),
-        zeros=np.zeros(max(len(chunk.shape), 1), np.int64),
-        fill=one.view(np.uint8),
-    )
-
-
-def path_prefix(root: bytes, prefix: str, encoding: ChunkKeyEncoding, ndim: int) -> bytes:
-    """Return the path of a chunk's file up to its first coordinate."""
-    return root + b"/" + os.fsencode(prefix + (encoding.prefix if ndim else encoding.encode(())))
-
-
-def few_chunks(
+def small_reads_of(
     program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
-) -> FewChunks | None:
+) -> SmallReads | None:
     """Return the short way for small reads of an array, or None if there is none (no local files, zero dimensions)."""
     root = store.file_root() if isinstance(store, LocalFiles) else None
     if root is None or not ndim:
         return None
-    return FewChunks(program, path_prefix(root, prefix, encoding, ndim), encoding, ndim, most_encoded)
+    return SmallReads(program, file_prefix(root, prefix, encoding, ndim), encoding, ndim, most_encoded)
 
 
 def read(request: ReadRequest, program: NativeProgram) -> None:
@@ -241,7 +167,7 @@ class _Job:
             job[r.NBYTES] = address(self.nbytes)
         elif isinstance(sources.keys, ChunkKeys) and sources.keys.chunks is plan.chunks:
             encoding = sources.keys.encoding
-            prefix = path_prefix(root, sources.keys.prefix, encoding, k)
+            prefix = file_prefix(root, sources.keys.prefix, encoding, k)
             path = np.frombuffer(prefix, np.uint8)
             job[r.MODE] = r.MODE_FILES
             job[r.PATHS] = self._address(path)

@@ -7,7 +7,6 @@ bytes, a batch at a time.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 from itertools import count
@@ -19,12 +18,11 @@ from ...codecs.bytes import BytesCodec
 from ...codecs.crc32c import Crc32cCodec
 from ...codecs.sharding import EMPTY
 from ...errors import ChunkWriteError, ReadOnlyError
-from ...stores import atomic_files
+from ...plan.keys import ChunkKeys, distinct_rows
+from ...stores.base import WritableFiles
 from ...stores.buffers import store_parts
-from ...stores.local import LocalStore
 from .. import failures, kernels, pool
 from ..kernels import address
-from ..shards import ChunkKeys, distinct_rows
 from . import effort
 from .write_job import Job, encode_in_memory
 
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     from ...plan.decode_program import ShardLevel
     from ...plan.encode_program import EncodingProgram
+    from ...stores.base import FileWriter
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
@@ -44,8 +43,6 @@ FEW_BYTES = 64 << 10
 #: What is encoded at a time, in each thread, for a store that is not local files.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 4 << 20
-#: Others may erase an emptied directory before there is a file in it.
-_MOST_ATTEMPTS = 20
 
 
 def available() -> frozenset[str]:
@@ -82,22 +79,20 @@ def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> No
     loop = kernels.load_writer()
     program = effort.settle(request, program, rows, available())
     job = Job(request, program, rows)
-    root = _file_root(request)
-    if root is None:
+    writer = _file_writer(request)
+    if writer is None:
         _write_batches(request, program, job)
     else:
-        _write_files(request, job, loop, root)
+        _write_files(request, job, loop, writer)
 
 
-def _file_root(request: WriteRequest) -> bytes | None:
-    """Return the directory of a store whose files the loop can write itself, or None."""
-    store = request.store
-    # A store that is derived from this one may do more when it is set.
-    if type(store) is not LocalStore or "files" not in available():
+def _file_writer(request: WriteRequest) -> FileWriter | None:
+    """Return how the loop can write the store's files itself, or None."""
+    if not isinstance(request.store, WritableFiles) or "files" not in available():
         return None
     if request.levels and not _plain_index(request.levels[0]):
         return None
-    return store.file_root()
+    return request.store.file_writer()
 
 
 def _plain_index(level: ShardLevel) -> bool:
@@ -117,15 +112,14 @@ def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
 # -- local files
 
 
-def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> None:
-    files = job.for_files(request, root)
-    folders = _folders(job.keys, os.fsdecode(root))
+def _write_files(request: WriteRequest, job: Job, loop: Any, writer: FileWriter) -> None:
+    files = job.for_files(request, writer)
+    root = os.fsdecode(writer.root)
+    folders = _folders(job.keys, root)
     # Leftovers of killed writers can only be in directories that were there before.
     old = [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112
-    durable = bool(getattr(request.store, "durable", False))
-    files.job[loop.DURABLE] = durable
-    if durable:
-        _each_folder(request, job, folders, _make_durably)
+    if writer.durable:
+        _each_folder(request, job, folders, writer.make_folder)
     try:
         n = len(job.rows)
         kernels.run(loop.work, address(files.job), files.shared, n, _workers(job, request, n))
@@ -135,9 +129,9 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, root: bytes) -> Non
         kernels.give_worker_back(worker)
     codes = files.state[:, loop.CODE]
     done = np.flatnonzero(codes == 0)
-    if durable and len(done):
-        _each_folder(request, job, folders, _flush)
-    _clean(old, f"{os.fsdecode(root)}/{job.keys[int(done[0])]}" if len(done) else None)
+    if writer.durable and len(done):
+        _each_folder(request, job, folders, writer.flush_folder)
+    writer.clean_folders(old, f"{root}/{job.keys[int(done[0])]}" if len(done) else None)
     bad = np.flatnonzero(codes > 0)
     if len(bad):
         state = files.state[bad[0]]
@@ -163,23 +157,6 @@ def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Ca
             raise error from cause
 
 
-def _make_durably(folder: str) -> None:
-    for attempt in range(_MOST_ATTEMPTS):
-        try:
-            atomic_files.make_directories(folder, durable=True)
-            return
-        except FileNotFoundError:
-            # Somebody else has emptied one of them just then.
-            if attempt == _MOST_ATTEMPTS - 1:
-                raise
-
-
-def _flush(folder: str) -> None:
-    # Where it is not there any more, somebody else has erased what was written.
-    with contextlib.suppress(FileNotFoundError):
-        atomic_files.sync_directory(None, folder)
-
-
 def _folders(keys: ChunkKeys, root: str) -> list[str]:
     """Return the directories that some values are in."""
     chunks = keys.chunks[:1]
@@ -187,19 +164,6 @@ def _folders(keys: ChunkKeys, root: str) -> list[str]:
         chunks, _ = distinct_rows(keys.chunks[:, :-1])
         chunks = np.append(chunks, np.zeros((len(chunks), 1), np.int64), axis=1)
     return [f"{root}/{key}".rpartition("/")[0] for key in ChunkKeys(keys.encoding, keys.prefix, chunks).all()]
-
-
-def _clean(folders: list[str], written: str | None) -> None:
-    """Remove what killed writers left; ``written`` was written just now, by the clock of its file system."""
-    now_ns = 0
-    if written is not None:
-        try:
-            now_ns = os.stat(written).st_mtime_ns  # noqa: PTH116
-        except OSError:
-            # Erased meanwhile by somebody else: without the time, only what is known to be abandoned goes.
-            now_ns = 0
-    for folder in folders:
-        atomic_files.clean_once(None, folder, folder, now_ns)
 
 
 # -- other stores

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...metadata.model import ChunkKeyEncoding
     from ...plan.planner import Term
-    from .native import NativeProgram
+    from .native_program import NativeProgram
 
 #: Decoded bytes of the chunks of a small read, at most: more is worth a second thread.
 SMALL_BYTES = 256 << 10
@@ -31,7 +31,7 @@ _KEEP = 8
 OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-class FewChunks:
+class SmallReads:
     """Small reads of one array.
 
     Parameters
@@ -66,7 +66,7 @@ class FewChunks:
         Parameters
         ----------
         rows
-            From :func:`gzarr.plan.planner.few_chunks`.
+            From :func:`gzarr.plan.planner.box_chunks`.
         step
             In the chunks, one a dimension.
         view

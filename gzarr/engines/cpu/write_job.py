@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...codecs.sharding import EMPTY
-from ...stores import atomic_files
+from ...plan.keys import ChunkKeys, file_prefix
 from .. import kernels, pool
 from ..kernels import address
-from ..shards import ChunkKeys
-from .native import path_prefix
 from .write_threads import inner_index
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...plan.encode_program import EncodingProgram
+    from ...stores.base import FileWriter
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
@@ -109,9 +108,7 @@ class Job:
         job[w.SKIP_FILL] = not request.write_empty
         width = max(program.swap, 1)
         job[w.STORED_FILL] = self._address(fill.reshape(-1, width)[:, ::-1].reshape(-1))
-        # A checksum alone goes behind the chunk, so that needs a copy.
-        in_place = not program.steps or program.steps[0].name != "crc32c"
-        job[w.DIRECT] = in_place and not program.swap
+        job[w.DIRECT] = not program.swap
 
     def _address(self, array: npt.NDArray[Any]) -> int:
         """Return the address of an array that compiled code reads or writes whole; keep it alive."""
@@ -148,8 +145,8 @@ class Job:
         self._keep.append(inputs)
         return self._address(geometry)
 
-    def for_files(self, request: WriteRequest, root: bytes) -> FileJob:
-        """Complete the job for the loop to write files below ``root``. It lives as long as this."""
+    def for_files(self, request: WriteRequest, writer: FileWriter) -> FileJob:
+        """Complete the job for the loop to write files of a store. It lives as long as this."""
         from gzarr_kernels import read as r
         from gzarr_kernels import write as w
 
@@ -161,8 +158,8 @@ class Job:
         state[:, w.COUNT] = counts
         state[:, w.DESCRIPTOR] = -1
         state[:, w.CODE] = w.PENDING
-        prefix = path_prefix(root, keys.prefix, keys.encoding, k)
-        temporary = os.fsencode(atomic_files.temporary_prefix())
+        prefix = file_prefix(writer.root, keys.prefix, keys.encoding, k)
+        temporary = os.fsencode(writer.temporary_prefix())
         job[r.MODE] = r.MODE_FILES
         job[r.SHARED] = self._address(shared)
         job[r.SPANS] = len(self.rows)
@@ -185,6 +182,7 @@ class Job:
         job[w.TEMPORARY_NBYTES] = len(temporary)
         job[w.TOKEN] = secrets.randbits(62)
         job[w.CREATE_FLAGS] = _CREATE_FLAGS
+        job[w.DURABLE] = writer.durable
         if not job[r.OPERATIONS] and not request.levels and request.chunk.nbytes > _LEAST_SLABS_BYTES:
             job[w.SLAB] = max(1, _SLAB_BYTES // self._plane_nbytes)
         if request.levels:
@@ -204,10 +202,12 @@ class Job:
 def _words(program: EncodingProgram) -> IntArray:
     """Return the operations as ``gzarr_kernels.encode`` reads them."""
     from gzarr_kernels import encode
+    from gzarr_kernels.operations import OPERATIONS
 
     words = np.zeros((max(len(program.steps), 1), encode.WORDS), np.int64)
     for row, step in zip(words, program.steps, strict=False):
-        row[:2] = encode.OPERATIONS[step.name], step.most_nbytes
+        nbytes = encode.IN_PLACE if OPERATIONS[step.name].in_place else step.most_nbytes
+        row[:2] = kernels.operation(step.name, "encode"), nbytes
         row[2 : 2 + len(step.parameters)] = step.parameters
         row[-1] = step.way
     return words

@@ -17,10 +17,8 @@ from ...codecs.chain import decode_chain, encode_chain
 from ...codecs.sharding import EMPTY
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError
 from ...stores import locks
-from ...stores.local import LocalStore
-from ...stores.memory import MemoryStore
+from ...stores.base import PresenceStore
 from .. import failures, pool
-from ..shards import versions_of
 from .threads import fill_chunk, pieces
 
 if TYPE_CHECKING:
@@ -202,10 +200,8 @@ def kept_in_part(request: WriteRequest, values: IntArray) -> npt.NDArray[np.bool
     """
     kept = request.beyond[values]
     some = np.flatnonzero(kept)
-    # Other stores say None also where they do not know.
-    if len(some) and isinstance(request.store, (LocalStore, MemoryStore)):
-        versions = versions_of(request.store, [request.keys[value] for value in values[some].tolist()])
-        kept[some] = [version is not None for version in versions]
+    if len(some) and isinstance(request.store, PresenceStore):
+        kept[some] = request.store.contains([request.keys[value] for value in values[some].tolist()])
     return np.zeros_like(kept) if kept.any() and request.is_current() else kept
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ...errors import ArgumentError
 
 if TYPE_CHECKING:
-    from .device import Device
+    from .device_protocol import Device
 
 #: Without a caller's word: at most these bytes, and at most a quarter of what is free.
 DEFAULT_BYTES: Final = 1 << 30

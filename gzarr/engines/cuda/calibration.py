@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .device import Decompressor, Device
+    from .device_protocol import Decompressor, Device
 
 #: A wave's worth of small frames, and a large one.
 FRAMES: Final = 1024
@@ -156,8 +156,9 @@ def measure(device: Device, *, frames: int = FRAMES, frame_nbytes: int = FRAME_B
                 gpu[algorithm], frame[algorithm] = max(many, alone), alone
         launch = bench.launch_seconds()
     for measured, before in ((cpu, assumed.cpu), (gpu, assumed.gpu), (frame, assumed.frame)):
-        # There is no encoder of snappy here. Its frames are made as those of lz4: literals and copies.
-        measured["snappy"] = before["snappy"] * measured["lz4"] / before["lz4"]
+        for name in before.keys() - whole.keys():
+            # There is no encoder of snappy here. Its frames are made as those of lz4: literals and copies.
+            measured[name] = before[name] * measured["lz4"] / before["lz4"]
     # What Python does for a wave is not measured here.
     return Rates(copy, cpu, gpu, frame, assumed.launch_seconds + launch)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ...plan.planner import Plan
     from ..request import ReadRequest
-    from .device import Device
+    from .device_protocol import Device
 
     IntArray = npt.NDArray[np.int64]
 

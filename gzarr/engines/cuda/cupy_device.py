@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import ArgumentError, DeviceError
 from . import kvikio_files, machine_code, nvcomp, nvcomp_compress
@@ -18,7 +19,7 @@ from .driver import LOST, is_lost
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .device import Compressor, Decompressor, DirectFiles
+    from .device_protocol import Compressor, Decompressor, DirectFiles
     from .loss import Loss
 
 #: ``kDLCUDA``.
@@ -36,7 +37,7 @@ class _StreamAt:
 
 
 class CupyDevice:
-    """One CUDA device; see :class:`gzarr.engines.cuda.device.Device` for its methods.
+    """One CUDA device; see :class:`gzarr.engines.cuda.device_protocol.Device` for its methods.
 
     CUDA is initialised when it first becomes a thread's device: until then, the process may be forked.
 
@@ -301,7 +302,7 @@ class CupyDevice:
 
     def decompressor(self, algorithm: str) -> Decompressor | None:
         """Return nvCOMP's decoder of an algorithm."""
-        if algorithm not in nvcomp.ALGORITHMS:
+        if algorithm not in ALGORITHMS:
             return None
         if algorithm not in self._decompressors:
             self._decompressors[algorithm] = nvcomp.NvcompDecompressor(algorithm)
@@ -309,7 +310,7 @@ class CupyDevice:
 
     def compressor(self, algorithm: str) -> Compressor | None:
         """Return nvCOMP's encoder of an algorithm."""
-        if algorithm not in nvcomp_compress.ALGORITHMS:
+        if algorithm not in ALGORITHMS:
             return None
         if algorithm not in self._compressors:
             self._compressors[algorithm] = nvcomp_compress.NvcompCompressor(algorithm)

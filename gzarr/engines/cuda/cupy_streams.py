@@ -15,7 +15,7 @@ _NOT_READY: Final = 600
 
 
 class CupyEvent:
-    """A point in a stream; see :class:`gzarr.engines.cuda.device.Event`.
+    """A point in a stream; see :class:`gzarr.engines.cuda.device_protocol.Event`.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class CupyEvent:
 
 
 class CupyStream:
-    """A stream; see :class:`gzarr.engines.cuda.device.Stream`. In a ``with`` statement it is CuPy's current one.
+    """See :class:`gzarr.engines.cuda.device_protocol.Stream`. In a ``with`` statement it is CuPy's current stream.
 
     Parameters
     ----------

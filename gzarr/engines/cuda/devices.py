@@ -14,7 +14,7 @@ from . import driver
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .device import Device
+    from .device_protocol import Device
 
 #: Module and name of what has to be installed.
 _PARTS = (("cupy", "CuPy"), ("numba_cuda", "numba-cuda"), ("nvidia.libnvcomp", "nvCOMP"))

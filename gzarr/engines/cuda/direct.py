@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ...stores.base import ReadableStore
     from ..request import ReadRequest
-    from .device import Device, DirectFile, DirectFiles
+    from .device_protocol import Device, DirectFile, DirectFiles
     from .staging import FrameFormat, Frames
 
     IntArray = npt.NDArray[np.int64]

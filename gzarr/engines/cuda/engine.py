@@ -26,15 +26,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
+from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import ArgumentError
 from .. import failures, pool
 from . import calibration, loss, router, slots
 from .budget import Budget
 from .columns import output_memory, placement
+from .device_program import device_program, host_program
 from .direct import DirectStaging, files_for
 from .host import HostStaging, read_on_host
-from .program import ALGORITHM_CODES, device_program, host_program
 from .staging import ABSENT, DEFERRED, FALLBACK, READY, Frames, Staged, Staging
 from .wave import Wave
 from .wave_shape import WaveShape, shape_for
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
     from ..cpu.engine import CpuEngine
     from ..request import ReadRequest, Verify
     from .columns import Output, Placement
-    from .device import Decompressor, Device, DirectFiles
-    from .program import DeviceProgram
+    from .device_program import DeviceProgram
+    from .device_protocol import Decompressor, Device, DirectFiles
     from .router import Decode, Route
     from .slots import Slot
     from .staging import FrameFormat
@@ -410,7 +411,7 @@ def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram, dec
     Those whose container holds something else than the metadata says, and those with frames that begin where the
     decoder cannot write: frames are decoded to where they belong.
     """
-    expected = ALGORITHM_CODES[program.algorithm] if program.algorithm is not None else 0
+    expected = ALGORITHMS[program.algorithm].code if program.algorithm is not None else 0
     foreign = np.zeros(len(staged.rows), np.bool_)
     refused = frames.algorithm != expected
     if decoder is not None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
 from ..request import Sources
-from ..shards import ChunkKeys
 from . import slots
 from .staging import NO_FRAMES, READY, Frames, Staged
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..cpu.engine import CpuEngine
     from ..request import ReadRequest
     from .budget import Budget
-    from .device import Device
+    from .device_protocol import Device
 
     IntArray = npt.NDArray[np.int64]
 

@@ -60,7 +60,7 @@ def if_available() -> KvikioFiles | None:
 
 
 class KvikioFiles:
-    """Opens files; see :class:`gzarr.engines.cuda.device.DirectFiles`."""
+    """Opens files; see :class:`gzarr.engines.cuda.device_protocol.DirectFiles`."""
 
     def __init__(self) -> None:
         self._open: Any = importlib.import_module("kvikio").CuFile
@@ -74,7 +74,7 @@ class KvikioFiles:
 
 
 class KvikioFile:
-    """An open file; see :class:`gzarr.engines.cuda.device.DirectFile`."""
+    """An open file; see :class:`gzarr.engines.cuda.device_protocol.DirectFile`."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

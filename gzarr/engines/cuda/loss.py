@@ -7,15 +7,13 @@ decoded then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ...errors import DeviceError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from .device import Device
 
     IntArray = npt.NDArray[np.int64]
 
@@ -71,7 +69,15 @@ class Loss:
         )
 
 
-def explain(device: Device, error: BaseException, what: str, chunks: IntArray) -> None:
+class MayBeLost(Protocol):
+    """What a device says of its loss."""
+
+    @property
+    def lost(self) -> Loss | None:
+        """Why the device cannot be used any more, or None if it can."""
+
+
+def explain(device: MayBeLost, error: BaseException, what: str, chunks: IntArray) -> None:
     """Raise, in place of a device's error, one that names the chunks that were on it when it was lost.
 
     Parameters

@@ -18,26 +18,26 @@ from .. import cache_folder, kernels
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gzarr_kernels.device.program import Program
+    from gzarr_kernels.device.compiler import MachineCode
     from gzarr_kernels.device.target import Kernel
 
 _COMPILERS = ("numba-cuda", "numba", "nvidia-nvvm", "nvidia-nvjitlink")
 
 
-def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> Program:
+def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     """Return a kernel of ``gzarr_kernels.device`` for a GPU, from disk or compiled now.
 
     Parameters
     ----------
     kernel, word, capability
-        As for :func:`gzarr_kernels.device.program.compiled`.
+        As for :func:`gzarr_kernels.device.compiler.compiled`.
 
     Raises
     ------
     DeviceError
         If numba-cuda cannot compile it, for want of a part of the CUDA toolkit.
     """
-    from gzarr_kernels.device import program
+    from gzarr_kernels.device import compiler
 
     path = _path(kernel, word, capability)
     found = _read(path)
@@ -45,7 +45,7 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> Program:
         return found
     with kernels.compiling("device kernels"):
         try:
-            made = program.compiled(kernel, word, capability)
+            made = compiler.compiled(kernel, word, capability)
         # Of numba-cuda, of the bindings, and of what these look for on the disk.
         except Exception as error:
             raise DeviceError(
@@ -79,8 +79,8 @@ def _version(distribution: str) -> str:
         return ""
 
 
-def _read(path: Path | None) -> Program | None:
-    from gzarr_kernels.device.program import Program
+def _read(path: Path | None) -> MachineCode | None:
+    from gzarr_kernels.device.compiler import MachineCode
 
     if path is None:
         return None
@@ -89,12 +89,12 @@ def _read(path: Path | None) -> Program | None:
         head = json.loads(first)
         if head["sha256"] != _digest(image, head["entry"]):
             return None
-        return Program(image, head["entry"])
+        return MachineCode(image, head["entry"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
-def _write(path: Path | None, made: Program) -> None:
+def _write(path: Path | None, made: MachineCode) -> None:
     if path is not None:
         head = json.dumps({"entry": made.entry, "sha256": _digest(made.image, made.entry)})
         cache_folder.write_whole(path, head.encode() + b"\n" + made.image)

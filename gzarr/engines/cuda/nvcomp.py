@@ -10,7 +10,9 @@ frames where the caller asks for it (``verify="cpu"``).
 Of what is used here, versions differ in
 
 - the query of scratch (:data:`TEMP_SIZE`), between 5 and 6;
-- the largest decoded frame, of which headers before 5.2 say nothing (:data:`LARGEST_BEFORE_5_2`).
+- the largest decoded frame, of which headers before 5.2 say nothing.
+
+The algorithms, their names and limits are those of ``gzarr_kernels.operations.ALGORITHMS``.
 """
 
 from __future__ import annotations
@@ -22,18 +24,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from gzarr_kernels.operations import ALGORITHMS
+
 from ...errors import DeviceError
 
-#: Algorithm → what its functions are called after, and the largest decoded frame in bytes.
-ALGORITHMS: Final = {
-    "zstd": ("Zstd", 2**31 - 1),
-    "lz4": ("LZ4", 2**32 - 1),
-    "snappy": ("Snappy", 2**31 - 1),
-    "deflate": ("Deflate", 2**32 - 1),
-    "gdeflate": ("Gdeflate", 2**32 + 288),
-}
-#: Algorithm → the largest decoded frame where headers do not tell: the largest that such a version encodes.
-LARGEST_BEFORE_5_2: Final = {"lz4": 1 << 24, "deflate": 1 << 31, "gdeflate": 1 << 31}
 #: Major version → the query of scratch: what its name ends with, and whether it takes a stream behind the others.
 TEMP_SIZE: Final = {6: ("GetTempSize", True), 5: ("GetTempSizeAsync", False)}
 _SUCCESS: Final = 0
@@ -51,9 +45,6 @@ class Options(ctypes.Structure):
 #: ``NVCOMP_DECOMPRESS_BACKEND_DEFAULT`` and ``NVCOMP_DECOMPRESS_BACKEND_CUDA``.
 DEFAULT_BACKEND: Final = 0
 CUDA_BACKEND: Final = 2
-#: Algorithm → backend, where it is not the default one: the hardware decoder of Blackwell GPUs says of every LZ4 frame
-#: that it was decoded, and is undefined on damaged ones; the kernels check them (``nvcomp/lz4.h``).
-BACKENDS: Final = {"lz4": CUDA_BACKEND}
 
 
 class Alignments(ctypes.Structure):
@@ -70,7 +61,7 @@ class Properties(ctypes.Structure):
 
 def options(algorithm: str) -> Options:
     """Return the options of every decompression by an algorithm."""
-    return Options(backend=BACKENDS.get(algorithm, DEFAULT_BACKEND))
+    return Options(backend=CUDA_BACKEND if ALGORITHMS[algorithm].cuda_backend else DEFAULT_BACKEND)
 
 
 _size, _pointer = ctypes.c_size_t, ctypes.c_void_p
@@ -115,15 +106,16 @@ class Library:
 
     def largest_frame(self, algorithm: str) -> int:
         """Return the bytes of the largest frame that is decoded; larger ones are the CPU's."""
-        largest = ALGORITHMS[algorithm][1]
-        return largest if self.version >= (5, 2, 0) else LARGEST_BEFORE_5_2.get(algorithm, largest)
+        row = ALGORITHMS[algorithm]
+        before_5_2 = row.largest_decoded_before_5_2 or row.largest_decoded
+        return row.largest_decoded if self.version >= (5, 2, 0) else before_5_2
 
     def lacks(self) -> list[str]:
         """Return what the newest version has and this one has not, in words."""
         return [
             f"{algorithm} frames above {self.largest_frame(algorithm) >> 20} MiB"
-            for algorithm, (_, largest) in ALGORITHMS.items()
-            if self.largest_frame(algorithm) < largest
+            for algorithm, row in ALGORITHMS.items()
+            if self.largest_frame(algorithm) < row.largest_decoded
         ]
 
 
@@ -237,12 +229,12 @@ class Functions:
 
 
 class NvcompDecompressor:
-    """One algorithm; see :class:`gzarr.engines.cuda.device.Decompressor`.
+    """One algorithm; see :class:`gzarr.engines.cuda.device_protocol.Decompressor`.
 
     Parameters
     ----------
     algorithm
-        Of :data:`ALGORITHMS`.
+        Of ``gzarr_kernels.operations.ALGORITHMS``.
     library
         The one that :func:`load` returns, if not given.
 
@@ -254,7 +246,7 @@ class NvcompDecompressor:
 
     def __init__(self, algorithm: str, library: Library | None = None) -> None:
         library = library or load()
-        prefix = f"nvcompBatched{ALGORITHMS[algorithm][0]}Decompress"
+        prefix = f"nvcompBatched{ALGORITHMS[algorithm].nvcomp}Decompress"
         self._options = options(algorithm)
         self._functions = Functions(library, prefix, SIGNATURES, self._options)
         self.max_frame_bytes = library.largest_frame(algorithm)

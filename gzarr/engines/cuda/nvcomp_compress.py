@@ -9,19 +9,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final
 
-from .nvcomp import Functions, Library, Signatures, load
+from gzarr_kernels.operations import ALGORITHMS
 
-#: Algorithm → what its functions are called after, and the largest frame before compression, in bytes: the lower of
-#: what the header has as a constant and of what it says about ``CompressAsync``.
-ALGORITHMS: Final = {
-    "zstd": ("Zstd", 16_000_000),
-    "lz4": ("LZ4", 1 << 24),
-    "snappy": ("Snappy", 1 << 24),
-    "deflate": ("Deflate", 1 << 16),
-    "gdeflate": ("Gdeflate", 1 << 16),
-}
-#: Of those whose options begin with an algorithm: high throughput, the default.
-_DEFLATE_ALGORITHM: Final = 1
+from .nvcomp import Functions, Library, Signatures, load
 
 
 class Options(ctypes.Structure):
@@ -43,16 +33,16 @@ SIGNATURES: Final[Signatures] = {
 
 def options(algorithm: str) -> Options:
     """Return the default options of an algorithm."""
-    return Options(_DEFLATE_ALGORITHM if algorithm in ("deflate", "gdeflate") else 0)
+    return Options(ALGORITHMS[algorithm].encoder_algorithm)
 
 
 class NvcompCompressor:
-    """One algorithm; see :class:`gzarr.engines.cuda.device.Compressor`.
+    """One algorithm; see :class:`gzarr.engines.cuda.device_protocol.Compressor`.
 
     Parameters
     ----------
     algorithm
-        Of :data:`ALGORITHMS`.
+        Of ``gzarr_kernels.operations.ALGORITHMS``.
     library
         The one that :func:`gzarr.engines.cuda.nvcomp.load` returns, if not given.
 
@@ -63,9 +53,10 @@ class NvcompCompressor:
     """
 
     def __init__(self, algorithm: str, library: Library | None = None) -> None:
-        name, self.max_frame_bytes = ALGORITHMS[algorithm]
+        row = ALGORITHMS[algorithm]
+        self.max_frame_bytes = row.largest_encoded
         self._options = options(algorithm)
-        self._functions = Functions(library or load(), f"nvcompBatched{name}Compress", SIGNATURES, self._options)
+        self._functions = Functions(library or load(), f"nvcompBatched{row.nvcomp}Compress", SIGNATURES, self._options)
         self.input_alignment, self.output_alignment, self.temp_alignment = self._functions.alignments()
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:

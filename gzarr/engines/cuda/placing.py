@@ -28,7 +28,7 @@ LEAST_ROW_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class DecodedChunks:
     """How the decoded chunks of a wave lie in the arena; one row a chunk.
 
     Attributes
@@ -105,7 +105,7 @@ class _Rows:
 
 
 def placings(
-    columns: Columns, place: Placement, layout: Layout, output: Output, strides: tuple[int, ...], swap: int
+    columns: Columns, place: Placement, layout: DecodedChunks, output: Output, strides: tuple[int, ...], swap: int
 ) -> list[Placing]:
     """Write the columns of all kernels that place the chunks of a wave.
 
@@ -160,7 +160,7 @@ def placings(
 
 
 def _rows(
-    place: Placement, layout: Layout, output: Output, strides: tuple[int, ...], swap: int, pieces: IntArray
+    place: Placement, layout: DecodedChunks, output: Output, strides: tuple[int, ...], swap: int, pieces: IntArray
 ) -> _Rows | None:
     """Return pieces as rows, or None where they are none or too short, or more than the kernels can count."""
     from gzarr_kernels.device import rows as r
@@ -275,7 +275,7 @@ def _rows_job(
 def _elements_job(
     columns: Columns,
     place: Placement,
-    layout: Layout,
+    layout: DecodedChunks,
     output: Output,
     strides: tuple[int, ...],
     swap: int,

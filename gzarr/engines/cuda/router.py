@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
+from gzarr_kernels.operations import ALGORITHMS
+
 from ...codecs.blosc import BloscCodec
 from ...codecs.cast_value import CastValueCodec
 from ...codecs.chain import representations
@@ -59,8 +61,6 @@ _MIN_BUFFER_BYTES: Final = 128
 _MAX_BLOCK_BYTES: Final = (2**31 - 1 - 255 * 4) // 3
 _MAX_TYPESIZE: Final = 255
 _MAX_SPLIT_TYPESIZE: Final = 16
-#: Algorithms that hardly any CPU decodes; their rates are not measured.
-_MADE_FOR_DEVICES: Final = ("gdeflate",)
 _HIGH_RATIO: Final = ("lz4hc", "zlib", "zstd")
 #: ``_L1_BYTES`` times this, a level.
 _LEVEL_FACTORS: Final = (0.25, 0.5, 1, 2, 4, 4, 8, 8, 8, 8)
@@ -169,22 +169,20 @@ class ChunkFrames:
 def default_rates() -> Rates:
     """Return rates that are assumed, not measured here: what :mod:`gzarr.engines.cuda.calibration` has not measured.
 
-    A frame's zstd rate is that of the published measurement (8 frames of 16 MiB at 0.43 GB/s on an H200). All others
-    are orders of magnitude, chosen so that a wrong choice costs little: a data-centre device of the last years, a copy
-    over PCIe 4, the decoders of a current CPU. ``benchmarks/gpu_questions.py`` measures each; they are set here.
+    Orders of magnitude, chosen so that a wrong choice costs little: a data-centre device of the last years, a copy over
+    PCIe 4, the decoders of a current CPU (``gzarr_kernels.operations``). ``benchmarks/gpu_questions.py`` measures each.
     """
     return _DEFAULT_RATES
 
 
+_ASSUMED: Final = {name: algorithm.rates for name, algorithm in ALGORITHMS.items() if algorithm.rates is not None}
 _DEFAULT_RATES: Final = Rates(
     # Bytes a second: assumed, PCIe 4 x16 less what protocols take. Question "pinned copies", 16 MiB to the device.
     host_to_device=20e9,
-    # Decoded bytes a second of one thread: assumed. Question "router rates".
-    cpu=MappingProxyType({"lz4": 2.0e9, "snappy": 1.0e9, "zstd": 0.8e9, "deflate": 0.5e9}),
-    # Decoded bytes a second of many frames: assumed. Questions "router rates"; "decode rates", 1,024 of 64 KiB.
-    gpu=MappingProxyType({"lz4": 100e9, "snappy": 100e9, "zstd": 50e9, "deflate": 40e9}),
-    # Decoded bytes a second of one frame: zstd published, others assumed. As above, one of 1 MiB.
-    frame=MappingProxyType({"lz4": 100e6, "snappy": 100e6, "zstd": 54e6, "deflate": 50e6}),
+    # Questions "router rates" and "decode rates": many frames are 1,024 of 64 KiB, a lone one has 1 MiB.
+    cpu=MappingProxyType({name: rates.cpu for name, rates in _ASSUMED.items()}),
+    gpu=MappingProxyType({name: rates.gpu for name, rates in _ASSUMED.items()}),
+    frame=MappingProxyType({name: rates.frame for name, rates in _ASSUMED.items()}),
     # Seconds of Python: assumed. Calibration adds what waiting takes. Question "router rates": wave_seconds less that.
     launch_seconds=3e-4,
 )
@@ -209,7 +207,7 @@ def choose(work: Work, rates: Rates, decode: Decode = "auto") -> Route:
         return Route(decode, f"decode={decode!r}", gpu, cpu)
     if work.algorithm is None or work.frames == 0:
         return Route("cuda", "nothing to decode", gpu, cpu)
-    if work.algorithm in _MADE_FOR_DEVICES:
+    if ALGORITHMS[work.algorithm].rates is None:
         return Route("cuda", f"{work.algorithm} is made for devices", gpu, cpu)
     frames = f"{work.frames} {'frame' if work.frames == 1 else 'frames'} of up to {_size(work.frame_nbytes)}"
     reason = f"{frames}: about {_duration(gpu)} on the device, {_duration(cpu)} on {work.threads} CPU threads"

@@ -21,7 +21,7 @@ from ...errors import DeviceError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .device import Device
+    from .device_protocol import Device
 
 #: Page-locked bytes that all idle slots of a device keep together, at most.
 KEEP_PINNED_BYTES: Final = 1 << 30

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ...plan.keys import ChunkKeys, file_prefix
 from ...stores.base import LocalFiles
 from .. import kernels, pool
-from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch, path_prefix
+from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch
 from ..cpu.small_reads import OPEN_FLAGS
 from ..kernels import address
-from ..shards import ChunkKeys
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,8 +33,8 @@ ABSENT: Final = 1
 DEFERRED: Final = 2
 FALLBACK: Final = 3
 
-#: Bytes in front of a chunk, so that a deflate body behind the usual header is aligned.
-_LEAD: Final = {"gzip": 6, "zlib": 14}
+#: Frames behind the usual header begin at a multiple of this, of algorithms that ask for one.
+_ALIGNMENT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,9 @@ class FrameFormat:
     Attributes
     ----------
     compressor
-        ``"zstd"``, ``"gzip"``, ``"zlib"``, ``"lz4"``, ``"blosc"``, ``"snappy"``, ``"deflate"``, ``"gdeflate"``, or None
-        for uncompressed bytes.
+        An operation of ``gzarr_kernels.operations``, or None for uncompressed bytes.
+    algorithm
+        Of its frames, one of ``gzarr_kernels.operations.ALGORITHMS``; None for uncompressed bytes.
     checksums
         How many crc32c checksums follow it, each over all before it.
     nbytes
@@ -53,6 +54,7 @@ class FrameFormat:
     """
 
     compressor: str | None
+    algorithm: str | None
     checksums: int
     nbytes: int
 
@@ -135,32 +137,22 @@ class Staging:
     def __init__(self, request: ReadRequest, form: FrameFormat, *, verify: bool = False) -> None:
         # First, since it tells people what takes a while.
         kernels.load()
-        from gzarr_kernels import decode
         from gzarr_kernels import read as r
         from gzarr_kernels import stage as s
 
         self._request = request
-        codes = {
-            None: 0,
-            "zstd": decode.ZSTD,
-            "gzip": decode.GZIP,
-            "zlib": decode.ZLIB,
-            "lz4": decode.LZ4,
-            "blosc": decode.BLOSC,
-            "snappy": decode.SNAPPY,
-            "deflate": decode.DEFLATE,
-            "gdeflate": decode.GDEFLATE,
-        }
         self._job = job = np.zeros(s.STAGE_JOB_SIZE, np.int64)
         # Compiled code has addresses into these.
         self._alive: list[Any] = []
         job[r.MOST_ENCODED] = request.most_encoded
         job[r.OPEN_FLAGS] = OPEN_FLAGS
-        job[s.COMPRESSOR] = codes[form.compressor]
+        job[s.CUT] = kernels.operation(form.compressor, "frames") if form.compressor is not None else 0
         job[s.CHECKSUMS] = form.checksums
         job[s.EXPECTED] = form.nbytes
         job[s.VERIFY] = verify
-        job[s.LEAD] = _LEAD.get(form.compressor or "", 0)
+        if verify and form.algorithm is not None:
+            job[s.VERIFIES] = kernels.operation(form.algorithm, "verifies")
+        job[s.LEAD] = _lead(form)
         root = request.store.file_root() if isinstance(request.store, LocalFiles) else None
         self._in_memory = root is None
         plan, sources = request.plan, request.sources
@@ -171,7 +163,7 @@ class Staging:
             job[r.WHERE], job[r.NBYTES] = self._address(self._where), self._address(self._nbytes)
         elif isinstance(sources.keys, ChunkKeys) and sources.keys.chunks is plan.chunks:
             k = plan.chunks.shape[1]
-            prefix = path_prefix(root, sources.keys.prefix, sources.keys.encoding, k)
+            prefix = file_prefix(root, sources.keys.prefix, sources.keys.encoding, k)
             job[r.MODE] = r.MODE_FILES
             job[r.PATHS], job[r.PREFIX_NBYTES] = self._address(np.frombuffer(prefix, np.uint8)), len(prefix)
             job[r.GRID], job[r.COORDINATES] = self._address(plan.chunks), k
@@ -288,6 +280,15 @@ class Staging:
             _run(part)
 
         pool.each(stage_batch, -(-len(rows) // most), workers)
+
+
+def _lead(form: FrameFormat) -> int:
+    """Return how many bytes stand in front of a chunk, so that its frame is aligned."""
+    from gzarr_kernels.operations import ALGORITHMS, OPERATIONS
+
+    if form.compressor is None or form.algorithm is None or ALGORITHMS[form.algorithm].alignment == 1:
+        return 0
+    return -OPERATIONS[form.compressor].container.header_nbytes % _ALIGNMENT
 
 
 def _run(job: IntArray) -> None:

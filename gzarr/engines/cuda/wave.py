@@ -13,43 +13,28 @@ copied. A step reads a chunk where the last one left it and writes it to the slo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import DeviceError
+from .arena import MARK_BYTES, RESULT_BYTES, aligned
 from .columns import Columns
-from .placing import Layout, placings
+from .placing import DecodedChunks, placings
 from .staging import ABSENT, READY
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .columns import Output, Placement
-    from .device import Decompressor, Device
+    from .device_program import DeviceProgram
+    from .device_protocol import Decompressor, Device
     from .placing import Placing
-    from .program import DeviceProgram
     from .slots import Slot
     from .staging import Frames, Staged
     from .wave_shape import WaveShape
 
     IntArray = npt.NDArray[np.int64]
-
-#: Where chunks and regions begin.
-ALIGNMENT: Final = 256
-#: Bytes a frame takes in the results: bytes produced, status, checksum's status.
-RESULT_BYTES: Final = 16
-#: Bytes a chunk takes behind them, if filters mark chunks.
-MARK_BYTES: Final = 8
-
-
-@overload
-def aligned(nbytes: int, to: int = ...) -> int: ...
-@overload
-def aligned(nbytes: IntArray, to: int = ...) -> IntArray: ...
-def aligned(nbytes: Any, to: int = ALIGNMENT) -> Any:
-    """Return the least multiple of ``to`` that is not below ``nbytes``."""
-    return -(-nbytes // to) * to
 
 
 class Wave:
@@ -141,7 +126,7 @@ class Wave:
         results = decoded_at + shape.chunks * shape.slot * (int(shape.decoded) + int(shape.second))
         batches = self._frame_columns(frames, columns, steps, base, results)
         jobs, marks = self._steps_jobs(steps, taken)
-        layout = Layout(
+        layout = DecodedChunks(
             staged.rows[taken],
             steps.source[taken],
             steps.typesize[taken],

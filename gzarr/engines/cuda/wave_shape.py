@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from .arena import MARK_BYTES, RESULT_BYTES, aligned
 from .placing import placing_words
-from .wave import MARK_BYTES, RESULT_BYTES, aligned
 
 if TYPE_CHECKING:
-    from .device import Decompressor
-    from .program import DeviceProgram
+    from .device_program import DeviceProgram
+    from .device_protocol import Decompressor
 
 #: Encoded bytes a frame, on average, that there are columns for.
 FRAME_BYTES: Final = 512

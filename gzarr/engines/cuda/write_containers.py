@@ -2,8 +2,8 @@
 
 Everything is worked out for all chunks at once: ``c`` chunks of ``f`` frames each.
 
-Sources: numcodecs' size in front of an LZ4 block; gzip, RFC 1952; zlib, RFC 1950; Blosc 1, ``README_CHUNK_FORMAT`` of
-c-blosc (https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst).
+Sources: ``gzarr_kernels.operations`` for what stands around one frame; Blosc 1, ``README_CHUNK_FORMAT`` of c-blosc
+(https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst).
 """
 
 from __future__ import annotations
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
     BoolArray = npt.NDArray[np.bool_]
 
-#: Bytes of a container before and behind its one frame.
-LEAD: Final = {"lz4": 4, "gzip": 10, "zlib": 2}
-TAIL: Final = {"gzip": 8, "zlib": 4}
-#: No name, no time, of no known system.
-_GZIP_HEADER: Final = ((0, 0x00088B1F), (4, 0), (6, 0xFF000000))
-#: A window of 32 KiB, fastest.
-_ZLIB_HEADER: Final = 0x0178
+_CHECKSUM_AND_SIZE_BYTES: Final = 8
 # Of a Blosc container.
 _VERSIONS: Final = 0x0102
 _BYTE_SHUFFLE: Final = 0x01
@@ -69,17 +63,17 @@ class Containers:
 def most_numbers(program: WriteProgram) -> int:
     """Return the most numbers that a container has."""
     if program.blosc is None:
-        return 4
+        return len(_numbers(program)) + 1
     return 4 + 2 * len(program.frame_at)
 
 
 def most_nbytes(program: WriteProgram, most_encoded: int) -> int:
     """Return the most bytes of a container, its checksums included; ``most_encoded`` is that of a frame."""
-    name = program.container or ""
+    around = program.around
     body = program.nbytes if program.algorithm is None else most_encoded
     if program.blosc is not None:
         body = program.nbytes + BLOSC_HEADER_BYTES
-    return LEAD.get(name, 0) + body + TAIL.get(name, 0) + 4 * program.checksums
+    return around.header_nbytes + body + around.trailer_nbytes + 4 * program.checksums
 
 
 def lay_out(
@@ -103,18 +97,12 @@ def lay_out(
         source, nbytes = shuffled, np.full(len(plain), program.nbytes)
     else:
         source, nbytes = encoded[:, 0], produced[:, 0]
-    name = program.container or ""
-    lead, tail = LEAD.get(name, 0), TAIL.get(name, 0)
+    around = program.around
+    lead, tail = around.header_nbytes, around.trailer_nbytes
     end = lead + nbytes
-    numbers: list[tuple[IntArray, int]] = []
-    if name == "lz4":
-        numbers = [(0 * end, program.nbytes)]
-    elif name == "gzip":
-        numbers = [(0 * end + at, value) for at, value in _GZIP_HEADER]
+    numbers = [(0 * end + at, value) for at, value in _numbers(program)]
+    if tail == _CHECKSUM_AND_SIZE_BYTES:
         numbers.append((end + 4, program.nbytes & 0xFFFFFFFF))
-    elif name == "zlib":
-        # Two bytes of the four are then written over.
-        numbers = [(0 * end, _ZLIB_HEADER)]
     return Containers(
         nbytes=end + tail,
         copy_chunk=chunks,
@@ -124,8 +112,18 @@ def lay_out(
         number_chunk=np.tile(chunks, len(numbers)),
         number_target=np.concatenate([np.zeros(0, np.int64), *(at for at, _ in numbers)]),
         number_value=np.repeat(np.array([value for _, value in numbers], np.int64), len(plain)),
-        sum_target=end if tail else None,
+        sum_target=end if around.checksum is not None else None,
     )
+
+
+def _numbers(program: WriteProgram) -> list[tuple[int, int]]:
+    """Return the numbers of 4 bytes that the header is, and where; behind a shorter one, what is written over later."""
+    around = program.around
+    if around.states_size:
+        return [(0, program.nbytes)]
+    header = around.header.ljust(4, b"\0") if around.header else b""
+    begins = [*range(0, len(header) - 4, 4), len(header) - 4] if header else []
+    return [(at, int.from_bytes(header[at : at + 4], "little")) for at in begins]
 
 
 def _blosc(

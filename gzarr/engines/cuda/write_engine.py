@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..write_request import WriteRequest
-    from .device import Compressor, Device
+    from .device_protocol import Compressor, Device
     from .write_program import WriteProgram
     from .write_shape import Shape
     from .write_wave import Encoded

@@ -1,7 +1,7 @@
 """A codec chain as the device encodes it: our kernels, then frames of nvCOMP, then a container around them.
 
-What fits are chains that the device decodes (``program.py``), without filters of numcodecs, and of Blosc's compressors
-LZ4 and Zstandard. Any other chunk is encoded by the CPU.
+What fits are chains that the device decodes (``device_program.py``), without filters of numcodecs, and of Blosc's
+compressors LZ4 and Zstandard. Any other chunk is encoded by the CPU.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from gzarr_kernels.operations import OPERATIONS, Container
 
 from ...codecs.bitround import BitroundCodec
 from ...codecs.blosc import BloscCodec
 from ...codecs.zstd import ZstdCodec
 from ...plan.decode_program import Decoding
+from .device_program import device_program
 from .filters import FilterCodec
-from .program import device_program
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -78,8 +79,7 @@ class WriteProgram:
     shuffle
         Element size of a byte shuffle in front of the compressor; 0 for none.
     container
-        ``"zstd"``, ``"lz4"``, ``"gzip"``, ``"zlib"``, ``"blosc"``, ``"snappy"``, ``"deflate"``, ``"gdeflate"``, or None
-        for uncompressed bytes.
+        An operation of ``gzarr_kernels.operations``, or None for uncompressed bytes.
     blosc
         How the container is made, if it is Blosc's.
     algorithm
@@ -100,6 +100,11 @@ class WriteProgram:
     frame_at: IntArray
     frame_nbytes: IntArray
     checksums: int
+
+    @property
+    def around(self) -> Container:
+        """What stands around the one frame of a container that is not Blosc's."""
+        return OPERATIONS[self.container].container if self.container is not None else Container()
 
     @property
     def largest_frame(self) -> int:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .wave import aligned
+from .arena import aligned
 from .write_containers import most_nbytes, most_numbers
 
 if TYPE_CHECKING:
-    from .device import Compressor
+    from .device_protocol import Compressor
     from .write_program import WriteProgram
 
 #: Bytes that one block of threads copies.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...plan.planner import Plan
     from .columns import Output
-    from .device import Compressor, Device
+    from .device_protocol import Compressor, Device
     from .slots import Slot
     from .write_containers import Containers
     from .write_program import WriteProgram
@@ -339,7 +339,7 @@ class WriteWave:
         jobs.append((p.copy_frames, p.blocks(len(source)), columns.put(header)))
         sums: list[tuple[IntArray, IntArray, IntArray, int]] = []
         if containers.sum_target is not None:
-            kind = k.CRC32 if program.container == "gzip" else k.ADLER32
+            kind = k.CRC32 if program.around.checksum == "crc32" else k.ADLER32
             sums.append((begin + containers.sum_target, self._shuffled[kept], 0 * begin + program.nbytes, kind))
         for i in range(program.checksums):
             end = containers.nbytes + 4 * i

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..layout import Layout
     from ..model import ArrayMetadata
 
-# Any program may call a file "meta"; one without this is not Zarr's.
+# Other programs may have a file "meta"; one without this is not Zarr's.
 _MARK = b'"zarr_format"'
 
 

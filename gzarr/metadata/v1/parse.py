@@ -1,8 +1,8 @@
 """Zarr v1 documents (``meta``, ``attrs``): one array, without groups.
 
-Source: https://zarr-specs.readthedocs.io/en/latest/v1/v1.0.html. Where the text is silent, what zarr-python 1 wrote
-counts: of its compressors only Blosc stored a chunk in the order that ``order`` names; ``zlib``, ``bz2``, ``lzma`` and
-``none`` stored C order whatever it says.
+Source: https://zarr-specs.readthedocs.io/en/latest/v1/v1.0.html. Where it is silent, zarr-python 1 is followed: only
+its Blosc compressor stored chunks in the order given by ``order``; ``zlib``, ``bz2``, ``lzma`` and ``none`` always
+stored C order.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from ...documents.json import quote
 from ...dtypes import fill_value
 from ...dtypes.properties import native
 from ...dtypes.v2 import parse_v2
+from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding
 from ..parts import check_format, dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
 from ..v2.parse import codec_chain
 
-#: Names of the documents: the array's, and its user attributes'.
+#: Names of the documents: array metadata and user attributes.
 META: Final = "meta"
 ATTRS: Final = "attrs"
 
-# Level of a compressor whose options are one integer: the lowest; "gzip" was an alias that wrote zlib streams.
+# Lowest level of compressors whose options are one integer. "gzip" was an alias that wrote zlib streams.
 _LOWEST_LEVEL: Final = {"zlib": 0, "gzip": 0, "bz2": 1}
 _COMPRESSIONS: Final = ("blosc", "zlib", "bz2", "lzma", "none")
 
@@ -36,16 +37,16 @@ def parse_array(meta: dict[str, Any], attrs: dict[str, Any] | None = None) -> Ar
     Parameters
     ----------
     meta
-        ``meta``, as :func:`gzarr.documents.json.load_document` returns it. Members that are not specified are ignored.
+        ``meta`` as returned by :func:`gzarr.documents.json.load_document`. Unspecified members are ignored.
     attrs
         ``attrs``, or None if there is none.
 
     Raises
     ------
     MetadataError
-        If a document is malformed; ``json_path`` says where.
+        If a document is malformed; ``json_path`` gives the location.
     UnsupportedError
-        If it is well formed but asks for something that is not known.
+        If it is well formed but uses something unknown.
     """
     check_format(meta, 1)
     shape = parse_shape(member(meta, "shape"), "$.shape")
@@ -61,17 +62,16 @@ def parse_array(meta: dict[str, Any], attrs: dict[str, Any] | None = None) -> Ar
     compressor = _compressor(member(meta, "compression"), member(meta, "compression_opts"))
     if order == "F" and len(chunk_shape) > 1 and (compressor is None or compressor["id"] != "blosc"):
         note(
-            "the specification has chunks in order F here; they are read in order C, as zarr-python 1 wrote them with "
+            "chunks are in order F by the specification, but are read in order C, as zarr-python 1 wrote them with "
             "every compressor but blosc",
             "$.order",
         )
     in_order = order if compressor is not None and compressor["id"] == "blosc" else "C"
     attributes = parse_attributes(attrs, "$")
     return ArrayMetadata(
-        shape=shape,
+        chunk_grid=ChunkGrid.regular(shape, chunk_shape),
         dtype=native(stored),
         data_type=meta["dtype"] if isinstance(meta["dtype"], str) else json.dumps(meta["dtype"]),
-        chunk_shape=chunk_shape,
         chunk_key_encoding=ChunkKeyEncoding("v2", "."),
         fill_value=_fill_value(member(meta, "fill_value"), stored),
         codecs=codec_chain(
@@ -90,7 +90,7 @@ def parse_array(meta: dict[str, Any], attrs: dict[str, Any] | None = None) -> Ar
 
 
 def _compressor(name: Any, options: Any) -> dict[str, Any] | None:
-    """Return the compressor as numcodecs would name it, or None."""
+    """Return the compressor as a numcodecs object, or None."""
     if name is None or name == "none":
         return None
     at = "$.compression_opts"
@@ -112,7 +112,7 @@ def _compressor(name: Any, options: Any) -> dict[str, Any] | None:
 
 def _fill_value(value: Any, stored: np.dtype[Any]) -> Any:
     if stored.kind == "S" and isinstance(value, str):
-        # Version 1 wrote byte strings as they are; base64 came with version 2.
+        # Version 1 wrote byte strings as plain text; base64 came with version 2.
         if not value.isascii() or len(value) > stored.itemsize:
             fail(f"expected at most {stored.itemsize} ASCII characters, got {quote(value)}", "$.fill_value")
         return np.array(value.encode("ascii"), stored)[()]

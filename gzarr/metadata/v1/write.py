@@ -27,9 +27,9 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     Raises
     ------
     ArgumentError
-        If version 1 has no words for something.
+        If version 1 cannot express the array.
     """
-    # zarr-python 1 wants the attributes to be there, even if there are none.
+    # zarr-python 1 needs the document of attributes, even if there are none.
     attributes = {ATTRS: metadata.attributes}
     if (meta := metadata.document.get(META)) is not None:
         changed = {"shape": list(metadata.shape), "chunks": list(metadata.chunk_shape)}
@@ -37,12 +37,12 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
             attributes = {}
         return {**attributes, META: {**meta, **changed}}
     if not metadata.shape:
-        raise ArgumentError("version 1 has no arrays of zero dimensions; use zarr_format=2 or 3")
-    if metadata.chunk_edges is not None:
+        raise ArgumentError("version 1 has no arrays without dimensions; use zarr_format=2 or 3")
+    if not metadata.chunk_grid.is_regular:
         raise ArgumentError("version 1 has regular chunk grids only; a rectilinear one needs zarr_format=3")
     encoding = metadata.chunk_key_encoding
     if (encoding.name, encoding.separator) != ("v2", "."):
-        raise ArgumentError("version 1 has one chunk key encoding: numbers with '.' between them")
+        raise ArgumentError("version 1 has one chunk key encoding: numbers separated by '.'")
     stored = parse_v2(data_type_json(metadata.data_type))
     if stored.hasobject:
         raise ArgumentError("version 1 has no strings of variable length and no objects; use zarr_format=2 or 3")
@@ -68,13 +68,13 @@ def _compression(filters: list[dict[str, Any]]) -> tuple[str | None, Any]:
         return None, None
     if len(filters) > 1 or filters[0]["id"] not in _COMPRESSORS:
         names = ", ".join(repr(item["id"]) for item in filters)
-        raise ArgumentError(f"version 1 has one compressor of {', '.join(_COMPRESSORS)}, and no filters; got {names}")
+        raise ArgumentError(f"version 1 takes one of {', '.join(_COMPRESSORS)}, and no filters; got {names}")
     options = {name: value for name, value in filters[0].items() if name != "id"}
     name = filters[0]["id"]
     if name in ("zlib", "bz2"):
         return name, options["level"]
     if name == "blosc" and options.get("blocksize") == 0:
-        # An option of later versions; 0 is what version 1 did.
+        # An option of later versions; 0 is the behaviour of version 1.
         del options["blocksize"]
     return name, options
 

@@ -1,6 +1,6 @@
-"""Zarr v2: ``.zarray``, ``.zgroup``, ``.zattrs`` under a node's path, and ``.zmetadata`` of a group.
+"""Zarr v2: ``.zarray``, ``.zgroup``, ``.zattrs`` under a node's path, and ``.zmetadata`` under a group's.
 
-Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Consolidated metadata is zarr-python's, since
+Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Consolidated metadata follows zarr-python since
 version 2.3: all documents of a group and of the nodes below, by key.
 """
 
@@ -76,7 +76,7 @@ class V2(Format):
             try:
                 return parse.parse_consolidated(index, allow_pickle=options.allow_pickle)
             except UnsupportedError:
-                # Version 2 does not know this document: without one that can be used, the nodes themselves will do.
+                # The document is not part of version 2: if it is unusable, the nodes' own documents are read.
                 if required or options.use_consolidated is not None:
                     raise
                 return None

@@ -1,8 +1,8 @@
 """Zarr v2 documents (``.zarray``, ``.zgroup``, ``.zattrs``, ``.zmetadata``).
 
-Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. What v3 says with codecs is made into codecs here:
-order F is a ``transpose``, the byte order is a ``bytes`` codec, filters and compressor are bytes→bytes codecs behind
-it. A filter of Python objects takes the place of ``bytes``.
+Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Parts that are codecs in v3 become codecs here: order
+F is a ``transpose``, the byte order is a ``bytes`` codec, filters and compressor are bytes→bytes codecs after it. A
+filter of Python objects replaces ``bytes``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ...dtypes import fill_value
 from ...dtypes.properties import native, swap_unit
 from ...dtypes.v2 import parse_v2
 from ...errors import MetadataError, UnsupportedError
+from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from ..parts import (
     check_format,
@@ -49,7 +50,7 @@ _MEMBERS: Final = frozenset(
 )
 _POINTER_NBYTES: Final = 8
 _DOCUMENTS: Final = (".zarray", ".zgroup", ".zattrs")
-# The element type behind a filter, for what follows it.
+# Parameters with the element type after a filter, for the codecs that follow it.
 _TYPES_BEHIND: Final = {"delta": "astype", "fixedscaleoffset": "astype", "quantize": "astype", "astype": "encode_dtype"}
 
 
@@ -61,18 +62,18 @@ def parse_array(
     Parameters
     ----------
     zarray
-        ``.zarray``, as :func:`gzarr.documents.json.load_document` returns it.
+        ``.zarray`` as returned by :func:`gzarr.documents.json.load_document`.
     zattrs
         ``.zattrs``, or None if there is none.
     allow_pickle
-        Whether a codec may load pickles, which can run code that is in the data.
+        Whether codecs may load pickles, which can run code from the data.
 
     Raises
     ------
     MetadataError
-        If a document is malformed; ``json_path`` says where.
+        If a document is malformed; ``json_path`` gives the location.
     UnsupportedError
-        If it is well formed but asks for something that is not known.
+        If it is well formed but uses something unknown.
     """
     check_format(zarray, 2)
     shape = parse_shape(member(zarray, "shape"), "$.shape")
@@ -83,7 +84,7 @@ def parse_array(
             note("an unknown member", f"$.{name[:100]}")
     for name in ("filters", "compressor"):
         if name not in zarray:
-            note("it is absent; null was meant", f"$.{name}")
+            note("absent; read as null", f"$.{name}")
     separator = zarray.get("dimension_separator", ".")
     if separator is None:
         note("null in place of '.'", "$.dimension_separator")
@@ -102,10 +103,9 @@ def parse_array(
     )
     attributes = parse_attributes(zattrs, "$")
     return ArrayMetadata(
-        shape=shape,
+        chunk_grid=ChunkGrid.regular(shape, chunk_shape),
         dtype=native(stored),
         data_type=zarray["dtype"] if isinstance(zarray["dtype"], str) else json.dumps(zarray["dtype"]),
-        chunk_shape=chunk_shape,
         chunk_key_encoding=ChunkKeyEncoding("v2", "/" if separator == "/" else "."),
         fill_value=fill_value.from_v2(member(zarray, "fill_value"), stored, object_codec=object_codec(codecs)),
         codecs=codecs,
@@ -139,8 +139,8 @@ def parse_consolidated(
 
     Returns
     -------
-    Every node by its path, the root's as ``""`` where the document has it; the error stands for a node below whose
-    document cannot be used.
+    All nodes by path, including the root as ``""`` if the document has it; an error for each node below whose document
+    is unusable.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def parse_consolidated(
         if not isinstance(document, dict):
             fail(f"expected a document, got {quote(document)}", at)
         nodes.setdefault(path, {})[name] = document
-    # Attributes without a node are left behind by writers that delete nodes.
+    # Writers that delete nodes may leave their attributes behind.
     nodes = {path: parts for path, parts in nodes.items() if ".zarray" in parts or ".zgroup" in parts}
     parse = functools.partial(_parse_parts, allow_pickle=allow_pickle)
     root = {"": parse(nodes.pop(""))} if "" in nodes else {}
@@ -180,8 +180,8 @@ def _parse_parts(parts: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
 
 
 def _netcdf_itemsize(dtype: Any, stored: np.dtype[Any]) -> int:
-    """Return the bytes that netCDF-C takes for the size of an element: of its ``NC_STRING``, those of a pointer."""
-    # "|S1" is a string, too; a character is ">S1".
+    """Return the size of an element in bytes by netCDF-C's definition: for ``NC_STRING``, that of a pointer."""
+    # "|S1" is a string, too; ">S1" is a character.
     text = stored.kind == "S" and isinstance(dtype, str) and dtype.startswith("|")
     return _POINTER_NBYTES if text else stored.itemsize
 
@@ -189,7 +189,7 @@ def _netcdf_itemsize(dtype: Any, stored: np.dtype[Any]) -> int:
 def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:
     if stored == stored.newbyteorder("<") or swap_unit(stored) == 1:
         return BytesCodec(None if swap_unit(stored) == 1 else "little")
-    # Readers of version 3 do not agree on what "endian" is for records, so theirs stays a part of the type.
+    # Readers of version 3 disagree on "endian" for structured types, so their byte order stays part of the type.
     if stored.fields is None and stored == stored.newbyteorder(">"):
         return BytesCodec("big")
     return BytesCodec(None, stored)
@@ -223,19 +223,19 @@ def codec_chain(
     Parameters
     ----------
     values
-        Objects of numcodecs (``{"id": …}``) in encoding order, each with its JSON path.
+        JSON paths and numcodecs objects (``{"id": …}``), in encoding order.
     stored
-        Type of the elements with the byte orders of the document.
+        Type of the elements in the byte order of the document.
     chunk_shape
-        What the chain encodes.
+        Shape of a chunk in elements.
     order
         ``"C"`` or ``"F"``.
     allow_pickle
-        Whether a codec may load pickles.
+        Whether codecs may load pickles.
     json_paths
-        Where the document has its data type, its order and its filters, for messages.
+        Locations of data type, order and filters in the document, for messages.
     netcdf_itemsize
-        Bytes of an element that a shuffle of netCDF-C takes apart; None for those of ``stored``.
+        Element size in bytes for netCDF-C's shuffle; None for that of ``stored``.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def codec_chain(
     """
     at_dtype, at_order, at_filters = json_paths
     chain: list[tuple[str, Codec]] = []
-    # Codecs that store the chunk's shape beside its items have the items in the order of that shape.
+    # Codecs that store the chunk's shape with its items keep the items in the order of that shape.
     first = values[0][1].get("id") if values and isinstance(values[0][1], dict) else None
     if order == "F" and len(chunk_shape) > 1 and not (stored.hasobject and first in STATE_SHAPE):
         chain.append((at_order, TransposeCodec(tuple(reversed(range(len(chunk_shape)))))))
@@ -260,7 +260,7 @@ def codec_chain(
         if isinstance(codec, ShuffleCodec) and not codec.elementsize:
             codec = codec.with_itemsize(stored.itemsize if netcdf_itemsize is None else netcdf_itemsize)
             codec = replace(codec, tail=True)
-            note(f"netCDF-C takes it from the data type; {codec.elementsize} is meant", f"{at}.elementsize")
+            note(f"netCDF-C derives it from the data type; read as {codec.elementsize}", f"{at}.elementsize")
         codec, behind = _with_dtype(codec, behind)
         chain.append((at, codec))
     if not values:
@@ -283,7 +283,7 @@ def codec_chain(
 
 
 def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.dtype[Any] | None]:
-    """Tell a codec the element type that it is given, and return the one that it gives (None after a compressor)."""
+    """Give a codec its input's element type; return the codec and its output's type (None after a compressor)."""
     from ...codecs.numcodecs_adapter import NumcodecsBytesToBytes
 
     if isinstance(codec, BloscCodec):
@@ -301,7 +301,7 @@ def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.d
 
 
 def object_codec(codecs: tuple[Codec, ...]) -> str | None:
-    """Return the ``id`` of the codec of numcodecs that makes bytes of an array of objects, if there is one."""
+    """Return the ``id`` of the numcodecs codec that encodes an array of objects, if there is one."""
     from ...codecs.numcodecs_adapter import NumcodecsArrayToBytes
 
     return next((codec.id for codec in codecs if isinstance(codec, NumcodecsArrayToBytes)), None)

@@ -1,6 +1,6 @@
 """Documents of Zarr v2 from the model: ``.zarray``, ``.zgroup``, ``.zattrs``.
 
-Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Members stand in zarr-python's order.
+Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Members are in zarr-python's order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..model import ArrayMetadata, GroupMetadata
 
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, None: -1}
-# Codecs of version 3 that numcodecs knows by the same name.
+# Codecs with the same name in version 3 and numcodecs.
 _SAME: Final = frozenset(("gzip", "crc32c", "bitround"))
 
 
@@ -35,19 +35,19 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     Raises
     ------
     ArgumentError
-        If version 2 has no words for something.
+        If version 2 cannot express the array.
     """
     attributes = attributes_document(metadata.attributes, metadata.document.get(".zattrs"))
     if (zarray := metadata.document.get(".zarray")) is not None:
         changed = {"shape": list(metadata.shape), "chunks": list(metadata.chunk_shape)}
         return {**attributes, ".zarray": {**zarray, **changed}}
-    if metadata.chunk_edges is not None:
+    if not metadata.chunk_grid.is_regular:
         raise ArgumentError("version 2 has regular chunk grids only; a rectilinear one needs zarr_format=3")
     if metadata.chunk_key_encoding.name != "v2":
         raise ArgumentError(f"version 2 has no chunk key encoding {metadata.chunk_key_encoding.name!r}, only 'v2'")
     stored = parse_v2(data_type_json(metadata.data_type))
     order, filters = filters_of(metadata.codecs, stored, "version 2")
-    # A compressor is a codec that takes what the filters give; numcodecs' own list says which codecs are none.
+    # The compressor is the last codec, unless numcodecs lists it among the filters.
     compressor = filters.pop() if filters and _is_compressor(filters[-1]["id"]) else None
     document = {
         "shape": list(metadata.shape),
@@ -70,22 +70,22 @@ def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:
 
 
 def attributes_document(attributes: dict[str, Any], before: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """Return ``.zattrs``, by name, or nothing where there is nothing to say."""
+    """Return ``.zattrs``, by name, or nothing if it is not needed."""
     return {".zattrs": attributes} if attributes or before is not None else {}
 
 
 def data_type_json(data_type: str) -> Any:
-    """Return a data type as its document has it, from its text in the model."""
+    """Return the JSON of a data type, from its text in the model."""
     return json.loads(data_type) if data_type.startswith(("[", "{")) else data_type
 
 
 def filters_of(codecs: tuple[Codec, ...], stored: np.dtype[Any], version: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return order and filters (the compressor among them) of a chain, as numcodecs names them.
+    """Return the order and filters (including the compressor) of a chain, as numcodecs objects.
 
     Raises
     ------
     ArgumentError
-        If a codec has no name in numcodecs, or is not where the version has it.
+        If numcodecs does not have a codec, or the version does not allow it at its position.
     """
     order, rest = "C", list(codecs)
     if rest and isinstance(rest[0], TransposeCodec) and (axes := rest[0].order) == tuple(reversed(range(len(axes)))):
@@ -99,21 +99,21 @@ def filters_of(codecs: tuple[Codec, ...], stored: np.dtype[Any], version: str) -
 
 
 def to_numcodecs(codec: Codec, itemsize: int | None, version: str = "version 2") -> dict[str, Any]:
-    """Return a codec as numcodecs' object, ``{"id": …}``.
+    """Return a codec as a numcodecs object, ``{"id": …}``.
 
     Parameters
     ----------
     codec
         Any codec.
     itemsize
-        Bytes of the elements that it is given, where they are the array's: Blosc takes them for its own.
+        Item size in bytes of its input, if that holds elements of the array; it is Blosc's default type size.
     version
-        Of the document, for the error.
+        Version of the document, for the error.
 
     Raises
     ------
     ArgumentError
-        If numcodecs has none.
+        If numcodecs has no such codec.
     """
     if isinstance(codec, BloscCodec):
         values = {
@@ -126,12 +126,12 @@ def to_numcodecs(codec: Codec, itemsize: int | None, version: str = "version 2")
             values["typesize"] = codec.typesize
         return {"id": "blosc", **values}
     if isinstance(codec, ZstdCodec):
-        # tensorstore refuses a member that it does not know.
+        # tensorstore refuses unknown members.
         return {"id": "zstd", "level": codec.level, **({"checksum": True} if codec.checksum else {})}
     if isinstance(codec, NumcodecsCodec):
         return {"id": codec.id, **codec.configuration}
     if isinstance(codec, ShuffleCodec):
-        # In version 2, a size of 0 is netCDF's, which leaves a tail alone; here it means that nothing is shuffled.
+        # In version 2, 0 means netCDF's shuffle, which leaves a tail alone; here, 0 means no shuffle.
         return {"id": "shuffle", "elementsize": 0 if codec.tail else max(codec.elementsize, 1)}
     name = codec.to_json()["name"]
     if name in _SAME or name.startswith("numcodecs."):
@@ -143,7 +143,7 @@ def _is_compressor(name: str) -> bool:
     return name not in _FILTERS
 
 
-# What zarr-python writes as filters, never as the compressor.
+# Codecs that zarr-python writes as filters, never as the compressor.
 _FILTERS: Final = frozenset(
     (
         *("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle", "categorize", "base64"),
@@ -154,6 +154,6 @@ _FILTERS: Final = frozenset(
 
 
 def data_type_text(stored: np.dtype[Any]) -> str:
-    """Return the data type of a new array as the model has it, of objects too."""
+    """Return the data type of a new array for the model, including that of objects."""
     said = "|O" if stored.hasobject else to_v2(stored)
     return said if isinstance(said, str) else json.dumps(said)

@@ -1,7 +1,7 @@
 """Zarr v3.1: ``zarr.json`` under a node's path.
 
-Specification: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html. Consolidated metadata is zarr-python's:
-the member ``consolidated_metadata`` of a group's own document.
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html. Consolidated metadata follows
+zarr-python: the member ``consolidated_metadata`` of a group's own document.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class V3(Format):
             return parse.parse_node(document, allow_pickle=options.allow_pickle, allow_fallback=options.allow_fallback)
 
     def is_reserved(self, name: str) -> bool:
-        """As the section "Node names" has it."""
+        """Return whether the section "Node names" of the specification reserves a name."""
         return name.startswith("__")
 
     def is_extension(self, path: str, found: Mapping[str, bytes]) -> bool:
-        """Extensions keep what they like under reserved names. What is a node all the same is none of theirs."""
+        """Return whether a reserved name holds no node: extensions may keep anything there."""
         (key,) = self.keys(path)
         return self.is_reserved(path.rpartition("/")[2]) and _NODE_MARK not in found.get(key, b"")
 
@@ -103,7 +103,7 @@ class V3(Format):
 
     def without_consolidated(self, path: str, found: Mapping[str, bytes]) -> dict[str, dict[str, Any] | None]:
         (key,) = self.keys(path)
-        # Most documents have none, and need not be parsed.
+        # Most documents have none, and parsing them can be avoided.
         if f'"{_CONSOLIDATED}"'.encode() not in found.get(key, b""):
             return {}
         document = load_document(found[key], key)

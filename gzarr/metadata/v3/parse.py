@@ -1,10 +1,10 @@
 """Zarr v3.1 documents (``zarr.json``).
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents. Inline consolidated
-metadata is zarr-python's: ``{"kind": "inline", "must_understand": false, "metadata": {path: document}}``.
+metadata follows zarr-python: ``{"kind": "inline", "must_understand": false, "metadata": {path: document}}``.
 
-Documents of the draft of 2023 are read too. There ``codecs`` may be absent, or have no array→bytes codec: elements are
-then stored little-endian, in C order; an unknown data type may have a ``fallback``; an empty ``extensions`` is left.
+Documents of the draft of 2023 are read too. In them, ``codecs`` may be absent or have no array→bytes codec, which means
+little-endian elements in C order; an unknown data type may have a ``fallback``; an empty ``extensions`` is ignored.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ...dtypes import fill_value
 from ...dtypes.v3 import parse_v3
 from ...errors import MetadataError, UnsupportedError
 from ...plugins import call, load
+from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from ..parts import (
     check_format,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
     from ...codecs.codec import Codec
     from ...plugins import Plugin
-    from ..chunk_grid import Edges
 
 _ARRAY_MEMBERS: Final = frozenset(
     (
@@ -69,7 +69,7 @@ _GROUP_MEMBERS: Final = frozenset(("zarr_format", "node_type", "attributes", "co
 
 
 def parse_node(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> NodeMetadata:
-    """Parse the document of an array or of a group, as its ``node_type`` says.
+    """Parse the document of an array or a group, depending on its ``node_type``.
 
     Raises
     ------
@@ -91,18 +91,18 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     Parameters
     ----------
     document
-        As :func:`gzarr.documents.json.load_document` returns it.
+        Document as returned by :func:`gzarr.documents.json.load_document`.
     allow_pickle
-        Whether a codec may load pickles, which can run code that is in the data.
+        Whether codecs may load pickles, which can run code from the data.
     allow_fallback
-        Whether elements of an unknown data type may be read as the fallback that the document names.
+        Whether elements of an unknown data type may be read as the fallback named in the document.
 
     Raises
     ------
     MetadataError
-        If it is malformed; ``json_path`` says where.
+        If it is malformed; ``json_path`` gives the location.
     UnsupportedError
-        If it is well formed but asks for something that is not known.
+        If it is well formed but uses something unknown.
 
     Warns
     -----
@@ -114,27 +114,27 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     _check_members(document, _ARRAY_MEMBERS)
     shape = parse_shape(member(document, "shape"), "$.shape")
     dtype, data_type = _data_type(member(document, "data_type"), allow_fallback=allow_fallback)
-    chunk_shape, edges = _chunk_grid(member(document, "chunk_grid"), shape, dtype)
+    chunk_grid = _chunk_grid(member(document, "chunk_grid"), shape, dtype)
     encoding = _chunk_key_encoding(member(document, "chunk_key_encoding"))
     fill_text = member(document, "fill_value")
     codecs = _codecs(document, allow_pickle=allow_pickle)
     check_kinds(codecs, "$.codecs")
     fill = None
     if fill_text is None and not dtype.hasobject:
-        note("null, as in an example of the draft of 2023: absent chunks read as zeros", "$.fill_value")
+        note("null, as in an example of the draft of 2023; missing chunks read as zeros", "$.fill_value")
     else:
         fill_text = fill_value.from_draft(fill_text, dtype, json_path="$.fill_value")
         fill = fill_value.from_v3(fill_text, _stored(dtype, codecs), data_type)
-    codecs = with_fill_value(codecs, fill, ArrayRepresentation(chunk_shape, dtype))
-    representations(codecs, ArrayRepresentation(chunk_shape, dtype))
-    if edges is not None:
-        _check_shards(codecs, edges, ArrayRepresentation(chunk_shape, dtype))
+    chunk = ArrayRepresentation(chunk_grid.chunk_shape, dtype)
+    codecs = with_fill_value(codecs, fill, chunk)
+    representations(codecs, chunk)
+    if not chunk_grid.is_regular:
+        _check_shards(codecs, chunk_grid, chunk)
     _check_storage_transformers(document.get("storage_transformers"))
     return ArrayMetadata(
-        shape=shape,
+        chunk_grid=chunk_grid,
         dtype=dtype,
         data_type=data_type,
-        chunk_shape=chunk_shape,
         chunk_key_encoding=encoding,
         fill_value=fill,
         codecs=codecs,
@@ -142,14 +142,13 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
         dimension_names=_dimension_names(document.get("dimension_names"), len(shape)),
         zarr_format=3,
         document=document,
-        chunk_edges=edges,
     )
 
 
 def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> GroupMetadata:
     """Parse the document of a group.
 
-    Inline consolidated metadata is parsed too; a node of it that cannot be used gives its error, in its place.
+    Inline consolidated metadata is parsed too; an unusable node in it is replaced by its error.
 
     Raises
     ------
@@ -175,14 +174,14 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
 def _parse_below(document: dict[str, Any], *, allow_pickle: bool, allow_fallback: bool) -> NodeMetadata:
     if "consolidated_metadata" not in document:
         return parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
-    # What a nested group consolidates has been taken up by the outermost one.
+    # The consolidated metadata of nested groups is already merged into the outermost group's.
     alone = {name: value for name, value in document.items() if name != "consolidated_metadata"}
     parsed = parse_node(alone, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
     return replace(parsed, document=document)
 
 
 def _stored(dtype: np.dtype[Any], codecs: tuple[Codec, ...]) -> np.dtype[Any]:
-    """Return the type of elements in the byte order that the chain stores them in."""
+    """Return the element type in the byte order in which the chain stores elements."""
     for codec in codecs:
         if isinstance(codec, ShardingIndexed):
             return _stored(dtype, codec.codecs)
@@ -203,11 +202,11 @@ def _check_members(document: dict[str, Any], known: frozenset[str]) -> None:
             raise UnsupportedError(
                 f"expected no extensions, got {quote(document['extensions'])}", json_path="$.extensions"
             )
-        note("a member of the drafts", "$.extensions")
+        note("a member from the drafts", "$.extensions")
     for name, value in document.items():
         if name not in known and not (isinstance(value, dict) and value.get("must_understand") is False):
             raise UnsupportedError(
-                f"the document has an unknown member {quote(name)}, and does not say that it need not be understood",
+                f'the document has an unknown member {quote(name)} without "must_understand": false',
                 json_path=f"$.{str(name)[:100]}",
             )
 
@@ -225,7 +224,7 @@ def _codecs(document: dict[str, Any], *, allow_pickle: bool) -> tuple[Codec, ...
 
 
 def _data_type(value: Any, *, allow_fallback: bool) -> tuple[np.dtype[Any], str]:
-    """Return the data type; of an unknown one the first known one that it names as fallback."""
+    """Return the data type, or the first known fallback of an unknown one."""
     at = "$.data_type"
     if not isinstance(value, dict) or "fallback" not in value:
         return parse_v3(value, at)
@@ -241,7 +240,7 @@ def _data_type(value: Any, *, allow_fallback: bool) -> tuple[np.dtype[Any], str]
                 continue
             if not allow_fallback:
                 raise UnsupportedError(
-                    f"{error.message}; the document says that elements may be read as {quote(text)}: open it with "
+                    f"{error.message}; the document allows reading elements as {quote(text)}: open it with "
                     "allow_fallback=True to do so",
                     json_path=at,
                 ) from None
@@ -250,10 +249,8 @@ def _data_type(value: Any, *, allow_fallback: bool) -> tuple[np.dtype[Any], str]
         raise
 
 
-def _chunk_grid(
-    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None]:
-    """Return the shape of the (largest) chunk, and the edges of a rectilinear grid."""
+def _chunk_grid(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkGrid:
+    """Return where the chunks are."""
     name, configuration = _must_understand(value, "$.chunk_grid", "a chunk grid")
     members = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}.get(name)
     if members is None:
@@ -271,25 +268,25 @@ def _chunk_grid(
         if key not in configuration:
             fail(f"the {name} grid lacks {key!r}", at)
     if name == "regular":
-        return parse_chunk_shape(configuration["chunk_shape"], shape, dtype, f"{at}.chunk_shape"), None
+        chunk_shape = parse_chunk_shape(configuration["chunk_shape"], shape, dtype, f"{at}.chunk_shape")
+        return ChunkGrid.regular(shape, chunk_shape)
     if configuration["kind"] != "inline":
         raise UnsupportedError(f"expected 'inline', got {quote(configuration['kind'])}", json_path=f"{at}.kind")
     return parse_chunk_shapes(configuration["chunk_shapes"], shape, dtype, f"{at}.chunk_shapes")
 
 
-def _check_shards(codecs: tuple[Codec, ...], edges: tuple[Edges | None, ...], chunk: ArrayRepresentation) -> None:
+def _check_shards(codecs: tuple[Codec, ...], grid: ChunkGrid, chunk: ArrayRepresentation) -> None:
     """Check that inner chunks divide all shards of a rectilinear grid; they divide the longest, ``chunk``."""
-    order = tuple(range(len(edges)))
+    order = tuple(range(len(grid.axes)))
     for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk), strict=False)):
         if isinstance(codec, TransposeCodec):
             order = tuple(order[d] for d in codec.order)
         elif isinstance(codec, ShardingIndexed):
             for d, inner in zip(order, codec.chunk_shape, strict=True):
-                edge = edges[d]
-                wrong = [] if edge is None else edge.lengths[edge.lengths % inner != 0]
-                if len(wrong):
+                wrong = grid.axes[d].length_not_multiple_of(inner)
+                if wrong is not None:
                     fail(
-                        f"inner chunks of {inner} do not divide shards of {wrong[0]} along dimension {d}",
+                        f"inner chunks of {inner} do not divide shards of {wrong} along dimension {d}",
                         f"$.codecs[{i}].configuration.chunk_shape",
                     )
             return
@@ -299,19 +296,19 @@ def _check_shards(codecs: tuple[Codec, ...], edges: tuple[Edges | None, ...], ch
                 return
             if after.shape != before.shape and any(isinstance(later, ShardingIndexed) for later in codecs[i:]):
                 raise UnsupportedError(
-                    f"{codec.label} before shards of different shapes is not known", json_path=f"$.codecs[{i}]"
+                    f"{codec.label} before shards of different shapes is not supported", json_path=f"$.codecs[{i}]"
                 )
 
 
 def _grid_of_plugin(
     plugin: Plugin, name: str, configuration: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[tuple[int, ...], tuple[Edges | None, ...] | None]:
+) -> ChunkGrid:
     """Return what another package says about where chunks are."""
     at, what = "$.chunk_grid", f"the chunk grid {quote(name)}"
     checked = Configuration(configuration, f"{at}.configuration", what)
     lengths = call(plugin, "from_v3", what, at, checked, shape)
     if isinstance(lengths, list | tuple) and all(type(length) is int for length in lengths):
-        return parse_chunk_shape(lengths, shape, dtype, at), None
+        return ChunkGrid.regular(shape, parse_chunk_shape(lengths, shape, dtype, at))
     return parse_chunk_shapes(lengths, shape, dtype, at)
 
 
@@ -346,7 +343,8 @@ def _check_storage_transformers(value: Any) -> None:
         if not (isinstance(item, dict) and item.get("must_understand") is False):
             name, _ = extension(item, f"$.storage_transformers[{i}]", "a storage transformer")
             raise UnsupportedError(
-                f"the storage transformer {quote(name)} is not known; none is", json_path=f"$.storage_transformers[{i}]"
+                f"the storage transformer {quote(name)} is not known (none are)",
+                json_path=f"$.storage_transformers[{i}]",
             )
 
 
@@ -356,7 +354,7 @@ def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
     if not isinstance(value, list | tuple) or not all(n is None or isinstance(n, str) for n in value):
         fail(f"expected an array of strings and nulls, got {quote(value)}", "$.dimension_names")
     if len(value) != ndim:
-        fail(f"expected {ndim} names, one a dimension, got {len(value)}", "$.dimension_names")
+        fail(f"expected {ndim} names, one per dimension, got {len(value)}", "$.dimension_names")
     return tuple(value)
 
 
@@ -384,7 +382,7 @@ def _consolidated(value: Any) -> dict[str, dict[str, Any]] | None:
             check_path(path, where)
             if not isinstance(document, dict):
                 fail(f"expected a document, got {quote(document)}", where)
-            # What stands further out was written later or with the rest.
+            # Outer entries take precedence: they were written later, or at the same time.
             result.setdefault(prefix + path, cast("dict[str, Any]", document))
             nested = document.get("consolidated_metadata")
             if isinstance(nested, dict) and nested.get("kind") == "inline":

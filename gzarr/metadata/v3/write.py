@@ -1,8 +1,8 @@
 """Documents of Zarr v3.1 from the model: ``zarr.json``.
 
-Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents. Members stand in
-zarr-python's order. Structured types get its name, ``structured``, too: the registry's ``struct`` came later, and fewer
-readers know it.
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata-documents. Members are in zarr-python's
+order. Structured types also get its name, ``structured``: the registry's ``struct`` came later, and fewer readers know
+it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ...errors import ArgumentError
 from ..v2.write import data_type_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ...codecs.codec import Codec
-    from ..chunk_grid import Edges
+    from ..chunk_grid import ChunkAxis
     from ..model import ArrayMetadata, GroupMetadata
 
-# Filters that are given an array in version 3, and bytes in version 2.
+# Filters that take an array in version 3, but bytes in version 2.
 _FILTERS: Final = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
 
 
@@ -38,7 +38,7 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     Raises
     ------
     ArgumentError
-        If version 3 has no words for something.
+        If version 3 cannot express the array.
     """
     if metadata.document:
         return {"zarr.json": _updated(metadata)}
@@ -69,51 +69,53 @@ def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:
 
 
 def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return the document that the array has, with its shape, chunks and attributes."""
+    """Return the array's existing document with its current shape, chunks and attributes."""
     document = _with_attributes(metadata.document, metadata.attributes)
     document["shape"] = list(metadata.shape)
     grid = copy.deepcopy(document["chunk_grid"])
     configuration = grid["configuration"]
-    if metadata.chunk_edges is None:
-        if "chunk_shape" in configuration:
-            configuration["chunk_shape"] = list(metadata.chunk_shape)
-    else:
-        _extend(configuration["chunk_shapes"], metadata.chunk_edges)
+    if not metadata.chunk_grid.is_regular:
+        _extend(configuration["chunk_shapes"], metadata.chunk_grid.axes)
+    elif "chunk_shape" in configuration:
+        configuration["chunk_shape"] = list(metadata.chunk_shape)
     document["chunk_grid"] = grid
     return document
 
 
 def _with_attributes(document: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy with other attributes; a document without any keeps out of it that there are none."""
+    """Return a copy with other attributes; no empty attributes are added to a document without them."""
     if attributes or "attributes" in document:
         return {**document, "attributes": attributes}
     return dict(document)
 
 
-def _extend(chunk_shapes: list[Any], edges: tuple[Edges | None, ...]) -> None:
+def _extend(chunk_shapes: list[Any], axes: Sequence[ChunkAxis]) -> None:
     """Write the chunks of dimensions that were made longer."""
-    for d, edge in enumerate(edges):
-        if edge is not None and _total(chunk_shapes[d]) != int(edge.starts[-1]):
-            chunk_shapes[d] = _runs(edge.lengths.tolist())
+    for d, axis in enumerate(axes):
+        lengths = chunk_shapes[d]
+        if isinstance(lengths, list) and _total(lengths) != axis.end:
+            chunk_shapes[d] = _listing(axis)
 
 
 def _total(lengths: list[Any]) -> int:
     return sum(item[0] * item[1] if isinstance(item, list) else item for item in lengths)
 
 
+def _listing(axis: ChunkAxis) -> int | list[Any]:
+    """Return the chunks along a dimension as a document of a rectilinear grid has them."""
+    return axis.listing if isinstance(axis.listing, int) else _runs(axis.listing)
+
+
 def chunk_grid(metadata: ArrayMetadata) -> dict[str, Any]:
     """Return the chunk grid as a document has it."""
-    if metadata.chunk_edges is None:
+    if metadata.chunk_grid.is_regular:
         return {"name": "regular", "configuration": {"chunk_shape": list(metadata.chunk_shape)}}
-    shapes = [
-        length if edge is None else _runs(edge.lengths.tolist())
-        for length, edge in zip(metadata.chunk_shape, metadata.chunk_edges, strict=True)
-    ]
+    shapes = [_listing(axis) for axis in metadata.chunk_grid.axes]
     return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
 
 
 def _runs(lengths: Iterable[int]) -> list[Any]:
-    """Return lengths of chunks with runs of equal ones as ``[length, count]``."""
+    """Return chunk lengths with runs of equal ones as ``[length, count]``."""
     runs = [(length, sum(1 for _ in group)) for length, group in itertools.groupby(lengths)]
     return [length if count == 1 else [length, count] for length, count in runs]
 
@@ -125,10 +127,10 @@ def _fill_value(metadata: ArrayMetadata) -> Any:
             stored = metadata.dtype.newbyteorder(">")
     value = metadata.absent_value
     if value is None:
-        # Version 3 has no arrays without one; what reads as zeros is zero.
+        # Version 3 requires a fill value; where missing chunks read as zeros, it is zero.
         value = "" if metadata.dtype.hasobject else np.zeros((), metadata.dtype)[()]
     if metadata.dtype.type is np.void and metadata.data_type.startswith("{") and metadata.dtype.fields is None:
-        # zarr-python's "raw_bytes", and its base64; only the core's "r32" has an array of integers.
+        # zarr-python's "raw_bytes" is spelled in base64; only the core's "r32" has an array of integers.
         return fill_value.to_v2(value, stored)
     return fill_value.to_v3(value, stored)
 
@@ -141,10 +143,10 @@ def _innermost(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
 
 
 def chain(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
-    """Return a chain of any version as version 3 has it.
+    """Return the version 3 equivalent of a chain of any version.
 
-    Filters of numbers stand before ``bytes``, as codecs of arrays; records of version 2 become little-endian, because
-    zarr-python ignores the ``endian`` of records. Decoded, the elements are the same.
+    Filters of numbers move before ``bytes``, as array codecs; structured types of version 2 become little-endian,
+    because zarr-python ignores their ``endian``. The decoded elements are the same.
     """
     at = next(i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
     front, maker, back = list(codecs[:at]), codecs[at], list(codecs[at + 1 :])

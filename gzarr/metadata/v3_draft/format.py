@@ -1,4 +1,4 @@
-"""The drafts of Zarr v3 of 2022: documents lie where the entry point of a hierarchy says (see :class:`Layout`).
+"""The Zarr v3 drafts of 2022, where the entry point of a hierarchy locates documents (see :class:`Layout`).
 
 Specification: https://github.com/zarr-developers/zarr-specs/blob/692fe73/docs/core/v3.0.rst
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ..format import ReadOptions
     from ..model import ArrayMetadata, GroupMetadata, NodeMetadata
 
-# In every entry point, and in few other documents: the others above a node need not be parsed.
+# Part of every entry point and of few other documents: documents without it need not be parsed.
 _MARK = b"purl.org"
 
 
 class V3Draft(Format):
-    """The drafts of version 3 of 2022."""
+    """The version 3 drafts of 2022."""
 
     zarr_format = FORMAT
     title = "a draft of version 3"
@@ -45,12 +45,12 @@ class V3Draft(Format):
         return join_path(path, ENTRY_POINT)
 
     def parse_entry_point(self, path: str, found: Mapping[str, bytes]) -> Layout | None:
-        """Return the layout of the hierarchy at ``path``; None if its ``zarr.json`` is no entry point, or is absent.
+        """Return the layout of the hierarchy at ``path``; None if its ``zarr.json`` is absent or not an entry point.
 
         Raises
         ------
         MetadataError
-            If it is malformed; it names the key.
+            If it is malformed; the error names its key.
         """
         key = self.entry_point_key(path)
         if _MARK not in found.get(key, b""):
@@ -65,7 +65,7 @@ class V3Draft(Format):
         return [] if layout is None else layout.document_keys(layout.relative(path))
 
     def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["group"] | None:
-        """Return ``"group"`` for the root of a hierarchy; of other nodes, no document lies under their path."""
+        """Return ``"group"`` for the root of a hierarchy; other nodes have no document under their path."""
         key = self.entry_point_key(path)
         return "group" if key in found and is_entry_point(load_document(found[key], key)) else None
 

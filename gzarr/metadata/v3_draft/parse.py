@@ -1,7 +1,7 @@
-"""Documents of the drafts of Zarr v3 from 2020 to 2022, and of what was written to them as experimental version 3.
+"""Documents of the Zarr v3 drafts from 2020 to 2022, including those written as experimental version 3.
 
 Source: https://github.com/zarr-developers/zarr-specs/blob/692fe73/docs/core/v3.0.rst, with the codecs, data types and
-the sharding storage transformer beside it. Where documents lie, :mod:`gzarr.metadata.layout` says.
+the sharding storage transformer beside it. :mod:`gzarr.metadata.layout` locates documents.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ...dtypes.properties import native
 from ...dtypes.v2 import parse_v2
 from ...dtypes.v3 import parse_v3
 from ...errors import MetadataError, UnsupportedError
+from ..chunk_grid import ChunkGrid
 from ..layout import ENTRY_POINT, FORMAT, Layout, check_extensions
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
 from ..parts import dimension_names_of, fail, member, parse_attributes, parse_chunk_shape, parse_shape
@@ -33,7 +34,7 @@ from ..v2.parse import codec_chain, object_codec
 _CODEC_URI: Final = re.compile(r"https?://purl\.org/zarr/spec/codecs?/([A-Za-z0-9_-]{1,50})(/1(\.[0-9]+)?)?/?")
 _CODECS: Final = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
 _CORE_TYPE: Final = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r[0-9]{1,11}")
-# Data types of the extensions beside the drafts, and as zarr-python names them. Their types are NumPy's type strings.
+# Data type extensions of the drafts, and zarr-python's names for them. Their types are NumPy type strings.
 _TYPE_EXTENSION: Final = re.compile(
     r"https?://(purl\.org/zarr/spec|zarr-specs\.readthedocs\.io)/[^?#]*/(complex|datetime|string|struct)(-dtypes)?"
     r"/v?1\.0(\.html)?|TODO: (object array|bytestring array|unicode array|structured array) protocol URL"
@@ -87,22 +88,22 @@ def parse_array(
     Parameters
     ----------
     document
-        As :func:`gzarr.documents.json.load_document` returns it.
+        Document as returned by :func:`gzarr.documents.json.load_document`.
     layout
-        Of its hierarchy.
+        Layout of the hierarchy.
     path
-        Of the array, relative to the hierarchy.
+        Path of the array, relative to the hierarchy.
     allow_pickle
-        Whether a codec may load pickles, which can run code that is in the data.
+        Whether codecs may load pickles, which can run code from the data.
     allow_fallback
-        Whether elements of an unknown data type may be read as the fallback that the document names.
+        Whether elements of an unknown data type may be read as the fallback named in the document.
 
     Raises
     ------
     MetadataError
-        If it is malformed; ``json_path`` says where.
+        If it is malformed; ``json_path`` gives the location.
     UnsupportedError
-        If it is well formed but asks for something that is not known.
+        If it is well formed but uses something unknown.
 
     Warns
     -----
@@ -138,10 +139,9 @@ def parse_array(
         chunk_shape = parse_chunk_shape(shard_shape, shape, stored, "$.storage_transformers")
         representations(codecs, ArrayRepresentation(chunk_shape, native(stored)), "$.storage_transformers")
     return ArrayMetadata(
-        shape=shape,
+        chunk_grid=ChunkGrid.regular(shape, chunk_shape),
         dtype=native(stored),
         data_type=data_type,
-        chunk_shape=chunk_shape,
         chunk_key_encoding=ChunkKeyEncoding(
             "draft_root" if layout.root else "draft", "." if grid.get("separator") == "." else "/"
         ),
@@ -191,11 +191,11 @@ def _chunk_grid(value: Any) -> dict[str, Any]:
 
 
 def _data_type(value: Any, at: str = "$.data_type", *, allow_fallback: bool) -> tuple[np.dtype[Any], str]:
-    """Return the type of the stored elements, and its name."""
+    """Return the type of the stored elements and its name."""
     if isinstance(value, str):
         if _CORE_TYPE.fullmatch(value):
             return parse_v3(value, at)[0].newbyteorder("<"), value
-        # zarr-python writes types of one byte without the "|" of NumPy.
+        # zarr-python writes types of one byte without NumPy's "|".
         text = f"|{value}" if value in ("b1", "i1", "u1") else value
         if text[:1] not in ("<", ">", "|"):
             raise UnsupportedError(
@@ -224,7 +224,7 @@ def _data_type(value: Any, at: str = "$.data_type", *, allow_fallback: bool) -> 
             raise
         if not allow_fallback:
             raise UnsupportedError(
-                f"{error.message}; the document says that elements may be read as {quote(fallback[1])}: open it with "
+                f"{error.message}; the document allows reading elements as {quote(fallback[1])}: open it with "
                 "allow_fallback=True to do so",
                 json_path=at,
             ) from None
@@ -233,7 +233,7 @@ def _data_type(value: Any, at: str = "$.data_type", *, allow_fallback: bool) -> 
 
 
 def _fallback(value: Any, at: str) -> tuple[np.dtype[Any], str] | None:
-    """Return the first known one of the types that a document names as fallbacks."""
+    """Return the first known type among a document's fallbacks."""
     for item in value if isinstance(value, list) else [] if value is None else [value]:
         if not isinstance(item, str | dict):
             fail(f"expected one data type or an array of them, got {quote(value)}", at)
@@ -271,7 +271,7 @@ def _fill_value(value: Any, stored: np.dtype[Any], codec: str | None) -> Any:
 
 
 def _codec(value: Any, name_member: str, at: str) -> tuple[str, dict[str, Any]]:
-    """Return name and configuration of a codec that a document names by URI."""
+    """Return name and configuration of a codec that is given by URI."""
     if not isinstance(value, dict):
         fail(f"expected an object, got {quote(value)}", at)
     uri = value.get(name_member)
@@ -296,10 +296,10 @@ def _codec(value: Any, name_member: str, at: str) -> tuple[str, dict[str, Any]]:
 
 
 def _codec_values(document: dict[str, Any], stored: np.dtype[Any]) -> tuple[list[tuple[str, Any]], np.dtype[Any]]:
-    """Return the codecs as numcodecs has them, and the stored type with the byte order that they say."""
+    """Return the codecs as numcodecs objects, and the stored type in the byte order that they define."""
     values: list[tuple[str, Any]] = []
     if (compressor := document.get("compressor")) is not None:
-        note("a member of texts before the drafts, as zarr-python writes it", "$.compressor")
+        note("a member from before the drafts, as zarr-python writes it", "$.compressor")
         if document.get("codecs") is not None:
             fail("a document has either 'compressor' or 'codecs'", "$.compressor")
         name, configuration = _codec(compressor, "codec", "$.compressor")
@@ -327,7 +327,7 @@ def _codec_values(document: dict[str, Any], stored: np.dtype[Any]) -> tuple[list
 
 
 def _filters(attributes: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the filters that zarr-python keeps in the attributes; others may use their name for something else."""
+    """Return the filters that zarr-python keeps in the attributes; other attributes of that name are ignored."""
     filters = attributes.get("filters")
     if not isinstance(filters, list) or not any(isinstance(f, dict) and "id" in f for f in filters):
         return []
@@ -363,10 +363,10 @@ def _sharding(value: Any, at: str, ndim: int) -> tuple[int, ...]:
     if not isinstance(counts, list) or not all(type(n) is int and 1 <= n < 2**63 for n in counts):
         fail(f"expected an array of integers from 1 to 2**63 - 1, got {quote(counts)}", at)
     if math.prod(counts) > 2**40:
-        fail(f"a shard would have {quote(math.prod(counts))} chunks; more than 2**40 are refused", at)
-    # zarr-python gives an array of no dimensions one number, and leaves out those of a structured type's subarrays.
+        fail(f"a shard would have {quote(math.prod(counts))} chunks; the limit is 2**40", at)
+    # zarr-python writes one number for an array without dimensions, and omits those of a structured type's subarrays.
     if not ndim and counts in ([], [1]):
         return ()
     if not 0 < len(counts) <= ndim:
-        fail(f"expected {ndim} integers, one a dimension, got {len(counts)}", at)
+        fail(f"expected {ndim} integers, one per dimension, got {len(counts)}", at)
     return (*counts, *[1] * (ndim - len(counts)))

@@ -1,8 +1,8 @@
-"""Documents of the drafts of Zarr v3 of 2022 from the model.
+"""Documents of the Zarr v3 drafts of 2022 from the model.
 
-A new hierarchy is by the last of the texts. In one that is there already, documents lie where its entry point says;
-where keys have the segment ``root``, they also say what zarr-python 2 said (``compressor``, NumPy's type strings,
-filters in the attributes), because only such programs write and read those.
+A new hierarchy follows the last draft. In an existing one, the entry point locates documents; if keys have the segment
+``root``, documents are spelled like zarr-python 2's (``compressor``, NumPy type strings, filters in the attributes),
+because only such programs read and write them.
 
 Source: https://github.com/zarr-developers/zarr-specs/blob/692fe73/docs/core/v3.0.rst
 """
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 _SPEC: Final = "https://purl.org/zarr/spec"
 _CODECS: Final = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
-# Types of one byte, which zarr-python writes without the "|" of NumPy.
+# Types of one byte, which zarr-python writes without NumPy's "|".
 _ONE_BYTE: Final = ("b1", "i1", "u1")
 
 
 def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, dict[str, Any]]:
-    """Return entry point and document of an array, by store key.
+    """Return the entry point and the document of an array, by store key.
 
     Raises
     ------
     ArgumentError
-        If the drafts have no words for something.
+        If the drafts cannot express the array.
     """
     layout = layout_of(metadata, path)
     document = updated(metadata)["array"] if "array" in metadata.document else _array_document(metadata, layout)
@@ -48,7 +48,7 @@ def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, dict[str, A
 
 
 def group_documents(metadata: GroupMetadata, path: str, layout: Layout) -> dict[str, dict[str, Any]]:
-    """Return entry point and document of a group, by store key."""
+    """Return the entry point and the document of a group, by store key."""
     before = metadata.document.get("group", {"extensions": []})
     return {
         **_entry_point(layout),
@@ -61,7 +61,7 @@ def _entry_point(layout: Layout) -> dict[str, dict[str, Any]]:
 
 
 def layout_of(metadata: ArrayMetadata, path: str) -> Layout:
-    """Return the layout of the hierarchy that an array is in, from where its chunks are."""
+    """Return the layout of an array's hierarchy, from the location of its chunks."""
     document = metadata.document.get(ENTRY_POINT, NEW_ENTRY_POINT)
     base = path
     while True:
@@ -69,20 +69,20 @@ def layout_of(metadata: ArrayMetadata, path: str) -> Layout:
         if layout.chunk_prefix(layout.relative(path)) == metadata.chunk_prefix:
             return layout
         if not base:
-            raise ArgumentError(f"'/{path}': the chunks at {metadata.chunk_prefix!r} are in no hierarchy of a draft")
+            raise ArgumentError(f"'/{path}': the chunks at {metadata.chunk_prefix!r} are not in a hierarchy of a draft")
         base = base.rpartition("/")[0]
 
 
 def updated(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return the documents that an array has, with its shape and attributes, as the model keeps them."""
+    """Return an array's existing documents with its current shape and attributes, as kept in the model."""
     before = metadata.document["array"]
-    # What xtensor-zarr writes for no attributes is left as it is.
+    # xtensor-zarr's spelling of empty attributes is kept.
     attributes = {"attributes": metadata.attributes} if metadata.attributes or before.get("attributes") else {}
     return {**metadata.document, "array": {**before, "shape": list(metadata.shape), **attributes}}
 
 
 def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
-    if metadata.chunk_edges is not None:
+    if not metadata.chunk_grid.is_regular:
         raise ArgumentError("the drafts have regular chunk grids only; a rectilinear one needs zarr_format=3")
     stored = _stored(metadata.data_type)
     codecs, chunk_shape, shards = _unsharded(metadata.codecs, metadata.chunk_shape)
@@ -116,7 +116,7 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
         "chunk_memory_layout": order,
         **said,
         **({"storage_transformers": transformers} if transformers else {}),
-        # The texts say "+Infinity"; zarr-python 2 says "Infinity".
+        # The drafts say "+Infinity"; zarr-python 2 writes "Infinity".
         "fill_value": fill if layout.root else fill_value.to_draft(fill, stored),
         "extensions": [],
         "attributes": attributes,
@@ -124,21 +124,21 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
 
 
 def _stored(text: str) -> np.dtype[Any]:
-    """Return a type as stored, from its text in the model: a name of the core, or a type string or fields of NumPy."""
+    """Return a stored type from its text in the model: a core name, or NumPy's type string or fields."""
     if text[:1] in "<>|[":
         return parse_v2(data_type_json(text))
     return parse_v2(f"|{text}") if text in _ONE_BYTE else parse_v3(text)[0].newbyteorder("<")
 
 
 def _data_type(stored: np.dtype[Any], text: str, *, objects: bool) -> Any:
-    """Return the data type: a type string of the core, or one of an extension with its URI."""
+    """Return the data type: a core type string, or that of an extension with its URI."""
     if text[:1] not in "<>|[":
         return text
     if stored.fields is None and stored.kind in "biuf":
         return text.replace("|", "") if stored.itemsize == 1 and stored.kind != "b" else text
     name = {"m": "datetime", "M": "datetime", "c": "complex", "S": "string", "U": "string"}.get(stored.kind, "struct")
     if stored.hasobject and objects:
-        # zarr-python's own name of it; the codec is among the filters.
+        # zarr-python's name for it; the codec is among the filters.
         return {"extension": "TODO: object array protocol URL", "type": text, "fallback": None}
     if stored.hasobject or (stored.kind == "V" and stored.fields is None):
         raise ArgumentError(f"the drafts of version 3 have no data type for {native(stored)}")
@@ -165,7 +165,7 @@ def _unsharded(
     if not isinstance(first, ShardingIndexed):
         return codecs, chunk_shape, []
     if len(codecs) > 1 or first.index_codecs != (BytesCodec("little"),) or first.index_location != "end":
-        raise ArgumentError("the drafts of version 3 have shards with a plain index at their end, and no codec behind")
+        raise ArgumentError("the drafts of version 3 have shards with a plain index at their end, and no codec after")
     per_shard = first.chunks_per_shard(chunk_shape)
     inner, inner_shape, below = _unsharded(first.codecs, first.chunk_shape)
     return inner, inner_shape, [*below, per_shard] if math.prod(chunk_shape) else below

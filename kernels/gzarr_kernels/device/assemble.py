@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numba import cuda, uint64
 
-from .layout import get, get_byte, quotient, search, shuffled_index, swap_in_word, swapped
+from .addressing import get, get_byte, quotient, search, shuffled_index, swap_in_word, swapped
 from .target import THREADS, blocks, body, kernel, raw, width_of
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column, Words
+    from .addressing import Bytes, Column, Words
 
 __all__ = ["THREADS", "TILE", "assemble", "blocks"]
 

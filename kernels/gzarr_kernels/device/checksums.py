@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numba import cuda, int64, uint32, uint64
 
-from .layout import get, get_byte, quotient
+from .addressing import get, get_byte, quotient
 from .target import THREADS, blocks, body, kernel, raw
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column, Statuses
+    from .addressing import Bytes, Column, Statuses
 
 __all__ = ["ADLER32", "CRC32", "CRC32C", "THREADS", "blocks", "checksums"]
 

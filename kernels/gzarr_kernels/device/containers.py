@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numba import cuda, int64, uint32, uint64
 
+from .addressing import get
 from .checksums import ADLER32, CRC32C, _adler_part, _crc_part, _fill_tables
-from .layout import get
 from .target import THREADS, body, kernel, raw
 from .target import blocks as _blocks
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column
+    from .addressing import Bytes, Column
 
 __all__ = ["THREADS", "number_blocks", "put_checksums", "put_numbers"]
 

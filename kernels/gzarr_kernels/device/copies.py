@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from numba import cuda, int64, uint64
 
-from .layout import get
+from .addressing import get
 from .target import THREADS, blocks, body, kernel, raw
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column
+    from .addressing import Bytes, Column
 
 __all__ = ["THREADS", "blocks", "copy_frames"]
 

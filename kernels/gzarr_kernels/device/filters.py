@@ -17,7 +17,7 @@ import numpy as np
 from numba import cuda, float32, float64, int64, types, uint32, uint64
 from numba.extending import intrinsic
 
-from .layout import get, get_byte, quotient, store, swap_in_word
+from .addressing import get, get_byte, quotient, store, swap_in_word
 from .target import THREADS, body, kernel, raw
 from .target import blocks as _blocks
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .layout import Bytes, Column
+    from .addressing import Bytes, Column
 
 __all__ = ["THREADS", "accumulate", "blocks", "convert", "job"]
 

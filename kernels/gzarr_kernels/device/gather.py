@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numba import cuda, int64, uint64
 
-from .layout import get, quotient, swap_in_word
+from .addressing import get, quotient, swap_in_word
 from .target import THREADS, body, kernel, raw, width_of
 from .target import blocks as _blocks
 
 if TYPE_CHECKING:
-    from .layout import Column, Words
+    from .addressing import Column, Words
 
 __all__ = ["THREADS", "blocks", "gather"]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numba import cuda, uint64
 
+from .addressing import get, get_byte, quotient, store
 from .filters import blocks
-from .layout import get, get_byte, quotient, store
 from .target import THREADS, body, kernel, raw
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .layout import Bytes, Column
+    from .addressing import Bytes, Column
 
 __all__ = ["THREADS", "blocks", "job", "unpack_bits"]
 

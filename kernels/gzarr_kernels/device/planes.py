@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numba import cuda, uint64
 
-from .layout import (
+from .addressing import (
     element_index,
     get,
     get_byte,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .layout import Bytes, Column
+    from .addressing import Bytes, Column
 
 __all__ = ["THREADS", "bit_planes_to_byte_planes", "blocks", "byte_planes_to_plain", "job"]
 

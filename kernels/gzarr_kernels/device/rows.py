@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numba import cuda, int32, int64, uint32, uint64
 
-from .layout import get, get_byte, search, swap_in_word
+from .addressing import get, get_byte, search, swap_in_word
 from .target import THREADS, blocks, body, kernel, raw
 from .words import divide, load2, load4, load8, load16, store2, store4, store8, store16
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column
+    from .addressing import Bytes, Column
 
 __all__ = ["THREADS", "blocks", "place_planes", "place_rows", "tile_of"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from numba import cuda, uint64
 
-from .layout import element_index, get, get_byte, is_bit_shuffled, quotient, search, store, transpose_bits_8x8
+from .addressing import element_index, get, get_byte, is_bit_shuffled, quotient, search, store, transpose_bits_8x8
 from .planes import BLOCKSIZE, CHUNKS, ITEM_OFFSETS, NBYTES, SOURCE, TARGET, TYPESIZE
 from .target import THREADS, body, kernel, raw
 
 if TYPE_CHECKING:
-    from .layout import Bytes, Column
+    from .addressing import Bytes, Column
 
 __all__ = ["THREADS", "plain_to_bit_planes", "plain_to_byte_planes"]
 

@@ -1,7 +1,7 @@
 """One source for the GPU, the simulator and the host: how the functions of this folder are compiled.
 
 A kernel is thin: it asks which thread it is, and calls a ``body``, which holds the loop. For a GPU both are compiled to
-one program (:mod:`gzarr_kernels.device.program`), which takes pointers and integers. In Numba's simulator
+one program (:mod:`gzarr_kernels.device.compiler`), which takes pointers and integers. In Numba's simulator
 (``NUMBA_ENABLE_CUDASIM=1``) the kernel is Python and the body is compiled for the host, so that tests run the real
 loop, and fast.
 
@@ -76,7 +76,7 @@ _WORD_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "L"}
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
-    """A kernel for GPUs, compiled by :func:`gzarr_kernels.device.program.compiled`.
+    """A kernel for GPUs, compiled by :func:`gzarr_kernels.device.compiler.compiled`.
 
     Attributes
     ----------

@@ -187,7 +187,7 @@ def test_the_first_way_that_is_good_enough_is_taken(
     monkeypatch.setattr(effort, "_encoded_nbytes", encoded)
     trial: Any = SimpleNamespace(plan=range(4))
     program: Any = Program()
-    assert effort._best(trial, program, effort._Ladder(((2, 3), (4,)), 1)) == taken
+    assert effort._best(trial, program, effort._Candidates(((2, 3), (4,)), 1)) == taken
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,8 @@ def check_bytes(codec: z.Json, chunk: np.ndarray[Any, Any], found: bytes) -> Non
 def zstd(data: bytes, level: int, *, checksum: bool = False) -> bytes:
     """Return a frame of the library that gzarr takes: numcodecs has one of its own."""
     _, name = libraries.encoder_addresses()["gzarr_zstd_compress"]
-    library = ctypes.CDLL(str(next(iter(libraries._libraries(name)))))
+    (where,) = (row for row in libraries.ENCODERS["gzarr_zstd_compress"][1] if row.name == name)
+    library = ctypes.CDLL(str(next(iter(libraries._files(where)))))
     library.ZSTD_createCCtx.restype = ctypes.c_void_p
     context = ctypes.c_void_p(library.ZSTD_createCCtx())
     library.ZSTD_CCtx_setParameter(context, 100, level)

@@ -22,6 +22,7 @@ from gzarr.codecs.zstd import ZstdCodec
 from gzarr.engines.cpu import threads
 from gzarr.engines.request import ABSENT, WHOLE, ReadRequest, Sources
 from gzarr.errors import ChunkDecodeError, ChunkReadError, MissingChunkError, StoreError
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.metadata.model import ChunkKeyEncoding
 from gzarr.plan.planner import chunk_keys, plan
 from gzarr.plan.selection import Selection, parse_basic, parse_orthogonal, parse_points
@@ -114,7 +115,7 @@ class Volume:
     ) -> tuple[ReadRequest, list[Any]]:
         dtype = self.array.dtype if field is None else self.array.dtype[field]
         outputs = [np.full(selection.result_shape, None if dtype.hasobject else 99, dtype) for selection in selections]
-        planned = plan(selections, self.array.shape, self.block)
+        planned = plan(selections, ChunkGrid.regular(self.array.shape, self.block))
         n = len(planned)
         if self.packed:
             rows = [self.at.get(tuple(coords), (0, ABSENT)) for coords in planned.chunks.tolist()]

@@ -181,7 +181,7 @@ def test_random_damage(draw: st.DataObject) -> None:
 
 def decoded_here() -> bool:
     """Return whether a worker of the native loop has decoded anything since :func:`forget`."""
-    return any(worker.context[c.FIRST] or worker.context[c.ZSTD] for worker in kernels.idle_workers())
+    return any(worker.context[c.FIRST] or worker.context[c.own("zstd")] for worker in kernels.idle_workers())
 
 
 def forget() -> None:

@@ -175,12 +175,12 @@ def test_cupy_has_what_is_called() -> None:
 
 
 def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gzarr_kernels.device import program
+    from gzarr_kernels.device import compiler
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kernel: Any = SimpleNamespace(py_func=test_streams_of_others)
-    made = [program.Program(bytes([i]) * 5 + b"\nmore", f"entry {i}") for i in range(9)]
-    with mock.patch.object(program, "compiled", side_effect=made) as compiled:
+    made = [compiler.MachineCode(bytes([i]) * 5 + b"\nmore", f"entry {i}") for i in range(9)]
+    with mock.patch.object(compiler, "compiled", side_effect=made) as compiled:
         assert machine_code.load(kernel, 2, (9, 0)) == made[0]
         assert machine_code.load(kernel, 2, (9, 0)) == made[0]
         # Another size of words, another GPU.
@@ -203,13 +203,13 @@ def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_is_missing_to_compile_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gzarr_kernels.device import program
+    from gzarr_kernels.device import compiler
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kernel: Any = SimpleNamespace(py_func=test_streams_of_others)
     for error in (OSError("libnvvm.so\nis not there"), RuntimeError("no nvrtc"), AttributeError("row_stack")):
         with (
-            mock.patch.object(program, "compiled", side_effect=error),
+            mock.patch.object(compiler, "compiled", side_effect=error),
             pytest.raises(gzarr.DeviceError, match=r"cannot compile a kernel: \w.*gzarr\[cuda13\].*CUDA_HOME"),
         ):
             machine_code.load(kernel, 1, (9, 0))

@@ -17,12 +17,13 @@ from unittest import mock
 
 import nvidia.libnvcomp
 import pytest
+from gzarr_kernels.operations import ALGORITHMS
 from support.nvcomp_declarations import Facts, declarations, known
 
 from gzarr import DeviceError
 from gzarr.cli import doctor
 from gzarr.engines.cuda import nvcomp, nvcomp_compress
-from gzarr.engines.cuda.wave import ALIGNMENT
+from gzarr.engines.cuda.arena import ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
 
 INSTALLED, DECLARED = declarations(Path(next(iter(nvidia.libnvcomp.__path__))) / "include")
 TABLE = known() | {INSTALLED: DECLARED}
-ALGORITHMS = tuple(nvcomp.ALGORITHMS)
 
 versions = pytest.mark.parametrize("version", TABLE)
-algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS)
+algorithms = pytest.mark.parametrize("algorithm", tuple(ALGORITHMS))
 
 
 def parameters_of(facts: Facts, name: str) -> list[list[str]]:
@@ -103,7 +103,7 @@ def test_the_table_is_what_the_installed_headers_declare() -> None:
 @pytest.mark.parametrize("module", [nvcomp, nvcomp_compress])
 def test_functions_have_the_parameters_of_the_header(version: str, algorithm: str, module: Any) -> None:
     facts = TABLE[version]
-    name = module.ALGORITHMS[algorithm][0]
+    name = ALGORITHMS[algorithm].nvcomp
     direction = "Decompress" if module is nvcomp else "Compress"
     called = module.SIGNATURES | nvcomp.temp_size_signature(int(version.split(".")[0]), module.Options)
     for suffix, types in called.items():
@@ -116,11 +116,11 @@ def test_functions_have_the_parameters_of_the_header(version: str, algorithm: st
 @pytest.mark.parametrize("module", [nvcomp, nvcomp_compress])
 def test_options_are_64_bytes_and_the_default_but_for_the_backend(version: str, algorithm: str, module: Any) -> None:
     facts = TABLE[version]
-    prefix = f"nvcompBatched{module.ALGORITHMS[algorithm][0]}{'Decompress' if module is nvcomp else 'Compress'}"
+    prefix = f"nvcompBatched{ALGORITHMS[algorithm].nvcomp}{'Decompress' if module is nvcomp else 'Compress'}"
     assert nbytes_of(facts["fields"][f"{prefix}Opts_t"]) == ctypes.sizeof(module.Options) == 64
     options = module.options(algorithm)
     first, *others = facts["values"][f"{prefix}DefaultOpts"]
-    if module is nvcomp and algorithm in nvcomp.BACKENDS:
+    if module is nvcomp and ALGORITHMS[algorithm].cuda_backend:
         assert facts["fields"][f"{prefix}Opts_t"].startswith("nvcompDecompressBackend_t backend")
         assert first == nvcomp.DEFAULT_BACKEND
         first = nvcomp.CUDA_BACKEND
@@ -134,7 +134,7 @@ def test_backends_have_the_numbers_of_the_header() -> None:
     assert numbers["DEFAULT"] == str(nvcomp.DEFAULT_BACKEND)
     assert numbers["CUDA"] == str(nvcomp.CUDA_BACKEND)
     # Of damaged frames LZ4's hardware decoder says that it has decoded them.
-    assert nvcomp.BACKENDS == {"lz4": nvcomp.CUDA_BACKEND}
+    assert [name for name, row in ALGORITHMS.items() if row.cuda_backend] == ["lz4"]
 
 
 @versions
@@ -151,7 +151,7 @@ def test_shared_types(version: str) -> None:
 @algorithms
 def test_limits(version: str, algorithm: str) -> None:
     facts = TABLE[version]
-    name = nvcomp.ALGORITHMS[algorithm][0]
+    name = ALGORITHMS[algorithm].nvcomp
     library = nvcomp.identified(DeclaredLibrary(version))
     encoded = facts["values"][f"nvcomp{name}CompressionMaxAllowedChunkSize"]
     # Headers that do not say what is decoded at most say what is encoded.
@@ -336,7 +336,7 @@ def test_a_wave_of_a_write_gives_encoders_what_they_ask_for(algorithm: str) -> N
     assert all(size > n for size, n in zip(sizes, (1, 100, 1 << 12, 1 << 16), strict=True))
 
 
-@pytest.mark.parametrize("algorithm", [name for name in nvcomp_compress.ALGORITHMS if name != "zstd"])
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "zstd"])
 def test_scratch_of_a_compression_grows_with_the_batch(algorithm: str) -> None:
     """Of zstd's encoder nvCOMP says it with a GPU only."""
     encoder = nvcomp_compress.NvcompCompressor(algorithm)

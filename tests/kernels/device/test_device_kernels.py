@@ -10,7 +10,7 @@ import cramjam
 import google_crc32c
 import numpy as np
 import pytest
-from gzarr_kernels.device import assemble, layout
+from gzarr_kernels.device import addressing, assemble
 from gzarr_kernels.device import checksums as s
 from gzarr_kernels.device import copies as c
 from gzarr_kernels.device import planes as p
@@ -239,10 +239,10 @@ def test_adler32_reduces_its_sums_in_time() -> None:
 def test_indices_are_a_permutation(nbytes: int, typesize: int, blocksize: int) -> None:
     plain = random_bytes(nbytes, nbytes)
     planes = b"".join(to_byte_planes(block, typesize) for block in blocks_of(plain, blocksize))
-    where = [layout.shuffled_index(i, typesize, blocksize, nbytes) for i in range(nbytes)]
+    where = [addressing.shuffled_index(i, typesize, blocksize, nbytes) for i in range(nbytes)]
     assert bytes(planes[i] for i in where) == plain
     n = nbytes // typesize
-    assert [layout.element_index(layout.plane_index(i, n, typesize), n, typesize) for i in range(nbytes)] == [
+    assert [addressing.element_index(addressing.plane_index(i, n, typesize), n, typesize) for i in range(nbytes)] == [
         *range(nbytes)
     ]
 
@@ -251,9 +251,9 @@ def test_swapped_bytes() -> None:
     word = np.frombuffer(random_bytes(8), np.uint64)
     for swap in (2, 4, 8):
         expected = word.view(f"u{swap}").byteswap().view(np.uint64)[0]
-        assert layout.swap_in_word(word[0], swap - 1) == expected
-    assert [layout.swapped(i, 3) for i in range(6)] == [2, 1, 0, 5, 4, 3]
-    assert [layout.swapped(i, 0) for i in range(3)] == [0, 1, 2]
+        assert addressing.swap_in_word(word[0], swap - 1) == expected
+    assert [addressing.swapped(i, 3) for i in range(6)] == [2, 1, 0, 5, 4, 3]
+    assert [addressing.swapped(i, 0) for i in range(3)] == [0, 1, 2]
 
 
 def test_launches_are_bounded() -> None:

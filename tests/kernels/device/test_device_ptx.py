@@ -25,7 +25,7 @@ KERNELS = Path(__file__).parents[3] / "kernels"
 COMPILE = """
 import json, sys
 from gzarr_kernels.device import (
-    assemble, checksums, containers, copies, filters, gather, packed_bits, planes, program, rows, shuffle,
+    assemble, checksums, compiler, containers, copies, filters, gather, packed_bits, planes, rows, shuffle,
 )
 
 kernels = {
@@ -44,7 +44,7 @@ found = {}
 for name, (kernel, word) in kernels.items():
     for capability in sys.argv[1:]:
         major, minor = map(int, capability.split("."))
-        found.setdefault(name, {})[capability] = program.ptx(kernel, word, (major, minor))
+        found.setdefault(name, {})[capability] = compiler.ptx(kernel, word, (major, minor))
 json.dump(found, sys.stdout)
 """
 
@@ -53,10 +53,10 @@ MACHINE_CODE = """
 import sys
 from unittest import mock
 from gzarr.engines.cuda import machine_code
-from gzarr_kernels.device import assemble, copies, program
+from gzarr_kernels.device import assemble, compiler, copies
 
 kept = sys.argv[1:] == ["kept"]
-with mock.patch.object(program, "ptx", side_effect=AssertionError if kept else program.ptx):
+with mock.patch.object(compiler, "ptx", side_effect=AssertionError if kept else compiler.ptx):
     for kernel, word, capability in ((copies.copy_frames, 0, (8, 0)), (assemble.assemble, 2, (10, 0))):
         for _ in range(2):
             found = machine_code.load(kernel, word, capability)

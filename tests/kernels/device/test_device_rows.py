@@ -19,7 +19,8 @@ from support.guarded_memory import Guarded
 from support.placed_chunks import Case, cases, check, stored
 
 from gzarr.engines.cuda.columns import Columns, output_memory, placement
-from gzarr.engines.cuda.placing import Layout, placing_words, placings
+from gzarr.engines.cuda.placing import DecodedChunks, placing_words, placings
+from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic, parse_orthogonal, parse_points
 
@@ -75,7 +76,7 @@ def place_chunks(
     place = placement(request)
     device: Any = Host(memory)
     output = output_memory(device, memory, tuple(views), k)
-    layout = Layout(
+    layout = DecodedChunks(
         np.arange(len(planned)),
         # An absent chunk is where anything may be.
         np.array([-7 if at is None else at for at in source], np.int64),
@@ -289,7 +290,7 @@ def test_far_memory(typesize: int) -> None:
     arena[far : far + 3000] = np.frombuffer(to_byte_planes(data, typesize), np.uint8)
     memory = np.zeros(3 * far + 4096, np.uint8)
     view = np.ndarray((3, 250), "V4", memory.data, far - 48, (far, 4))
-    planned = plan(case.selections, case.shape, case.chunk_shape)
+    planned = plan(case.selections, ChunkGrid.regular(case.shape, case.chunk_shape))
     (found,) = place_chunks(case, planned, bytes(4), [far], arena, [view], memory)
     assert found == ("place_rows" if typesize == 1 else "place_planes", [1000], 1)
     assert view.tobytes() == data

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gzarr_kernels.operations import OPERATIONS
+
 from ...codecs.blosc import BloscCodec
 from ...codecs.chain import representations
 from ...codecs.codec import ArrayRepresentation, BytesRepresentation, Operation
@@ -25,22 +27,9 @@ if TYPE_CHECKING:
     from ...plan.decode_program import Decoding
     from .filters import Filter
 
-#: nvCOMP's algorithm for the frames of a compressor.
-_ALGORITHMS: Final = {
-    "zstd": "zstd",
-    "lz4": "lz4",
-    "gzip": "deflate",
-    "zlib": "deflate",
-    "snappy": "snappy",
-    "deflate": "deflate",
-    "gdeflate": "gdeflate",
-}
-#: Of a Blosc container's compressor. One that holds another than the metadata says is decoded by the CPU.
+#: nvCOMP's algorithm for a Blosc container's compressor. One that holds another than the metadata says is decoded by
+#: the CPU.
 _IN_BLOSC: Final = {"lz4": "lz4", "lz4hc": "lz4", "zstd": "zstd", "zlib": "deflate", "snappy": "snappy"}
-
-
-#: Of the frames that staging finds (``gzarr_kernels.frames``); 0 is a raw frame, which is only copied.
-ALGORITHM_CODES: Final = {"lz4": 1, "zstd": 2, "snappy": 3, "deflate": 4, "gdeflate": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +40,6 @@ class DeviceProgram:
     ----------
     frames
         Container of a chunk, and the bytes that it decodes to: before filters.
-    algorithm
-        nvCOMP's algorithm, or None for uncompressed chunks.
     shuffle
         Element size of a byte shuffle behind the compressor; 0 for none.
     swap
@@ -66,12 +53,16 @@ class DeviceProgram:
     """
 
     frames: FrameFormat
-    algorithm: str | None
     shuffle: int
     swap: int
     strides: tuple[int, ...]
     bits: bool
     filters: tuple[Filter, ...] = ()
+
+    @property
+    def algorithm(self) -> str | None:
+        """NvCOMP's algorithm, or None for uncompressed chunks."""
+        return self.frames.algorithm
 
     @property
     def nbytes(self) -> int:
@@ -157,8 +148,7 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
         strides[d] = stride
         stride *= chunk.shape[d]
     return DeviceProgram(
-        frames=FrameFormat(compressor, checksums, framed),
-        algorithm=algorithm,
+        frames=FrameFormat(compressor, algorithm, checksums, framed),
         shuffle=shuffle,
         swap=swap,
         strides=tuple(strides),
@@ -173,8 +163,7 @@ def host_program(chunk: ArrayRepresentation) -> DeviceProgram:
     for d in reversed(range(len(chunk.shape) - 1)):
         strides[d] = strides[d + 1] * chunk.shape[d + 1]
     return DeviceProgram(
-        frames=FrameFormat(None, 0, chunk.nbytes),
-        algorithm=None,
+        frames=FrameFormat(None, None, 0, chunk.nbytes),
         shuffle=0,
         swap=0,
         strides=tuple(strides),
@@ -203,7 +192,9 @@ def _order(codecs: Sequence[Codec], between: list[Representation]) -> list[int] 
 
 
 def _algorithm(name: str, codec: Codec) -> str | None:
-    return _IN_BLOSC.get(codec.cname) if isinstance(codec, BloscCodec) else _ALGORITHMS.get(name)
+    if isinstance(codec, BloscCodec):
+        return _IN_BLOSC.get(codec.cname)
+    return OPERATIONS[name].algorithm if name in OPERATIONS else None
 
 
 def _only_operation(codec: Codec, decoded: Representation) -> Operation | None:

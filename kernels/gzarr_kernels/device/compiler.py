@@ -31,7 +31,7 @@ _one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class MachineCode:
     """What a driver loads.
 
     Attributes
@@ -46,7 +46,7 @@ class Program:
     entry: str
 
 
-def compiled(kernel: Kernel, word: int, capability: tuple[int, int]) -> Program:
+def compiled(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     """Compile a kernel.
 
     Parameters
@@ -65,7 +65,7 @@ def compiled(kernel: Kernel, word: int, capability: tuple[int, int]) -> Program:
     """
     text = ptx(kernel, word, capability)
     entry = text.split(".visible .entry ", 1)[1].split("(", 1)[0].strip()
-    return Program(_linked(text, capability), entry)
+    return MachineCode(_linked(text, capability), entry)
 
 
 def ptx(kernel: Kernel, word: int, capability: tuple[int, int]) -> str:

@@ -1,0 +1,79 @@
+"""A program as jobs of compiled code take it: its words, and the arrays that all jobs of an array share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import kernels
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...codecs.codec import ArrayRepresentation
+    from ...plan.decode_program import Program
+
+    IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeProgram:
+    """A program with the arrays that each job of an array shares.
+
+    Attributes
+    ----------
+    words
+        int64, the operations as ``gzarr_kernels.decode`` reads them.
+    operations
+        Their number.
+    chunk_nbytes
+        Of a decoded chunk.
+    itemsize
+        Of an element of the chunk.
+    swap
+        Width of units to swap.
+    strides, order, shape, zeros
+        int64 ``(max(k, 1),)``: bytes between neighbours in a decoded chunk, dimensions from slowest to fastest, chunk
+        shape.
+    fill
+        One element in native byte order.
+    """
+
+    words: IntArray
+    operations: int
+    chunk_nbytes: int
+    itemsize: int
+    swap: int
+    strides: IntArray
+    order: IntArray
+    shape: IntArray
+    zeros: IntArray
+    fill: npt.NDArray[np.uint8]
+
+
+def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> NativeProgram:
+    """Turn a program into what jobs share."""
+    from gzarr_kernels.decode import IN_PLACE
+    from gzarr_kernels.operations import OPERATIONS
+
+    words: list[int] = []
+    for step in program.operations:
+        nbytes = IN_PLACE if OPERATIONS[step.name].in_place else step.nbytes
+        words += kernels.operation(step.name, "decode"), nbytes, step.parameter
+    one = np.zeros(1, chunk.dtype)
+    if fill_value is not None:
+        one[0] = fill_value
+    return NativeProgram(
+        words=np.array(words, np.int64),
+        operations=len(program.operations),
+        chunk_nbytes=chunk.nbytes,
+        itemsize=chunk.dtype.itemsize,
+        swap=program.swap,
+        strides=np.array(program.strides or (0,), np.int64),
+        order=np.array(program.order or (0,), np.int64),
+        shape=np.array(chunk.shape or (1,), np.int64),
+        zeros=np.zeros(max(len(chunk.shape), 1), np.int64),
+        fill=one.view(np.uint8),
+    )

@@ -1,0 +1,77 @@
+"""The keys of chunks: spelled once, when they are asked for, and as the paths of files."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .planner import chunk_keys
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..metadata.model import ChunkKeyEncoding
+
+    IntArray = npt.NDArray[np.int64]
+
+
+class ChunkKeys:
+    """The keys of unsharded chunks: a sequence that spells a key when it is asked for.
+
+    The native loop writes paths itself, from ``prefix`` and ``chunks``.
+
+    Attributes
+    ----------
+    encoding, prefix
+        How keys are spelled, and what stands before each.
+    chunks
+        int64 ``(n, k)``, grid coordinates.
+    """
+
+    __slots__ = ("_keys", "chunks", "encoding", "prefix")
+
+    def __init__(self, encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> None:
+        self.encoding = encoding
+        self.prefix = prefix
+        self.chunks = chunks
+        self._keys: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return self.all()[i]
+        if self._keys is not None:
+            return self._keys[i]
+        return self.prefix + self.encoding.encode(tuple(self.chunks[i].tolist()))
+
+    def all(self) -> list[str]:
+        """Return every key, each spelled once."""
+        if self._keys is None:
+            self._keys = chunk_keys(self.encoding, self.prefix, self.chunks)
+        return self._keys
+
+
+def file_prefix(root: bytes, prefix: str, encoding: ChunkKeyEncoding, ndim: int) -> bytes:
+    """Return the path of a chunk's file up to its first coordinate."""
+    return root + b"/" + os.fsencode(prefix + (encoding.prefix if ndim else encoding.encode(())))
+
+
+def distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct rows and, for each row, which of them it is."""
+    if not rows.shape[1]:
+        return rows[:1], np.zeros(len(rows), np.int64)
+    low = rows.min(axis=0)
+    spans = (rows.max(axis=0) - low + 1).tolist()
+    if math.prod(spans) < 2**62:
+        linear = np.zeros(len(rows), np.int64)
+        for d, span in enumerate(spans):
+            linear = linear * span + (rows[:, d] - low[d])
+        _, first, which = np.unique(linear, return_index=True, return_inverse=True)
+    else:
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return rows[first], which.reshape(-1).astype(np.int64)

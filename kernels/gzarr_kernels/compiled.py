@@ -1,0 +1,33 @@
+"""The compiled functions of operations, by name: what jobs hold the addresses of."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from . import context
+from .operations import ALGORITHMS, OPERATIONS, STATES
+
+
+def address(name: str, function: str) -> int:
+    """Return the address of a compiled function, which is compiled if it is not yet; 0 if there is none.
+
+    One thread at a time may ask.
+
+    Parameters
+    ----------
+    name
+        Of an operation, or of an algorithm for ``"verifies"``.
+    function
+        ``"decode"``, ``"encode"``, ``"frames"`` or ``"verifies"``.
+    """
+    module_name = ALGORITHMS[name].module if function == "verifies" else OPERATIONS[name].module
+    if module_name is None:
+        return 0
+    compiled = getattr(importlib.import_module(module_name), f"{name}_{function}", None)
+    # One operation may use what another keeps.
+    for state in STATES:
+        module = sys.modules.get(f"{__package__}.{state}")
+        if module is not None:
+            context.releases_with(getattr(module, f"{state}_release").address)
+    return 0 if compiled is None else int(compiled.address)

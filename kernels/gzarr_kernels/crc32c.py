@@ -1,0 +1,34 @@
+"""CRC-32C checksums behind the bytes that they are of, little-endian."""
+
+from __future__ import annotations
+
+from numba import types
+
+from . import context as C
+from . import status as S
+from .jit import by_address
+from .memory import i64, u32
+from .symbols import external
+
+crc32c = external("gzarr_crc32c", types.uint32, types.int64, types.int64)
+
+
+@by_address(6)
+def crc32c_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
+    """Verify the last four bytes and leave them out."""
+    c = i64(context)
+    if nbytes < 4:
+        c[C.DETAIL] = nbytes
+        return S.WRONG_SIZE
+    nbytes -= 4
+    if crc32c(source, nbytes) != u32(source + nbytes)[0]:
+        return S.BAD_CHECKSUM
+    c[C.RESULT_NBYTES] = nbytes
+    return S.OK
+
+
+@by_address(6)
+def crc32c_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
+    """Write the checksum behind the bytes."""
+    u32(source + nbytes)[0] = crc32c(source, nbytes)
+    return nbytes + 4

@@ -1,0 +1,33 @@
+"""Byte shuffles of whole chunks, as numcodecs' filter makes them: one block, whatever its size."""
+
+from __future__ import annotations
+
+from . import context as C
+from . import status as S
+from .deinterleave import shuffle_block
+from .jit import by_address
+from .memory import i64
+from .shuffle import unshuffle_block
+
+
+@by_address(6)
+def shuffle_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
+    """Put elements of ``parameter`` bytes together again, or leave them in planes if the caller takes these."""
+    c = i64(context)
+    if nbytes != size:
+        c[C.DETAIL] = nbytes
+        return S.WRONG_SIZE
+    if c[C.PLANES] == parameter and size % parameter == 0:
+        c[C.TYPESIZE] = parameter
+        c[C.BLOCKSIZE] = size
+        c[C.RESULT] = source
+    else:
+        unshuffle_block(source, size, target, parameter)
+    return S.OK
+
+
+@by_address(6)
+def shuffle_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
+    """Write the planes of elements of so many bytes, which is the parameter."""
+    shuffle_block(source, nbytes, target, i64(parameters)[0])
+    return nbytes
