@@ -26,7 +26,7 @@ def aligned_zeros(nbytes: int, to: int = 256) -> np.ndarray[Any, Any]:
 
 
 class HostArena:
-    """The arena of a wave, at an address that no memory has: whoever follows it is noticed."""
+    """The arena of a wave, at a made-up address, so that offsets and addresses cannot be mixed up unnoticed."""
 
     ADDRESS = 1 << 44
 
