@@ -118,6 +118,19 @@ class ChunkAxis(ABC):
     def are_cut(self, coords: IntArray) -> BoolArray:
         """Return which chunks, all of which begin in the array, reach beyond its end."""
 
+    def agrees(self, other: ChunkAxis) -> bool:
+        """Return whether an axis of another length has the same chunks, as far as both arrays have elements."""
+        common = min(self.size, other.size)
+        count = self.count_within(common)
+        if not count:
+            return True
+        if self.is_regular and other.is_regular:
+            return self.longest == other.longest
+        if count != other.count_within(common):
+            return False
+        coords = np.arange(count)
+        return np.array_equal(self.lengths(coords), other.lengths(coords))
+
     @abstractmethod
     def resized(self, size: int) -> ChunkAxis:
         """Return the axis for an array of another length.

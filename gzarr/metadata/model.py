@@ -6,6 +6,7 @@ compressor are bytes→bytes codecs behind a ``bytes`` codec, its keys are a :cl
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -173,6 +174,11 @@ class GroupMetadata:
     def children_format(self) -> ZarrFormat | None:
         """Format of the nodes below: a hierarchy has one, but an implicit group of version 2 or 3 only suggests it."""
         return None if self.implicit and self.zarr_format in (2, 3) else self.zarr_format
+
+
+def data_type_json(data_type: str) -> Any:
+    """Return an :attr:`ArrayMetadata.data_type` as a document has it: a name, or an object or list."""
+    return json.loads(data_type) if data_type.startswith(("[", "{")) else data_type
 
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata

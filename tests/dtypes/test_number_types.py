@@ -230,3 +230,14 @@ class TestNewRows:
                 array[0] = 2
             with pytest.raises(gzarr.MetadataError, match="from 0 to 1"):
                 gzarr.open_array({"zarr.json": json.dumps(v3((3,), (2,), name, [LITTLE], 2)).encode()})
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2, "3-draft-2022", 3])
+@pytest.mark.parametrize(
+    "dtype", [ml_dtypes.int1, ml_dtypes.uint1, [("a", ml_dtypes.int1)], np.longdouble, np.dtype(("i4", 3))], ids=str
+)
+def test_dtypes_without_a_data_type(dtype: Any, zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    with pytest.raises(gzarr.ArgumentError, match=r"no data type for .*(int1|128|i4).* int8, .*from ml_dtypes int2, "):
+        gzarr.create_array(store, shape=4, dtype=dtype, zarr_format=zarr_format, device="cpu")
+    assert not store

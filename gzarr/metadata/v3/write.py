@@ -19,7 +19,8 @@ from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToB
 from ...codecs.sharding import ShardingIndexed
 from ...dtypes import fill_value
 from ...errors import ArgumentError
-from ..v2.write import data_type_json
+from ..model import data_type_json
+from .parse import plugin_of_grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,6 +73,9 @@ def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
     """Return the array's existing document with its current shape, chunks and attributes."""
     document = _with_attributes(metadata.document, metadata.attributes)
     document["shape"] = list(metadata.shape)
+    if plugin_of_grid(document) is not None:
+        # The shape is all that a plugin's grid depends on, besides its own configuration.
+        return document
     grid = copy.deepcopy(document["chunk_grid"])
     configuration = grid["configuration"]
     if not metadata.chunk_grid.is_regular:
