@@ -37,19 +37,19 @@ PER_ROW = 3
 TOP = """\
 # What gzarr reads and writes
 
-Measured by `PYTHONPATH=tests python -m support.support_table` on arrays that other libraries wrote (`tests/golden`),
-not written by hand; a test fails when gzarr does something else than this page says.
+Measured on arrays that other libraries wrote (`tests/golden`), by
+`PYTHONPATH=tests python -m support.support_table`; a test fails when gzarr behaves differently.
 
-- **reads**: `native` is the compiled loop, `threads` are host libraries in threads; every element is what the writer's
-  own reader gave.
-- **GPU**: with `device="cuda"` chunks are decoded on the `device`, or on the `host` and sent over; `no`: a GPU cannot
-  hold such elements. What the device's decoders do was measured on a simulated one.
-- **writes**: other values written by gzarr, and read back the same.
-- The peers are {peers}, on the same arrays: `yes` is every element right,
-  `some` is not every array, `no` is an error, `differs` is other elements. zarrs is asked to do without zarr-python's
+- **reads**: `native` is the compiled loop, `threads` are host libraries in threads; every element equals what the
+  writer's own reader returned.
+- **GPU**: with `device="cuda"`, chunks are decoded on the `device`, or on the `host` and copied over; `no`: a GPU
+  cannot hold such elements. The device's decoders were measured on a simulated device.
+- **writes**: gzarr writes other values and reads them back unchanged.
+- The peers are {peers}, on the same arrays. `yes`: every element
+  is right; `some`: not for every array; `no`: an error; `differs`: other elements. zarrs runs without zarr-python's
   codecs.
 
-A row is of up to {per_row} of {count} arrays, among the codecs of 32-bit integers.{refused}
+Each row stands for up to {per_row} of {count} arrays; in the table of codecs, of 32-bit integers.{refused}
 """
 
 
