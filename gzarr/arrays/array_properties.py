@@ -233,19 +233,29 @@ class ArrayProperties:
 
     @property
     def nchunks(self) -> int:
-        """Number of chunks (shards, in a sharded array) in the grid."""
-        return math.prod(self._metadata.grid_shape)
+        """Number of chunks (inner chunks, in a sharded array)."""
+        return math.prod(self.cdata_shape)
 
     @property
     def nchunks_initialized(self) -> int:
-        """Number of stored chunks (shards, in a sharded array). Lists the store.
+        """Number of stored chunks. Lists the store.
+
+        In a sharded array, all inner chunks of a stored shard count, as in zarr-python; here, only those with elements
+        in the array, so that it is at most :attr:`nchunks`.
 
         Raises
         ------
         StoreError
             If the store cannot list its keys.
         """
-        return sum(1 for _ in stored_chunks(self._store, self._metadata, self._path))
+        stored = stored_chunks(self._store, self._metadata, self._path)
+        if self.shards is None:
+            return sum(1 for _ in stored)
+        extents = (self._metadata.chunk_grid.extent(coords) for _, coords in stored)
+        return sum(
+            math.prod(-(-(end - begin) // chunk) for (begin, end), chunk in zip(extent, self.chunks, strict=True))
+            for extent in extents
+        )
 
     @property
     def info(self) -> Info:
