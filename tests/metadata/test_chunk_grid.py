@@ -1,4 +1,4 @@
-"""Chunk grids, compared with lists of where each chunk begins and ends."""
+"""Chunk grids, compared with lists of the start and end of each chunk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gzarr.metadata.chunk_grid import (
 
 @st.composite
 def axes(draw: st.DrawFn) -> tuple[ChunkAxis, list[int]]:
-    """Return an axis, and the lengths of its chunks as they are stored."""
+    """Return an axis, and the stored lengths of its chunks."""
     if draw(st.booleans()):
         size, length = draw(st.integers(0, 30)), draw(st.integers(1, 12))
         return RegularAxis(size, length), [length] * -(-size // length)

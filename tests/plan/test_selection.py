@@ -1,4 +1,4 @@
-"""What selections are accepted, what is said about the others, and the views that results are placed through."""
+"""Accepted selections, the errors for all others, and the views through which results are placed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARRAY = np.arange(6 * 7 * 8).reshape(SHAPE)
 
 
 class Three:
-    """An object that stands for an integer."""
+    """An object with ``__index__``."""
 
     def __index__(self) -> int:
         return 3
@@ -28,7 +28,7 @@ class Level(enum.IntEnum):
 
 
 class Column:
-    """An object that NumPy can make an array of."""
+    """An object that NumPy can convert to an array."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.array([1, 5, 0])
@@ -42,7 +42,7 @@ class Stubborn:
 
 
 def fill(selection: Selection, out: Any) -> Any:
-    """Place the selected elements of ARRAY through the view, the canonical way, and return ``out``."""
+    """Place the selected elements of ARRAY through the view, like an engine, and return ``out``."""
     view = selection.view(out)
     assert view is not None
     if selection.points is not None:
