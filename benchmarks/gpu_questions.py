@@ -1,11 +1,11 @@
-"""What only a GPU can answer about nvCOMP, copies, files and launches; the answers go to a JSON file.
+"""Questions about nvCOMP, copies, files and launches that only a GPU can answer; the answers go to a JSON file.
 
     python benchmarks/gpu_questions.py --seconds 60 --json questions.json
     python benchmarks/gpu_questions.py --question "damaged frames" --question launches
 
-The most important questions come first, and what may harm the GPU's state last; what does not fit into the time is left
-out, and said. A question that fails has its error for an answer. Each damaged frame is decoded by a process of its own,
-since it may end the CUDA context.
+The most important questions come first, and those that may harm the GPU's state last. Questions that do not fit into
+the time are left out and listed. The answer to a question that fails is its error. Each damaged frame is decoded in a
+separate process, since it may end the CUDA context.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PATIENCE_S = 60.0
 
 
 def forms(device: Device, seconds: float) -> dict[str, Any]:
-    """Whether zstd with a checksum, without content size, of several frames and with skippable ones decodes right."""
+    """Does zstd with a checksum, without content size, with several or with skippable frames decode correctly?"""
     data = gpu_samples.sample(200_000)
     answers = {}
     for name, frame in gpu_samples.zstd_forms(data).items():
@@ -67,14 +67,14 @@ def forms(device: Device, seconds: float) -> dict[str, Any]:
 
 
 def decode_damaged(device: Device, algorithm: str, damage: str) -> dict[str, Any]:
-    """Decode a damaged frame between good ones, then good ones alone: what did nvCOMP say, and does the context live?
+    """Decode a damaged frame between good ones, then good ones alone: nvCOMP's statuses, and the state of the context.
 
     Parameters
     ----------
     device
-        Its context may be of no use afterwards.
+        Device, whose context may be unusable afterwards.
     algorithm, damage
-        Of :data:`gpu_samples.ALGORITHMS` and :func:`gpu_samples.damages`.
+        Names in :data:`gpu_samples.ALGORITHMS` and :func:`gpu_samples.damages`.
     """
     data = gpu_samples.sample(DAMAGED_NBYTES)
     good, wanted = gpu_samples.encode(algorithm, data), gpu_samples.decoded(algorithm, data)
@@ -99,7 +99,7 @@ def decode_damaged(device: Device, algorithm: str, damage: str) -> dict[str, Any
 
 
 def damaged(device: Device, seconds: float) -> dict[str, Any]:
-    """A status, or a dead context? For every algorithm, and damages of several kinds, each in a process of its own."""
+    """A status, or a dead context? For every algorithm, and several kinds of damage, each in a separate process."""
     cases = [(a, d) for d in gpu_samples.damages(bytes(64)) for a in gpu_samples.ALGORITHMS]
     deadline = time.monotonic() + seconds
 
@@ -134,7 +134,7 @@ def _in_a_process(algorithm: str, damage: str, patience_s: float) -> dict[str, A
 
 
 def decode_rates(device: Device, seconds: float) -> list[dict[str, Any]]:
-    """Decoded bytes a second of each algorithm against the size and number of frames; small totals first."""
+    """Decoded bytes per second of each algorithm against the size and number of frames; small totals first."""
     deadline = time.monotonic() + seconds
     grid = [(n, count) for n in FRAME_NBYTES for count in FRAME_COUNTS if n * count <= MOST_BATCH_NBYTES]
     data = gpu_samples.sample(max(FRAME_NBYTES))
@@ -207,7 +207,7 @@ def ask(device: Device, names: Sequence[str], seconds: float) -> dict[str, Any]:
 
 
 def summary(answers: dict[str, Any]) -> str:
-    """Return a line for every question."""
+    """Return one line per question."""
     lines = []
     for name, found in answers.items():
         answer = found.get("answer", found)
@@ -243,7 +243,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Ask; return 1 if there is no device, or a question failed."""
+    """Run the questions; return 1 if there is no device, or a question failed."""
     arguments = parser().parse_args(argv)
     from gzarr.engines.cuda import devices
     from gzarr.errors import DeviceError
