@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         theirs = zarr.open_array(str(path), mode="r")
         reads: dict[str, Callable[[], Any]] = {"gzarr": lambda: array[...], "zarr-python": lambda: theirs[...]}
         if array.device == "cpu":
-            # A device's memory is CuPy's pool's, which keeps it.
+            # CuPy's pool always recycles a device's memory.
             reads["recycled"] = _recycling(reads["gzarr"], "")
             reads["gzarr"] = _recycling(reads["gzarr"], "0")
         times = _rounds(reads, arguments.rounds, warm=["recycled"])

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
     from gzarr.engines.cuda.device_protocol import Device
 
-#: A reader that takes longer than its budget for this part of the read is not given the whole.
+#: A reader that exceeds its budget on one of this many parts of a read does not read the whole.
 PARTS = 16
-#: Of the seconds of a workload, for one reader.
+#: Budget of one reader, as a fraction of the time of a workload.
 BUDGET_SHARE = 0.2
-#: Of all seconds, for what is measured beside the workloads.
+#: Fraction of all time for measurements beside the workloads.
 TARGETS_SHARE = 0.12
-#: Reads of a workload of many that are compared.
+#: Number of compared reads in workloads of many reads.
 READS_CHECKED = 3
 
 
@@ -256,14 +256,14 @@ class Comparison:
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 done = self.measured.rounds_ms.get(name, [])
                 late = time.monotonic() > self._deadline
-                # Everything that is ready is timed once at least.
+                # Everything that is ready is timed at least once.
                 if done and (late or spent[name] > self._budget):
                     continue
                 rival = self._rivals.get(name)
                 with contextlib.nullcontext() if rival is None else rival.session():
                     host, on_device = self._clock.run(ready[name], streams.get(name))
                 spent[name] += host
-                # Round 0 warms up; a reader without time for another one has it counted.
+                # Round 0 is a warm-up; it counts for a reader without time for another round.
                 if turn == 0 and spent[name] <= self._budget and not late:
                     continue
                 times = self.measured.estimated.get(name, 1)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gzarr.engines.cuda.staging import Frames
 
 LIMITS = ("read", "copy", "decode", "place")
-#: Bytes that staging puts around a chunk, at most.
+#: Most bytes that staging adds around a chunk.
 _AROUND = 256
 
 

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
     from gzarr.engines.cuda.device_protocol import Device
 
-    #: Takes the device and the seconds that are left for it; returns what goes into the JSON file.
+    #: Function of the device and the remaining seconds; returns the answer for the JSON file.
     Question = Callable[[Device, float], Any]
 
 _KIB, _MIB = 1 << 10, 1 << 20
 FRAME_NBYTES = (16 * _KIB, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
 FRAME_COUNTS = (1, 16, 128, 1024, 8192)
-#: Decoded bytes of a batch, at most.
+#: Most decoded bytes of a batch.
 MOST_BATCH_NBYTES = 512 * _MIB
-#: Of the frames that are damaged, and of those of unusual form.
+#: Decoded size of damaged frames and of frames in unusual forms, in bytes.
 DAMAGED_NBYTES = 64 * _KIB
-#: Processes that decode damaged frames at once, and how long one may take.
+#: Concurrent processes that decode damaged frames, and the time limit of one.
 PROCESSES = 4
 PATIENCE_S = 60.0
 
@@ -168,9 +168,9 @@ def decode_rate(device: Device, algorithm: str, data: bytes, nbytes: int, count:
     }
 
 
-#: Last, for what it may do to a GPU.
+#: The last question, because it may harm a GPU's state.
 DAMAGED = "damaged frames"
-#: By name, the most important first; with the part of what is left that each may take.
+#: Questions by name, the most important first, each with its fraction of the remaining time.
 QUESTIONS: dict[str, tuple[Question, float]] = {
     "zstd forms": (forms, 0.2),
     "router rates": (gpu_router.router_rates, 0.15),
@@ -181,7 +181,7 @@ QUESTIONS: dict[str, tuple[Question, float]] = {
     "assemble": (gpu_transfers.assemble_rates, 0.5),
     DAMAGED: (damaged, 0.9),
 }
-#: What the list of open questions has besides.
+#: Open questions that are not asked, and why.
 NOT_ASKED = {"one warp a block against nvCOMP's lz4": "gzarr has no lz4 decoder of its own to compare"}
 
 

@@ -13,10 +13,10 @@ from report import Measured, Target, _grid, _milliseconds, _number, geometric_me
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What the project promises: times the fastest rival, part of the slowest limit, and the two others.
+#: The project's targets: multiple of the fastest rival, fraction of the slowest limit, and two others.
 LEAST_SPEEDUP, LEAST_OF_LIMIT = 3.0, 0.75
 MOST_FIRST_ARRAY_MS, MOST_HOST_US = 100.0, 2.0
-#: Chunks that are held against the limit: of these sizes, in these codecs.
+#: Chunks compared with the limit: of these sizes, in these codecs.
 LIMIT_CHUNK_NBYTES = (64 << 10, 1 << 20)
 LIMIT_CODECS = ("blosc", "lz4", "zstd")
 
@@ -27,7 +27,7 @@ class DeviceMeasured(Measured):
 
     #: Milliseconds between two CUDA events, by rival and limit.
     device_rounds_ms: dict[str, list[float]] = field(default_factory=dict)
-    #: Rivals whose times are those of a part of the read, times the parts.
+    #: Rivals whose times are those of a part of the read, multiplied by this number of parts.
     estimated: dict[str, int] = field(default_factory=dict)
 
     @property

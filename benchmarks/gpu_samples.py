@@ -110,7 +110,7 @@ def _lz4_to_snappy(block: bytes) -> bytes:
         at += 1
         literals = length(token >> 4)
         if literals:
-            # 60 and 61: lengths of one byte, of two bytes; pieces of 64 KiB have no longer ones.
+            # 60 and 61 mean lengths of one and two bytes, which suffice for pieces of 64 KiB.
             n = literals - 1
             out += bytes([n << 2]) if n < 60 else bytes([60 << 2, n]) if n < 256 else bytes([61 << 2, n & 255, n >> 8])
             out += block[at : at + literals]

@@ -32,27 +32,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    #: Takes the seconds that the stage may take; returns the command and what is added to the environment.
+    #: Function of the stage's time in seconds; returns the command and additions to the environment.
     Command = Callable[[float], tuple[list[str], dict[str, str]]]
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Kept for the table and the report.
+#: Time reserved for the table and the report.
 RESERVE_S = 10.0
-#: A script that is told its time ends by itself this much before it is ended.
+#: A script that knows its time limit ends this long before it would be ended.
 MARGIN_S = 15.0
-#: Part of its stage's time that the soak reads for: before, Python imports and the kernels are loaded.
+#: Fraction of its stage's time for the reads of the soak; before, Python imports and kernels are loaded.
 SOAK_SHARE = 0.5
 TAIL_LINES = 15
-#: Where libnvvm is that compiles our kernels, if neither a wheel nor the environment says so.
+#: Location of libnvvm, which compiles our kernels, if neither a wheel nor the environment gives one.
 CUDA_HOME = Path("/usr/local/cuda")
-#: All modules with tests on a GPU, what is worth most first; that of others takes long, even to be imported.
+#: All modules with tests on a GPU, the most valuable first; other modules take long even to import.
 TESTS = (
     "gpu", "nvcomp_batch", "gpu_damage", "doctor", "read_matrix", "write_edges", "rectilinear", "read_properties",
     "rectilinear_shards", "departures",
     "dtypes_matrix", "extension_codecs", "extension_dtypes", "golden", "fixtures", "read_api", "copy", "format_v1",
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
 )  # fmt: skip
-#: Of those, and besides, where damaged frames are.
+#: Modules with tests of damaged frames.
 DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")
 DAMAGED_FRAMES = "damaged frames"
 
@@ -148,10 +148,10 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
         def command(seconds: float) -> tuple[list[str], dict[str, str]]:
             pytest = [python, "-m", "pytest", *map(_test_module, modules), "-m", marked, "-rs"]
             pytest += ["-p", "no:cacheprovider", "--tb=short", "--durations=5", "-o", "timeout=60"]
-            # One broken module is not the end of the others; where everything fails, the rest says no more.
+            # One broken module does not stop the others; if everything fails, the rest adds no information.
             return [*pytest, "--continue-on-collection-errors", "--maxfail=60"], {
                 "GZARR_TEST_GPU": "1",
-                # Tests that are left then are skipped, so that the outcome of the others is told.
+                # Remaining tests are skipped then, so that the outcome of the others is reported.
                 "GZARR_TEST_SECONDS": f"{max(seconds - MARGIN_S, 1.0):.0f}",
                 "GZARR_SOAK_SECONDS": f"{SOAK_SHARE * seconds:.0f}",
             }
@@ -168,7 +168,7 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
     return [
         *stages,
         Stage("kernels", 40, 5, True, fixed("-c", _KERNELS)),
-        # Of each codec, what it decodes too.
+        # This also decodes with each codec.
         Stage("environment", 12, 5, True, fixed("-m", "gzarr", "doctor", "--device", "cuda", "--json"), "doctor.json"),
         Stage("equality", 34, 20, True, tests(TESTS, "gpu and not damage")),
         Stage("questions", 14, 20, False, harmless, "questions.json"),
@@ -393,7 +393,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         environment = {
             **os.environ,
             "PYTHONPATH": _before([str(ROOT), str(ROOT / "kernels"), *installed], "PYTHONPATH"),
-            # Where another package of NVIDIA's makes "nvidia" its own, nvCOMP is found as a library.
+            # If another package of NVIDIA occupies the name "nvidia", nvCOMP is found as a library.
             "LD_LIBRARY_PATH": _before([f"{site}/nvidia/libnvcomp/lib64"] if site else [], "LD_LIBRARY_PATH"),
             "PYTHONUNBUFFERED": "1",
         }

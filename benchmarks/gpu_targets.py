@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from gzarr.engines.cuda.device_protocol import Device
 
-#: The workload of many small chunks, which is where the host's part shows.
+#: The workload of many small chunks, in which the host's part is visible.
 MANY_CHUNKS = "u2-32-blosc-lz4"
 PROCESSES = 3
 READS = 5
 
-# CUDA's context is there already, as in any process that uses a GPU; modules are imported.
+# CUDA's context exists already, as in any process that uses a GPU; modules are imported.
 _FIRST_ARRAY = """
 import json, sys, time
 import cupy

@@ -32,10 +32,10 @@ THREADS = (1, 2, 4, 8, 16)
 FILE_NBYTES = 256 * _MIB
 PIECE_NBYTES = (64 * _KIB, _MIB)
 LAUNCHES = 500
-#: Decoded bytes that are placed, and those of a chunk.
+#: Decoded size of all placed chunks, and of one chunk, in bytes.
 ASSEMBLED_NBYTES = 256 * _MIB
 CHUNK_NBYTES = 256 * _KIB
-#: Bytes of an element, of the planes that it comes in (1: none), and the order of the chunks.
+#: Element size in bytes, that of its byte planes (1: none), and the order of the chunks.
 ASSEMBLED = (
     *((itemsize, planes, "C") for itemsize, planes in ((1, 1), (2, 1), (4, 1), (2, 2), (4, 4), (8, 8))),
     *((itemsize, planes, "F") for itemsize, planes in ((1, 1), (4, 1), (4, 4))),

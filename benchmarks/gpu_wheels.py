@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 MOST_MIB = 56.0
 
-#: What is gathered: nvCOMP's C library, what gzarr requires, and what its tests and the benchmark compare it with.
+#: Wheels to download: nvCOMP's C library, gzarr's requirements, and packages that tests and the benchmark compare with.
 PINS = (
     "nvidia-libnvcomp-cu13==6.0.0.12",
     "numcodecs==0.17.1",
@@ -53,7 +53,7 @@ PINS = (
     "toolz==1.2.0",
     "typing-extensions==4.16.0",
 )
-#: What the machine has, with the version where one matters: never gathered.
+#: Packages of the machine, with the version if it matters: never downloaded.
 PRESENT = {
     "cupy-cuda13x": "14.2.0",
     "hypothesis": None,

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from workloads import Access
 
-#: Of the part that is made, about.
+#: Approximate size of the generated part, in bytes.
 BASE_NBYTES = 32 << 20
-#: Files of an array, at most: chunks of a few kilobytes would be hundreds of thousands.
+#: Most files of an array: with chunks of a few kilobytes, there would be hundreds of thousands.
 MOST_FILES = 40_000
 _COPIERS = 16
 
@@ -143,7 +143,7 @@ def tiled(workload: Workload, nbytes: int, base_nbytes: int = BASE_NBYTES) -> Ti
     most = max(1, min(min(base_nbytes, nbytes) // unit, MOST_FILES // 4 // files))
     for axis in reversed(dataset.scaled_axes):
         bound = most // math.prod(made)
-        # A power of two, so that what is there already is repeated as often as it fits.
+        # A power of two, so that a part that exists already is repeated as often as it fits.
         made[axis] = blocks[axis] if blocks[axis] <= bound else 1 << max(0, bound.bit_length() - 1)
     shape = tuple(
         m * o if axis in dataset.scaled_axes else n for (axis, (n, o)), m in zip(_sizes(dataset), made, strict=True)

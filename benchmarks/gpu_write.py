@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gzarr.engines.cuda.device_protocol import Device
 
 WRITERS: Final = ("gzarr", "gzarr, host", "zarr-python")
-#: Of the elements that are made; the array repeats them.
+#: Rows of generated elements, which the array repeats.
 BASE_ROWS: Final = 64
 
 
@@ -110,7 +110,7 @@ def measure(device: Device, dataset: Dataset, folder: Path, seconds: float, roun
             times[name] = []
     for turn in range(rounds):
         for name, done in times.items():
-            # Everything that is right is timed once at least.
+            # Every correct writer is timed at least once.
             if turn and time.monotonic() > deadline:
                 continue
             start = time.perf_counter()

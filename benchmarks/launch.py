@@ -31,7 +31,7 @@ def main() -> None:
     with mock.patch.object(cupy.cuda.driver, "launchKernel", _nothing):
         device = CupyDevice(0)
         for kernel, arguments, word in ((copies.copy_frames, 3, 0), (assemble.assemble, 6, 2)):
-            # As if it had been compiled and loaded.
+            # Pretend that it is compiled and loaded.
             device._functions[kernel, word] = 1
             rounds = []
             for _ in range(ROUNDS):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 #: A run shorter than this is repeated within its round.
 SHORTEST_ROUND_S = 0.02
-#: Of a workload of many reads, how many of a peer's results are compared (gzarr's: all).
+#: Number of a peer's results that are compared in workloads of many reads (for gzarr, all).
 PEER_READS_CHECKED = 10
 
 

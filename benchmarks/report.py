@@ -14,12 +14,12 @@ from rivals import PEERS, RIVALS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What the project promises (times the fastest peer; geometric mean; part of the limit with ``out=``).
+#: The project's targets (multiple of the fastest peer; geometric mean; fraction of the limit with ``out=``).
 LEAST_SPEEDUP, LEAST_GEOMETRIC_MEAN, LEAST_OF_LIMIT = 1.3, 2.0, 0.8
-#: The columns of gzarr in which each read has a result of its own: new memory for each, as the peers have it, and what
-#: gzarr does by default.
+#: Columns of gzarr in which each read returns a result of its own: in new memory for each, like the peers, and by
+#: gzarr's default.
 FRESH, RECYCLED = "gzarr fresh", "gzarr recycled"
-#: Chunks from this size on are held against the limit.
+#: Least size of chunks that are compared with the limit.
 LIMIT_CHUNK_NBYTES = 256 * 1024
 
 
@@ -27,7 +27,7 @@ LIMIT_CHUNK_NBYTES = 256 * 1024
 class Measured:
     """One workload."""
 
-    #: Whose ratios count.
+    #: Column whose ratios count.
     quoted: ClassVar[str] = "gzarr"
 
     name: str
@@ -35,7 +35,7 @@ class Measured:
     output_nbytes: int
     chunk_nbytes: int
     whole: bool
-    #: Milliseconds of each round, by rival; ``limit`` among them.
+    #: Milliseconds of each round by rival, including ``limit``.
     rounds_ms: dict[str, list[float]] = field(default_factory=dict)
     #: Why a rival has no figure, or what is special about it.
     notes: dict[str, str] = field(default_factory=dict)

@@ -37,7 +37,7 @@ class Rival(Protocol):
     name: str
     #: Distributions whose versions are reported.
     distributions: tuple[str, ...]
-    #: Whether each round begins with a call that is not timed, whose memory the others then have.
+    #: Whether each round begins with a call that is not timed, whose memory the others reuse.
     warm_up: bool
 
     def session(self) -> AbstractContextManager[object]:
@@ -222,7 +222,7 @@ class GzarrRecycled(Gzarr):
 
         with super().session():
             yield
-        # Nobody else has to let go of it.
+        # Other rivals must not pay for freeing it.
         result_memory.release()
 
 
@@ -242,7 +242,7 @@ class GzarrOut(Gzarr):
         return [partial(array.read, s, out=buffer) for s in selections]
 
 
-#: In the order of the table. The peers are those that are not gzarr's own.
+#: In the order of the table. Peers are all except gzarr's own.
 RIVALS: dict[str, type[Any]] = {
     r.name: r for r in (GzarrOut, GzarrRecycled, GzarrFresh, Zarrs, TensorStore, ZarrPython)
 }

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: What the project promises: times the fastest peer on each workload with given levels, and in the mean with its own
-#: choice; MiB beyond input and chunks.
+#: The project's targets: multiple of the fastest peer on each workload with given levels, and on average with
+#: automatic ones; MiB beyond input and chunks.
 LEAST_SPEEDUP, LEAST_GEOMETRIC_MEAN, MOST_EXTRA_MIB = 1.05, 1.5, 64
-#: Appending one step at a time to an array of (time, y, x), and the part of the steps at each end that is compared.
+#: Appending one step at a time to an array of (time, y, x), and the compared fraction of the steps at each end.
 APPEND_STEPS, APPEND_PART, APPEND_SHAPE = 1000, 0.1, (64, 64)
 MOST_APPEND_RATIO = 1.25
 _MIB = 2**20

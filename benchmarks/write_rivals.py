@@ -97,7 +97,7 @@ def _without_level(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "configuration": rest}
 
 
-#: Both of gzarr, …
+#: gzarr's own columns.
 OURS = (Automatic.name, Given.name)
-#: … and all in the order of the table.
+#: All rivals, in the order of the table.
 RIVALS: dict[str, type[Any]] = {r.name: r for r in (Automatic, Given, Zarrs, TensorStore, ZarrPython)}
