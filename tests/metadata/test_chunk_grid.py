@@ -159,5 +159,5 @@ def test_equal_grids() -> None:
 def test_too_many_chunks() -> None:
     with pytest.raises(ArgumentError, match="along dimension 1 are too many"):
         _ = ChunkGrid.regular((4, MAX_LISTED_CHUNKS + 1), (2, 1)).chunk_lengths
-    with pytest.raises(ArgumentError, match=f"more than {MAX_UNEVEN_CHUNKS} chunks"):
+    with pytest.raises(ArgumentError, match=f"at most {MAX_UNEVEN_CHUNKS} chunks"):
         RectilinearAxis(5, np.array([4, 1])).resized(5 + MAX_UNEVEN_CHUNKS)

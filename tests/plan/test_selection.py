@@ -230,14 +230,14 @@ def test_wrong_orthogonal_selections(selection: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        ([0, 1], "so 3, not 1"),
+        ([0, 1], "per dimension: 3, not 1"),
         (([0], [1], slice(None)), "no slices"),
         (([0], [1], ...), "no slices"),
         (([0], [1], [2], None), "no slices"),
         (([0], [1], [8]), "index 8 is out of bounds for axis 2"),
         ((0, -8, 0), "index -8 is out of bounds for axis 1"),
         (([0, 1], [1, 2, 3], 0), "do not broadcast"),
-        (np.ones((6, 7), bool), "so 3, not 2"),
+        (np.ones((6, 7), bool), "per dimension: 3, not 2"),
         (np.ones((6, 7, 7), bool), "mask"),
         ((np.zeros((10**6, 1), int), np.zeros(10**6, int), 0), "points"),
     ],
