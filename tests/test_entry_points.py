@@ -1,4 +1,4 @@
-"""What other packages add: the example in ``tests/plugin`` as an installer leaves it, and packages that are broken."""
+"""Packages with plug-ins: the example in ``tests/plugin`` as an installer leaves it, and broken packages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA = np.arange(24, dtype="<u2").reshape(4, 6)
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
-    """Put a package's metadata and modules into a folder on the import path, as an installer does."""
+    """Write a package's metadata and modules to a folder on the import path, like an installer."""
     before = set(sys.modules)
 
     def into(name: str, version: str, entry_points: dict[str, dict[str, str]], module: str, text: str) -> Path:

@@ -1,4 +1,4 @@
-"""The face of an array beside zarr-python's, and what a read costs: Python calls, blocks, bytes, decoded chunks."""
+"""The interface of arrays against zarr-python's, and costs of a read: Python calls, blocks, bytes, decoded chunks."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_indexers_take_outputs(device: TestedDevice, volume: tuple[gzarr.Array, 
 
 
 def calls_of(read: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Count the calls that a read makes in Python, in all threads: of functions and of builtins."""
+    """Count the Python calls of a read in all threads, of functions and of builtins."""
     events: list[str] = []
     run = pool.run
 
@@ -295,7 +295,7 @@ def test_python_calls_a_chunk(kind: str, selection: Any, tmp_path: Path, monkeyp
 
 
 def test_the_calls_of_host_threads_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The count above can fail: host codecs cost many calls a chunk, and some of them in threads of the pool."""
+    """The count above can fail: host codecs cost many calls per chunk, some of them in threads of the pool."""
     monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
     monkeypatch.setenv("GZARR_THREADS", "2")
     array, _ = opened(tmp_path, v3((32, 32), (4, 4), "uint16", [LITTLE]), sample((32, 32), "u2"))
@@ -303,7 +303,7 @@ def test_the_calls_of_host_threads_are_counted(tmp_path: Path, monkeypatch: pyte
 
 
 def corrupt_block(path: Path, block: int) -> tuple[int, int]:
-    """Spoil one block of a Blosc container; return the bytes of a block, and how many there are."""
+    """Damage one block of a Blosc container; return the block size in bytes, and the number of blocks."""
     value = bytearray(path.read_bytes())
     nbytes, blocksize = struct.unpack_from("<II", value, 4)
     (start,) = struct.unpack_from("<I", value, 16 + 4 * block)
@@ -389,7 +389,7 @@ def test_a_partial_read_of_a_shard_reads_the_chunks_that_it_needs(codecs: Any, l
 
 
 class Recorded(gzarr.MemoryStore):
-    """Says what was asked of it."""
+    """A store that records its requests."""
 
     asked: list[Any]
 

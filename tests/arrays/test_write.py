@@ -1,4 +1,4 @@
-"""Writing: what is written is what NumPy would have, read back by gzarr and by zarr-python; and what is refused."""
+"""Writing: the result is the same as with NumPy, read back by gzarr and by zarr-python; and refused writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPE, CHUNKS = (20, 13, 7), (6, 5, 7)
 
 
 def writable(path: Path | MemoryStore, **options: Any) -> gzarr.Array:
-    """Return an array of zarr-python's, to be changed by gzarr."""
+    """Return an array created by zarr-python, to be changed by gzarr."""
     opened = gzarr.open_array(path, device="cpu")
     store = path if isinstance(path, MemoryStore) else LocalStore(path)
     return gzarr.Array(opened.metadata, store, opened.path, device="cpu", mode="r+", **options)
@@ -305,7 +305,7 @@ def test_aligned(tmp_path: Path) -> None:
 
 
 class FailingStore(MemoryStore):
-    """Fails to write some keys."""
+    """A store that fails to write some keys."""
 
     broken: Iterable[str] = ()
     unreadable: Iterable[str] = ()

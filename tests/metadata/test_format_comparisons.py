@@ -1,6 +1,6 @@
-"""Versions of the format end at ``gzarr/metadata/``: outside it, no module asks which one a node has.
+"""Versions of the format end at ``gzarr/metadata/``: outside it, no module asks for the version of a node.
 
-The others may hold a version, show it, hand it on, and ask its :class:`gzarr.metadata.format.Format`.
+Other modules may hold a version, show it, pass it on, and ask its :class:`gzarr.metadata.format.Format`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def is_constant(node: ast.AST) -> bool:
 
 
 def is_left_open(node: ast.Compare) -> bool:
-    """Return whether the comparison asks only whether a version was given at all."""
+    """Return whether the comparison only asks whether a version was given."""
     return all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) and all(
         isinstance(value, ast.Constant) and value.value is None for value in node.comparators
     )

@@ -251,7 +251,7 @@ def _data_type(value: Any, *, allow_fallback: bool) -> tuple[np.dtype[Any], str]
 
 
 def _chunk_grid(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkGrid:
-    """Return where the chunks are."""
+    """Return the chunk grid."""
     name, configuration = _must_understand(value, "$.chunk_grid", "a chunk grid")
     members = _GRID_MEMBERS.get(name)
     if members is None:
@@ -277,7 +277,7 @@ def _chunk_grid(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Chu
 
 
 def _check_shards(codecs: tuple[Codec, ...], grid: ChunkGrid, chunk: ArrayRepresentation) -> None:
-    """Check that inner chunks divide all shards of a rectilinear grid; they divide the longest, ``chunk``."""
+    """Check that inner chunks divide all shards of a rectilinear grid; for the longest, ``chunk``, they do."""
     order = tuple(range(len(grid.axes)))
     for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk), strict=False)):
         if isinstance(codec, TransposeCodec):
@@ -304,7 +304,7 @@ def _check_shards(codecs: tuple[Codec, ...], grid: ChunkGrid, chunk: ArrayRepres
 def _grid_of_plugin(
     plugin: Plugin, name: str, configuration: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> ChunkGrid:
-    """Return what another package says about where chunks are."""
+    """Return the chunk grid defined by a plugin."""
     at, what = "$.chunk_grid", f"the chunk grid {quote(name)}"
     checked = Configuration(configuration, f"{at}.configuration", what)
     lengths = call(plugin, "from_v3", what, at, checked, shape)
