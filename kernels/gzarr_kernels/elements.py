@@ -70,9 +70,9 @@ _row8s = _make_row(u64, 8, bswap64)
 
 @part
 def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
-    """Copy rows of ``nbytes``: vectors in line, since rows are short, and a call costs more than their bytes."""
+    """Copy rows of ``nbytes`` with inline vectors: the rows are short, and a call would cost more than the copy."""
     if stream != 0 and target % 64 == 0 and by_target % 64 == 0 and nbytes >= 64:
-        # Whole cache lines past the caches. What follows must not touch them again: that would read them back.
+        # Whole cache lines past the caches. The rest must not touch them again: that would read them back.
         for r in range(rows):
             s = source + r * by_source
             t = target + r * by_target
@@ -98,12 +98,12 @@ def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: 
             t = target + r * by_target
             i = 0
             while i + 64 <= nbytes:
-                # Processors foresee what follows a row, not the row that follows somewhere else.
+                # Hardware prefetches the bytes after a row, not the next row elsewhere.
                 prefetch(s + i + _ROWS_AHEAD * by_source)
                 move64(s + i, t + i)
                 i += 64
             if i < nbytes:
-                # The last vectors overlap those before them.
+                # The last vectors overlap the ones before.
                 move64(s + nbytes - 64, t + nbytes - 64)
     elif nbytes >= 32:
         for r in range(rows):
@@ -153,14 +153,14 @@ def copy_rows(
 ) -> None:
     """Copy ``rows`` rows of ``n`` elements of ``itemsize`` bytes.
 
-    ``by_source``, ``by_target``: bytes from row to row; ``source_stride``, ``target_stride``: from element to element.
-    ``stream``, not 0: dense rows may be written past the caches.
+    ``by_source`` and ``by_target`` are the bytes between rows, ``source_stride`` and ``target_stride`` those between
+    elements. With a nonzero ``stream``, dense rows may be written past the caches.
     """
     if source_stride == itemsize and target_stride == itemsize:
         if swap < 2:
             _copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)
             return
-        # Elements of several units, such as complex numbers, are then as many elements of one.
+        # An element of several units, such as a complex number, is as many elements of one unit.
         n *= itemsize // swap
         for r in range(rows):
             s = source + r * by_source
