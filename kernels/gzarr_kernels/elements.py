@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from .interleave import move32, move64, prefetch, stream64
+from .interleave import make_move, move32, move64, prefetch, stream64
 from .jit import part, unit
 from .memory import copy, u8, u16, u32, u64
 
@@ -34,16 +34,14 @@ bswap64 = _make_bswap(64, types.uint64)
 
 
 def _make_row(view: Any, width: int, swap: Any) -> Any:
-    """``row(source, source_stride, target, target_stride, n)``: strides in bytes, elements of ``width`` bytes."""
+    """``row(source, source_stride, target, target_stride, n)``: strides in bytes, elements of ``width`` bytes.
+
+    For rows that are not dense on both sides.
+    """
 
     @part
     def row(source: int, source_stride: int, target: int, target_stride: int, n: int) -> None:
-        if source_stride == width and target_stride == width:
-            s = view(source)
-            d = view(target)
-            for i in range(n):
-                d[i] = swap(s[i])
-        elif target_stride == width:
+        if target_stride == width:
             d = view(target)
             for i in range(n):
                 d[i] = swap(view(source + i * source_stride)[0])
@@ -52,6 +50,39 @@ def _make_row(view: Any, width: int, swap: Any) -> Any:
                 view(target + i * target_stride)[0] = swap(view(source + i * source_stride)[0])
 
     return row
+
+
+def _make_dense_swap(view: Any, width: int, swap: Any) -> Any:
+    """``rows(source, by_source, target, by_target, rows, nbytes, stream)``: dense rows of units of ``width`` bytes."""
+    line = make_move(2, False, width)
+    line_past_caches = make_move(2, True, width)
+
+    @part
+    def dense_swap(
+        source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int
+    ) -> None:
+        lines = nbytes // 64 * 64
+        past = stream != 0 and target % 64 == 0 and by_target % 64 == 0
+        ahead = _ROWS_AHEAD * by_source if nbytes <= 1024 else 512
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            i = 0
+            if past:
+                while i < lines:
+                    prefetch(s + i + ahead)
+                    line_past_caches(s + i, t + i)
+                    i += 64
+            else:
+                while i < lines:
+                    prefetch(s + i + ahead)
+                    line(s + i, t + i)
+                    i += 64
+            while i < nbytes:
+                view(t + i)[0] = swap(view(s + i)[0])
+                i += width
+
+    return dense_swap
 
 
 @njit(inline="always")
@@ -66,6 +97,9 @@ _row8 = _make_row(u64, 8, _same)
 _row2s = _make_row(u16, 2, bswap16)
 _row4s = _make_row(u32, 4, bswap32)
 _row8s = _make_row(u64, 8, bswap64)
+_dense2s = _make_dense_swap(u16, 2, bswap16)
+_dense4s = _make_dense_swap(u32, 4, bswap32)
+_dense8s = _make_dense_swap(u64, 8, bswap64)
 
 
 @part
@@ -109,6 +143,9 @@ def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: 
         for r in range(rows):
             s = source + r * by_source
             t = target + r * by_target
+            prefetch(s + _ROWS_AHEAD * by_source)
+            # Half a line: the rest of it has to be read first.
+            prefetch(t + _ROWS_AHEAD * by_target)
             move32(s, t)
             move32(s + nbytes - 32, t + nbytes - 32)
     elif nbytes == 16:
@@ -161,16 +198,12 @@ def copy_rows(
             _copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)
             return
         # An element of several units, such as a complex number, is as many elements of one unit.
-        n *= itemsize // swap
-        for r in range(rows):
-            s = source + r * by_source
-            t = target + r * by_target
-            if swap == 2:
-                _row2s(s, 2, t, 2, n)
-            elif swap == 4:
-                _row4s(s, 4, t, 4, n)
-            else:
-                _row8s(s, 8, t, 8, n)
+        if swap == 2:
+            _dense2s(source, by_source, target, by_target, rows, n * itemsize, stream)
+        elif swap == 4:
+            _dense4s(source, by_source, target, by_target, rows, n * itemsize, stream)
+        else:
+            _dense8s(source, by_source, target, by_target, rows, n * itemsize, stream)
         return
     for r in range(rows):
         s = source + r * by_source

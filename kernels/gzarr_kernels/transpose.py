@@ -48,7 +48,7 @@ _BLOCK: Final = 64
 
 
 def _make_stage(swap: int) -> Any:
-    """``stage(source, by_source, target, plane, rows, nbytes, ahead)``: copy whole lines of rows to a pitch of 64 bytes.
+    """``stage(source, by_source, target, plane, rows, nbytes, ahead)``: copy rows, in lines, to a pitch of 64 bytes.
 
     The next line of each row goes ``plane`` bytes further on. Memory ``ahead`` bytes ahead of each line is prefetched.
     """
