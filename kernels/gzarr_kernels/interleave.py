@@ -120,14 +120,16 @@ stream4 = _make_interleave(4, stream=True)
 stream8 = _make_interleave(8, stream=True)
 
 
-def _make_move(vectors: int, stream: bool) -> Any:
+def make_move(vectors: int, stream: bool, swap: int = 0) -> Any:
+    """``move(source, target)``: copy vectors of 32 bytes, with units of ``swap`` bytes reversed."""
+
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def move(typing_context: Any, source: Any, target: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             step = ir.Constant(_I64, _LANES)
             loaded = _load_planes(builder, args[0], step, vectors)
             for i, vector in enumerate(loaded):
-                store(builder, vector, args[1], i * _LANES, stream)
+                store(builder, reversed_units(builder, vector, swap), args[1], i * _LANES, stream)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), codegen
@@ -136,10 +138,10 @@ def _make_move(vectors: int, stream: bool) -> Any:
 
 
 #: ``move32(source, target)``, ``move64(source, target)``: 32 or 64 bytes.
-move32 = _make_move(1, False)
-move64 = _make_move(2, False)
+move32 = make_move(1, False)
+move64 = make_move(2, False)
 #: 64 bytes, bypassing the caches; ``target`` must be a multiple of 32.
-stream64 = _make_move(2, True)
+stream64 = make_move(2, True)
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
