@@ -1,10 +1,10 @@
-"""The main job: a 256 MiB volume written by zarr-python is read by gzarr, written by gzarr and read by zarr-python.
+"""The main job: gzarr reads a 256 MiB volume written by zarr-python, then writes it, and zarr-python reads it back.
 
     ci/demo                     or, in an environment that has zarr and matplotlib:  python benchmarks/demo.py
 
 Compares every element both ways, prints throughput beside zarr-python's, and leaves a picture of a slice in
-``demo-output/``. Reads are timed until their result is freed again: into new memory for each, as zarr-python has it,
-and ("recycled") into the memory of a result that was let go of, which is what gzarr does by default.
+``demo-output/``. Times of reads include freeing the result. Reads are timed into new memory for each result, like
+zarr-python's, and ("recycled") into the memory of a released result, gzarr's default.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHUNK_SHAPE = (64, 64, 64)
 
 
 def _write(path: Path, volume: npt.NDArray[np.uint16]) -> int:
-    """Write the volume as most microscopes' software does (blosc, lz4, byte shuffle); return the bytes stored."""
+    """Write the volume like most microscopes' software (blosc, lz4, byte shuffle); return the stored bytes."""
     import zarr
 
     array = zarr.create_array(
@@ -50,7 +50,7 @@ def _to_host(result: Any) -> npt.NDArray[Any]:
 
 
 def _recycling(job: Callable[[], Any], nbytes: str) -> Callable[[], None]:
-    """Return a job under a setting of ``GZARR_RECYCLE_BYTES``; its result is freed under it, too."""
+    """Return a job under a setting of ``GZARR_RECYCLE_BYTES``; its result is freed under the setting, too."""
 
     def run() -> None:
         os.environ["GZARR_RECYCLE_BYTES"] = nbytes
@@ -60,16 +60,16 @@ def _recycling(job: Callable[[], Any], nbytes: str) -> Callable[[], None]:
 
 
 def _rounds(jobs: dict[str, Callable[[], Any]], rounds: int, warm: Sequence[str] = ()) -> dict[str, float]:
-    """Return the median seconds of each job, in interleaved rounds after one that does not count.
+    """Return the median seconds of each job, in interleaved rounds after a warm-up round.
 
     Parameters
     ----------
     jobs
-        By name.
+        Jobs by name.
     rounds
-        That count.
+        Number of timed rounds.
     warm
-        Names of jobs that are done once in each round before they are timed.
+        Names of jobs that run once in each round before they are timed.
     """
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(rounds + 1):
@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         theirs = zarr.open_array(str(path), mode="r")
         reads: dict[str, Callable[[], Any]] = {"gzarr": lambda: array[...], "zarr-python": lambda: theirs[...]}
         if array.device == "cpu":
-            # A device's memory is CuPy's pool's, which keeps it.
+            # CuPy's pool always recycles a device's memory.
             reads["recycled"] = _recycling(reads["gzarr"], "")
             reads["gzarr"] = _recycling(reads["gzarr"], "0")
         times = _rounds(reads, arguments.rounds, warm=["recycled"])

@@ -1,8 +1,8 @@
-"""The numbers in the benchmark's arrays: smooth fields with sensor noise, deterministic, made slab by slab.
+"""The numbers in the benchmark's arrays: smooth fields with sensor noise, deterministic, generated slab by slab.
 
-Real data compress 1.5 to 4 times because they are smooth and noisy at once; random or constant data would measure
+Real data compress 1.5 to 4 times because they are both smooth and noisy; random or constant data would measure
 something that nobody stores. Each function makes rows ``start:stop`` of the first axis of an array of shape ``shape``;
-the noise of a slab comes from a random stream of its own.
+each slab has noise from a random stream of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _random(name: str, start: int) -> np.random.Generator:
 
 
 def _waves(shape: tuple[int, ...], start: int, stop: int, periods: tuple[float, ...]) -> npt.NDArray[np.float32]:
-    """Two products of waves, one a half as large and twice as fast: values in [-1.5, 1.5]."""
+    """Two products of waves, the second with half the amplitude and twice the frequency: values in [-1.5, 1.5]."""
     out = np.zeros((stop - start, *shape[1:]), np.float32)
     for amplitude, harmonic in ((1.0, 1.0), (0.5, 2.0)):
         term: npt.NDArray[np.float32] = np.full((1,) * len(shape), amplitude, np.float32)
@@ -48,7 +48,7 @@ def camera_u2(shape: tuple[int, ...], start: int, stop: int) -> npt.NDArray[np.u
 
 
 def weather_f4(shape: tuple[int, ...], start: int, stop: int) -> npt.NDArray[np.float32]:
-    """Air temperature in kelvin on a grid, as a packed archive unpacks it: steps of 1/256 K."""
+    """Air temperature in kelvin on a grid, as unpacked from a packed archive: steps of 1/256 K."""
     periods = (40.0, 900.0, 700.0) if len(shape) == 3 else (40.0,) * len(shape)
     noise = _random("weather", start).standard_normal((stop - start, *shape[1:]), dtype=np.float32)
     kelvin = 275.0 + 20.0 * _waves(shape, start, stop, periods) + 0.15 * noise
@@ -98,7 +98,7 @@ def public_u2(shape: tuple[int, ...], start: int, stop: int) -> npt.NDArray[np.u
 
 
 def station_f8(shape: tuple[int, ...], start: int, stop: int) -> npt.NDArray[np.float64]:
-    """A long time series of few values a step."""
+    """A long time series with few values per step."""
     noise = _random("station", start).standard_normal((stop - start, *shape[1:]))
     return 280.0 + 8.0 * np.sin(np.arange(start, stop) / 57.0).reshape(-1, *[1] * (len(shape) - 1)) + noise
 

@@ -1,12 +1,12 @@
-"""Reading speed on a GPU: gzarr beside other readers, and beside the limits that no reader can pass.
+"""Reading speed on a GPU: gzarr beside other readers, and beside the limits for any reader.
 
-    python benchmarks/gpu.py                        everything, at 2 GiB an array, some ten minutes
+    python benchmarks/gpu.py                        everything, at 2 GiB per array, some ten minutes
     python benchmarks/gpu.py --seconds 200 --mib 512 --workload zstd --json gpu.json
 
-Rounds are interleaved and medians count, by the host's clock with the device synchronized; times between CUDA events
+Rounds are interleaved, and medians of the host's clock count, with the device synchronized; times between CUDA events
 are in the JSON file. The page cache is warm. Every reader's result is compared with the data before it is timed. A
-reader that would not be done in time reads a part, and its time is counted as often as the whole has parts. What does
-not fit into ``--seconds`` is left out and said, the published pipelines first in line.
+reader that would not finish in time reads a part, and its time is multiplied by the number of parts. Workloads that do
+not fit into ``--seconds`` are left out and listed; the published pipelines come first.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 
     from gzarr.engines.cuda.device_protocol import Device
 
-#: A reader that takes longer than its budget for this part of the read is not given the whole.
+#: A reader that exceeds its budget on one of this many parts of a read does not read the whole.
 PARTS = 16
-#: Of the seconds of a workload, for one reader.
+#: Budget of one reader, as a fraction of the time of a workload.
 BUDGET_SHARE = 0.2
-#: Of all seconds, for what is measured beside the workloads.
+#: Fraction of all time for measurements beside the workloads.
 TARGETS_SHARE = 0.12
-#: Reads of a workload of many that are compared.
+#: Number of compared reads in workloads of many reads.
 READS_CHECKED = 3
 
 
 class Clock:
-    """Times calls on a device: synchronized, by the host's clock; and between two events where the device has them."""
+    """Times of calls on a device: by the host's clock, synchronized; and between two events, if the device has them."""
 
     def __init__(self, device: Device) -> None:
         from gzarr.engines.cuda.cupy_device import CupyDevice
@@ -67,7 +67,7 @@ class Clock:
             self._events = cupy.cuda.Event(), cupy.cuda.Event()
 
     def _synchronize(self, stream: Any) -> None:
-        """Wait for a stream; on a real device for all, since other readers have streams of their own."""
+        """Wait for a stream; on a real device for all streams, since other readers have their own."""
         stream.synchronize()
         if self._events:
             import cupy
@@ -75,7 +75,7 @@ class Clock:
             cupy.cuda.runtime.deviceSynchronize()
 
     def run(self, calls: Sequence[Call], stream: Any = None) -> tuple[float, float | None]:
-        """Return the host's and the device's seconds of some calls; freeing a result is not counted."""
+        """Return the host's and the device's seconds of some calls, without freeing results."""
         stream = self._device.current_stream() if stream is None else stream
         host, on_device = 0.0, 0.0
         for call in calls:
@@ -97,7 +97,7 @@ class Clock:
 
 
 def part_of(workload: Workload, parts: int) -> Workload | None:
-    """Return about one of so many parts of a workload's read, its first, or None where it has none."""
+    """Return the first of about this number of parts of a workload's read, or None if it has no parts."""
     access, shape = workload.access, workload.dataset.shape
     outer = (workload.dataset.shard_shape or workload.dataset.chunk_shape)[0]
     if isinstance(access, Windows) and len(access.starts) >= parts:
@@ -112,12 +112,12 @@ def part_of(workload: Workload, parts: int) -> Workload | None:
 
 
 def factor(whole: Workload, part: Workload) -> float:
-    """Return how many times as much the whole is."""
+    """Return the size of the whole relative to this part."""
     return whole.output_nbytes() / part.output_nbytes()
 
 
 def is_right(result: Any, expected: np.ndarray[Any, Any]) -> bool:
-    """Return whether a result, on a device or a list of such, is what is expected on the host."""
+    """Return whether a result, on a device or a list of such results, equals the expected array on the host."""
     results = result if isinstance(result, list) else [result]
     host = [np.asarray(r.get() if hasattr(r, "get") else r) for r in results]
     found = np.stack(host) if isinstance(result, list) else host[0]
@@ -130,15 +130,15 @@ class Comparison:
     Parameters
     ----------
     device
-        Current in this thread.
+        Device, current in this thread.
     rivals
         Readers by name.
     tiles, stored
-        The workload, and where its array is.
+        The workload, and its stored array.
     seconds
-        For all of it.
+        Time for everything.
     rounds
-        At most.
+        Most rounds.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Comparison:
         return limits
 
     def _prepare(self, name: str, rival: Rival) -> list[Call]:
-        """Open the array with a reader and check what it gives; return its calls, or none."""
+        """Open the array with a reader and check its result; return its calls, or none."""
         notes = self.measured.notes
         whole = self._tiles.workload
         part = part_of(whole, PARTS)
@@ -239,7 +239,7 @@ class Comparison:
             assert is_right(result, wanted), f"read {number}"
 
     def _on_device(self, result: Any) -> Any:
-        """Return the elements that the array repeats, where a result is."""
+        """Return the elements that the array repeats, in the memory of the result."""
         if not hasattr(result, "get") or not hasattr(result, "set"):
             return self._stored.base
         if self._base_on_device is None:
@@ -256,14 +256,14 @@ class Comparison:
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 done = self.measured.rounds_ms.get(name, [])
                 late = time.monotonic() > self._deadline
-                # Everything that is ready is timed once at least.
+                # Everything that is ready is timed at least once.
                 if done and (late or spent[name] > self._budget):
                     continue
                 rival = self._rivals.get(name)
                 with contextlib.nullcontext() if rival is None else rival.session():
                     host, on_device = self._clock.run(ready[name], streams.get(name))
                 spent[name] += host
-                # Round 0 warms up; a reader without time for another one has it counted.
+                # Round 0 is a warm-up; it counts for a reader without time for another round.
                 if turn == 0 and spent[name] <= self._budget and not late:
                     continue
                 times = self.measured.estimated.get(name, 1)
@@ -299,11 +299,11 @@ def measure_all(
     arguments: argparse.Namespace,
     keep: Callable[[list[DeviceMeasured]], None],
 ) -> tuple[list[DeviceMeasured], list[str], bool]:
-    """Measure workload after workload in the time there is.
+    """Measure workload after workload within the time.
 
     Returns
     -------
-    What was measured, the names of what was left out, and whether every result was right.
+    The measurements, the names of omitted workloads, and whether every result was right.
     """
     deadline = time.monotonic() + arguments.seconds
     results: list[DeviceMeasured] = []

@@ -1,4 +1,4 @@
-"""Batches of frames on a device, decoded by its batched decoders alone, and how long what is enqueued takes.
+"""Batches of frames on a device, decoded by its batched decoders alone, and times of enqueued work.
 
 Written for :class:`gzarr.engines.cuda.device_protocol.Device`, so that the tests run it on the simulated one.
 """
@@ -29,20 +29,20 @@ PADDING = 64
 
 
 def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
-    """Return the next multiple."""
+    """Return the least multiple of the alignment that is at least ``nbytes``."""
     return -(-nbytes // to) * to
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of a run: on the host's clock, synchronized, and between two events of the device (None: no clock)."""
+    """Seconds of a run: by the host's clock, synchronized, and between two events of the device (None: no clock)."""
 
     host_s: float
     device_s: float | None
 
     @property
     def best_s(self) -> float:
-        """The device's own where there is one."""
+        """The device's time if there is one, else the host's."""
         return self.host_s if self.device_s is None else self.device_s
 
 
@@ -59,18 +59,18 @@ def _events() -> tuple[Any, Any] | None:
 
 
 def time_runs(stream: Any, enqueue: Callable[[], object], runs: int = 5, seconds: float = 2.0) -> Timing:
-    """Return the median times of what a call enqueues on a stream, after one run that does not count.
+    """Return the median times of a call that enqueues work on a stream, after a warm-up run.
 
     Parameters
     ----------
     stream
-        Of the device.
+        Stream of the device.
     enqueue
-        Called once a run.
+        Function called once per run.
     runs
-        At most; at least one.
+        Most runs; at least one.
     seconds
-        No run begins later than this after the first.
+        Time after the first run in which other runs may begin.
     """
     events = _events()
     host: list[float] = []
@@ -95,11 +95,11 @@ def time_runs(stream: Any, enqueue: Callable[[], object], runs: int = 5, seconds
 
 
 def pack(frames: Sequence[bytes], alignment: int) -> tuple[Bytes, IntArray, IntArray]:
-    """Lay frames one after the other, each aligned.
+    """Join frames, each aligned.
 
     Returns
     -------
-    uint8, all of them; int64 each, where every frame begins and its bytes.
+    uint8, all frames; int64 each, the start and size of every frame.
     """
     sizes = np.array([len(frame) for frame in frames], np.int64)
     steps = -(-(sizes + PADDING) // max(alignment, 16)) * max(alignment, 16)
@@ -111,29 +111,29 @@ def pack(frames: Sequence[bytes], alignment: int) -> tuple[Bytes, IntArray, IntA
 
 
 class FrameBatch:
-    """Frames that lie on a device, and memory for what they decode to.
+    """Frames on a device, and memory for their decoded bytes.
 
     Parameters
     ----------
     device
-        Current in this thread for as long as this is used.
+        Device, current in this thread for the lifetime of this object.
     algorithm
         ``"zstd"``, ``"lz4"``, ``"snappy"``, ``"deflate"`` or ``"gdeflate"``.
     memory
         uint8, page-locked or not: the frames.
     source, source_nbytes
-        int64 ``(n,)``, in ``memory``: begin and bytes of each frame.
+        int64 ``(n,)``: start and size of each frame in ``memory``.
     target, target_nbytes
-        int64 ``(n,)``: begin and bytes of what each decodes to, in memory of this object.
+        int64 ``(n,)``: start and size of each decoded frame in memory of this object.
     stream
-        On which it all runs; None for a new one.
+        Stream for all work; None for a new one.
 
     Raises
     ------
     ValueError
-        If the device has no decoder of the algorithm.
+        If the device has no decoder for the algorithm.
     MemoryError
-        If it has no room, also if a batch of one frame takes more scratch than a quarter of it.
+        If the device has no room, or if a batch of one frame needs more scratch than a quarter of it.
     """
 
     def __init__(
@@ -220,14 +220,14 @@ class FrameBatch:
             )
 
     def results(self) -> tuple[IntArray, npt.NDArray[np.int32]]:
-        """Wait, and return the bytes that each frame gave, and its status."""
+        """Wait, and return the decoded size and the status of each frame."""
         back = self._device.pinned(12 * self._n)
         self._device.copy_out(back, self._encoded[self._results : self._results + back.size], self.stream)
         self.stream.synchronize()
         return back[: 8 * self._n].view(np.int64).copy(), back[8 * self._n :].view(np.int32).copy()
 
     def decoded(self, frame: int) -> bytes:
-        """Wait, and return what a frame gave."""
+        """Wait, and return a decoded frame."""
         begin, nbytes = int(self._target[frame]), int(self._sizes[frame])
         back = self._device.pinned(nbytes)
         self._device.copy_out(back, self._output[begin : begin + nbytes], self.stream)
@@ -235,6 +235,6 @@ class FrameBatch:
         return back.tobytes()
 
     def succeeded(self) -> bool:
-        """Wait, and return whether every frame gave its bytes."""
+        """Wait, and return whether every frame decoded to its size."""
         produced, statuses = self.results()
         return bool((statuses == 0).all() and (produced == self._sizes).all())

@@ -1,9 +1,9 @@
-"""The limits of a read to a device: the steps that no reader can leave out, each alone, on the workload's own chunks.
+"""The limits of a read to a device: the steps that every reader needs, each alone, on the workload's own chunks.
 
-- ``read``: the files that the read needs, from the page cache into page-locked memory (the faster of ``preadv`` in as
-  many threads as the engine has, and the engine's own native loop, which also verifies and cuts into frames);
-- ``copy``: their compressed bytes to the device, one copy;
-- ``decode``: nvCOMP alone, all frames on the device already;
+- ``read``: the files of the read, from the page cache into page-locked memory (the faster of ``preadv`` in as many
+  threads as the engine has, and the engine's own native loop, which also verifies and divides into frames);
+- ``copy``: their compressed bytes to the device, in one copy;
+- ``decode``: nvCOMP alone, with all frames already on the device;
 - ``place``: a copy of the output on the device.
 """
 
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
     from gzarr.engines.cuda.staging import Frames
 
 LIMITS = ("read", "copy", "decode", "place")
-#: Bytes that staging puts around a chunk, at most.
+#: Most bytes that staging adds around a chunk.
 _AROUND = 256
 
 
 class Limits:
-    """The steps of one read, on one device.
+    """The steps of one read on one device.
 
     Parameters
     ----------
     device
-        Current in this thread.
+        Device, current in this thread.
     path
-        Of the array.
+        Path of the array.
     selections
         Basic selections that are read together.
     output_nbytes
-        Of the results.
+        Size of the results in bytes.
     threads
-        That read files.
+        Number of threads that read files.
 
     Raises
     ------
@@ -97,11 +97,11 @@ class Limits:
 
     @property
     def stream(self) -> Any:
-        """On which the device's steps run."""
+        """The stream of the device's steps."""
         return self._stream
 
     def calls(self) -> dict[str, Callable[[], object]]:
-        """Return what enqueues each step (``read`` does it); ``decode`` only where there is something to decode."""
+        """Return functions that enqueue each step (``read`` runs at once); ``decode`` only if chunks are compressed."""
         found: dict[str, Callable[[], object]] = {
             "read": self._read,
             "read, natively": self._stage,
@@ -113,7 +113,7 @@ class Limits:
         return found
 
     def sound(self) -> bool:
-        """Wait, and return whether every frame has been decoded to its bytes."""
+        """Wait, and return whether every frame has been decoded to its size."""
         return self._batch is None or self._batch.succeeded()
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Limits:
         self._device.copy_array(self._to, self._from, self._stream)
 
     def _read(self) -> None:
-        """Read every file, each once, by neighbouring ones a thread; what they hold ends one behind the other."""
+        """Read every file once, with neighbouring files in one thread each, to consecutive memory."""
         view = memoryview(self._memory)
         ends = np.cumsum([length for _, _, length in self._files]).tolist()
         count, threads = len(self._files), self._threads
@@ -172,7 +172,7 @@ class Limits:
 
 
 def request_for(path: Path, selections: Sequence[Any]) -> tuple[ReadRequest, DeviceProgram, int]:
-    """Return the engine's request for a read of an array in local files, its device program, and frames a chunk.
+    """Return the engine's request for a read of an array in local files, its device program, and frames per chunk.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def request_for(path: Path, selections: Sequence[Any]) -> tuple[ReadRequest, Dev
 
 
 def _ranges(request: ReadRequest, root: Path) -> list[tuple[str, int, int]]:
-    """Return (path, offset, bytes) of what the read needs, in order; neighbours in a file are one."""
+    """Return (path, offset, size) of the ranges that the read needs, in order; neighbours in a file are merged."""
     sources = request.sources
     found: list[tuple[str, int, int]] = []
     order = np.lexsort((sources.offset, sources.key_index))

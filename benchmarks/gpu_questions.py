@@ -1,11 +1,11 @@
-"""What only a GPU can answer about nvCOMP, copies, files and launches; the answers go to a JSON file.
+"""Questions about nvCOMP, copies, files and launches that only a GPU can answer; the answers go to a JSON file.
 
     python benchmarks/gpu_questions.py --seconds 60 --json questions.json
     python benchmarks/gpu_questions.py --question "damaged frames" --question launches
 
-The most important questions come first, and what may harm the GPU's state last; what does not fit into the time is left
-out, and said. A question that fails has its error for an answer. Each damaged frame is decoded by a process of its own,
-since it may end the CUDA context.
+The most important questions come first, and those that may harm the GPU's state last. Questions that do not fit into
+the time are left out and listed. The answer to a question that fails is its error. Each damaged frame is decoded in a
+separate process, since it may end the CUDA context.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 
     from gzarr.engines.cuda.device_protocol import Device
 
-    #: Takes the device and the seconds that are left for it; returns what goes into the JSON file.
+    #: Function of the device and the remaining seconds; returns the answer for the JSON file.
     Question = Callable[[Device, float], Any]
 
 _KIB, _MIB = 1 << 10, 1 << 20
 FRAME_NBYTES = (16 * _KIB, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
 FRAME_COUNTS = (1, 16, 128, 1024, 8192)
-#: Decoded bytes of a batch, at most.
+#: Most decoded bytes of a batch.
 MOST_BATCH_NBYTES = 512 * _MIB
-#: Of the frames that are damaged, and of those of unusual form.
+#: Decoded size of damaged frames and of frames in unusual forms, in bytes.
 DAMAGED_NBYTES = 64 * _KIB
-#: Processes that decode damaged frames at once, and how long one may take.
+#: Concurrent processes that decode damaged frames, and the time limit of one.
 PROCESSES = 4
 PATIENCE_S = 60.0
 
 
 def forms(device: Device, seconds: float) -> dict[str, Any]:
-    """Whether zstd with a checksum, without content size, of several frames and with skippable ones decodes right."""
+    """Does zstd with a checksum, without content size, with several or with skippable frames decode correctly?"""
     data = gpu_samples.sample(200_000)
     answers = {}
     for name, frame in gpu_samples.zstd_forms(data).items():
@@ -67,14 +67,14 @@ def forms(device: Device, seconds: float) -> dict[str, Any]:
 
 
 def decode_damaged(device: Device, algorithm: str, damage: str) -> dict[str, Any]:
-    """Decode a damaged frame between good ones, then good ones alone: what did nvCOMP say, and does the context live?
+    """Decode a damaged frame between good ones, then good ones alone: nvCOMP's statuses, and the state of the context.
 
     Parameters
     ----------
     device
-        Its context may be of no use afterwards.
+        Device, whose context may be unusable afterwards.
     algorithm, damage
-        Of :data:`gpu_samples.ALGORITHMS` and :func:`gpu_samples.damages`.
+        Names in :data:`gpu_samples.ALGORITHMS` and :func:`gpu_samples.damages`.
     """
     data = gpu_samples.sample(DAMAGED_NBYTES)
     good, wanted = gpu_samples.encode(algorithm, data), gpu_samples.decoded(algorithm, data)
@@ -99,7 +99,7 @@ def decode_damaged(device: Device, algorithm: str, damage: str) -> dict[str, Any
 
 
 def damaged(device: Device, seconds: float) -> dict[str, Any]:
-    """A status, or a dead context? For every algorithm, and damages of several kinds, each in a process of its own."""
+    """A status, or a dead context? For every algorithm, and several kinds of damage, each in a separate process."""
     cases = [(a, d) for d in gpu_samples.damages(bytes(64)) for a in gpu_samples.ALGORITHMS]
     deadline = time.monotonic() + seconds
 
@@ -134,7 +134,7 @@ def _in_a_process(algorithm: str, damage: str, patience_s: float) -> dict[str, A
 
 
 def decode_rates(device: Device, seconds: float) -> list[dict[str, Any]]:
-    """Decoded bytes a second of each algorithm against the size and number of frames; small totals first."""
+    """Decoded bytes per second of each algorithm against the size and number of frames; small totals first."""
     deadline = time.monotonic() + seconds
     grid = [(n, count) for n in FRAME_NBYTES for count in FRAME_COUNTS if n * count <= MOST_BATCH_NBYTES]
     data = gpu_samples.sample(max(FRAME_NBYTES))
@@ -168,9 +168,9 @@ def decode_rate(device: Device, algorithm: str, data: bytes, nbytes: int, count:
     }
 
 
-#: Last, for what it may do to a GPU.
+#: The last question, because it may harm a GPU's state.
 DAMAGED = "damaged frames"
-#: By name, the most important first; with the part of what is left that each may take.
+#: Questions by name, the most important first, each with its fraction of the remaining time.
 QUESTIONS: dict[str, tuple[Question, float]] = {
     "zstd forms": (forms, 0.2),
     "router rates": (gpu_router.router_rates, 0.15),
@@ -181,7 +181,7 @@ QUESTIONS: dict[str, tuple[Question, float]] = {
     "assemble": (gpu_transfers.assemble_rates, 0.5),
     DAMAGED: (damaged, 0.9),
 }
-#: What the list of open questions has besides.
+#: Open questions that are not asked, and why.
 NOT_ASKED = {"one warp a block against nvCOMP's lz4": "gzarr has no lz4 decoder of its own to compare"}
 
 
@@ -207,7 +207,7 @@ def ask(device: Device, names: Sequence[str], seconds: float) -> dict[str, Any]:
 
 
 def summary(answers: dict[str, Any]) -> str:
-    """Return a line for every question."""
+    """Return one line per question."""
     lines = []
     for name, found in answers.items():
         answer = found.get("answer", found)
@@ -243,7 +243,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Ask; return 1 if there is no device, or a question failed."""
+    """Run the questions; return 1 if there is no device, or a question failed."""
     arguments = parser().parse_args(argv)
     from gzarr.engines.cuda import devices
     from gzarr.errors import DeviceError

@@ -1,4 +1,4 @@
-"""What the GPU benchmark prints and writes: figures of a workload, ratios, targets. Nothing here needs a GPU."""
+"""Output of the GPU benchmark: figures of a workload, ratios, targets. Nothing here needs a GPU."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from report import Measured, Target, _grid, _milliseconds, _number, geometric_me
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What the project promises: times the fastest rival, part of the slowest limit, and the two others.
+#: The project's targets: multiple of the fastest rival, fraction of the slowest limit, and two others.
 LEAST_SPEEDUP, LEAST_OF_LIMIT = 3.0, 0.75
 MOST_FIRST_ARRAY_MS, MOST_HOST_US = 100.0, 2.0
-#: Chunks that are held against the limit: of these sizes, in these codecs.
+#: Chunks compared with the limit: of these sizes, in these codecs.
 LIMIT_CHUNK_NBYTES = (64 << 10, 1 << 20)
 LIMIT_CODECS = ("blosc", "lz4", "zstd")
 
 
 @dataclass
 class DeviceMeasured(Measured):
-    """One workload on a device; its limits are among ``rounds_ms`` as ``"limit NAME"``."""
+    """One workload on a device; its limits are in ``rounds_ms`` as ``"limit NAME"``."""
 
     #: Milliseconds between two CUDA events, by rival and limit.
     device_rounds_ms: dict[str, list[float]] = field(default_factory=dict)
-    #: Rivals whose times are those of a part of the read, times the parts.
+    #: Rivals whose times are those of a part of the read, multiplied by this number of parts.
     estimated: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -36,18 +36,18 @@ class DeviceMeasured(Measured):
         return min(times, key=times.__getitem__) if times else None
 
     def limit_ms(self, name: str) -> float | None:
-        """Return the median of a limit; of reading, the faster way's."""
+        """Return the median of a limit; for reading, of the faster way."""
         names = [f"limit {name}", *(["limit read, natively"] if name == "read" else [])]
         return min((ms for n in names if (ms := self.ms(n)) is not None), default=None)
 
     @property
     def slowest_limit(self) -> str | None:
-        """The step that takes longest, of those that a reader must go through."""
+        """The slowest of the steps that every reader needs."""
         times = {name: ms for name in LIMITS if (ms := self.limit_ms(name)) is not None}
         return max(times, key=times.__getitem__) if times else None
 
     def of_limit(self, rival: str) -> float | None:
-        """Return the part of the slowest limit's throughput that is reached."""
+        """Return the throughput as a fraction of the slowest limit's."""
         name, ms = self.slowest_limit, self.ms(rival)
         limit = None if name is None else self.limit_ms(name)
         return None if limit is None or ms is None else limit / ms
@@ -105,16 +105,16 @@ def table(measured: Sequence[DeviceMeasured], rivals: Sequence[str]) -> str:
 def targets(
     measured: Sequence[DeviceMeasured], first_array_ms: float | None = None, host_us: float | None = None
 ) -> list[Target]:
-    """Return the promises, each against what was measured.
+    """Return the project's targets, each compared with the measurements.
 
     Parameters
     ----------
     measured
         The workloads.
     first_array_ms
-        From open to the first array.
+        Time from open to the first array, in milliseconds.
     host_us
-        Of the host, a chunk.
+        Time of the host per chunk, in microseconds.
     """
     speedups = {m.name: v for m in measured if (v := m.speedup()) is not None}
     of_limit = {m.name: v for m in measured if m.held_against_limit and (v := m.of_limit("gzarr out=")) is not None}

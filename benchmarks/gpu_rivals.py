@@ -1,4 +1,4 @@
-"""The readers that are compared on a GPU; each call gives an array on the device, or has enqueued its making there.
+"""The readers compared on a GPU; each call returns an array on the device, or has enqueued the work for it.
 
 Left out: damacy (``nclack/damacy``), a C++ program that is not on a package index and would have to be built.
 """
@@ -106,7 +106,7 @@ class ZarrPythonOnDevice(ZarrPython):
 
 
 class KvikioZarr(ZarrPythonOnDevice):
-    """kvikio's store below zarr-python, with as many of its threads as the others have."""
+    """kvikio's store below zarr-python, with as many threads as the others."""
 
     name = "kvikio.zarr"
     distributions = ("kvikio-cu13",)

@@ -1,4 +1,4 @@
-"""Question about the router: what it would go by on this machine; see ``gpu_questions.py``."""
+"""Question about the router: its constants on this machine; see ``gpu_questions.py``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CHUNK_NBYTES = 4096
 
 
 def router_rates(device: Device, seconds: float) -> dict[str, Any]:
-    """What the router's constants would be here, by its own measurement, beside those that it assumes.
+    """The router's constants by its own measurement on this machine, beside its assumptions.
 
-    ``wave_seconds`` is the fixed cost of a wave as a read has it: its ``launch_seconds``.
+    ``wave_seconds`` is the fixed cost of a wave in a read: its ``launch_seconds``.
     """
     from gzarr.engines.cuda import calibration, router
 

@@ -1,6 +1,6 @@
-"""Frames to decode: a sample that compresses as images do, in every algorithm and form, and damaged.
+"""Frames to decode: a sample that compresses like images, in every algorithm and form, and damaged.
 
-Snappy and the odd forms of zstd are made here from what numcodecs writes, so that no other encoder has to be installed.
+Snappy and the unusual forms of zstd are made here from numcodecs' output, so that no other encoder is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SNAPPY_PIECE = 64 << 10
 
 
 def sample(nbytes: int) -> bytes:
-    """Return ``nbytes`` of a 16-bit light-sheet volume, its bytes shuffled in blocks, as Blosc passes them on."""
+    """Return ``nbytes`` of a 16-bit light-sheet volume, shuffled in blocks like Blosc's streams."""
     block = 8192
     rows = -(-nbytes // (2 * block))
     elements = fields.make(fields.camera_u2, (rows, block // 256, 256))
@@ -33,7 +33,7 @@ def sample(nbytes: int) -> bytes:
 
 
 def encode(algorithm: str, data: bytes) -> bytes:
-    """Return one frame that decodes to ``data`` (snappy: to its first 64 KiB, over and over, to the same length)."""
+    """Return one frame that decodes to ``data`` (for snappy, to its first 64 KiB, repeated to the same length)."""
     from numcodecs import lz4, zstd
 
     if algorithm == "zstd":
@@ -49,7 +49,7 @@ def encode(algorithm: str, data: bytes) -> bytes:
 
 
 def decoded(algorithm: str, data: bytes) -> bytes:
-    """Return what :func:`encode` encodes of ``data``."""
+    """Return the data that :func:`encode` encodes for ``data``."""
     if algorithm != "snappy" or len(data) <= _SNAPPY_PIECE:
         return data
     piece = data[:_SNAPPY_PIECE]
@@ -110,7 +110,7 @@ def _lz4_to_snappy(block: bytes) -> bytes:
         at += 1
         literals = length(token >> 4)
         if literals:
-            # 60 and 61: lengths of one byte, of two bytes; pieces of 64 KiB have no longer ones.
+            # 60 and 61 mean lengths of one and two bytes, which suffice for pieces of 64 KiB.
             n = literals - 1
             out += bytes([n << 2]) if n < 60 else bytes([60 << 2, n]) if n < 256 else bytes([61 << 2, n & 255, n >> 8])
             out += block[at : at + literals]
@@ -128,7 +128,7 @@ def _lz4_to_snappy(block: bytes) -> bytes:
 
 
 def zstd_forms(data: bytes) -> dict[str, bytes]:
-    """Return streams of zstd frames that all decode to ``data``, but for the one with a wrong checksum, by name."""
+    """Return streams of zstd frames by name; all decode to ``data``, except for one with a wrong checksum."""
     from numcodecs.zstd import Zstd
 
     plain = encode("zstd", data)
@@ -148,7 +148,7 @@ def zstd_forms(data: bytes) -> dict[str, bytes]:
 
 
 def without_content_size(frame: bytes) -> bytes:
-    """Return a zstd frame with a window in its header in place of the size of its content.
+    """Return a zstd frame with a window in its header instead of its content size.
 
     Source: RFC 8878, 3.1.1.1.
     """
@@ -184,6 +184,6 @@ def damages(frame: bytes) -> dict[str, bytes]:
 
 
 def parts(data: bytes, nbytes: int, most: int = 4) -> Sequence[bytes]:
-    """Return some different pieces of ``nbytes`` of the sample."""
+    """Return some different pieces of the sample, of ``nbytes`` each."""
     count = max(1, min(most, len(data) // nbytes))
     return [data[i * nbytes : (i + 1) * nbytes] for i in range(count)]

@@ -1,11 +1,11 @@
-"""The stages of ``ci/gpu``: each has a share of the time that is left, none stops the next, the table comes last.
+"""The stages of ``ci/gpu``: each gets a share of the remaining time, none stops the next, the table comes last.
 
-What is worth most comes first. Each stage is a process of its own, and those that give damaged frames to decoders come
-last: an error of CUDA that stays (an illegal address, say) fails its own process only.
+The most valuable stages come first. Each stage is a separate process, and those that give damaged frames to decoders
+come last: a sticky error of CUDA (such as an illegal address) fails only its own process.
 
-What a stage does not use goes to the later ones. A stage that runs out of its share is ended; one for which too little
-is left is left out: both are said, and neither is a failure. Only Python's own library is imported: packages may be
-what is missing.
+Time that a stage does not use goes to the later ones. A stage that exceeds its share is ended; a stage with too little
+time is left out: both are reported, and neither is a failure. Only Python's standard library is imported, because
+packages may be what is missing.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    #: Takes the seconds that the stage may take; returns the command and what is added to the environment.
+    #: Function of the stage's time in seconds; returns the command and additions to the environment.
     Command = Callable[[float], tuple[list[str], dict[str, str]]]
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Kept for the table and the report.
+#: Time reserved for the table and the report.
 RESERVE_S = 10.0
-#: A script that is told its time ends by itself this much before it is ended.
+#: A script that knows its time limit ends this long before it would be ended.
 MARGIN_S = 15.0
-#: Part of its stage's time that the soak reads for: before, Python imports and the kernels are loaded.
+#: Fraction of its stage's time for the reads of the soak; before, Python imports and kernels are loaded.
 SOAK_SHARE = 0.5
 TAIL_LINES = 15
-#: Where libnvvm is that compiles our kernels, if neither a wheel nor the environment says so.
+#: Location of libnvvm, which compiles our kernels, if neither a wheel nor the environment gives one.
 CUDA_HOME = Path("/usr/local/cuda")
-#: All modules with tests on a GPU, what is worth most first; that of others takes long, even to be imported.
+#: All modules with tests on a GPU, the most valuable first; other modules take long even to import.
 TESTS = (
     "gpu", "nvcomp_batch", "gpu_damage", "doctor", "read_matrix", "write_edges", "rectilinear", "read_properties",
     "rectilinear_shards", "departures",
     "dtypes_matrix", "extension_codecs", "extension_dtypes", "golden", "fixtures", "read_api", "copy", "format_v1",
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
 )  # fmt: skip
-#: Of those, and besides, where damaged frames are.
+#: Modules with tests of damaged frames.
 DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")
 DAMAGED_FRAMES = "damaged frames"
 
@@ -77,17 +77,17 @@ class Stage:
     Attributes
     ----------
     name
-        In the table; also of its log.
+        Name in the table, and of its log.
     weight
-        Of its share, relative to the stages after it.
+        Weight of its share, relative to the stages after it.
     least_s
-        With less time than this it is left out.
+        Least time in seconds; with less, it is left out.
     required
-        Whether the exit code tells that it failed.
+        Whether a non-zero exit code is a failure.
     command
-        What runs.
+        Function that returns the command.
     result
-        File that it leaves below the output directory, if any, which goes into the report.
+        File below the output directory, if any, that it writes for the report.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Stage:
 
 @dataclass
 class Outcome:
-    """What became of a stage: ``"passed"``, ``"failed"``, ``"out of time"`` or ``"left out"``."""
+    """Outcome of a stage: ``"passed"``, ``"failed"``, ``"out of time"`` or ``"left out"``."""
 
     stage: str
     required: bool
@@ -127,11 +127,11 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
     Parameters
     ----------
     python
-        The interpreter.
+        Python interpreter.
     out
-        Where stages leave their results.
+        Directory for the results of stages.
     wheels, site
-        What is installed, and where to; None for nothing.
+        Wheels to install, and their target directory; None for nothing.
     """
 
     def fixed(*command: str, **environment: str) -> Command:
@@ -148,10 +148,10 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
         def command(seconds: float) -> tuple[list[str], dict[str, str]]:
             pytest = [python, "-m", "pytest", *map(_test_module, modules), "-m", marked, "-rs"]
             pytest += ["-p", "no:cacheprovider", "--tb=short", "--durations=5", "-o", "timeout=60"]
-            # One broken module is not the end of the others; where everything fails, the rest says no more.
+            # One broken module does not stop the others; if everything fails, the rest adds no information.
             return [*pytest, "--continue-on-collection-errors", "--maxfail=60"], {
                 "GZARR_TEST_GPU": "1",
-                # Tests that are left then are skipped, so that the outcome of the others is told.
+                # Remaining tests are skipped then, so that the outcome of the others is reported.
                 "GZARR_TEST_SECONDS": f"{max(seconds - MARGIN_S, 1.0):.0f}",
                 "GZARR_SOAK_SECONDS": f"{SOAK_SHARE * seconds:.0f}",
             }
@@ -168,7 +168,7 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
     return [
         *stages,
         Stage("kernels", 40, 5, True, fixed("-c", _KERNELS)),
-        # Of each codec, what it decodes too.
+        # This also decodes with each codec.
         Stage("environment", 12, 5, True, fixed("-m", "gzarr", "doctor", "--device", "cuda", "--json"), "doctor.json"),
         Stage("equality", 34, 20, True, tests(TESTS, "gpu and not damage")),
         Stage("questions", 14, 20, False, harmless, "questions.json"),
@@ -181,16 +181,16 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
 
 
 def limit(stages: Sequence[Stage], at: int, remaining_s: float) -> float | None:
-    """Return the seconds that stage ``at`` may take, or None if it is to be left out.
+    """Return the seconds for stage ``at``, or None if it is left out.
 
     Parameters
     ----------
     stages
-        All of them.
+        All stages.
     at
-        Which.
+        Position of the stage.
     remaining_s
-        For it and the stages after it.
+        Time for it and the stages after it, in seconds.
     """
     share = remaining_s * stages[at].weight / sum(stage.weight for stage in stages[at:])
     share = min(max(share, stages[at].least_s), remaining_s)
@@ -253,7 +253,7 @@ def _copy(stream: Any, log: Path, lines: list[str]) -> None:
 def run_all(
     stages: Sequence[Stage], seconds: float, out: Path, environment: Mapping[str, str]
 ) -> tuple[list[Outcome], dict[str, Any]]:
-    """Run the stages within ``seconds``; return what became of them, and their results."""
+    """Run the stages within ``seconds``; return their outcomes and results."""
     deadline = time.monotonic() + seconds
     outcomes: list[Outcome] = []
     results: dict[str, Any] = {}
@@ -276,7 +276,7 @@ def run_all(
 
 
 def _keep_document(log: Path, file: Path) -> None:
-    """Write the JSON document that a command has printed, perhaps behind warnings, to a file."""
+    """Write the JSON document that a command has printed, possibly after warnings, to a file."""
     with contextlib.suppress(OSError, ValueError):
         text = log.read_text()
         file.write_text(json.dumps(json.JSONDecoder().raw_decode(text[text.index("{") :])[0], indent=1) + "\n")
@@ -297,7 +297,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """Return 1 if a required stage failed, else 0: also where there was no time for it."""
+    """Return 1 if a required stage failed, else 0, even if there was no time for it."""
     return int(any(o.failed for o in outcomes))
 
 
@@ -325,16 +325,16 @@ def hardware() -> dict[str, Any]:
 
 
 def cuda_home(environment: Mapping[str, str], path: Sequence[str], home: Path = CUDA_HOME) -> dict[str, str]:
-    """Return what has to be added to the environment for libnvvm to be found, which compiles the kernels.
+    """Return additions to the environment with which libnvvm, which compiles the kernels, is found.
 
     Parameters
     ----------
     environment
-        That of the stages.
+        Environment of the stages.
     path
         Where packages are installed, besides :data:`sys.path`.
     home
-        Where CUDA is if nothing says so.
+        Default location of CUDA.
     """
     if environment.get("CUDA_HOME") or environment.get("CUDA_PATH") or not home.is_dir():
         return {}
@@ -344,7 +344,7 @@ def cuda_home(environment: Mapping[str, str], path: Sequence[str], home: Path = 
 
 
 def versions(path: Sequence[str]) -> dict[str, str]:
-    """Return the versions of what matters here, first found on ``path``."""
+    """Return the versions of relevant packages, the first found on ``path``."""
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions(path=[*path, *sys.path]):
         name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
@@ -361,7 +361,7 @@ def _commit() -> str:
 
 
 def _before(folders: Sequence[str], variable: str) -> str:
-    """Return an environment variable's folders, behind others."""
+    """Return the folders of an environment variable, after other folders."""
     return os.pathsep.join([*folders, *filter(None, [os.environ.get(variable)])])
 
 
@@ -393,7 +393,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         environment = {
             **os.environ,
             "PYTHONPATH": _before([str(ROOT), str(ROOT / "kernels"), *installed], "PYTHONPATH"),
-            # Where another package of NVIDIA's makes "nvidia" its own, nvCOMP is found as a library.
+            # If another package of NVIDIA occupies the name "nvidia", nvCOMP is found as a library.
             "LD_LIBRARY_PATH": _before([f"{site}/nvidia/libnvcomp/lib64"] if site else [], "LD_LIBRARY_PATH"),
             "PYTHONUNBUFFERED": "1",
         }

@@ -1,4 +1,4 @@
-"""Measured beside the workloads: from open to the first array in a fresh process, and the host's cost of a chunk."""
+"""Measurements beside the workloads: from open to the first array in a fresh process, and the host's time per chunk."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from gzarr.engines.cuda.device_protocol import Device
 
-#: The workload of many small chunks, which is where the host's part shows.
+#: The workload of many small chunks, in which the host's part is visible.
 MANY_CHUNKS = "u2-32-blosc-lz4"
 PROCESSES = 3
 READS = 5
 
-# CUDA's context is there already, as in any process that uses a GPU; modules are imported.
+# CUDA's context exists already, as in any process that uses a GPU; modules are imported.
 _FIRST_ARRAY = """
 import json, sys, time
 import cupy
@@ -44,7 +44,7 @@ print(json.dumps(1e3 * (time.perf_counter() - start)))
 
 
 def measure(device: Device, data_dir: Path, nbytes: int, seconds: float) -> tuple[float | None, float | None]:
-    """Return milliseconds from open to the first array, and the host's microseconds a chunk; None: not measured."""
+    """Return milliseconds from open to the first array, and the host's microseconds per chunk; None if not measured."""
     deadline = time.monotonic() + seconds
     (workload,) = [w for w in workloads(rows=1000) if w.name == MANY_CHUNKS]
     first = host = None
@@ -61,12 +61,12 @@ def measure(device: Device, data_dir: Path, nbytes: int, seconds: float) -> tupl
 
 
 def first_array_ms(path: Path, deadline: float) -> float:
-    """Return the median of some processes; the first one, which may compile and measure rates, does not count.
+    """Return the median of some processes, without the first, which may compile and measure rates.
 
     Raises
     ------
     RuntimeError
-        With what a process said that failed.
+        If a process failed; the message has its output.
     """
     times: list[float] = []
     for number in range(PROCESSES + 1):
@@ -84,10 +84,10 @@ def first_array_ms(path: Path, deadline: float) -> float:
 
 
 def host_us(device: Device, path: Path, deadline: float = math.inf) -> float:
-    """Return the microseconds that a read's own thread spends on a chunk, besides reading files and waiting.
+    """Return the microseconds per chunk of a read's own thread, besides reading files and waiting.
 
-    What staging takes (native threads read and cut into frames), and what it takes to wait for the device, is
-    subtracted from the whole read into an output that is reused.
+    The time of staging (native threads read and divide into frames) and of waiting for the device is subtracted from
+    that of the whole read into a reused output.
     """
     array = gzarr.open_array(path, device="cuda")
     stream = device.current_stream()
@@ -111,7 +111,7 @@ def host_us(device: Device, path: Path, deadline: float = math.inf) -> float:
 
 @contextlib.contextmanager
 def _apart(device: Device) -> Iterator[list[float]]:
-    """Have the seconds of every call of staging, and of every wait for an event of the device, put into a list."""
+    """Collect in a list the seconds of every call of staging, and of every wait for an event of the device."""
     spent: list[float] = []
 
     def timed(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,10 +32,10 @@ THREADS = (1, 2, 4, 8, 16)
 FILE_NBYTES = 256 * _MIB
 PIECE_NBYTES = (64 * _KIB, _MIB)
 LAUNCHES = 500
-#: Decoded bytes that are placed, and those of a chunk.
+#: Decoded size of all placed chunks, and of one chunk, in bytes.
 ASSEMBLED_NBYTES = 256 * _MIB
 CHUNK_NBYTES = 256 * _KIB
-#: Bytes of an element, of the planes that it comes in (1: none), and the order of the chunks.
+#: Element size in bytes, that of its byte planes (1: none), and the order of the chunks.
 ASSEMBLED = (
     *((itemsize, planes, "C") for itemsize, planes in ((1, 1), (2, 1), (4, 1), (2, 2), (4, 4), (8, 8))),
     *((itemsize, planes, "F") for itemsize, planes in ((1, 1), (4, 1), (4, 4))),
@@ -43,7 +43,7 @@ ASSEMBLED = (
 
 
 def device_facts() -> dict[str, Any]:
-    """Return name, memory and versions of CuPy's current device; of what is not there, why."""
+    """Return name, memory and versions of CuPy's current device, or the reasons why they are missing."""
     try:
         import cupy
 
@@ -62,7 +62,7 @@ def device_facts() -> dict[str, Any]:
 
 
 def copies(device: Device, seconds: float) -> list[dict[str, Any]]:
-    """Gigabytes a second from and to page-locked memory, and on the device, against size."""
+    """Gigabytes per second from and to page-locked memory, and on the device, against size."""
     found = []
     stream = device.stream()
     for nbytes in COPY_NBYTES:
@@ -106,7 +106,7 @@ def read_pieces(file: int, memory: npt.NDArray[np.uint8], piece: int, pool: Thre
 
 
 def files(device: Device, seconds: float) -> list[dict[str, Any]]:
-    """Gigabytes a second of a file in the page cache: by threads into page-locked memory, and by kvikio."""
+    """Gigabytes per second of a file in the page cache: by threads into page-locked memory, and by kvikio."""
     deadline = time.monotonic() + seconds
     found: list[dict[str, Any]] = []
     stream = device.stream()
@@ -166,7 +166,7 @@ def _by_kvikio(path: Path, threads: int, piece: int, targets: dict[str, Any], st
 
 @contextlib.contextmanager
 def _file(nbytes: int) -> Iterator[Path]:
-    """A file of that many random bytes, in the page cache."""
+    """Make a file of random bytes of this size, in the page cache."""
     with tempfile.TemporaryDirectory(prefix="gzarr-questions-") as folder:
         path = Path(folder) / "file"
         part = np.random.default_rng(5).bytes(min(nbytes, 4 * _MIB))
@@ -177,7 +177,7 @@ def _file(nbytes: int) -> Iterator[Path]:
 
 
 def launches(device: Device, seconds: float) -> dict[str, Any]:
-    """Microseconds that the host needs for one launch of a kernel that does nothing."""
+    """Host time in microseconds of one launch of a kernel that does nothing."""
     from gzarr_kernels.device import copies as c
 
     stream = device.stream()
@@ -247,7 +247,7 @@ def _elementwise(memory: Any, stream: Any) -> Callable[[], Any]:
 
 
 def assemble_rates(device: Device, seconds: float) -> list[dict[str, Any]]:
-    """Gigabytes a second that chunks are placed at, plain and in byte planes, by the kernel that a read takes."""
+    """Gigabytes per second of placing chunks, plain and in byte planes, by the kernel that a read uses."""
     stream = device.stream()
     found = []
     for itemsize, planes, order in ASSEMBLED:
@@ -261,23 +261,23 @@ def assemble_rates(device: Device, seconds: float) -> list[dict[str, Any]]:
 def assemble(
     device: Device, stream: Any, itemsize: int, planes: int, order: str, nbytes: int, chunk_nbytes: int
 ) -> tuple[str, Callable[[], None], Callable[[], bool]]:
-    """Make chunks of random bytes on a device, which become a volume, side by side.
+    """Make chunks of random bytes on a device, which form a volume side by side.
 
     Parameters
     ----------
     device, stream
-        Where.
+        Device and stream to use.
     itemsize, planes
-        Bytes of an element; 1 or the same for chunks that are plain, or in byte planes.
+        Size of an element in bytes; for byte planes the same number, for plain chunks 1.
     order
-        Of a chunk's dimensions: ``"C"`` or ``"F"``; the volume is in C order.
+        Order of a chunk's dimensions: ``"C"`` or ``"F"``; the volume is in C order.
     nbytes, chunk_nbytes
-        Of all chunks, and of each.
+        Size in bytes of all chunks, and of each.
 
     Returns
     -------
-    The name of the kernel that places them, what enqueues it once, and what waits and says whether the first and the
-    last plane of the volume are right.
+    The name of the kernel that places them, a function that enqueues it once, and a function that waits and returns
+    whether the first and the last plane of the volume are right.
     """
     from gzarr_kernels.device.target import THREADS
 

@@ -1,6 +1,6 @@
-"""The wheels that ``ci/gpu --wheels DIR`` takes to a machine without network: downloads them, and checks their sum.
+"""The wheels that ``ci/gpu --wheels DIR`` takes to a machine without network: downloads and checks them.
 
-Of each there is one version. What gzarr and they require has to be among them, or on the machine already.
+There is one version of each. All requirements of gzarr and of the wheels must be among them, or on the machine already.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 MOST_MIB = 56.0
 
-#: What is gathered: nvCOMP's C library, what gzarr requires, and what its tests and the benchmark compare it with.
+#: Wheels to download: nvCOMP's C library, gzarr's requirements, and packages that tests and the benchmark compare with.
 PINS = (
     "nvidia-libnvcomp-cu13==6.0.0.12",
     "numcodecs==0.17.1",
@@ -53,7 +53,7 @@ PINS = (
     "toolz==1.2.0",
     "typing-extensions==4.16.0",
 )
-#: What the machine has, with the version where one matters: never gathered.
+#: Packages of the machine, with the version if it matters: never downloaded.
 PRESENT = {
     "cupy-cuda13x": "14.2.0",
     "hypothesis": None,
@@ -86,7 +86,7 @@ _MARKERS = {
 
 
 class WheelsError(Exception):
-    """The folder does not hold what it should."""
+    """The content of the folder is wrong."""
 
 
 def download(folder: Path, pins: Sequence[str] = PINS) -> None:
@@ -100,20 +100,19 @@ def download(folder: Path, pins: Sequence[str] = PINS) -> None:
 
 
 def check(folder: Path, pins: Sequence[str] = PINS, present: Mapping[str, str | None] = PRESENT) -> str:
-    """Return a line for each wheel, the largest first, and their sum.
+    """Return a line for each wheel, the largest first, and their total size.
 
     Parameters
     ----------
     folder
-        Where they are.
+        Folder of the wheels.
     pins, present
-        What has to be there, and what the machine has.
+        Required wheels, and packages on the machine.
 
     Raises
     ------
     WheelsError
-        If a wheel is missing or is too many, one is required that is nowhere, or they are larger than
-        :data:`MOST_MIB` altogether.
+        If a wheel is missing or superfluous, a requirement is not met, or the total exceeds :data:`MOST_MIB`.
     """
     pinned = {canonicalize_name(r.name): str(r.specifier).removeprefix("==") for r in map(Requirement, pins)}
     gathered: dict[str, str] = {}
@@ -157,7 +156,7 @@ def _metadata(wheel: Path) -> tuple[str, str, list[Requirement]]:
 
 
 def _lacking(required: Mapping[str, Sequence[Requirement]], there: Mapping[str, str | None]) -> list[str]:
-    """Return sentences on what is required and not there, with the extras that are asked for."""
+    """Return messages on missing requirements, including those of requested extras."""
     lacking: list[str] = []
     queue = [(name, "") for name in required]
     seen = set(queue)

@@ -1,7 +1,7 @@
 """The workloads of ``gpu.py``: those of ``read.py``, larger, and three of published pipelines.
 
 A small part of each array is made and written by zarr-python; the rest of the array repeats it, chunk file by chunk
-file. Every copy is a file of its own, so that reading takes the memory traffic that it takes with different data.
+file. Every copy is a separate file, so that reading causes the same memory traffic as with different data.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from workloads import Access
 
-#: Of the part that is made, about.
+#: Approximate size of the generated part, in bytes.
 BASE_NBYTES = 32 << 20
-#: Files of an array, at most: chunks of a few kilobytes would be hundreds of thousands.
+#: Most files of an array: with chunks of a few kilobytes, there would be hundreds of thousands.
 MOST_FILES = 40_000
 _COPIERS = 16
 
@@ -38,7 +38,7 @@ _ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}
 
 
 def layers_f4(shape: tuple[int, ...], start: int, stop: int) -> npt.NDArray[np.float32]:
-    """A simulation's scalar field of many layers: sixteen different ones, each time a step higher."""
+    """A simulation's scalar field of many layers: sixteen different ones, repeated with growing offsets."""
     several = fields.pressure_f4((16, *shape[1:]), 0, 16)
     numbers = np.arange(start, stop)
     drift = (numbers // 16 / 4096.0).astype(np.float32)
@@ -87,11 +87,11 @@ class Tiled:
     Attributes
     ----------
     base
-        The small one.
+        The small array.
     repeats
-        How often, along each axis.
+        Number of repetitions along each axis.
     workload
-        What is read; its dataset is the whole array.
+        The reads; the dataset is the whole array.
     """
 
     base: Dataset
@@ -111,7 +111,7 @@ class Tiled:
         return found.reshape([index.size for index in indices if index.ndim])
 
     def expected(self, base: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-        """Yield what each read must return."""
+        """Yield the expected result of each read."""
         access = self.workload.access
         if isinstance(access, Region):
             yield self.take(base, access.selection)
@@ -128,10 +128,10 @@ def tiled(workload: Workload, nbytes: int, base_nbytes: int = BASE_NBYTES) -> Ti
     Parameters
     ----------
     workload
-        Its dataset gives everything but the size along its scaled axes; sizes along all but the first of these stay
-        what they are, or become less.
+        Workload whose dataset defines everything except the size along its scaled axes; sizes along all of these but
+        the first stay the same or shrink.
     nbytes, base_nbytes
-        At least one chunk (one shard) is made.
+        Sizes in bytes; at least one chunk (one shard) is made.
     """
     dataset = workload.dataset
     outer = dataset.shard_shape or dataset.chunk_shape
@@ -143,7 +143,7 @@ def tiled(workload: Workload, nbytes: int, base_nbytes: int = BASE_NBYTES) -> Ti
     most = max(1, min(min(base_nbytes, nbytes) // unit, MOST_FILES // 4 // files))
     for axis in reversed(dataset.scaled_axes):
         bound = most // math.prod(made)
-        # A power of two, so that what is there already is repeated as often as it fits.
+        # A power of two, so that a part that exists already is repeated as often as it fits.
         made[axis] = blocks[axis] if blocks[axis] <= bound else 1 << max(0, bound.bit_length() - 1)
     shape = tuple(
         m * o if axis in dataset.scaled_axes else n for (axis, (n, o)), m in zip(_sizes(dataset), made, strict=True)
@@ -167,7 +167,7 @@ def _sizes(dataset: Dataset) -> list[tuple[int, tuple[int, int]]]:
 
 
 def fitted(access: Access, old: tuple[int, ...], new: tuple[int, ...]) -> Access:
-    """Return what reads of an array of one shape are on one of another shape: as many, spread as far."""
+    """Return reads for an array of another shape: the same number, spread over it in the same way."""
     if isinstance(access, Windows):
         shape = tuple(min(w, n) for w, n in zip(access.shape, new, strict=True))
         room = np.array([[(n - w) / max(o - v, 1) for n, w, o, v in zip(new, shape, old, access.shape, strict=True)]])
@@ -180,23 +180,23 @@ def fitted(access: Access, old: tuple[int, ...], new: tuple[int, ...]) -> Access
 
 
 def all_workloads(nbytes: int, rows: int = 5_000) -> list[Tiled]:
-    """Return every workload at about ``nbytes`` an array, the published ones first."""
+    """Return every workload at about ``nbytes`` per array, the published ones first."""
     ours = [Workload(dataset.name, dataset) for dataset in published()]
     return [tiled(workload, nbytes) for workload in [*ours, *workloads(rows=rows)]]
 
 
 @dataclass(frozen=True)
 class OnDisk:
-    """An array that :func:`written` has written.
+    """An array written by :func:`written`.
 
     Attributes
     ----------
     path
-        Of the array.
+        Path of the array.
     base
-        The elements that it repeats.
+        Elements that it repeats.
     stored_nbytes
-        Of its chunks.
+        Size of its chunks in bytes.
     """
 
     path: Path
@@ -206,7 +206,7 @@ class OnDisk:
 
 @contextlib.contextmanager
 def written(tiles: Tiled, data_dir: Path) -> Iterator[OnDisk]:
-    """Write the array below ``data_dir`` for a while; the part that is made stays."""
+    """Write the array below ``data_dir`` for a while; the part made by zarr-python stays."""
     import zarr
 
     made = store(tiles.base, data_dir)
@@ -228,7 +228,7 @@ def written(tiles: Tiled, data_dir: Path) -> Iterator[OnDisk]:
 
 
 def _copies(tiles: Tiled, source: Path, target: Path) -> Sequence[tuple[Path, Path]]:
-    """Return which file goes where; chunks that do not exist stay so."""
+    """Return the copies of each file; absent chunks stay absent."""
     dataset = tiles.base
     outer = dataset.shard_shape or dataset.chunk_shape
     grid = tuple(-(-n // o) for n, o in zip(dataset.shape, outer, strict=True))

@@ -1,11 +1,11 @@
-"""Writing speed from a GPU: encoded there, beside copying the elements to the host and encoding them there.
+"""Writing speed from a GPU: encoding there, compared with copying the elements to the host and encoding them there.
 
-    python benchmarks/gpu_write.py                        512 MiB an array, about a minute
+    python benchmarks/gpu_write.py                        512 MiB per array, about a minute
     python benchmarks/gpu_write.py --codec zstd --mib 2048 --json write.json
 
-``gzarr`` is given an array on the device; ``gzarr, host`` and ``zarr-python`` are given a copy in host memory, which
-is made anew each time and counted. Files are replaced, and not flushed to disk. Rounds are interleaved, medians count.
-What each writer has written is read by gzarr's CPU engine and compared before it is timed.
+``gzarr`` gets an array on the device; ``gzarr, host`` and ``zarr-python`` get a copy in host memory, which is made anew
+each time and included in the time. Files are replaced, and not flushed to disk. Rounds are interleaved, medians count.
+Each writer's output is read by gzarr's CPU engine and compared before it is timed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gzarr.engines.cuda.device_protocol import Device
 
 WRITERS: Final = ("gzarr", "gzarr, host", "zarr-python")
-#: Of the elements that are made; the array repeats them.
+#: Rows of generated elements, which the array repeats.
 BASE_ROWS: Final = 64
 
 
@@ -69,7 +69,7 @@ def on_device(device: Device, host: np.ndarray[Any, Any]) -> Any:
 
 
 def writers(folder: Path, dataset: Dataset, value: Any, device: Device) -> dict[str, Callable[[], None]]:
-    """Return what writes the whole array, by name, each to a directory of its own."""
+    """Return functions that write the whole array, by name, each to a directory of its own."""
     import zarr
 
     import gzarr
@@ -89,7 +89,7 @@ def writers(folder: Path, dataset: Dataset, value: Any, device: Device) -> dict[
 
 
 def measure(device: Device, dataset: Dataset, folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
-    """Check and time the writers of one array; return figures by name, or what went wrong."""
+    """Check and time the writers of one array; return figures by name, or errors."""
     import gzarr
 
     deadline = time.monotonic() + seconds
@@ -110,7 +110,7 @@ def measure(device: Device, dataset: Dataset, folder: Path, seconds: float, roun
             times[name] = []
     for turn in range(rounds):
         for name, done in times.items():
-            # Everything that is right is timed once at least.
+            # Every correct writer is timed at least once.
             if turn and time.monotonic() > deadline:
                 continue
             start = time.perf_counter()
@@ -123,7 +123,7 @@ def measure(device: Device, dataset: Dataset, folder: Path, seconds: float, roun
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    """Return the plain text table: GB of elements a second, and how well they were compressed."""
+    """Return the plain text table: GB of elements per second, and compression ratios."""
     rows = [["GB/s", *WRITERS, "ratio on device", "ratio on host"]]
     for name, found in results.items():
         all_of = found["writers"]

@@ -1,9 +1,9 @@
-"""What a launch of a device kernel costs the host in Python: the driver's call is replaced by nothing.
+"""Host time of launching a device kernel from Python: the driver's call is replaced by a no-op.
 
     python benchmarks/launch.py
 
-Needs CuPy, but neither a GPU nor a driver. On a GPU, ``benchmarks/gpu_questions.py --question launches`` has the cost
-with the driver's call.
+Needs CuPy, but neither a GPU nor a driver. On a GPU, ``benchmarks/gpu_questions.py --question launches`` measures the
+time with the driver's call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LAUNCHES, ROUNDS = 5000, 9
 
 
 def _nothing(*arguments: int) -> None:
-    """Stand for ``cuLaunchKernel``."""
+    """Stand in for ``cuLaunchKernel``."""
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
     with mock.patch.object(cupy.cuda.driver, "launchKernel", _nothing):
         device = CupyDevice(0)
         for kernel, arguments, word in ((copies.copy_frames, 3, 0), (assemble.assemble, 6, 2)):
-            # As if it had been compiled and loaded.
+            # Pretend that it is compiled and loaded.
             device._functions[kernel, word] = 1
             rounds = []
             for _ in range(ROUNDS):

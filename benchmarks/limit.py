@@ -1,10 +1,10 @@
-"""The limit: the same compressed bytes, in memory, decoded by the bare C library into one reused chunk buffer a thread.
+"""The limit: the same compressed bytes in memory, decoded by the bare C library into a reused chunk buffer per thread.
 
-No store, no plan, no placement, no first touch of an output: what remains is the decoder's own time, which no reader
-that uses these libraries can beat on a whole-array read (a partial read may, by decoding part of a chunk). Each chunk
+Without a store, a plan, placement, or first touch of an output, what remains is the decoder's own time, which no reader
+with these libraries can beat on a whole-array read (a partial read may, by decoding only parts of chunks). Each chunk
 is one call through ctypes, which releases the GIL; it costs about a microsecond, one to two per cent of the fastest
-decode of a chunk of 256 KiB. Where several builds of a library are installed, the fastest on the workload's own chunks
-is taken.
+decode of a chunk of 256 KiB. If several builds of a library are installed, the fastest on the workload's own chunks is
+used.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ _BLOSC2 = ("blosc2", "lib/libblosc2.so*", "lib/libblosc2*.dylib", "lib/libblosc2
 
 
 def _each(maker: Callable[[ctypes.CDLL], MakeDecode], **libraries: tuple[str, ...]) -> dict[str, MakeDecode]:
-    """Return a decoder for each of the libraries that is installed and exports what is needed."""
+    """Return a decoder for each installed library that exports the necessary functions."""
     found: dict[str, MakeDecode] = {}
     for name, where in libraries.items():
         with contextlib.suppress(ImportError, OSError, AttributeError):
@@ -181,14 +181,14 @@ _DECODERS = {"zstd": _zstd, "blosc": _blosc, "gzip": _gzip}
 
 
 class Limit:
-    """The compressed chunks of one array in memory, and the time that decoding them takes.
+    """The compressed chunks of one array in memory, and the time for decoding them.
 
     Parameters
     ----------
     dataset, path
-        The array and where it is stored.
+        The array and its path.
     threads
-        How many decode at once.
+        Number of decoding threads.
 
     Raises
     ------

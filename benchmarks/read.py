@@ -7,13 +7,13 @@
 
 Rounds are interleaved (every rival once, then every rival again, in changing order) and the median counts. The page
 cache is warm, all rivals have the same number of threads, and every rival's result is compared with the generated
-data, element by element, before anything is timed. The time of a read is that until its result is freed again: whoever
-gets memory of the system pays for giving it back, too.
+data, element by element, before anything is timed. Times include freeing the result: a reader that gets memory from
+the system pays for returning it, too.
 
-gzarr has three columns. ``gzarr fresh`` has new memory for each result, as the peers have: what is quoted. ``gzarr
-recycled`` is gzarr as it is by default, in the memory of a result that was let go of; it is warm when a round begins.
-``gzarr out=`` reads into one array of the caller. (Results of less than 32 MiB are recycled by the C library for
-whoever has NumPy allocate them, peers included.)
+gzarr has three columns. ``gzarr fresh`` uses new memory for each result, like the peers; its figures are the ones
+quoted. ``gzarr recycled`` is gzarr's default, in the memory of a released result; it is warm when a round begins.
+``gzarr out=`` reads into one array of the caller. (The C library recycles results of less than 32 MiB for every reader
+that lets NumPy allocate them, including peers.)
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 #: A run shorter than this is repeated within its round.
 SHORTEST_ROUND_S = 0.02
-#: Of a workload of many reads, how many of a peer's results are compared (gzarr's: all).
+#: Number of a peer's results that are compared in workloads of many reads (for gzarr, all).
 PEER_READS_CHECKED = 10
 
 
@@ -113,7 +113,7 @@ def _prepare(
 
 
 def _run_once(calls: Sequence[Call]) -> float:
-    """Return the seconds that the calls take, each until its result is freed."""
+    """Return the seconds of the calls, each until its result is freed."""
     start = time.perf_counter()
     for call in calls:
         call()
@@ -126,7 +126,7 @@ def _time(
     arguments: argparse.Namespace,
     measured: Measured,
 ) -> None:
-    """Run interleaved rounds; a rival whose runs, but for the slowest, have used its budget takes no further part."""
+    """Run interleaved rounds; a rival whose runs, except the slowest, have used its budget is dropped."""
     names = list(ready)
     spent: dict[str, list[float]] = {name: [] for name in names}
     repeats = dict.fromkeys(names, 1)

@@ -1,4 +1,4 @@
-"""What the benchmark prints, writes and draws."""
+"""Output of the benchmark: text, files and plots."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rivals import PEERS, RIVALS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What the project promises (times the fastest peer; geometric mean; part of the limit with ``out=``).
+#: The project's targets (multiple of the fastest peer; geometric mean; fraction of the limit with ``out=``).
 LEAST_SPEEDUP, LEAST_GEOMETRIC_MEAN, LEAST_OF_LIMIT = 1.3, 2.0, 0.8
-#: The columns of gzarr in which each read has a result of its own: new memory for each, as the peers have it, and what
-#: gzarr does by default.
+#: Columns of gzarr in which each read returns a result of its own: in new memory for each, like the peers, and by
+#: gzarr's default.
 FRESH, RECYCLED = "gzarr fresh", "gzarr recycled"
-#: Chunks from this size on are held against the limit.
+#: Least size of chunks that are compared with the limit.
 LIMIT_CHUNK_NBYTES = 256 * 1024
 
 
@@ -27,7 +27,7 @@ LIMIT_CHUNK_NBYTES = 256 * 1024
 class Measured:
     """One workload."""
 
-    #: Whose ratios count.
+    #: Column whose ratios count.
     quoted: ClassVar[str] = "gzarr"
 
     name: str
@@ -35,17 +35,17 @@ class Measured:
     output_nbytes: int
     chunk_nbytes: int
     whole: bool
-    #: Milliseconds of each round, by rival; ``limit`` among them.
+    #: Milliseconds of each round by rival, including ``limit``.
     rounds_ms: dict[str, list[float]] = field(default_factory=dict)
     #: Why a rival has no figure, or what is special about it.
     notes: dict[str, str] = field(default_factory=dict)
 
     def ms(self, rival: str) -> float | None:
-        """Return the median time in milliseconds, or None where there is none."""
+        """Return the median time in milliseconds, or None if there is none."""
         return statistics.median(self.rounds_ms[rival]) if self.rounds_ms.get(rival) else None
 
     def gb_per_s(self, rival: str) -> float | None:
-        """Return decoded gigabytes (1e9 bytes) a second."""
+        """Return decoded gigabytes (1e9 bytes) per second."""
         ms = self.ms(rival)
         return None if ms is None else self.output_nbytes / ms / 1e6
 
@@ -55,14 +55,14 @@ class Measured:
         return min(times, key=times.__getitem__) if times else None
 
     def speedup(self, rival: str | None = None) -> float | None:
-        """Return how many times the throughput of the fastest peer."""
+        """Return the throughput as a multiple of the fastest peer's."""
         rival = rival or self.quoted
         peer, ms = self.fastest_peer, self.ms(rival)
         peer_ms = None if peer is None else self.ms(peer)
         return None if ms is None or peer_ms is None else peer_ms / ms
 
     def of_limit(self, rival: str) -> float | None:
-        """Return the part of the limit's throughput that is reached."""
+        """Return the throughput as a fraction of the limit's."""
         limit, ms = self.ms("limit"), self.ms(rival)
         return None if limit is None or ms is None else limit / ms
 
@@ -95,7 +95,7 @@ class Read(Measured):
 
 @dataclass(frozen=True)
 class Target:
-    """A figure that the project promises."""
+    """A target of the project."""
 
     name: str
     value: float | None
@@ -115,7 +115,7 @@ class Target:
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
-    """Return the geometric mean, or None of nothing."""
+    """Return the geometric mean, or None if there are no values."""
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
@@ -174,7 +174,7 @@ def table(measured: Sequence[Read], rivals: Sequence[str]) -> str:
 
 
 def speed_targets(measured: Sequence[Read]) -> list[Target]:
-    """Return the promises that the workloads' times are held against."""
+    """Return the project's targets, compared with the times of the workloads."""
     speedups = {m.name: v for m in measured if (v := m.speedup()) is not None}
     of_limit = {
         m.name: v
@@ -195,7 +195,7 @@ def speed_targets(measured: Sequence[Read]) -> list[Target]:
 
 
 def targets_table(targets: Sequence[Target]) -> str:
-    """Return the plain text table of promises."""
+    """Return the plain text table of targets."""
     rows = [["targets", "measured", "wanted", "unit", "met", "where"]]
     for t in targets:
         met = {True: "yes", False: "NO", None: "-"}[t.met]
@@ -220,7 +220,7 @@ def machine() -> dict[str, Any]:
 
 
 def plot(measured: Sequence[Measured], rivals: Sequence[str], file: Path, subtitle: str) -> None:
-    """Draw throughput relative to the fastest peer as bars, one group a workload, with the limit as a tick."""
+    """Draw throughput relative to the fastest peer as bars, one group per workload, with the limit as a tick."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,8 +1,8 @@
 """The readers that are compared, each set up as its own documentation recommends for speed, with the same threads.
 
 A rival turns a workload into a list of calls without arguments; one run of the workload makes each call once. Only the
-calls are timed: arrays are open before. A call returns a new result (but for ``gzarr out=``), in the rival's own
-container. Where a rival has several ways to do a pattern, the fastest that was found is used; the docstrings say which.
+calls are timed: arrays are opened before. A call returns a new result (except for ``gzarr out=``), in the rival's own
+container. If a rival has several ways to read a pattern, the fastest one found is used; the docstrings tell which.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Rival(Protocol):
     name: str
     #: Distributions whose versions are reported.
     distributions: tuple[str, ...]
-    #: Whether each round begins with a call that is not timed, whose memory the others then have.
+    #: Whether each round begins with a call that is not timed, whose memory the others reuse.
     warm_up: bool
 
     def session(self) -> AbstractContextManager[object]:
-        """Return what must be active around opening, checking and timing."""
+        """Return the context that must be active for opening, checking and timing."""
 
     def calls(self, path: Path, workload: Workload) -> list[Call]:
-        """Open the array and return the calls of one run; raise :class:`CannotRead` where it is not supported."""
+        """Open the array and return the calls of one run; raise :class:`CannotRead` if the read is not supported."""
 
 
 class ZarrPython:
@@ -87,7 +87,7 @@ class ZarrPython:
 class Zarrs(ZarrPython):
     """zarr-python with the Rust codec pipeline of zarrs.
 
-    It hands scattered rows to zarr-python's own pipeline, so each row is a read of its own; windows and rows are
+    It passes scattered rows to zarr-python's own pipeline, so each row is a separate read; windows and rows are
     gathered coroutines on the asynchronous array, which keep its threads busy.
     """
 
@@ -114,7 +114,7 @@ class Zarrs(ZarrPython):
 class TensorStore:
     """tensorstore with its thread limits set, memory-mapped files, and no cache, so that every run decodes.
 
-    Windows: all reads started before the first is awaited; tensorstore then shares the chunks that are in flight.
+    Windows: all reads are started before the first is awaited; tensorstore then shares the chunks in flight.
     """
 
     name = "tensorstore"
@@ -202,14 +202,14 @@ class Gzarr:
 
 
 class GzarrFresh(Gzarr):
-    """gzarr with new memory for each large result, as the peers have it."""
+    """gzarr with new memory for each large result, like the peers."""
 
     name = "gzarr fresh"
     settings: ClassVar[dict[str, str]] = {"GZARR_RECYCLE_BYTES": "0"}
 
 
 class GzarrRecycled(Gzarr):
-    """gzarr as it is by default: the memory of a large result that was let go of serves the next one."""
+    """gzarr with default settings: the memory of a released large result is used for the next one."""
 
     name = "gzarr recycled"
     distributions = ()
@@ -222,12 +222,12 @@ class GzarrRecycled(Gzarr):
 
         with super().session():
             yield
-        # Nobody else has to let go of it.
+        # Other rivals must not pay for freeing it.
         result_memory.release()
 
 
 class GzarrOut(Gzarr):
-    """gzarr reading into one output that is reused."""
+    """gzarr reading into one reused output."""
 
     name = "gzarr out="
     distributions = ()
@@ -242,7 +242,7 @@ class GzarrOut(Gzarr):
         return [partial(array.read, s, out=buffer) for s in selections]
 
 
-#: In the order of the table. The peers are those that are not gzarr's own.
+#: In the order of the table. Peers are all except gzarr's own.
 RIVALS: dict[str, type[Any]] = {
     r.name: r for r in (GzarrOut, GzarrRecycled, GzarrFresh, Zarrs, TensorStore, ZarrPython)
 }
@@ -262,7 +262,7 @@ def available(names: Iterable[str], threads: int) -> tuple[dict[str, Rival], dic
 
 
 def versions(rivals: Iterable[Rival]) -> dict[str, str]:
-    """Return the version of every distribution that the rivals stand on."""
+    """Return the version of every distribution that the rivals use."""
     names = dict.fromkeys(["numpy", "google-crc32c", *(d for r in rivals for d in r.distributions)])
     found: dict[str, str] = {}
     for name in names:
@@ -272,7 +272,7 @@ def versions(rivals: Iterable[Rival]) -> dict[str, str]:
 
 
 def as_array(result: Any) -> npt.NDArray[Any]:
-    """Return what a call returned as one array: windows stacked."""
+    """Return the result of a call as one array: windows are stacked."""
     if isinstance(result, list):
         return np.stack([np.asarray(r) for r in result])
     return np.asarray(result)
@@ -284,7 +284,7 @@ def check(rival: Rival, calls: list[Call], workload: Workload, array: npt.NDArra
     Raises
     ------
     AssertionError
-        Naming the rival and the first call that differs.
+        If a call differs; names the rival and the first such call.
     """
     for number, (call, expected) in enumerate(zip(calls[:reads], workload.expected(array), strict=False)):
         result = as_array(call())

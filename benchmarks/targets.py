@@ -69,8 +69,8 @@ def _fresh_process(code: str, *arguments: str, threads: int) -> str:
 def planning() -> Target:
     """Time from a selection to all columns of a read of 100,000 chunks.
 
-    Keys of local files are not spelled in Python: the compiled loop writes paths from the columns. Other stores need
-    them; what that adds is in the note.
+    Keys of local files are not built in Python: the compiled loop builds paths from the columns. Other stores need
+    keys; the additional time is in the note.
     """
     from gzarr.engines.shards import whole_chunks
     from gzarr.metadata.chunk_grid import ChunkGrid
@@ -118,7 +118,7 @@ def peak_memory(stored: Stored, workload: Workload, threads: int) -> Target:
 
 
 def measure(workloads: Sequence[tuple[Workload, Stored]], threads: int) -> list[Target]:
-    """Return all of them; peak memory for each of the given whole-array workloads."""
+    """Return all measurements; peak memory for each of the given whole-array workloads."""
     found = []
     attempts = [planning, lambda: import_time(threads)]
     if workloads:

@@ -1,11 +1,11 @@
-"""Placing and gathering of transposed chunks, in one thread, against ``memcpy`` of the same bytes and against NumPy.
+"""Placing and gathering of transposed chunks, in one thread, compared with ``memcpy`` of the same bytes and with NumPy.
 
 Usage: ``python benchmarks/transpose.py [--quick] [--only TEXT] [--json FILE]``.
 
-*Placing* is the last step of a read: a decoded chunk, in a buffer that is used again for each chunk, goes to its box of
-an output of at least 64 MiB. *Gathering* is the first step of a write, the other way round. ``memcpy`` moves the same
-chunks between the same buffers as if they lay in line. All memory has been touched before, and rivals take turns, so
-the ratios hold on a busy machine too; the rates are medians.
+*Placing* is the last step of a read: a decoded chunk, in a buffer that is reused for each chunk, goes to its box of an
+output of at least 64 MiB. *Gathering* is the first step of a write, in the other direction. ``memcpy`` moves the same
+chunks between the same buffers as if they were contiguous. All memory has been touched before, and rivals take turns,
+so the ratios also hold on a busy machine; the rates are medians.
 
 The columns ``of memcpy`` are rates divided by that of ``memcpy``. NumPy assigns each chunk to its box (``numpy``) or
 copies it by ``ascontiguousarray`` to new memory (``contiguous``); both leave out the byte swap.
@@ -85,7 +85,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 
 
 def aligned(nbytes: int, offset: int = 0) -> np.ndarray[Any, Any]:
-    """Return touched memory that begins ``offset`` bytes behind a cache line's start."""
+    """Return touched memory that begins ``offset`` bytes after the start of a cache line."""
     memory = np.ones(nbytes + 2 * _LINE, np.uint8)
     begin = -memory.ctypes.data % _LINE + offset
     return memory[begin : begin + nbytes]
@@ -110,7 +110,7 @@ def copy_all(target: int, source: int, nbytes: int, pieces: int, by_target: int,
 
 
 def rivals(case: Case, offset: int) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]], int]:
-    """Return what is timed for placing and for gathering, and the bytes that each moves."""
+    """Return the timed functions for placing and for gathering, and the bytes that each moves."""
     k = len(case.shape)
     array_shape = tuple(n * size for n, size in zip(case.grid, case.shape, strict=True))
     plain = np.dtype({1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}[case.itemsize])
@@ -183,7 +183,7 @@ def rivals(case: Case, offset: int) -> tuple[dict[str, Callable[[], None]], dict
 
 
 def measure(functions: dict[str, Callable[[], None]], nbytes: int, rounds: int) -> dict[str, float]:
-    """Return GB/s of each, by the median of rounds in which they take turns."""
+    """Return the GB/s of each function: the median of rounds in which they take turns."""
     for function in functions.values():
         function()
     elapsed: dict[str, list[float]] = {name: [] for name in functions}

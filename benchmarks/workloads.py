@@ -1,4 +1,4 @@
-"""What is read: the arrays, written once by zarr-python into a cache directory, and the ways to read them.
+"""The workloads: the arrays, written once by zarr-python into a cache directory, and the ways to read them.
 
 Chunk shapes, codecs and access patterns are those of real collections: light-sheet volumes, weather archives, tissue
 slides, segmentations, training sets. Each array is about 256 MiB; ``scale`` shrinks it for a smoke test.
@@ -139,7 +139,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Windows:
-    """Many boxes of one shape, wanted together, as a loader of training samples does: ``starts`` is ``(n, ndim)``."""
+    """Many boxes of one shape, read together, as for a loader of training samples: ``starts`` is ``(n, ndim)``."""
 
     starts: npt.NDArray[np.int64]
     shape: tuple[int, ...]
@@ -160,7 +160,7 @@ Access: TypeAlias = Region | Windows | Rows
 
 @dataclass(frozen=True)
 class Workload:
-    """One line of the table."""
+    """One row of the table."""
 
     name: str
     dataset: Dataset
@@ -171,7 +171,7 @@ class Workload:
         return isinstance(self.access, Region) and self.access.selection == (...,)
 
     def expected(self, array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-        """Yield what each read must return, taken from the whole array by NumPy."""
+        """Yield the expected result of each read, taken from the whole array by NumPy."""
         if isinstance(self.access, Region):
             yield array[self.access.selection]
         elif isinstance(self.access, Windows):
@@ -181,7 +181,7 @@ class Workload:
                 yield array[batch]
 
     def output_nbytes(self) -> int:
-        """Bytes that one run of the workload returns, all its reads together."""
+        """Bytes returned by one run of the workload, for all its reads together."""
         itemsize = np.dtype(self.dataset.dtype).itemsize
         if isinstance(self.access, Region):
             probe = np.broadcast_to(np.zeros((), self.dataset.dtype), self.dataset.shape)
@@ -327,7 +327,7 @@ def digest(array: npt.NDArray[Any]) -> str:
 
 
 def store(dataset: Dataset, data_dir: Path) -> Stored:
-    """Write a dataset below ``data_dir`` unless it is there; the directory's name carries a hash of how it is made."""
+    """Write a dataset below ``data_dir`` unless it exists; the directory's name contains a hash of its definition."""
     name, document = dataset.document()
     field_code = dataset.field.__code__.co_code + repr(dataset.field.__code__.co_consts).encode()
     made = json.dumps([document, dataset.field.__name__, hashlib.blake2b(field_code).hexdigest()], sort_keys=True)

@@ -5,14 +5,14 @@
     python benchmarks/write.py --workload zstd --rival given --rival tensorstore
     python benchmarks/write.py --json write.json
 
-Each run writes a whole array into a fresh directory, of which only the metadata document is there, and which is removed
-before the next run; in memory (/dev/shm) where there is room, and nobody flushes to the disk. Rounds are interleaved
-(every rival once, then every rival again, in changing order) and the median counts. All rivals have the same number of
-threads, and what each has written is read back by zarr-python and compared with the data, element by element, before
+Each run writes a whole array into a fresh directory that contains only the metadata document, and that is removed
+before the next run; in memory (/dev/shm) if there is room, without flushing to disk. Rounds are interleaved (every
+rival once, then every rival again, in changing order) and the median counts. All rivals have the same number of
+threads, and zarr-python reads back each rival's output, which is compared with the data, element by element, before
 anything is timed. Peak memory is that of one write in a fresh process, beyond the input.
 
-gzarr has two columns: ``automatic`` writes an array that it has made with the same codecs and no level, so that it may
-search for repetitions as hard as it likes; ``given`` opens the array with its level, as the others do.
+gzarr has two columns: ``automatic`` writes an array that gzarr created with the same codecs but no level, so that it
+may choose how hard to search for repetitions; ``given`` opens the array with its level, like the others.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: What the project promises: times the fastest peer on each workload with given levels, and in the mean with its own
-#: choice; MiB beyond input and chunks.
+#: The project's targets: multiple of the fastest peer on each workload with given levels, and on average with
+#: automatic ones; MiB beyond input and chunks.
 LEAST_SPEEDUP, LEAST_GEOMETRIC_MEAN, MOST_EXTRA_MIB = 1.05, 1.5, 64
-#: Appending one step at a time to an array of (time, y, x), and the part of the steps at each end that is compared.
+#: Appending one step at a time to an array of (time, y, x), and the compared fraction of the steps at each end.
 APPEND_STEPS, APPEND_PART, APPEND_SHAPE = 1000, 0.1, (64, 64)
 MOST_APPEND_RATIO = 1.25
 _MIB = 2**20
@@ -84,8 +84,8 @@ class Written(Measured):
 def _memory() -> Path | None:
     """Return a file system in memory with room for two arrays, or None.
 
-    On ext4, files that were deleted in the last minutes make every new one slower (it looks for inodes that were not
-    used lately), so what one rival has written and the benchmark removed would be paid for by the next.
+    On ext4, files deleted within the last minutes slow down the creation of new ones (it looks for inodes that were not
+    used lately), so the next rival would pay for the removed files of the previous one.
     """
     home = Path("/dev/shm")
     return home if home.is_dir() and shutil.disk_usage(home).free > 2 << 30 else None
@@ -120,7 +120,7 @@ def _datasets(scale: float) -> list[Dataset]:
 
 @contextlib.contextmanager
 def _fresh(dataset: Dataset, home: Path) -> Iterator[Path]:
-    """Give a directory with the metadata document of an array, and remove it afterwards."""
+    """Make a directory with the metadata document of an array, and remove it afterwards."""
     name, document = dataset.document()
     path = Path(tempfile.mkdtemp(prefix=f"{dataset.name}-", dir=home))
     try:
@@ -135,7 +135,7 @@ def _elements(dataset: Dataset) -> npt.NDArray[Any]:
 
 
 def _check(rival: Any, dataset: Dataset, data: npt.NDArray[Any], expected: str, home: Path) -> int:
-    """Write once and compare what zarr-python reads; return the stored bytes."""
+    """Write once and compare the result of reading with zarr-python; return the stored bytes."""
     import zarr
 
     with _fresh(dataset, home) as path:
@@ -162,7 +162,7 @@ def _time(
     measured: Written,
     home: Path,
 ) -> None:
-    """Run interleaved rounds; a rival whose runs, but for the slowest, have used its budget takes no further part."""
+    """Run interleaved rounds; a rival whose runs, except the slowest, have used its budget is dropped."""
     names = list(writes)
     spent: dict[str, list[float]] = {name: [] for name in names}
     # Round 0 is not counted: it warms contexts and caches.
@@ -246,7 +246,7 @@ def _status(name: str) -> int:
 
 
 def extra_bytes(rival_name: str, threads: str, dataset_name: str, scale: float, home: Path) -> int:
-    """Return the peak memory of this process while it writes, beyond what it had with the elements in memory."""
+    """Return the peak memory of this process during a write, beyond its memory with the elements loaded."""
     dataset = next(d for d in _datasets(scale) if d.name == dataset_name)
     rival = RIVALS[rival_name](int(threads))
     # The same chain in chunks of a few elements: everything is loaded, nothing large is kept.
@@ -269,7 +269,7 @@ def extra_bytes(rival_name: str, threads: str, dataset_name: str, scale: float, 
 
 
 def appending(home: Path) -> Target:
-    """Return how much longer the last steps of many take than the first: medians of single appends."""
+    """Return the time of the last of many steps relative to the first: medians of single appends."""
     import zarr
 
     import gzarr
@@ -297,7 +297,7 @@ def appending(home: Path) -> Target:
 
 
 def goals(measured: Sequence[Written], threads: int) -> list[Target]:
-    """Return the promises that the workloads are held against."""
+    """Return the project's targets for the workloads."""
     given = {m.name: v for m in measured if (v := m.speedup("given")) is not None}
     slowest = min(given, key=given.__getitem__, default="")
     automatic = [v for m in measured if (v := m.speedup("automatic")) is not None]

@@ -1,11 +1,11 @@
-"""The limit of writing: chunks that lie contiguous in memory, compressed by the bare C library into one reused buffer a
-thread, and appended to one file.
+"""The limit of writing: contiguous chunks in memory, compressed by the bare C library into a reused buffer per thread,
+and appended to one file.
 
-No store, no gathering, one file and no renaming: what remains is the encoder's own time and the kernel's for copying
-what it made, which no writer that uses these libraries as these levels say can beat (gzarr's column ``automatic`` may
-search less, see ``gzarr.engines.cpu.effort``; and gzarr keeps in the cache what here is memory). Each chunk is one call
-through ctypes, which releases the GIL. Where several builds of a library are installed, the fastest on the workload's
-own chunks is taken.
+Without a store, gathering, several files and renaming, what remains is the time of the encoder, and of the kernel for
+copying its output, which no writer with these libraries at these levels can beat (gzarr's column ``automatic`` may
+search less, see ``gzarr.engines.cpu.effort``; and gzarr has data in the cache that are in memory here). Each chunk is
+one call through ctypes, which releases the GIL. If several builds of a library are installed, the fastest on the
+workload's own chunks is used.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _with_crc32c(make: MakeEncode) -> MakeEncode:
 
 
 def stored_chunks(dataset: Dataset, data: npt.NDArray[Any]) -> list[npt.NDArray[np.uint8]]:
-    """Return the bytes of each (inner) chunk in its stored order; those that the array's end cuts are filled with 0."""
+    """Return the bytes of each (inner) chunk in stored order; chunks cut by the array's end are padded with 0."""
     order = next((c["configuration"]["order"] for c in dataset.codecs if c["name"] == "transpose"), None)
     big = any(c["name"] == "bytes" and c.get("configuration", {}).get("endian") == "big" for c in dataset.codecs)
     stored = data.dtype.newbyteorder(">" if big else "<")
@@ -120,14 +120,14 @@ def stored_chunks(dataset: Dataset, data: npt.NDArray[Any]) -> list[npt.NDArray[
 
 
 class Limit:
-    """The chunks of one array in memory, and the time that encoding and appending them to a file takes.
+    """The chunks of one array in memory, and the time for encoding and appending them to a file.
 
     Parameters
     ----------
     dataset, data
         The array and its elements.
     threads
-        How many encode at once.
+        Number of encoding threads.
 
     Raises
     ------

@@ -1,8 +1,7 @@
 """The writers that are compared, each set up as its own documentation recommends for speed, with the same threads.
 
-A rival turns an empty array, of which only the metadata document is there, and its elements into a call without
-arguments that writes all of it; only the call is timed. None flushes to the disk, none stores chunks that are nothing
-but the fill value.
+A rival turns an empty array, with only a metadata document, and its elements into a call without arguments that writes
+all of it; only the call is timed. None flushes to disk, none stores chunks of only fill values.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Zarrs(rivals.Zarrs):
 
 
 class TensorStore(rivals.TensorStore):
-    """tensorstore without flushing (its default flushes each file), reading the elements where they are."""
+    """tensorstore without flushing (its default flushes each file), reading the elements in place."""
 
     def write(self, path: Path, data: npt.NDArray[Any]) -> Call:
         spec = {
@@ -55,7 +54,7 @@ class TensorStore(rivals.TensorStore):
 
 
 class Given(rivals.Gzarr):
-    """gzarr on its CPU engine, with the level that the document gives."""
+    """gzarr on its CPU engine, with the level in the document."""
 
     name = "given"
 
@@ -66,7 +65,7 @@ class Given(rivals.Gzarr):
 
 
 class Automatic(rivals.Gzarr):
-    """gzarr on its CPU engine, with the same codecs made without a level: how hard it searches is its own choice."""
+    """gzarr on its CPU engine, with the same codecs but no level: it chooses how hard to search."""
 
     name = "automatic"
 
@@ -98,7 +97,7 @@ def _without_level(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "configuration": rest}
 
 
-#: Both of gzarr, …
+#: gzarr's own columns.
 OURS = (Automatic.name, Given.name)
-#: … and all in the order of the table.
+#: All rivals, in the order of the table.
 RIVALS: dict[str, type[Any]] = {r.name: r for r in (Automatic, Given, Zarrs, TensorStore, ZarrPython)}

@@ -8,7 +8,8 @@ group                 object that an entry point refers to; entry point name
 ``gzarr.data_types``  a class with ``from_v3(configuration)``, which returns the NumPy dtype of the elements (without
                       objects); name of the data type. Fill values are spelled like those of that dtype
 ``gzarr.chunk_grids`` a class with ``from_v3(configuration, shape)``, which returns, per dimension, one length for all
-                      chunks or a list of lengths; name of the grid
+                      chunks or a list of lengths; name of the grid. An array can be resized if the result for its new
+                      shape has the existing chunks
 ``gzarr.stores``      a class with ``from_url(url, read_only)``, which returns a store: an object with the methods of
                       :class:`gzarr.stores.base.Store`, or only of ``ReadableStore``; URL scheme
 ===================== =================================================================================================

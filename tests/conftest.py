@@ -1,8 +1,8 @@
-"""What all tests share: which device CUDA means, and compiled kernels, loaded before any test's own time starts.
+"""Shared by all tests: the meaning of device CUDA, and compiled kernels, loaded before the time of any test starts.
 
-Numba decides when it is imported whether CUDA kernels run on a GPU or in its simulator, so one process of tests has one
-or the other: the simulator, unless ``GZARR_TEST_GPU=1``. A GPU that happens to be there changes nothing by itself.
-``GZARR_TEST_GPU=1 pytest -m gpu`` runs on it what is marked so; ``GZARR_TEST_SECONDS`` bounds its time.
+Numba decides at import whether CUDA kernels run on a GPU or in its simulator, so a test process has one of them: the
+simulator, unless ``GZARR_TEST_GPU=1``. The mere presence of a GPU changes nothing. ``GZARR_TEST_GPU=1 pytest -m gpu``
+runs the tests with that mark on the GPU; ``GZARR_TEST_SECONDS`` limits their time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAY_BE_MISSING = gpu_session.OPTIONAL if ON_GPU else {"torch"} if sys.version_in
 
 
 class OptionalModule(pytest.Module):
-    """A module of tests, skipped if a package that may be missing is."""
+    """A test module that is skipped if an optional package is missing."""
 
     def collect(self) -> Any:
         try:
@@ -77,14 +77,14 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.fixture(params=devices.KINDS)
 def device(request: pytest.FixtureRequest) -> Iterator[devices.TestedDevice]:
-    """Each device that a read can be on."""
+    """Each device on which a read can run."""
     with devices.use(request.param) as tested:
         yield tested
 
 
 @pytest.fixture(scope="module", params=["simulator", "ir"])
 def launcher(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each way to run a device kernel without a GPU: in the simulator, and as it is compiled for one."""
+    """Each way to run a device kernel without a GPU: in the simulator, and from its IR as compiled for a GPU."""
     from support import device_arena
 
     with device_arena.launched_by(request.param):

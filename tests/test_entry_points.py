@@ -1,4 +1,4 @@
-"""What other packages add: the example in ``tests/plugin`` as an installer leaves it, and packages that are broken."""
+"""Packages with plug-ins: the example in ``tests/plugin`` as an installer leaves it, and broken packages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA = np.arange(24, dtype="<u2").reshape(4, 6)
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
-    """Put a package's metadata and modules into a folder on the import path, as an installer does."""
+    """Write a package's metadata and modules to a folder on the import path, like an installer."""
     before = set(sys.modules)
 
     def into(name: str, version: str, entry_points: dict[str, dict[str, str]], module: str, text: str) -> Path:
@@ -183,6 +183,56 @@ def test_a_chunk_grid_of_another_package(example: Path) -> None:
     assert np.array_equal(array[...], DATA)
     with pytest.raises(gzarr.MetadataError, match="2 lengths"):
         open_with(chunk_grid={"name": "example.doubling", "configuration": {"first": [1]}})
+
+
+def doubling(shape: tuple[int, ...], first: list[int]) -> Any:
+    grid = {"name": "example.doubling", "configuration": {"first": first}}
+    document = v3(shape, (1,) * len(shape), "uint16", [LITTLE]) | {"chunk_grid": grid}
+    store = {"zarr.json": json.dumps(document).encode()}
+    return gzarr.open_array(store, device="cpu", mode="r+"), store
+
+
+def test_a_resized_chunk_grid_of_another_package(example: Path) -> None:
+    array, store = doubling((4, 6), [1, 6])
+    array[...] = DATA
+    grid = json.loads(store["zarr.json"])["chunk_grid"]
+    array.attrs["units"] = "K"
+    array.append(DATA)
+    assert array.chunk_lengths == ((1, 2, 4, 1), (6,))
+    reopened = gzarr.open_array(store, device="cpu")
+    assert np.array_equal(reopened[...], np.concatenate([DATA, DATA]))
+    assert reopened.chunk_lengths == array.chunk_lengths
+    assert dict(reopened.attrs) == {"units": "K"}
+    assert json.loads(store["zarr.json"])["chunk_grid"] == grid
+    array.resize((2, 6))
+    assert np.array_equal(gzarr.open_array(store, device="cpu")[...], DATA[:2])
+    assert sorted(store) == ["c/0/0", "c/1/0", "zarr.json"]
+
+
+@pytest.mark.parametrize("grid", ["some", {"name": "some"}, {"name": "some", "configuration": {}}])
+def test_a_chunk_grid_of_another_package_that_cannot_be_resized(install: Callable[..., Path], grid: Any) -> None:
+    text = "class Grid:\n def from_v3(configuration, shape):\n  assert shape[0] < 9, 'too long'\n"
+    text += "  return [[1, shape[0] - 1], shape[1]]"
+    install("some-grid", "1", {"gzarr.chunk_grids": {"some": "broken_plugin:Grid"}}, "broken_plugin", text)
+    document = v3((4, 6), (4, 6), "uint16", [LITTLE]) | {"chunk_grid": grid}
+    store = {"zarr.json": json.dumps(document).encode()}
+    array = gzarr.open_array(store, device="cpu", mode="r+")
+    array[...] = DATA
+    array.attrs["units"] = "K"
+    before = dict(store)
+    for change, reason in (
+        (lambda: array.resize((5, 6)), "other lengths along dimension 0"),
+        (lambda: array.resize((4, 7)), "other lengths along dimension 1"),
+        (lambda: array.append(DATA), "other lengths along dimension 0"),
+        (lambda: array.resize((9, 6)), "too long"),
+    ):
+        with pytest.raises(gzarr.ArgumentError, match=rf"'some' of the package some-grid 1 .*{reason}.*gzarr\.copy"):
+            change()
+    assert store == before
+    gzarr.copy(store, copied := {}, chunks=(2, 6), device="cpu")
+    changeable = gzarr.open_array(copied, device="cpu", mode="r+")
+    changeable.append(DATA)
+    assert np.array_equal(changeable[...], np.concatenate([DATA, DATA]))
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class Array(WritableArray):
     missing
         Meaning of an absent chunk: ``"fill"`` (the fill value) or ``"error"``.
     verify
-        ``"cpu"`` to decode chunks on the host before a GPU does, or ``"none"``; see :meth:`read`.
+        Check of chunks before a GPU decodes them: ``"cpu"`` or ``"none"``; see :meth:`read`.
     mode
         ``"r"`` (read) or ``"r+"`` (read and write).
     write_empty_chunks
@@ -135,8 +135,8 @@ class Array(WritableArray):
         shape
             New shape in elements, with the same number of dimensions.
         erase
-            Whether chunks (shards) outside the new shape are erased, and elements outside it within the chunks at its
-            edge. If False, they stay in the store and reappear when the array grows.
+            Whether stored elements outside the new shape are erased: whole chunks (shards), and parts of the chunks at
+            its edge. If False, they stay in the store and reappear when the array grows.
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 

@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import display
-from ..codecs.transpose import TransposeCodec
 from ..engines.cuda import devices, driver
+from ..metadata.formats import FORMATS
 from ..nodes.attributes import Attributes
 from .stored_chunks import stored_chunks
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..codecs.codec import Codec
     from ..display import Info
     from ..engines.request import Verify
+    from ..metadata.format import CodecParts
     from ..metadata.model import ArrayMetadata, ZarrFormat
     from ..stores.base import ReadableStore
     from .read import Reader
@@ -147,12 +148,12 @@ class ArrayProperties:
         In version 2 these are the filters of the metadata document, as in zarr-python, except a filter that encodes
         objects as bytes, which is the :attr:`serializer`.
         """
-        return self._codec_parts[0]
+        return self._codec_parts.filters
 
     @property
     def serializer(self) -> Codec:
         """Array→bytes codec of a chunk (of an inner chunk, in a sharded array); in zarr-python, None for version 2."""
-        return self._codec_parts[1]
+        return self._codec_parts.serializer
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
@@ -160,7 +161,7 @@ class ArrayProperties:
 
         In version 2 this is the compressor of the metadata document, if it has one.
         """
-        return self._codec_parts[2]
+        return self._codec_parts.compressors
 
     @property
     def order(self) -> Literal["C", "F"]:
@@ -168,27 +169,11 @@ class ArrayProperties:
 
         Results are always in C order. (For version 3, zarr-python's ``order`` is that of its results.)
         """
-        document = self._metadata.document.get(".zarray")
-        if document is not None:
-            return "F" if document.get("order") == "F" else "C"
-        codec = self._reader.decoding.codecs[0]
-        reversed_axes = tuple(reversed(range(self.ndim)))
-        return "F" if isinstance(codec, TransposeCodec) and codec.order == reversed_axes else "C"
+        return FORMATS[self.zarr_format].order(self._metadata, self._reader.decoding.codecs)
 
     @property
-    def _codec_parts(self) -> tuple[tuple[Codec, ...], Codec, tuple[Codec, ...]]:
-        """Filters, serializer and compressors."""
-        codecs = self._reader.decoding.codecs
-        (at,) = (i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
-        filters, compressors = codecs[:at], codecs[at + 1 :]
-        document = self._metadata.document.get(".zarray")
-        if document is not None:
-            # In version 2, the order is not a codec, and filters may work on bytes.
-            if filters and document.get("order") == "F" and isinstance(filters[0], TransposeCodec):
-                filters = filters[1:]
-            last = len(compressors) - (document.get("compressor") is not None)
-            filters, compressors = filters + compressors[:last], compressors[last:]
-        return filters, codecs[at], compressors
+    def _codec_parts(self) -> CodecParts:
+        return FORMATS[self.zarr_format].codec_parts(self._metadata, self._reader.decoding.codecs)
 
     @property
     def attrs(self) -> Attributes:
@@ -248,19 +233,29 @@ class ArrayProperties:
 
     @property
     def nchunks(self) -> int:
-        """Number of chunks (shards, in a sharded array) in the grid."""
-        return math.prod(self._metadata.grid_shape)
+        """Number of chunks (inner chunks, in a sharded array)."""
+        return math.prod(self.cdata_shape)
 
     @property
     def nchunks_initialized(self) -> int:
-        """Number of stored chunks (shards, in a sharded array). Lists the store.
+        """Number of stored chunks. Lists the store.
+
+        In a sharded array, all inner chunks of a stored shard count, as in zarr-python; here, only those with elements
+        in the array, so that it is at most :attr:`nchunks`.
 
         Raises
         ------
         StoreError
             If the store cannot list its keys.
         """
-        return sum(1 for _ in stored_chunks(self._store, self._metadata, self._path))
+        stored = stored_chunks(self._store, self._metadata, self._path)
+        if self.shards is None:
+            return sum(1 for _ in stored)
+        extents = (self._metadata.chunk_grid.extent(coords) for _, coords in stored)
+        return sum(
+            math.prod(-(-(end - begin) // chunk) for (begin, end), chunk in zip(extent, self.chunks, strict=True))
+            for extent in extents
+        )
 
     @property
     def info(self) -> Info:

@@ -100,15 +100,18 @@ class ReadableArray(ArrayProperties):
             Place where chunks are decoded if the result is on a GPU: ``"cuda"``, ``"cpu"``, or ``"auto"`` for the one
             expected to be faster; see :attr:`decode_path`. Ignored on the CPU.
         verify
-            ``"cpu"`` to decode frames on the CPU first, so that the GPU's decoder only gets valid ones. The behaviour
+            Check of compressed frames before the GPU decodes them: ``"cpu"`` or ``"none"``; None for the array's own
+            setting. Ignored on the CPU, whose decoders are safe for any input. (To look for corrupt chunks, use
+            :func:`gzarr.verify`.)
+
+            ``"cpu"`` decodes frames on the CPU first, so that the GPU's decoder only gets valid ones. The behaviour
             of nvCOMP's decoders is undefined for corrupt zstd, snappy, deflate and gdeflate frames, also inside Blosc,
             gzip and zlib: a flipped bit may make CUDA unusable in this process, instead of raising an error that names
             the chunk. Chunks with a crc32c of their encoded bytes (the ``crc32c`` codec of version 3 after the
             compressor) are always checked by it, and cost nothing extra. All other frames are decoded by the host
             before the device decodes them, with a buffer for one decoded frame in each thread: such reads are no faster
             than with ``decode="cpu"``, which ``decode="auto"`` therefore chooses. GDeflate without crc32c is left to
-            the host. ``"none"`` to check headers and sizes only, and decode no frame twice. None for the array's own
-            setting. Ignored on the CPU, whose decoders are safe for any input.
+            the host. ``"none"`` checks headers and sizes only, and decodes no frame twice.
 
         Returns
         -------

@@ -57,7 +57,8 @@ class WritableArray(ReadableArray):
             Whether to exclude other processes that also pass ``lock=True`` from the chunks, by file locks beside the
             data.
         aligned
-            Whether to raise, before anything is written, if a chunk (shard) would be partially changed.
+            Whether the selection must consist of whole chunks (shards), cut at the array's end; otherwise the call
+            raises before anything is written.
         stream
             Stream of the array's device, as for :meth:`read`, on which a value on that device can be read. Whole
             chunks of such values are encoded on the device. The data is stored when the call returns.
@@ -68,7 +69,8 @@ class WritableArray(ReadableArray):
             If the array is read-only; nothing was touched.
         ArgumentError
             If the value does not broadcast, if the array's dtype cannot hold one of its elements (a fraction, a number
-            out of range, a string that is too long), or if ``aligned`` is violated; nothing was written.
+            out of range, a string that is too long), or if ``aligned`` is set and a chunk (shard) would be changed in
+            part; nothing was written.
         SelectionError
             If the selection is invalid for the array.
         ChunkWriteError, ChunkReadError, ChunkDecodeError

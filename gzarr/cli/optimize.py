@@ -150,7 +150,12 @@ def _present_share(array: Array) -> float:
     """Return the share of the chunks that are stored, or 1 if the store cannot list its keys."""
     if not isinstance(array.store, ListableStore):
         return 1.0
-    return array.nchunks_initialized / max(array.nchunks, 1)
+    return _stored_count(array) / max(math.prod(array.metadata.grid_shape), 1)
+
+
+def _stored_count(array: Array) -> int:
+    """Return the number of stored chunks (shards, in a sharded array)."""
+    return sum(1 for _ in stored_chunks(array.store, array.metadata, array.path))
 
 
 def _encoded_share(array: ArrayCopy) -> float | None:
@@ -180,7 +185,7 @@ def _sample(array: Array) -> Iterator[tuple[int, ...]]:
     """Yield the first element of some stored chunks, spread over the listing."""
     if not isinstance(array.store, ListableStore) or not array.size:
         return
-    every = max(array.nchunks_initialized // _SAMPLES, 1)
+    every = max(_stored_count(array) // _SAMPLES, 1)
     metadata = array.metadata
     for number, (_, coords) in enumerate(stored_chunks(array.store, metadata, array.path)):
         if number % every == 0 and number // every < _SAMPLES:

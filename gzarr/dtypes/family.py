@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError, UnsupportedError
+from . import number_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,8 +168,14 @@ class Family(ABC):
 
 
 def no_data_type(dtype: np.dtype[Any]) -> ArgumentError:
-    """Return the error for a dtype without a Zarr data type."""
-    return ArgumentError(f"Zarr has no data type for {dtype}")
+    """Return the error for a dtype without a Zarr data type; the message lists those that have one."""
+    rows = number_types.NUMBER_TYPES.rows
+    numpys = ", ".join(row.dtype_name for row in rows if row.is_numpys)
+    others = ", ".join(row.dtype_name for row in rows if not row.is_numpys)
+    return ArgumentError(
+        f"Zarr has no data type for {dtype}; it has {numpys}, strings, bytes, dates, durations, records, and from "
+        f"ml_dtypes {others}"
+    )
 
 
 def checked_size(nbytes: int, json_path: str) -> int:

@@ -143,9 +143,13 @@ class RawBytes(FixedLength):
 
     def to_v3(self, dtype: np.dtype[Any]) -> dict[str, Any]:
         """Return an object with the length in bytes."""
-        if dtype.subdtype is not None:
-            raise no_data_type(dtype)
+        _need_raw(dtype)
         return super().to_v3(dtype)
+
+    def to_v2(self, dtype: np.dtype[Any]) -> str:
+        """Return ``|V12``."""
+        _need_raw(dtype)
+        return dtype.str
 
     def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
         """Parse an array of integers, or base64."""
@@ -155,6 +159,12 @@ class RawBytes(FixedLength):
         """Return an array of integers, or base64."""
         data = bytes_of_element(scalar, dtype)
         return list(data) if spelling.bytes_as_integers else to_base64(data)
+
+
+def _need_raw(dtype: np.dtype[Any]) -> None:
+    """Raise for other dtypes of the kind: arrays as elements, and types of other packages, such as ml_dtypes.int1."""
+    if dtype.subdtype is not None or not issubclass(dtype.type, np.void):
+        raise no_data_type(dtype)
 
 
 TEXT: Final = FixedLengthText()

@@ -22,10 +22,9 @@ from ..dtypes.variable_length import is_variable_bytes
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..metadata.chunk_grid import ChunkGrid
 from ..metadata.formats import FORMATS
-from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat
-from ..metadata.parts import dimension_names_of, parse_chunk_shapes
+from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat, data_type_json
+from ..metadata.parts import DIMENSIONS_ATTRIBUTE, dimension_names_of, parse_chunk_shapes
 from ..metadata.to_documents import array_documents, check_shape, plain, plain_value
-from ..metadata.v2.write import data_type_json
 from ..nodes.reader import NodeReader
 from ..stores.memory import MemoryStore
 from . import auto_chunks
@@ -147,8 +146,7 @@ def new_metadata(
     if names is not None and not format.features.dimension_names:
         if None in names:
             raise ArgumentError("before version 3, either all dimensions have a name or none; got a None among them")
-        # As xarray stores them.
-        plain_attributes = {**plain_attributes, "_ARRAY_DIMENSIONS": list(names)}
+        plain_attributes = {**plain_attributes, DIMENSIONS_ATTRIBUTE: list(names)}
     metadata = ArrayMetadata(
         chunk_grid=chunk_grid,
         dtype=element,

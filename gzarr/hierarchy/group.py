@@ -441,7 +441,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         Parameters
         ----------
         level
-            Deepest level to show: 0 for the children only, None for all levels.
+            Deepest level to show, as in zarr-python: 0 for the children only, None for all levels.
         """
         return Tree(self.name, self.walk(level))
 

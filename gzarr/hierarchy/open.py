@@ -82,8 +82,9 @@ def open(
     missing
         Meaning of an absent chunk: ``"fill"`` (the fill value) or ``"error"``.
     verify
-        ``"cpu"`` to have the CPU decode frames without a crc32c before a GPU does, because the behaviour of GPU
-        decoders is undefined for corrupt frames; or ``"none"``. :meth:`Array.read` tells the cost. Ignored on the CPU.
+        Check of compressed frames before a GPU decodes them, whose decoders have undefined behaviour for corrupt
+        frames: ``"cpu"`` (the CPU decodes frames without a crc32c first; see :meth:`Array.read` for the cost) or
+        ``"none"``. Ignored on the CPU. To look for corrupt chunks, use :func:`gzarr.verify`.
     allow_pickle
         Whether codecs that run pickled code are allowed. Only for trusted data.
     use_consolidated
@@ -91,7 +92,8 @@ def open(
         :class:`ArgumentError` if the group has none. In modes other than ``"r"``, nodes are always read from their own
         documents.
     allow_fallback
-        Whether elements of an unknown data type are read as the fallback type in its document, if there is one.
+        Whether elements of a data type unknown to gzarr are read as the fallback type that the array's metadata
+        document names, if any; otherwise they are an error.
     **creation
         Arguments of :func:`gzarr.create_array`, for modes that create nodes. With ``shape`` or ``data``, the node is an
         array; otherwise a new node is a group.
@@ -252,7 +254,7 @@ def require_array(
     dtype
         Required dtype; None for any. The dtype of an existing array must hold its elements without loss.
     exact
-        Whether the dtype of an existing array must be exactly ``dtype``.
+        Whether the dtype of an existing array must be ``dtype`` itself, rather than any that holds its elements.
     **arguments
         Arguments of :func:`open_array`, except ``mode``, and of :func:`create_array`, for a new array.
 

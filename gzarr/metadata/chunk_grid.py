@@ -1,7 +1,8 @@
-"""Where the chunks of an array are. The grid is part of an array's metadata, so it lives here and not with the planner.
+"""Chunk grids: the positions of an array's chunks. A grid is part of the metadata, hence in this package.
 
-A :class:`ChunkGrid` has one :class:`ChunkAxis` for each dimension: chunks of one length, or a length for each chunk.
-Callers ask the grid and its axes; only the planner, which has a faster way for chunks of one length, looks at the kind.
+A :class:`ChunkGrid` has one :class:`ChunkAxis` per dimension, with either one length for all chunks or a length for
+each. Callers use the methods of the grid and its axes. Only the planner, which is faster for chunks of one length,
+looks at the type of an axis.
 
 Source: https://github.com/zarr-developers/zarr-extensions/tree/main/chunk-grids/rectilinear
 """
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-#: Chunks along one dimension of a rectilinear grid, whose lengths are kept in memory.
+#: Most chunks along one dimension of a rectilinear grid: their lengths are kept in memory.
 MAX_UNEVEN_CHUNKS: Final = 10_000_000
 #: Most chunks along one dimension whose lengths are listed.
 MAX_LISTED_CHUNKS: Final = 10_000_000
@@ -34,25 +35,25 @@ _MAX_LENGTH: Final = 2**63 - 1
 class ChunkAxis(ABC):
     """The chunks along one dimension.
 
-    Chunk coordinates and indices of elements count from 0. Methods for one chunk take and return integers of any size;
-    those for many take and return int64 arrays of one shape.
+    Chunk coordinates and indices of elements start at 0. Methods for one chunk take and return integers of any size;
+    methods for many chunks take and return int64 arrays of one shape.
 
     Attributes
     ----------
     size
-        Length of the array, in elements.
+        Length of the array along the dimension, in elements.
     """
 
     __slots__ = ()
 
     size: int
-    #: Whether all chunks have one length; the last may reach beyond the array's end.
+    #: Whether all chunks have one length; the last may extend beyond the array's end.
     is_regular: ClassVar[bool]
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """Number of chunks in the grid; a rectilinear one may have some beyond the array's end."""
+        """Number of chunks in the grid. A rectilinear grid may have chunks beyond the array's end."""
 
     @property
     @abstractmethod
@@ -67,12 +68,12 @@ class ChunkAxis(ABC):
     @property
     @abstractmethod
     def end(self) -> int:
-        """Where the last chunk ends, in elements; at ``size`` or beyond."""
+        """End of the last chunk, in elements; at least ``size``."""
 
     @property
     @abstractmethod
     def listing(self) -> int | list[int]:
-        """The length of all chunks, or a list with the length of each."""
+        """Length of all chunks, or a list of the length of each chunk."""
 
     @abstractmethod
     def lengths_inside(self) -> tuple[int, ...]:
@@ -84,7 +85,7 @@ class ChunkAxis(ABC):
 
     @abstractmethod
     def count_within(self, size: int) -> int:
-        """Return how many chunks have elements before ``size``."""
+        """Return the number of chunks with elements before ``size``."""
 
     @abstractmethod
     def length_of(self, i: int) -> int:
@@ -92,31 +93,44 @@ class ChunkAxis(ABC):
 
     @abstractmethod
     def begin(self, i: int) -> int:
-        """Return where one chunk begins, cut at the array's end."""
+        """Return the start of one chunk, cut at the array's end."""
 
     def extent(self, i: int) -> tuple[int, int]:
-        """Return where one chunk begins and ends, cut at the array's end."""
+        """Return the start and end of one chunk, cut at the array's end."""
         return self.begin(i), self.begin(i + 1)
 
     def touching(self, begin: int, end: int) -> range:
-        """Return the chunks that have elements from ``begin`` to before ``end``, neither beyond the array's end."""
+        """Return the chunks with elements from ``begin`` to before ``end``; both must be within the array."""
         return range(self.count_within(begin + 1) - 1, self.count_within(end)) if begin < end else range(0)
 
     @abstractmethod
     def begins(self, coords: IntArray) -> IntArray:
-        """Return where chunks begin."""
+        """Return the starts of chunks."""
 
     @abstractmethod
     def lengths(self, coords: IntArray) -> IntArray:
-        """Return the lengths of chunks, also where they reach beyond the array's end."""
+        """Return the full lengths of chunks, including any part beyond the array's end."""
 
     @abstractmethod
     def chunk_of(self, indices: IntArray) -> IntArray:
-        """Return which chunk each element is in."""
+        """Return the chunk of each element."""
 
     @abstractmethod
     def are_cut(self, coords: IntArray) -> BoolArray:
-        """Return which chunks, all of which begin in the array, reach beyond its end."""
+        """Return which of the chunks, all of which begin in the array, extend beyond its end."""
+
+    def agrees(self, other: ChunkAxis) -> bool:
+        """Return whether an axis of another length has the same chunks, as far as both arrays have elements."""
+        common = min(self.size, other.size)
+        count = self.count_within(common)
+        if not count:
+            return True
+        if self.is_regular and other.is_regular:
+            return self.longest == other.longest
+        if count != other.count_within(common):
+            return False
+        coords = np.arange(count)
+        return np.array_equal(self.lengths(coords), other.lengths(coords))
 
     @abstractmethod
     def resized(self, size: int) -> ChunkAxis:
@@ -130,12 +144,12 @@ class ChunkAxis(ABC):
 
     @abstractmethod
     def merged(self, length: int) -> ChunkAxis:
-        """Return the axis of runs of whole chunks, each run as long as fits ``length``, and at least one chunk."""
+        """Return the axis whose chunks are runs of these, each at least one chunk and otherwise at most ``length``."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegularAxis(ChunkAxis):
-    """Chunks of one ``length``."""
+    """Chunks that all have the same ``length``."""
 
     size: int
     length: int
@@ -159,7 +173,7 @@ class RegularAxis(ChunkAxis):
 
     @property
     def end(self) -> int:
-        """Where the last chunk ends."""
+        """End of the last chunk, in elements."""
         return self.count * self.length
 
     @property
@@ -173,11 +187,11 @@ class RegularAxis(ChunkAxis):
         return (self.length,) * full + ((rest,) if rest else ())
 
     def length_not_multiple_of(self, unit: int) -> int | None:
-        """Return the one length if it is not a multiple."""
+        """Return the one length if it is not a multiple of ``unit``, else None."""
         return self.length if self.length % unit else None
 
     def count_within(self, size: int) -> int:
-        """Return how many chunks have elements before ``size``."""
+        """Return the number of chunks with elements before ``size``."""
         return -(-size // self.length)
 
     def length_of(self, i: int) -> int:
@@ -185,11 +199,11 @@ class RegularAxis(ChunkAxis):
         return self.length
 
     def begin(self, i: int) -> int:
-        """Return where one chunk begins, cut at the array's end."""
+        """Return the start of one chunk, cut at the array's end."""
         return min(i * self.length, self.size)
 
     def begins(self, coords: IntArray) -> IntArray:
-        """Return where chunks begin."""
+        """Return the starts of chunks."""
         return coords * self.length
 
     def lengths(self, coords: IntArray) -> IntArray:
@@ -197,11 +211,12 @@ class RegularAxis(ChunkAxis):
         return np.full(len(coords), self.length, np.int64)
 
     def chunk_of(self, indices: IntArray) -> IntArray:
-        """Return which chunk each element is in."""
+        """Return the chunk of each element."""
         return indices // self.length
 
     def are_cut(self, coords: IntArray) -> BoolArray:
-        """Return which chunks reach beyond the array's end; where they end may not fit 64 bits."""
+        """Return which chunks extend beyond the array's end."""
+        # The end of a chunk may not fit 64 bits, so it is not computed.
         return self.size - coords * self.length < self.length
 
     def resized(self, size: int) -> RegularAxis:
@@ -215,14 +230,14 @@ class RegularAxis(ChunkAxis):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RectilinearAxis(ChunkAxis):
-    """Chunks whose lengths are listed.
+    """Chunks with a length for each.
 
     Attributes
     ----------
     size
-        Length of the array, in elements.
+        Length of the array along the dimension, in elements.
     each
-        int64 ``(n,)``, the length of each chunk in elements, at least 1; together they have ``size`` or more.
+        int64 ``(n,)``, length of each chunk in elements, at least 1; their sum is at least ``size``.
     starts
         int64 ``(n + 1,)``: chunk ``i`` has the elements from ``starts[i]`` to ``starts[i + 1]``.
     """
@@ -246,31 +261,31 @@ class RectilinearAxis(ChunkAxis):
 
     @property
     def count(self) -> int:
-        """Number of chunks, those beyond the array's end among them."""
+        """Number of chunks, including those beyond the array's end."""
         return len(self.each)
 
     @property
     def longest(self) -> int:
-        """Length of the longest chunk; 1 if there is none."""
+        """Length of the longest chunk; 1 if there are no chunks."""
         return int(self.each.max(initial=1))
 
     @property
     def common_length(self) -> int:
-        """Greatest common divisor of the lengths; 1 if there is no chunk."""
+        """Greatest common divisor of the lengths; 1 if there are no chunks."""
         return int(np.gcd.reduce(self.each)) or 1
 
     @property
     def end(self) -> int:
-        """Where the last chunk ends."""
+        """End of the last chunk, in elements."""
         return int(self.starts[-1])
 
     @property
     def listing(self) -> int | list[int]:
-        """The length of each chunk."""
+        """Length of each chunk."""
         return list(self.each.tolist())
 
     def lengths_inside(self) -> tuple[int, ...]:
-        """Return the length of each chunk, cut at the array's end; 0 beyond it."""
+        """Return the length of each chunk, cut at the array's end; 0 for chunks beyond it."""
         return tuple((self.starts[1:].clip(max=self.size) - self.starts[:-1].clip(max=self.size)).tolist())
 
     def length_not_multiple_of(self, unit: int) -> int | None:
@@ -279,7 +294,7 @@ class RectilinearAxis(ChunkAxis):
         return int(wrong[0]) if len(wrong) else None
 
     def count_within(self, size: int) -> int:
-        """Return how many chunks have elements before ``size``."""
+        """Return the number of chunks with elements before ``size``."""
         return int(np.searchsorted(self.starts[:-1], size))
 
     def length_of(self, i: int) -> int:
@@ -287,11 +302,11 @@ class RectilinearAxis(ChunkAxis):
         return int(self.each[i])
 
     def begin(self, i: int) -> int:
-        """Return where one chunk begins, cut at the array's end."""
+        """Return the start of one chunk, cut at the array's end."""
         return min(int(self.starts[min(i, len(self.each))]), self.size)
 
     def begins(self, coords: IntArray) -> IntArray:
-        """Return where chunks begin."""
+        """Return the starts of chunks."""
         return self.starts[coords]
 
     def lengths(self, coords: IntArray) -> IntArray:
@@ -299,17 +314,17 @@ class RectilinearAxis(ChunkAxis):
         return self.each[coords]
 
     def chunk_of(self, indices: IntArray) -> IntArray:
-        """Return which chunk each element is in."""
+        """Return the chunk of each element."""
         return np.searchsorted(self.starts, indices, side="right") - 1
 
     def are_cut(self, coords: IntArray) -> BoolArray:
-        """Return which chunks reach beyond the array's end."""
+        """Return which chunks extend beyond the array's end."""
         return self.starts[coords + 1] > self.size
 
     def resized(self, size: int) -> RectilinearAxis:
-        """Return the axis for an array of another length: with more chunks as long as the last, where it needs them.
+        """Return the axis for an array of another length, with more chunks of the last one's length if needed.
 
-        Chunks beyond the new end stay.
+        Chunks beyond the new end are kept.
         """
         missing = size - self.end
         if missing <= 0:
@@ -318,13 +333,13 @@ class RectilinearAxis(ChunkAxis):
         count = -(-missing // length)
         if self.count + count > MAX_UNEVEN_CHUNKS:
             raise ArgumentError(
-                f"a length of {size} would take {count} more chunks of {length}, as long as the last one; more than "
-                f"{MAX_UNEVEN_CHUNKS} chunks along one dimension of a rectilinear grid are refused"
+                f"a length of {size} would need {count} more chunks of length {length}, that of the last chunk; a "
+                f"rectilinear grid has at most {MAX_UNEVEN_CHUNKS} chunks along one dimension"
             )
         return RectilinearAxis(size, np.append(self.each, np.full(count, length, np.int64)))
 
     def merged(self, length: int) -> RectilinearAxis:
-        """Return the axis of runs of whole chunks, as far as they have elements in the array."""
+        """Return the axis whose chunks are runs of these, without chunks beyond the array's end."""
         begins: list[int] = []
         inside = self.starts[: self.count_within(self.size)].tolist()
         for begin, end in pairwise([*inside, self.size]):
@@ -336,18 +351,18 @@ class RectilinearAxis(ChunkAxis):
 
 @dataclass(frozen=True, slots=True)
 class ChunkGrid:
-    """Where the chunks (shards, in a sharded array) of an array are.
+    """Grid of an array's chunks (shards, in a sharded array).
 
     Attributes
     ----------
     axes
-        One for each dimension.
+        One axis per dimension.
     shape
-        Of the array, in elements.
+        Shape of the array, in elements.
     chunk_shape
-        Of a chunk, in elements; the longest along each dimension of a rectilinear grid.
+        Shape of a chunk, in elements; for a rectilinear grid, the largest length along each dimension.
     is_regular
-        Whether all chunks have ``chunk_shape``; the last ones may reach beyond the array's end.
+        Whether all chunks have ``chunk_shape``; the last ones may extend beyond the array's end.
     """
 
     axes: tuple[ChunkAxis, ...]
@@ -362,7 +377,7 @@ class ChunkGrid:
 
     @classmethod
     def regular(cls, shape: Sequence[int], chunk_shape: Sequence[int]) -> ChunkGrid:
-        """Return the grid of an array of ``shape`` in chunks of ``chunk_shape``, in elements."""
+        """Return the grid of an array of ``shape`` in chunks of ``chunk_shape``, both in elements."""
         return cls(tuple(RegularAxis(size, length) for size, length in zip(shape, chunk_shape, strict=True)))
 
     @property
@@ -372,7 +387,7 @@ class ChunkGrid:
 
     @property
     def covered_shape(self) -> tuple[int, ...]:
-        """Shape that all chunks together have, in elements, as far as a shape can be that large."""
+        """Shape covered by all chunks together, in elements, limited to the largest possible lengths."""
         return tuple(min(axis.end, _MAX_LENGTH) for axis in self.axes)
 
     @property
@@ -382,7 +397,7 @@ class ChunkGrid:
         Raises
         ------
         ArgumentError
-            If there are more than ``MAX_LISTED_CHUNKS`` along one.
+            If there are more than ``MAX_LISTED_CHUNKS`` along one dimension.
         """
         for d, axis in enumerate(self.axes):
             if axis.count > MAX_LISTED_CHUNKS:
@@ -390,15 +405,15 @@ class ChunkGrid:
         return tuple(axis.lengths_inside() for axis in self.axes)
 
     def extent(self, coords: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Return the box of one chunk, cut at the array's end: where it begins and ends along each dimension."""
+        """Return the start and end of one chunk along each dimension, cut at the array's end."""
         return tuple(axis.extent(i) for axis, i in zip(self.axes, coords, strict=True))
 
     def shape_of(self, coords: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of one chunk, in elements, also where it reaches beyond the array's end."""
+        """Return the full shape of one chunk, in elements, including any part beyond the array's end."""
         return tuple(axis.length_of(i) for axis, i in zip(self.axes, coords, strict=True))
 
     def count_within(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return how many chunks along each dimension have elements in an array of ``shape``."""
+        """Return the number of chunks along each dimension with elements in an array of ``shape``."""
         return tuple(axis.count_within(size) for axis, size in zip(self.axes, shape, strict=True))
 
     def begins(self, coords: IntArray) -> IntArray:
@@ -409,7 +424,7 @@ class ChunkGrid:
         return result
 
     def lengths(self, coords: IntArray) -> IntArray:
-        """Return the shape of each chunk, also where it reaches beyond the array's end: int64 ``(n, k)``."""
+        """Return the full shape of each chunk, including any part beyond the array's end: int64 ``(n, k)``."""
         result = np.empty_like(coords)
         for d, axis in enumerate(self.axes):
             result[:, d] = axis.lengths(coords[:, d])
@@ -423,7 +438,7 @@ class ChunkGrid:
         return result
 
     def are_cut(self, coords: IntArray) -> BoolArray:
-        """Return which chunks, coordinates ``(n, k)`` in the array, reach beyond its end: bool ``(n,)``."""
+        """Return which chunks extend beyond the array's end: bool ``(n,)`` for coordinates ``(n, k)`` within it."""
         cut = np.zeros(len(coords), np.bool_)
         for d, axis in enumerate(self.axes):
             cut |= axis.are_cut(coords[:, d])
@@ -432,8 +447,8 @@ class ChunkGrid:
     def resized(self, shape: Sequence[int]) -> ChunkGrid:
         """Return the grid of an array of another shape.
 
-        A rectilinear grid that does not reach far enough gets more chunks, as long as its last one. Chunks that it has
-        beyond the new shape stay in it.
+        A rectilinear grid that is too short gets more chunks of the length of its last one. It keeps chunks beyond the
+        new shape.
 
         Raises
         ------

@@ -10,20 +10,22 @@ Formats do not access stores. They take and return documents by store key.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..codecs.bytes import BytesCodec
 from ..codecs.crc32c import Crc32cCodec
+from ..codecs.transpose import TransposeCodec
 from ..errors import ArgumentError
 from ..stores.keys import join_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
     from ..codecs.codec import Codec
+    from .chunk_grid import ChunkGrid
     from .layout import Layout
     from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata, ZarrFormat
 
@@ -73,6 +75,25 @@ class Features:
     byte_order_codec: bool = False
     zstd: bool = True
     portable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CodecParts:
+    """The codecs of a chunk under zarr-python's names.
+
+    Attributes
+    ----------
+    filters
+        Codecs before the serializer, in encoding order.
+    serializer
+        Array→bytes codec.
+    compressors
+        Codecs after the serializer, in encoding order.
+    """
+
+    filters: tuple[Codec, ...]
+    serializer: Codec
+    compressors: tuple[Codec, ...]
 
 
 class Format(ABC):
@@ -142,7 +163,9 @@ class Format(ABC):
     # -- reading
 
     @abstractmethod
-    def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["array", "group"] | None:
+    def node_type(
+        self, path: str, found: Mapping[str, bytes], layout: Layout | None = None
+    ) -> Literal["array", "group"] | None:
         """Return the type of the node at ``path`` by the documents found; None if there is no node of this format."""
 
     @abstractmethod
@@ -170,6 +193,19 @@ class Format(ABC):
     def is_extension(self, path: str, found: Mapping[str, bytes]) -> bool:
         """Return whether a directory in a group belongs to an extension rather than a node."""
         return False
+
+    # -- codecs of an array
+
+    def order(self, metadata: ArrayMetadata, codecs: Sequence[Codec]) -> Literal["C", "F"]:
+        """Return the order of the stored elements of a chunk, given the codecs of a chunk (inner chunk)."""
+        first = codecs[0]
+        reversed_axes = tuple(reversed(range(metadata.ndim)))
+        return "F" if isinstance(first, TransposeCodec) and first.order == reversed_axes else "C"
+
+    def codec_parts(self, metadata: ArrayMetadata, codecs: Sequence[Codec]) -> CodecParts:
+        """Return filters, serializer and compressors, given the codecs of a chunk (inner chunk)."""
+        at = next(i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
+        return CodecParts(tuple(codecs[:at]), codecs[at], tuple(codecs[at + 1 :]))
 
     # -- writing
 
@@ -202,6 +238,20 @@ class Format(ABC):
     def group_document(self, metadata: GroupMetadata) -> dict[str, Any]:
         """Return the ``document`` that the group would have once read back, after its attributes changed."""
         raise NotImplementedError
+
+    def resized_grid(self, metadata: ArrayMetadata, shape: tuple[int, ...]) -> ChunkGrid:
+        """Return the chunk grid that the array would have with another shape.
+
+        Raises
+        ------
+        ArgumentError
+            If the grid does not allow the shape.
+        """
+        return metadata.chunk_grid.resized(shape)
+
+    def unconsolidated(self, group: GroupMetadata) -> GroupMetadata:
+        """Return the metadata of the same group without consolidated metadata."""
+        return replace(group, consolidated=None)
 
     def consolidated(self, group: GroupMetadata, nodes: Mapping[str, NodeMetadata]) -> dict[str, Any]:
         """Return the document with the consolidated metadata of a group and the nodes below, given by relative path."""

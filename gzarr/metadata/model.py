@@ -1,11 +1,12 @@
-"""The one model of array and group metadata. Nothing after this layer asks which Zarr version a node is.
+"""Model of array and group metadata for all Zarr versions. Nothing above this layer asks for the version of a node.
 
-Differences between the versions are data here: a v2 array in order F has a ``transpose`` codec, its filters and
-compressor are bytes→bytes codecs behind a ``bytes`` codec, its keys are a :class:`ChunkKeyEncoding` behind a prefix.
+Differences between versions are data here: a v2 array in order F has a ``transpose`` codec, its filters and compressor
+are bytes→bytes codecs after a ``bytes`` codec, and its keys are a prefix and a :class:`ChunkKeyEncoding`.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..errors import MetadataError
     from .chunk_grid import ChunkGrid
 
-#: ``"3-draft-2022"`` stands for the drafts of version 3 from 2020 to 2022, which share nothing but the number with it.
+#: ``"3-draft-2022"`` means the drafts of version 3 from 2020 to 2022, which share only the number with version 3.
 ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3]
 
 
@@ -33,7 +34,7 @@ class ChunkKeyEncoding:
     default         ``c/0/1``    ``c``            version 3
     v2              ``0/1``      ``0``            versions 1 and 2
     draft           ``c0/1``     ``c``            drafts of version 3 of 2022
-    draft_root      ``c0/1``     ``c0``           what was written under ``data/root/`` before the last of the drafts
+    draft_root      ``c0/1``     ``c0``           earlier drafts, with chunks under ``data/root/``
     ==============  ===========  ===============  ===============================================================
 
     Source: https://zarr-specs.readthedocs.io/en/latest/v3/chunk-key-encodings/index.html
@@ -44,7 +45,7 @@ class ChunkKeyEncoding:
 
     @property
     def prefix(self) -> str:
-        """What stands before the first coordinate (for one dimension or more)."""
+        """Text before the first coordinate (for one dimension or more)."""
         if self.name == "v2":
             return ""
         return f"c{self.separator}" if self.name == "default" else "c"
@@ -58,35 +59,35 @@ class ChunkKeyEncoding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayMetadata:
-    """An array, whatever its format.
+    """Metadata of an array in any format.
 
     Attributes
     ----------
     chunk_grid
-        Shape of the array, and where its chunks (shards, in a sharded array) are.
+        Shape of the array and positions of its chunks (shards, in a sharded array).
     dtype
-        NumPy dtype in native byte order (byte order of the stored bytes is the ``bytes`` codec's).
+        NumPy dtype in native byte order (the ``bytes`` codec has the stored byte order).
     data_type
-        Name of the data type as the document spells it (``"float64"``, ``"<f8"``; the JSON text of a structured one).
+        Name of the data type as spelled in the document (``"float64"``, ``"<f8"``; JSON text for a structured type).
     chunk_key_encoding
         How chunk keys are built.
     fill_value
-        NumPy scalar of ``dtype`` (an object for ``dtype('O')``), or None where a v2 document says ``null``: absent
-        chunks then read as zeros.
+        NumPy scalar of ``dtype`` (an object for ``dtype('O')``), or None if a v2 document has ``null``: absent chunks
+        then read as zeros.
     codecs
-        The chain in encoding order; exactly one array→bytes codec.
+        Codec chain in encoding order, with exactly one array→bytes codec.
     attributes
         User attributes.
     dimension_names
-        One name or None a dimension; None if the document has none.
+        One name or None per dimension; None if the document has no dimension names.
     zarr_format
-        For display and for writing only.
+        Format of the array, used only for display and writing.
     document
-        The parsed JSON document(s) that this came from, for display and for writing.
+        Parsed JSON document(s) of the array, used only for display and writing.
     chunk_prefix
-        Prefix of the chunk keys in the store, ``""`` or ending in ``/``; None where chunks lie under the node's path.
+        Prefix of the chunk keys in the store, ``""`` or ending in ``/``; None if chunks are under the node's path.
     level_is_free
-        Whether the level of the compressor is gzarr's own choice (:mod:`gzarr.codecs.choice`). No document says so.
+        Whether gzarr chose the level of the compressor (:mod:`gzarr.codecs.choice`). Documents do not record this.
     """
 
     chunk_grid: ChunkGrid
@@ -103,16 +104,16 @@ class ArrayMetadata:
     level_is_free: bool = False
 
     def key_prefix(self, path: str) -> str:
-        """Return what stands before every chunk key of the array at node path ``path``."""
+        """Return the prefix of all chunk keys of the array at node path ``path``."""
         if self.chunk_prefix is not None:
             return self.chunk_prefix
         return f"{path}/" if path else ""
 
     @property
     def absent_value(self) -> Any:
-        """What the elements of absent chunks are; None for zeros.
+        """Value of the elements of absent chunks; None for zeros.
 
-        Where a document leaves it open, dates and times are NaT, as zarr-python has it.
+        If the document has no fill value, dates and times are NaT, as in zarr-python.
         """
         if self.fill_value is None and self.dtype.kind in "mM":
             return not_a_time(self.dtype)
@@ -135,7 +136,7 @@ class ArrayMetadata:
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
-        """Shape of a chunk (shard), in elements; the longest along each dimension of a rectilinear grid."""
+        """Shape of a chunk (shard), in elements; for a rectilinear grid, the largest length along each dimension."""
         return self.chunk_grid.chunk_shape
 
     @property
@@ -146,21 +147,21 @@ class ArrayMetadata:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMetadata:
-    """A group, whatever its format.
+    """Metadata of a group in any format.
 
     Attributes
     ----------
     attributes
         User attributes.
     zarr_format
-        Of the hierarchy.
+        Format of the hierarchy.
     consolidated
-        Metadata of every node below, by path relative to this group (``"a/b"``), groups in it without any of their own;
-        the error stands for a node whose document cannot be used. None where there is no consolidated metadata.
+        Metadata of all nodes below, by path relative to this group (``"a/b"``), or the error of a node whose document
+        is unusable. Groups in it have no consolidated metadata of their own. None if there is no consolidated metadata.
     implicit
         True for a group without a document of its own.
     document
-        The parsed JSON document(s) that this came from.
+        Parsed JSON document(s) of the group.
     """
 
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -171,8 +172,13 @@ class GroupMetadata:
 
     @property
     def children_format(self) -> ZarrFormat | None:
-        """Format of the nodes below: a hierarchy has one, but an implicit group of version 2 or 3 only suggests it."""
+        """Format of the nodes below; None if unknown, because an implicit group of version 2 or 3 does not fix it."""
         return None if self.implicit and self.zarr_format in (2, 3) else self.zarr_format
+
+
+def data_type_json(data_type: str) -> Any:
+    """Return an :attr:`ArrayMetadata.data_type` as a document has it: a name, or an object or list."""
+    return json.loads(data_type) if data_type.startswith(("[", "{")) else data_type
 
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata

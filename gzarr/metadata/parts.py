@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MAX_CHUNK_BYTES: Final = 2**40
 #: NumPy's own limit on dimensions is 64 (32 before 2.0).
 MAX_NDIM: Final = 32
+#: Attribute with the names of all dimensions, as in xarray, where a format has no member for them.
+DIMENSIONS_ATTRIBUTE: Final = "_ARRAY_DIMENSIONS"
 _MAX_LENGTH: Final = 2**63 - 1
 
 
@@ -140,8 +142,8 @@ def parse_attributes(value: Any, json_path: str) -> dict[str, Any]:
 
 
 def dimension_names_of(attributes: dict[str, Any], ndim: int) -> tuple[str | None, ...] | None:
-    """Return the dimension names in xarray's attribute ``_ARRAY_DIMENSIONS``, if they fit."""
-    names = attributes.get("_ARRAY_DIMENSIONS")
+    """Return the dimension names in :data:`DIMENSIONS_ATTRIBUTE`, if they fit."""
+    names = attributes.get(DIMENSIONS_ATTRIBUTE)
     if isinstance(names, list) and len(names) == ndim and all(isinstance(name, str) for name in names):
         return tuple(names)
     return None

@@ -59,7 +59,7 @@ def group_documents(metadata: GroupMetadata, path: str, layout: Layout | None = 
     Parameters
     ----------
     metadata
-        Metadata of the group. Its consolidated metadata is not written: see :func:`gzarr.consolidate_metadata`.
+        Metadata of the group. Its ``consolidated`` nodes are not written: see :func:`gzarr.consolidate_metadata`.
     path
         Path of the group in its store, without leading slash.
     layout
@@ -102,12 +102,13 @@ def resized(metadata: ArrayMetadata, shape: Sequence[int]) -> ArrayMetadata:
     Raises
     ------
     ArgumentError
-        If ``shape`` is not a shape with that many dimensions, or a rectilinear grid would get too many chunks.
+        If ``shape`` is not a shape with that many dimensions, a rectilinear grid would get too many chunks, or the grid
+        of another package has other chunks for that shape.
     """
     new = check_shape(shape)
     if len(new) != metadata.ndim:
         raise ArgumentError(f"the array has {metadata.ndim} dimensions, but the shape {new} has {len(new)}")
-    changed = replace(metadata, chunk_grid=metadata.chunk_grid.resized(new))
+    changed = replace(metadata, chunk_grid=FORMATS[metadata.zarr_format].resized_grid(metadata, new))
     return replace(changed, document=_document(changed))
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.base import ReadableStore, Store
 
+# In place of the names of documents, in lock keys; not a key of a store.
+_DOCUMENTS: Final = "documents"
 # Errors of a full disk, or an exhausted disk quota.
 _FULL: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -179,8 +181,8 @@ def set_documents(store: Store, documents: dict[str, bytes]) -> None:
 
 
 def keys_above(path: str) -> list[str]:
-    """Return the lock keys for the documents of a node and of the groups above it."""
-    return [join_path(above, "zarr.json") for above in upward(path)]
+    """Return the lock keys for the documents of a node and of the groups above it; one per node, in any format."""
+    return [join_path(above, _DOCUMENTS) for above in upward(path)]
 
 
 def drop_indexes(store: Store, path: str, *, own: bool = False) -> None:

@@ -22,8 +22,9 @@ from .change import drop_indexes, erase_node, keys_above, reader_of, set_documen
 from .documents import upward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
+    from ..metadata.format import Format
     from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.base import ReadableStore, Store
@@ -82,7 +83,7 @@ def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -
 def _parents(
     store: ReadableStore, path: str, zarr_format: ZarrFormat, old_layout: Layout | None, layout: Layout | None
 ) -> tuple[str, ...]:
-    """Return the paths of the groups above without a document; one request."""
+    """Return the paths of the groups above without a document; one request, or two with a layout."""
     above = list(reversed(upward(path)[1:]))
     parents = []
     found = reader_of(store).fetch([key for group in above for key in node_keys(group)])
@@ -102,17 +103,20 @@ def _parents(
                 f"have the same; pass zarr_format={format.zarr_format!r}"
             )
     if layout is not None:
-        return _draft_parents(store, [group for group in above if layout.contains(group)], layout)
+        inside = [group for group in above if layout.contains(group)]
+        return _parents_in(store, inside, FORMATS[zarr_format], layout)
     return tuple(parents) if FORMATS[zarr_format].features.groups else ()
 
 
-def _draft_parents(store: ReadableStore, groups: Iterable[str], layout: Layout) -> tuple[str, ...]:
+def _parents_in(store: ReadableStore, groups: Sequence[str], format: Format, layout: Layout) -> tuple[str, ...]:
+    """Return the same for groups in a hierarchy with an entry point; one request."""
+    found = reader_of(store).fetch([key for group in groups for key in format.keys(group, layout)])
     missing = []
     for group in groups:
-        below = layout.relative(group)
-        if store.get(layout.array_key(below)) is not None:
+        node_type = format.node_type(group, found, layout)
+        if node_type == "array":
             raise NodeTypeError(f"'/{group}' in {store!r} is an array; no node can be created below it")
-        if store.get(layout.group_key(below)) is None:
+        if node_type is None:
             missing.append(group)
     return tuple(missing)
 

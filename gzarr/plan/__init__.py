@@ -1,1 +1,1 @@
-"""What a read or a write takes: which chunks, which bytes, which operations."""
+"""Plans and programs of reads and writes: the chunks, their bytes, and the operations on them."""

@@ -1,6 +1,6 @@
-"""A codec chain as an engine runs it: shards become levels of the plan, the rest a short list of native operations.
+"""A codec chain in the form that an engine runs: levels of shards, and a short list of native operations.
 
-Transpositions never run: they are the strides of the decoded chunk. A byte swap is part of placing.
+Transpositions are not operations: they become the strides of the decoded chunk. A byte swap is part of placing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardLevel:
-    """One level of sharding, seen from the array's dimensions.
+    """One level of sharding, in terms of the array's dimensions.
 
     Attributes
     ----------
@@ -35,9 +35,10 @@ class ShardLevel:
     order
         Dimension ``order[i]`` of the array is dimension ``i`` of the shard as the codec sees it.
     shard_shape, inner_shape
-        In elements, in the array's order of dimensions; of the shards of a rectilinear grid, the longest along each.
+        Shapes in elements, in the array's order of dimensions. In a rectilinear grid, the largest length of a shard
+        along each dimension.
     uneven
-        The grid of shards that have different shapes; None where all have one.
+        Grid of the shards if their shapes differ, else None.
     """
 
     codec: ShardingIndexed
@@ -52,28 +53,28 @@ class ShardLevel:
         return tuple(self.shard_shape[d] for d in self.order)
 
     def stored_shape_of(self, shard: Sequence[int]) -> tuple[int, ...]:
-        """Return the same of one shard, at these coordinates in the grid."""
+        """Return the :attr:`stored_shape` of the shard at these grid coordinates."""
         shape = self.shard_shape if self.uneven is None else self.uneven.shape_of(shard)
         return tuple(shape[d] for d in self.order)
 
     def locate(self, chunks: IntArray, chunk_shape: tuple[int, ...]) -> tuple[IntArray, IntArray, IntArray]:
-        """Return which shard chunks are in, and where in it.
+        """Return the shard of each chunk, and the position of the chunk in it.
 
         Parameters
         ----------
         chunks
-            int64 ``(n, k)``, coordinates in the grid of ``chunk_shape``.
+            int64 ``(n, k)``, coordinates in a grid of chunks of ``chunk_shape``.
         chunk_shape
-            In elements; of the inner chunks, or of what they are shards of.
+            Shape in elements of the inner chunks of this level, or of a level inside them.
 
         Returns
         -------
         shards
-            int64 ``(n, k)``. Coordinates in the grid of shards for the outermost level, and of no meaning for others.
+            int64 ``(n, k)``, coordinates in the grid of shards. Meaningful for the outermost level only.
         inner
             int64 ``(n, k)``, coordinates of the inner chunk in its shard.
         counts
-            int64 ``(k,)``, or ``(n, k)`` where shards differ: inner chunks of the shard along each dimension.
+            int64 ``(k,)``, or ``(n, k)`` if shards differ: number of inner chunks of the shard along each dimension.
         """
         within = chunks // _ratio(self.inner_shape, chunk_shape)
         if self.uneven is None:
@@ -86,7 +87,7 @@ class ShardLevel:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One native step: ``name``, the bytes that come out, and a parameter (element size of a shuffle)."""
+    """One native step: its ``name``, the size of its result, and a parameter (element size of a shuffle)."""
 
     name: str
     nbytes: int
@@ -100,11 +101,11 @@ class Program:
     Attributes
     ----------
     operations
-        In decoding order.
+        Operations in decoding order.
     order
-        The array's dimensions from the slowest to the fastest in the decoded chunk.
+        Dimensions of the array, from the slowest to the fastest in the decoded chunk.
     strides
-        Bytes between neighbours in the decoded chunk, one a dimension of the array.
+        Strides of the decoded chunk in bytes, one per dimension of the array.
     swap
         Width in bytes of the units to swap when placing; 0 for none.
     """
@@ -117,20 +118,20 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """A chain, taken apart.
+    """An analysed codec chain.
 
     Attributes
     ----------
     levels
-        Shards that the plan goes through, outermost first.
+        Levels of sharding, outermost first.
     codecs
-        Chain of a planned chunk, in encoding order.
+        Codec chain of a planned chunk, in encoding order.
     chunk
-        What it decodes to, in the array's order of dimensions.
+        Shape and type of a planned chunk once decoded, in the array's order of dimensions.
     program
-        Native operations, or None if the chain needs host codecs.
+        Native program, or None if the chain needs host codecs.
     most_encoded
-        More encoded bytes than this no encoder makes of a planned chunk.
+        Upper limit of the encoded size of a planned chunk, in bytes, for any encoder.
     """
 
     levels: tuple[ShardLevel, ...]
@@ -141,7 +142,7 @@ class Decoding:
 
     @property
     def path(self) -> str:
-        """What will happen, for people: ``cpu-native: blosc(lz4, shuffle 4)``."""
+        """Description for users: ``cpu-native: blosc(lz4, shuffle 4)``."""
         labels = [codec.label for codec in self.codecs if codec.label != "bytes"]
         text = " + ".join(labels) or "uncompressed"
         for level in reversed(self.levels):
@@ -150,9 +151,9 @@ class Decoding:
 
 
 def planned_grid(grid: ChunkGrid, levels: Sequence[ShardLevel]) -> ChunkGrid:
-    """Return the grid to plan over: of the innermost chunks where the chunks of ``grid`` are shards.
+    """Return the grid to plan over: if the chunks of ``grid`` are shards, the grid of the innermost chunks.
 
-    Inner chunks all have one shape: in shards of different shapes, too, they make a regular grid.
+    All inner chunks have one shape, so their grid is regular even if the shapes of shards differ.
     """
     return ChunkGrid.regular(grid.shape, levels[-1].inner_shape) if levels else grid
 
@@ -167,22 +168,23 @@ def analyse(
     available: frozenset[str],
     grid: ChunkGrid | None = None,
 ) -> Decoding:
-    """Take a chain apart.
+    """Analyse a codec chain.
 
     Parameters
     ----------
     codecs
-        In encoding order.
+        Codecs in encoding order.
     chunk
-        A chunk of the array's grid; of a rectilinear grid, the longest along each dimension.
+        Shape and type of a chunk of the array's grid; for a rectilinear grid, with the largest length along each
+        dimension.
     available
-        What the native loop has here (``gzarr_kernels.libraries.available``).
+        Operations available to the native loop (``gzarr_kernels.libraries.available``).
     grid
-        Where the chunks are; may be left out for a regular grid.
+        Chunk grid of the array; optional for a regular grid.
     """
     levels: list[ShardLevel] = []
     uneven = None if grid is None or grid.is_regular else grid
-    # Permutation of the array's dimensions by what was passed so far; inner chains see permuted chunks.
+    # Permutation of the array's dimensions by the codecs seen so far; inner chains see permuted chunks.
     order = tuple(range(len(chunk.shape)))
     shape = chunk.shape
     rest = tuple(codecs)
@@ -208,7 +210,7 @@ def analyse(
 
 
 def _leading_shard(codecs: tuple[Codec, ...]) -> tuple[tuple[TransposeCodec, ...], ShardingIndexed] | None:
-    """Return a chain that is transpositions and a sharding codec, and nothing behind it."""
+    """Return the transpositions and the sharding codec if the chain consists of nothing else, else None."""
     *before, last = codecs
     transposes = tuple(codec for codec in before if isinstance(codec, TransposeCodec))
     if isinstance(last, ShardingIndexed) and len(transposes) == len(before):
@@ -238,10 +240,10 @@ def _program(
             else:
                 nbytes = decoded.nbytes if isinstance(decoded, BytesRepresentation) else None
                 if step.name == "crc32c":
-                    # Only strips its four bytes, whatever the size.
+                    # It only strips its four bytes, whatever the size.
                     nbytes = nbytes or 0
                 elif nbytes is None:
-                    # What this one decodes to has no size that the metadata fixes: one compressor inside another.
+                    # A compressor inside another: the metadata do not determine its decoded size.
                     return None
                 operations.append(Operation(step.name, nbytes, step.params[0] if step.params else 0))
     strides = [0] * len(chunk.shape)

@@ -1,7 +1,7 @@
-"""A codec chain as the native loop encodes it: the counterpart of :mod:`gzarr.program`.
+"""A codec chain in the form in which the native loop encodes: the counterpart of :mod:`gzarr.plan.decode_program`.
 
-Transpositions and byte swaps are how a chunk is gathered; what is left is a short list of compressors, a shuffle and
-checksums, each with the most bytes that it makes.
+Transpositions and byte swaps happen when a chunk is gathered. The remaining steps are a short list of compressors, a
+shuffle and checksums, each with an upper limit of its encoded size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..codecs.codec import ArrayRepresentation, Codec, EncodingStep
 
-#: More checksums behind each other than this have no room behind a buffer; nobody asks for two.
+#: Buffers have room for this many consecutive checksums; in practice there is at most one.
 _MOST_CHECKSUMS: Final = 8
 
 
@@ -30,15 +30,15 @@ class EncodingProgram:
     Attributes
     ----------
     steps
-        In encoding order.
+        Steps in encoding order.
     order
-        The array's dimensions from the slowest to the fastest in the chunk as it is gathered.
+        Dimensions of the array, from the slowest to the fastest in the gathered chunk.
     strides
-        Bytes between neighbours in it, one a dimension of the array.
+        Strides of the gathered chunk in bytes, one per dimension of the array.
     swap
         Width in bytes of the units to swap when gathering; 0 for none.
     most_nbytes
-        More encoded bytes than this it does not make.
+        Upper limit of the encoded size, in bytes.
     """
 
     steps: tuple[EncodingStep, ...]
@@ -48,7 +48,7 @@ class EncodingProgram:
     most_nbytes: int
 
     def searching(self, way: int) -> EncodingProgram:
-        """Return the program with another way to search of its compressors."""
+        """Return the program with another search method (``way``) for its compressors."""
         steps = (step if step.search is None else replace(step, way=way) for step in self.steps)
         return replace(self, steps=tuple(steps))
 
@@ -56,16 +56,16 @@ class EncodingProgram:
 def analyse_encoding(
     codecs: Sequence[Codec], chunk: ArrayRepresentation, available: frozenset[str]
 ) -> EncodingProgram | None:
-    """Take the chain of a chunk apart.
+    """Analyse the codec chain of a chunk.
 
     Parameters
     ----------
     codecs
-        In encoding order.
+        Codecs in encoding order.
     chunk
-        What they encode.
+        Shape and type of the chunk to encode.
     available
-        What native writing has here (``gzarr_kernels.libraries.encoders``).
+        Operations available to native writing (``gzarr_kernels.libraries.encoders``).
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The keys of chunks: spelled once, when they are asked for, and as the paths of files."""
+"""Keys of chunks, built once and on request, and the paths of their files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 
 class ChunkKeys:
-    """The keys of unsharded chunks: a sequence that spells a key when it is asked for.
+    """Sequence of the keys of unsharded chunks, built on request.
 
-    The native loop writes paths itself, from ``prefix`` and ``chunks``.
+    The native loop builds paths itself, from ``prefix`` and ``chunks``.
 
     Attributes
     ----------
-    encoding, prefix
-        How keys are spelled, and what stands before each.
+    encoding
+        Chunk key encoding of the array.
+    prefix
+        Prefix of each key.
     chunks
         int64 ``(n, k)``, grid coordinates.
     """
@@ -50,7 +52,7 @@ class ChunkKeys:
         return self.prefix + self.encoding.encode(tuple(self.chunks[i].tolist()))
 
     def all(self) -> list[str]:
-        """Return every key, each spelled once."""
+        """Return all keys, each built once."""
         if self._keys is None:
             self._keys = chunk_keys(self.encoding, self.prefix, self.chunks)
         return self._keys
@@ -62,7 +64,7 @@ def file_prefix(root: bytes, prefix: str, encoding: ChunkKeyEncoding, ndim: int)
 
 
 def distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the distinct rows and, for each row, which of them it is."""
+    """Return the distinct rows and, for each row, its index among them."""
     if not rows.shape[1]:
         return rows[:1], np.zeros(len(rows), np.int64)
     low = rows.min(axis=0)

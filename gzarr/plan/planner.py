@@ -1,6 +1,7 @@
-"""A selection of an array as columns: which chunks, and which box of each goes where. No object per chunk.
+"""Plans: the chunks that a selection touches and the destination of each piece, as columns without objects per chunk.
 
-``n`` chunks, ``m`` pieces, ``k`` placement dimensions (the array's dimensions), ``g`` outputs.
+In shapes, ``n`` is the number of chunks, ``m`` of pieces, ``k`` of the array's dimensions, ``w`` of windows, which are
+the selections of one plan.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 
 #: Most pieces in one plan.
 MAX_PIECES = 2**31
-#: Up to how many chunks a box is planned without NumPy.
+#: Boxes of up to this many chunks are planned without NumPy.
 FEW_CHUNKS = 16
-#: No coordinate of a planned array may reach this.
+#: Exclusive upper limit of the coordinates of a planned array.
 _INT64_END = 2**63
 
 
@@ -67,18 +68,18 @@ class Points:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What to read and where it goes.
+    """The pieces of chunks to read and their destinations.
 
-    Element ``j`` along dimension ``d`` of piece ``p`` is, in the chunk, ``start[p, d] + j * step[d]`` and, in output
-    ``output[p]``, ``target[p, d] + j``, for ``j < count[p, d]``. Where ``tables[d]`` is an :class:`IndexTable`,
+    Element ``j`` of piece ``p`` along dimension ``d``, for ``j < count[p, d]``, is at ``start[p, d] + j * step[d]`` in
+    the chunk and at ``target[p, d] + j`` in output ``output[p]``. If ``tables[d]`` is an :class:`IndexTable`,
     ``start`` and ``count`` give rows of the table instead, and ``target[p, d]`` is 0.
-    Where ``points`` is not None, ``start[p, 0]`` and ``count[p, 0]`` give rows of ``points`` and the other columns are
+    If ``points`` is not None, ``start[p, 0]`` and ``count[p, 0]`` give rows of ``points``, and the other columns are
     0 and 1.
 
     Attributes
     ----------
     chunk_shape
-        Of the grid that was planned over, in elements; of the largest chunk, where they differ (:func:`by_shape`).
+        Chunk shape of the planned grid, in elements; of the largest chunk if they differ (:func:`by_shape`).
     chunks
         int64 ``(n, k)``, grid coordinates, each chunk once.
     piece_offsets
@@ -86,13 +87,13 @@ class Plan:
     start, count, target
         int64 ``(m, k)``; ``count`` is at least 1.
     output
-        int64 ``(m,)``, index of the output array (all 0 but for ``read_many``).
+        int64 ``(m,)``, index of the output array (all 0 except for ``read_many``).
     step
-        int64 ``(k,)``, at least 1. A negative step of the selection is a reversed view of the output.
+        int64 ``(k,)``, at least 1. A negative step of the selection becomes a reversed view of the output.
     tables
-        One entry a dimension: None for slices and integers.
+        One entry per dimension: None for slices and integers.
     points
-        Not None for point selections.
+        None except for point selections.
     """
 
     chunk_shape: tuple[int, ...]
@@ -116,10 +117,10 @@ def plan(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
     Parameters
     ----------
     selections
-        One a result: selection ``w`` goes to output ``w``. Each chunk is planned once, however many selections touch
-        it.
+        One selection per result: selection ``w`` goes to output ``w``. A chunk is planned once, even if several
+        selections touch it.
     grid
-        Of the array's chunks, or of the inner chunks of its shards.
+        Grid of the array's chunks, or of the inner chunks of its shards.
 
     Returns
     -------
@@ -148,7 +149,7 @@ def plan(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
 
 
 def by_shape(plan: Plan, grid: ChunkGrid) -> list[Plan]:
-    """Take the plan of a rectilinear grid apart: one plan for all chunks of one shape. A regular one stays whole."""
+    """Split the plan of a rectilinear grid into one plan per chunk shape. The plan of a regular grid stays whole."""
     if grid.is_regular or not len(plan):
         return [plan]
     lengths = [axis.lengths(coords) for axis, coords in zip(grid.axes, plan.chunks.T, strict=True)]
@@ -160,7 +161,7 @@ def by_shape(plan: Plan, grid: ChunkGrid) -> list[Plan]:
 
 
 def some_chunks(plan: Plan, rows: IntArray) -> Plan:
-    """Return the plan of some of the chunks: of rows of ``plan.chunks``."""
+    """Return the part of the plan for some chunks, given as rows of ``plan.chunks``."""
     pieces = np.diff(plan.piece_offsets)[rows]
     offsets = np.append(_offsets(pieces), pieces.sum())
     taken = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - plan.piece_offsets[rows], pieces)
@@ -181,16 +182,16 @@ def chunk_keys(encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> lis
     Parameters
     ----------
     encoding
-        How the array spells its keys.
+        Chunk key encoding of the array.
     prefix
-        What precedes each key: the node's path and ``"/"``, or ``""`` for the root.
+        Prefix of each key: the node's path and ``"/"``, or ``""`` for the root.
     chunks
         int64 ``(n, k)``, grid coordinates, each at least 0.
     """
     n, k = len(chunks), chunks.shape[1]
     if n <= FEW_CHUNKS:
         return [prefix + encoding.encode(tuple(coords)) for coords in chunks.tolist()]
-    # What is the same in all keys is literal text; each other coordinate is spelled once, not once a chunk.
+    # Text common to all keys is literal; each distinct coordinate is formatted once, not once per chunk.
     literals = [prefix + encoding.prefix]
     tables: list[tuple[list[int], IntArray]] = []
     for d in range(k):
@@ -214,7 +215,7 @@ def chunk_keys(encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> lis
 
 
 def _distinct(column: IntArray, low: int, high: int) -> tuple[list[int], IntArray]:
-    """Return the distinct numbers of ``column``, sorted, and for each row which of them it is."""
+    """Return the distinct numbers of ``column``, sorted, and for each row its index among them."""
     if high - low > 8 * len(column):
         distinct, which = np.unique(column, return_inverse=True)
         return distinct.tolist(), which
@@ -223,18 +224,18 @@ def _distinct(column: IntArray, low: int, high: int) -> tuple[list[int], IntArra
     return (np.flatnonzero(present) + low).tolist(), (np.cumsum(present) - 1)[column - low]
 
 
-#: One chunk of a box along one dimension: coordinate in the grid, start, count, target (as in :class:`Plan`).
+#: One chunk of a box along one dimension: grid coordinate, start, count, target (as in :class:`Plan`).
 Term: TypeAlias = tuple[int, int, int, int]
 
 
 def box_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple[Term, ...]] | None:
     """Return the chunks of a box that touches at least one and at most ``FEW_CHUNKS``; else None.
 
-    Small reads are many, and for them plain Python is several times faster than a dozen NumPy calls a dimension.
+    Small reads are frequent, and plain Python is several times faster for them than a dozen NumPy calls per dimension.
 
     Returns
     -------
-    One row a chunk, in C order of the grid; in it one term a dimension.
+    One row per chunk, in C order of the grid, with one term per dimension.
     """
     if selection.indices is not None or selection.points is not None:
         return None
@@ -291,10 +292,10 @@ def _plan_box(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Axis:
-    """What all windows touch along one dimension: one row a window and chunk, in that order.
+    """Chunks that the windows touch along one dimension: one row per window and chunk, in that order.
 
     ``coord``, ``start``, ``count`` and ``target``, ``(r,)``, are the dimension's part of the plan's columns; ``first``,
-    ``(w,)``, is each window's first row.
+    ``(w,)``, is the first row of each window.
     """
 
     coord: IntArray
@@ -306,7 +307,10 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slices:
-    """Slices of all windows along one dimension over chunks of ``block``: ``start``, ``count`` ``(w,)``, one step."""
+    """Slices of all windows along one dimension with chunks of length ``block``.
+
+    ``start`` and ``count`` are ``(w,)``; all slices have the same step.
+    """
 
     start: IntArray
     count: IntArray
@@ -314,7 +318,7 @@ class _Slices:
     block: int
 
     def rows(self) -> IntArray:
-        """Return how many chunks each window touches, ``(w,)``."""
+        """Return the number of chunks that each window touches, ``(w,)``."""
         if self.step > self.block:
             return self.count
         last = self.start + (self.count - 1) * self.step
@@ -328,12 +332,12 @@ class _Slices:
         nth = np.arange(len(window)) - first[window]
         start = self.start[window]
         if self.step > self.block:
-            # Every element has a chunk of its own, and chunks between them are not touched.
+            # Every element is in a chunk of its own; chunks between them are not touched.
             position = start + nth * self.step
             coord = position // self.block
             return _Axis(coord, position - coord * self.block, np.ones_like(coord), nth, first)
         coord = start // self.block + nth
-        # Relative to the window's first element, the chunk begins at base; elements are multiples of the step.
+        # Relative to the window's first element, the chunk begins at base and elements are multiples of the step.
         base = coord * self.block - start
         low = np.maximum(-(-base // self.step), 0)
         high = np.minimum(-(-(base + self.block) // self.step), self.count[window])
@@ -342,7 +346,7 @@ class _Slices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """All windows along one dimension, where rows are known already: of index arrays, and of uneven chunks."""
+    """All windows along one dimension with precomputed rows, for index arrays and for uneven chunks."""
 
     table: IndexTable | None
     grouped: _Axis
@@ -350,7 +354,7 @@ class _Known:
     step: int = 1
 
     def rows(self) -> IntArray:
-        """Return how many chunks each window touches, ``(w,)``."""
+        """Return the number of chunks that each window touches, ``(w,)``."""
         return self.touched
 
     def axis(self, rows: IntArray) -> _Axis:
@@ -359,7 +363,7 @@ class _Known:
 
 
 def _uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> _Known:
-    """Cut slices of all windows along one dimension, ``(w,)`` each, into chunks of different lengths."""
+    """Divide the slices of all windows along one dimension, ``(w,)`` each, among chunks of different lengths."""
     some = count > 0
     low = axis.chunk_of(np.where(some, start, 0))
     high = axis.chunk_of(np.where(some, start + (count - 1) * step, 0))
@@ -369,7 +373,7 @@ def _uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> _Kn
     base = axis.begins(coord) - start[window]
     first = np.maximum(-(-base // step), 0)
     end = np.minimum(-(-(base + axis.lengths(coord)) // step), count[window])
-    # Between two elements there may be whole chunks.
+    # Chunks between two elements of a slice are not touched.
     taken = end > first
     window, coord, base, first, end = window[taken], coord[taken], base[taken], first[taken], end[taken]
     touched = np.bincount(window, minlength=len(rows)).astype(np.int64)
@@ -377,7 +381,7 @@ def _uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> _Kn
 
 
 def _table(selections: Sequence[Selection], empty: list[bool], d: int, along: ChunkAxis) -> _Known:
-    """Gather the indices of all windows along dimension ``d``; those that are empty have none."""
+    """Gather the indices of all windows along dimension ``d``; empty windows have none."""
     parts = []
     for selection, nothing in zip(selections, empty, strict=True):
         indices = None if selection.indices is None else selection.indices[d]
@@ -413,7 +417,7 @@ def _plan_boxes(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
 
     dimensions: list[_Slices | _Known] = []
     for d, along in enumerate(grid.axes):
-        # The step of a window that selects one element (or none) along the dimension is free.
+        # A window that selects at most one element along the dimension fits any step.
         stepping = steps[(counts[:, d] > 1) & ~empty, d]
         step = int(stepping[0]) if len(stepping) else 1
         if (stepping == step).all() and all(s.indices is None or s.indices[d] is None for s in selections):
@@ -428,7 +432,7 @@ def _plan_boxes(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
     if pieces > MAX_PIECES:
         raise SelectionError(
             f"a selection of {pieces} pieces of chunks, from an array of shape {grid.shape} in chunks of "
-            f"{chunk_shape}, is too large; the most is {MAX_PIECES}, so read it in parts"
+            f"{chunk_shape}, is too large; the limit is {MAX_PIECES}, so read it in parts"
         )
     axes = [dimension.axis(row) for dimension, row in zip(dimensions, rows, strict=True)]
     plan_step = np.array([dimension.step for dimension in dimensions], np.int64)
@@ -441,7 +445,7 @@ def _plan_boxes(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
 def _outer_product(
     axes: list[_Axis], chunk_shape: tuple[int, ...], step: IntArray, tables: tuple[IndexTable | None, ...]
 ) -> Plan:
-    """Combine the dimensions of one window: the grid order of the rows is the order of the chunks."""
+    """Combine the dimensions of one window. The rows are in grid order, which is the order of the chunks."""
     k = len(axes)
     grid = tuple(len(axis.coord) for axis in axes)
     n = math.prod(grid)
@@ -473,14 +477,14 @@ def _merge_windows(
     step: IntArray,
     tables: tuple[IndexTable | None, ...],
 ) -> Plan:
-    """Combine the dimensions of each window, then bring the pieces of a chunk together."""
+    """Combine the dimensions of each window, then group the pieces by chunk."""
     k = len(axes)
     pieces = np.ones(windows, np.int64)
     for row in rows:
         pieces = pieces * row
     window = np.repeat(np.arange(windows), pieces)
     nth = np.arange(len(window)) - _offsets(pieces)[window]
-    # Which row of each axis a piece is made of: the digits of its number, counted with as many rows as its window has.
+    # The row of each axis for a piece: the digits of its number in the mixed radix of its window's row counts.
     digits: list[IntArray] = []
     for axis, row in zip(reversed(axes), reversed(rows), strict=True):
         nth, digit = np.divmod(nth, row[window])
@@ -498,18 +502,18 @@ def _merge_windows(
 
 
 def _plan_points(points: list[IntArray], grid: ChunkGrid) -> Plan:
-    """Plan lists of points, ``(p, k)`` with ``k >= 1``, one a window."""
+    """Plan lists of points, ``(p, k)`` with ``k >= 1``, one per window."""
     chunk_shape = grid.chunk_shape
     k = len(chunk_shape)
     lengths = np.array([len(part) for part in points], np.int64)
     everything = np.concatenate(points) if len(points) > 1 else points[0]
     if len(everything) > MAX_PIECES:
-        raise SelectionError(f"{len(everything)} points are too many; the most is {MAX_PIECES}, so read in parts")
+        raise SelectionError(f"{len(everything)} points are too many; the limit is {MAX_PIECES}, so read in parts")
     window = np.repeat(np.arange(len(points)), lengths)
     if not len(everything):
         return _empty_plan(chunk_shape)
     coords = grid.chunk_of(everything)
-    # A piece is what one window wants of one chunk.
+    # A piece holds the points of one window in one chunk.
     order, first = _sort_groups([*coords.T, window], len(window))
     leader = order[first]
     piece_coords = coords[leader]
@@ -541,7 +545,7 @@ def _empty_plan(chunk_shape: tuple[int, ...]) -> Plan:
 
 
 def _offsets(lengths: IntArray) -> IntArray:
-    """Return where each part begins when parts of these lengths follow each other."""
+    """Return the start of each of consecutive parts of these lengths."""
     offsets = np.zeros(len(lengths), np.int64)
     np.cumsum(lengths[:-1], out=offsets[1:])
     return offsets
@@ -577,7 +581,7 @@ def _sort_groups(columns: list[IntArray], length: int) -> tuple[IntArray, IntArr
         if span >= _INT64_END:
             return _sort_wide_groups(columns)
         key = key * extent + (column - low)
-    # With the row number in the low bits every key differs, so NumPy's fastest sort does for a stable one.
+    # With the row number in the low bits all keys differ, so NumPy's fastest sort gives a stable order.
     key = (key << bits) | np.arange(length)
     key.sort()
     group = key >> bits
@@ -586,7 +590,7 @@ def _sort_groups(columns: list[IntArray], length: int) -> tuple[IntArray, IntArr
 
 
 def _sort_wide_groups(columns: list[IntArray]) -> tuple[IntArray, IntArray]:
-    """Do the same for columns whose ranges together exceed 64 bits."""
+    """Do the same as :func:`_sort_groups` for columns whose combined range exceeds 64 bits."""
     order = np.lexsort(columns[::-1])
     new = np.zeros(len(order), bool)
     new[0] = True

@@ -1,11 +1,11 @@
-"""What the user asks for, in one normal form.
+"""Selections of users in one normal form.
 
-``a[...]``, ``a.oindex[...]``, ``a.vindex[...]`` and ``a.blocks[...]`` all become a :class:`Selection`: along each
-dimension of the array an ascending slice or an array of indices, or a list of points. What NumPy does to the *result*
-beyond that (integers drop an axis, ``np.newaxis`` adds one, negative steps reverse one, an index array may move one to
-the front) is a strided view of the result array, so neither the planner nor an engine ever sees it.
+``a[...]``, ``a.oindex[...]``, ``a.vindex[...]`` and ``a.blocks[...]`` all become a :class:`Selection`: either an
+ascending slice or an array of indices along each dimension of the array, or a list of points. Other effects of NumPy's
+indexing on the *result* (integers drop an axis, ``np.newaxis`` adds one, negative steps reverse one, an index array may
+move one to the front) become a strided view of the result array, so neither the planner nor an engine ever sees them.
 
-Meaning: https://numpy.org/doc/stable/user/basics.indexing.html for ``a[...]``; zarr-python's for the other three.
+``a[...]`` follows https://numpy.org/doc/stable/user/basics.indexing.html, the other three follow zarr-python.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ..metadata.chunk_grid import ChunkGrid
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
-#: An entry of a selection after normalisation; an array holds indices, each at least 0, and has one dimension or more.
+#: Entry of a selection after normalisation. Arrays hold indices, each at least 0, and have at least one dimension.
 _Item: TypeAlias = int | slice | EllipsisType | IntArray | None
 
-#: Most points in one selection; their coordinates take 8 bytes a dimension each.
+#: Most points in one selection; a point takes 8 bytes per dimension.
 MAX_POINTS = 2**31
 
 _WHOLE_AXIS = slice(None)
@@ -46,21 +46,21 @@ class Selection:
     Attributes
     ----------
     result_shape
-        Shape of the array that the user gets.
+        Shape of the result.
     start, step, count
-        One integer a dimension of the array: the elements ``start + j * step`` for ``j < count``, with ``step >= 1`` (1
-        where ``count`` is at most 1). Where ``indices[d]`` is an array, ``count[d]`` is its length.
+        One integer per dimension of the array: the elements ``start + j * step`` for ``j < count``, with ``step >= 1``
+        (1 if ``count`` is at most 1). If ``indices[d]`` is an array, ``count[d]`` is its length.
     indices
-        None if no dimension has an index array; else one entry a dimension: None, or int64 ``(count[d],)``, each at
-        least 0, in any order and repeated at will.
+        None if no dimension has an index array; else one entry per dimension: None, or int64 ``(count[d],)``, each at
+        least 0, in any order and possibly repeated.
     points
         None, or int64 ``(p, k)``, the coordinates of ``p`` elements in C order of the result; ``start``, ``step`` and
-        ``count`` then mean nothing.
+        ``count`` are then meaningless.
     index
-        How :meth:`view` indexes the result (reverses, drops and adds axes), or None where it is fine as it is.
+        Index that :meth:`view` applies to the result to reverse, drop and add axes; None if it needs none.
     block
-        None, or for an index array ``(axis, number of axes, destination)``: the result's axes that stand for that
-        dimension, and where among the axes they belong once they are one.
+        None, or ``(axis, number of axes, destination)`` for an index array: the result's axes that correspond to its
+        dimension, and their destination among the axes once they are joined into one.
     """
 
     result_shape: tuple[int, ...]
@@ -73,18 +73,19 @@ class Selection:
     block: tuple[int, int, int] | None = None
 
     def view(self, out: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-        """Return ``out`` as placement wants it.
+        """Return the view of ``out`` into which elements are placed.
 
         Parameters
         ----------
         out
-            The result array, of shape ``result_shape`` with any strides.
+            Result array, of shape ``result_shape`` with any strides.
 
         Returns
         -------
-        A view of ``out`` with the array's ``k`` dimensions, element ``j`` along each belonging to the ``j``-th selected
-        index; ``out`` itself for points. None if no such view exists: an index array of several dimensions whose axes
-        in ``out`` can't be joined. The caller then reads into a C-contiguous array of its own and copies.
+        A view of ``out`` with the array's ``k`` dimensions, in which element ``j`` along a dimension is for the
+        ``j``-th selected index; ``out`` itself for points. None if there is no such view: the axes of an index array of
+        several dimensions can't always be joined in ``out``. The caller then reads into a C-contiguous array and copies
+        the elements.
         """
         if self.block is not None:
             axis, ndim, destination = self.block
@@ -96,22 +97,23 @@ class Selection:
 
 
 def parse_basic(selection: Any, shape: tuple[int, ...]) -> Selection:
-    """Parse what stands in ``a[...]``.
+    """Parse the selection of ``a[...]``.
 
-    NumPy's meaning throughout, for integers, slices, ``...``, ``np.newaxis`` and one integer-array or mask axis; and
-    for several integer arrays, or a mask of several dimensions, if they (with integers) cover every dimension.
+    It means the same as in NumPy. Supported are integers, slices, ``...``, ``np.newaxis`` and one integer array or
+    one-dimensional mask; also several integer arrays, or a mask of several dimensions, if they (with integers) cover
+    every dimension.
 
     Parameters
     ----------
     selection
-        As Python passes it to ``__getitem__``.
+        Argument that Python passes to ``__getitem__``.
     shape
-        Of the array, in elements.
+        Shape of the array, in elements.
 
     Raises
     ------
     SelectionError
-        If the selection does not fit the shape or is of a kind that is not supported; the message quotes both.
+        If the selection does not fit the shape or is not supported; the message quotes both.
     """
     items: Sequence[Any] = selection if type(selection) is tuple else (selection,)
     used = 0
@@ -128,7 +130,7 @@ def parse_basic(selection: Any, shape: tuple[int, ...]) -> Selection:
 
 
 def _parse_simple(selection: Any, items: Sequence[Any], shape: tuple[int, ...], used: int, ellipses: int) -> Selection:
-    """Parse plain integers, slices, ``...`` and ``np.newaxis``: the path of every small read, so kept short."""
+    """Parse plain integers, slices, ``...`` and ``np.newaxis``. Every small read comes here, so this is kept short."""
     if used > len(shape) or ellipses > 1:
         raise _rank_error(selection, shape, used, ellipses)
     result: list[int] = []
@@ -177,25 +179,25 @@ def _parse_simple(selection: Any, items: Sequence[Any], shape: tuple[int, ...], 
             counts.append(count)
             result.append(count)
             d += 1
-    # The last ellipsis keeps a zero-dimensional result an array.
+    # The trailing ellipsis keeps a zero-dimensional result an array.
     view = None if plain else (*index, Ellipsis)
     return Selection(tuple(result), tuple(starts), tuple(steps), tuple(counts), None, None, view)
 
 
 def parse_orthogonal(selection: Any, shape: tuple[int, ...]) -> Selection:
-    """Parse what stands in ``a.oindex[...]``: each dimension is indexed by itself.
+    """Parse the selection of ``a.oindex[...]``: each dimension is indexed by itself.
 
     Parameters
     ----------
     selection
-        A tuple of integers, slices, one ``...``, one-dimensional integer arrays or masks; or one of them.
+        Tuple of integers, slices, at most one ``...``, one-dimensional integer arrays and masks; or one of these.
     shape
-        Of the array, in elements.
+        Shape of the array, in elements.
 
     Raises
     ------
     SelectionError
-        If the selection does not fit the shape or has something else in it.
+        If the selection does not fit the shape or contains anything else.
     """
     items = _normalise(selection, shape, only_1d="oindex takes one-dimensional arrays and masks")
     if any(item is None for item, _ in items):
@@ -212,20 +214,20 @@ def parse_orthogonal(selection: Any, shape: tuple[int, ...]) -> Selection:
 
 
 def parse_points(selection: Any, shape: tuple[int, ...]) -> Selection:
-    """Parse what stands in ``a.vindex[...]``: elements by their coordinates.
+    """Parse the selection of ``a.vindex[...]``: elements by their coordinates.
 
     Parameters
     ----------
     selection
-        A tuple of integer arrays, one a dimension, which broadcast to the shape of the result; or one mask of the
+        Tuple of integer arrays, one per dimension, which broadcast to the shape of the result; or one mask of the
         array's shape. As in zarr-python, the result has at least one dimension.
     shape
-        Of the array, in elements.
+        Shape of the array, in elements.
 
     Raises
     ------
     SelectionError
-        If the selection does not fit the shape or has something else in it.
+        If the selection does not fit the shape or contains anything else.
     """
     items = _normalise(selection, shape)
     columns = [item for item, _ in items if isinstance(item, int | np.ndarray)]
@@ -233,7 +235,7 @@ def parse_points(selection: Any, shape: tuple[int, ...]) -> Selection:
         raise _error(selection, shape, "vindex takes integer arrays or a mask, and no slices, '...' or np.newaxis")
     if len(columns) != len(shape):
         raise _error(
-            selection, shape, f"vindex takes one integer array a dimension, so {len(shape)}, not {len(columns)}"
+            selection, shape, f"vindex takes one integer array per dimension: {len(shape)}, not {len(columns)}"
         )
     for d, column in enumerate(columns):
         if isinstance(column, int):
@@ -244,20 +246,20 @@ def parse_points(selection: Any, shape: tuple[int, ...]) -> Selection:
 
 
 def parse_blocks(selection: Any, grid: ChunkGrid) -> Selection:
-    """Parse what stands in ``a.blocks[...]``: whole chunks by their grid coordinates.
+    """Parse the selection of ``a.blocks[...]``: whole chunks by their grid coordinates.
 
     Parameters
     ----------
     selection
-        A tuple of integers, slices with step 1 and one ``...``; or one of them. An integer selects a whole chunk and
-        keeps its dimension. Slices that end beyond the grid are cut to it.
+        Tuple of integers, slices with step 1 and at most one ``...``; or one of these. An integer selects a whole chunk
+        and keeps its dimension. Slices that end beyond the grid are cut to it.
     grid
-        Where the chunks are.
+        Chunk grid of the array.
 
     Raises
     ------
     SelectionError
-        If the selection does not fit the grid or has something else in it.
+        If the selection does not fit the grid or contains anything else.
     """
     shape = grid.shape
     items = _normalise(selection, shape)
@@ -282,18 +284,18 @@ def parse_blocks(selection: Any, grid: ChunkGrid) -> Selection:
 
 
 def _parse_advanced(selection: Any, shape: tuple[int, ...]) -> Selection:
-    """Parse a selection with something else than plain integers, slices, ``...`` and ``np.newaxis`` in it."""
+    """Parse a selection that is not only plain integers, slices, ``...`` and ``np.newaxis``."""
     items = _normalise(selection, shape)
     arrays = [(at, item, d) for at, (item, d) in enumerate(items) if isinstance(item, np.ndarray)]
     used = sum(item is not None and item is not Ellipsis for item, _ in items)
-    # A slice holds the place of an array: everything but the array's own axis is then already right.
+    # A slice takes the place of an array, so that everything but the array's own axis is right already.
     stand_in = [_WHOLE_AXIS if isinstance(item, np.ndarray) else item for item, _ in items]
     simple = _parse_simple(selection, stand_in, shape, used, sum(item is Ellipsis for item in stand_in))
     if not arrays:
         return simple
 
-    # NumPy: index arrays and integers are "advanced"; where anything stands between them, even an empty ellipsis, the
-    # axes that they give come first, else they stay where the first of them is.
+    # NumPy: index arrays and integers are "advanced". If anything separates them, even an empty ellipsis, their axes
+    # come first in the result; otherwise the axes are at the position of the first of them.
     advanced = [at for at, (item, _) in enumerate(items) if isinstance(item, int | np.ndarray)]
     together = advanced[-1] - advanced[0] + 1 == len(advanced)
     if len(arrays) == 1:
@@ -322,10 +324,11 @@ def _parse_advanced(selection: Any, shape: tuple[int, ...]) -> Selection:
 
 
 def _normalise(selection: Any, shape: tuple[int, ...], *, only_1d: str = "") -> list[tuple[_Item, int]]:
-    """Return the entries, each with the (first) dimension that it is about.
+    """Return the entries, each with the (first) dimension that it applies to.
 
-    Integers become plain ones (not yet compared with the shape), arrays int64 ones within bounds, a mask one array for
-    each of its dimensions. Where ``only_1d`` is not empty, it is the error for arrays and masks of more dimensions.
+    Integers become plain integers (not yet compared with the shape), arrays become int64 arrays within bounds, a mask
+    becomes one array for each of its dimensions. A non-empty ``only_1d`` is the error message for arrays and masks of
+    several dimensions.
     """
     items: list[Any] = [
         _normal_item(selection, shape, item) for item in (selection if isinstance(selection, tuple) else (selection,))
@@ -365,7 +368,7 @@ def _normalise(selection: Any, shape: tuple[int, ...], *, only_1d: str = "") -> 
 
 
 def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
-    """Return an entry as a plain integer, a slice, ``...``, None, or an integer or boolean array (never 0-d)."""
+    """Return an entry as a plain integer, slice, ``...``, None, or integer or boolean array (never 0-d)."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, int | np.integer) and not isinstance(item, bool):
@@ -385,12 +388,12 @@ def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
             array = np.asarray(item)
         except Exception as cause:
             name = type(item).__name__
-            raise _error(selection, shape, f"can't make an index array in host memory of {name!r} ({cause})") from cause
+            raise _error(selection, shape, f"can't use {name!r} as an index array in host memory ({cause})") from cause
         if array.size == 0 and array.dtype.kind == "f":
-            # An empty list has no type of its own.
+            # NumPy makes an empty list a float array.
             array = array.astype(np.int64)
     if array.dtype.kind not in "iub":
-        raise _error(selection, shape, f"index arrays are of integers or booleans, not of {array.dtype}")
+        raise _error(selection, shape, f"index arrays must have an integer or boolean dtype, not {array.dtype}")
     if array.ndim == 0:
         if array.dtype.kind == "b":
             raise _error(selection, shape, "a single boolean selects nothing; use a mask of the array's shape")
@@ -399,7 +402,7 @@ def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
 
 
 def _by_dimension(items: list[tuple[_Item, int]], ndim: int) -> list[int | slice | IntArray]:
-    """Return one entry a dimension, whole slices where the selection says nothing."""
+    """Return one entry per dimension; dimensions without one get the whole slice."""
     terms: list[int | slice | IntArray] = [_WHOLE_AXIS] * ndim
     for item, d in items:
         if isinstance(item, int | slice | np.ndarray):
@@ -408,7 +411,7 @@ def _by_dimension(items: list[tuple[_Item, int]], ndim: int) -> list[int | slice
 
 
 def _with_indices(parsed: Selection, d: int, axis: int, indices: IntArray) -> Selection:
-    """Return ``parsed`` with ``indices``, ``(count,)``, for the slice along dimension ``d``, result axis ``axis``."""
+    """Replace the slice along dimension ``d``, axis ``axis`` of the result, by ``indices``, ``(count,)``."""
     run = _as_run(indices)
     start, step = run if run is not None else (0, 1)
     tables = parsed.indices
@@ -429,7 +432,7 @@ def _put(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
 
 
 def _as_run(indices: IntArray) -> tuple[int, int] | None:
-    """Return start and step of ascending, evenly spaced ``indices``, else None: slices are cheaper to place."""
+    """Return start and step of ascending, evenly spaced ``indices``, else None. Slices are cheaper to place."""
     count = len(indices)
     if count == 0:
         return 0, 1
@@ -445,7 +448,7 @@ def _as_run(indices: IntArray) -> tuple[int, int] | None:
 def _point_selection(
     selection: Any, shape: tuple[int, ...], columns: list[int | IntArray], before: int, after: int, *, ndmin: int
 ) -> Selection:
-    """Return the points that ``columns``, one a dimension, broadcast to; with new axes before and after theirs."""
+    """Return the points that ``columns``, one per dimension, broadcast to, with new axes before and after."""
     arrays = [np.array(column, np.int64) if isinstance(column, int) else column for column in columns]
     for d, column in enumerate(columns):
         if isinstance(column, int) and column < 0:
@@ -477,7 +480,7 @@ def _check_bounds(selection: Any, shape: tuple[int, ...], index: int, d: int) ->
 
 
 def _in_bounds(selection: Any, shape: tuple[int, ...], array: npt.NDArray[Any], d: int) -> IntArray:
-    """Return the indices as C-contiguous int64, negative ones counted from the end."""
+    """Return the indices as C-contiguous int64, with negative indices resolved."""
     if array.size == 0:
         return np.empty(array.shape, np.int64)
     low = int(array.min())
@@ -490,7 +493,7 @@ def _in_bounds(selection: Any, shape: tuple[int, ...], array: npt.NDArray[Any], 
 
 
 def _join_axes(out: npt.NDArray[Any], axis: int, ndim: int) -> npt.NDArray[Any] | None:
-    """Return a view of ``out`` whose ``ndim`` axes from ``axis`` on are one, or None if its strides forbid it."""
+    """Return a view of ``out`` with ``ndim`` axes from ``axis`` on joined, or None if its strides forbid it."""
     if ndim == 1:
         return out
     if out.size:
@@ -512,7 +515,7 @@ def _error(selection: Any, shape: tuple[int, ...], message: str) -> SelectionErr
 
 
 def _quote(selection: Any) -> str:
-    """Return the selection as it was written, shortened."""
+    """Return the selection as the user wrote it, shortened."""
     items = selection if isinstance(selection, tuple) else (selection,)
     texts = [_quote_item(item) for item in items[:8]]
     if len(items) > 8:

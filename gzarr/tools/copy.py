@@ -27,7 +27,7 @@ from ..hierarchy.array_spec import arguments_of, new_metadata
 from ..hierarchy.group import Group, make_node
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import ArrayMetadata, GroupMetadata
-from ..metadata.parts import dimension_names_of
+from ..metadata.parts import DIMENSIONS_ATTRIBUTE, dimension_names_of
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of, writable
 from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 #: The same as in the source.
 KEEP: Final = "keep"
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
-_DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 
 
 class Copy:
@@ -427,9 +426,9 @@ def _folder(root: bytes, path: str) -> str:
 
 
 def _group_metadata(metadata: GroupMetadata, zarr_format: ZarrFormat) -> GroupMetadata:
-    if FORMATS[zarr_format].can_reuse(metadata) and not metadata.implicit:
-        document = {name: value for name, value in metadata.document.items() if name != "consolidated_metadata"}
-        return replace(metadata, consolidated=None, document=document)
+    format = FORMATS[zarr_format]
+    if format.can_reuse(metadata) and not metadata.implicit:
+        return format.unconsolidated(metadata)
     return GroupMetadata(attributes=metadata.attributes, zarr_format=zarr_format)
 
 
@@ -461,7 +460,7 @@ def _array_metadata(
         names = dimension_names_of(metadata.attributes, metadata.ndim)
         if not source_format.features.dimension_names and names == metadata.dimension_names:
             # Version 2 keeps in this attribute what version 3 has a member for.
-            rest = {name: value for name, value in metadata.attributes.items() if name != _DIMENSIONS}
+            rest = {name: value for name, value in metadata.attributes.items() if name != DIMENSIONS_ATTRIBUTE}
             arguments["attributes"] = rest
     if format.can_reuse(metadata):
         arguments["chunk_key_encoding"] = metadata.chunk_key_encoding

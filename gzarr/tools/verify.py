@@ -311,7 +311,7 @@ def _tiles(begins: Sequence[int], ends: Sequence[int], lengths: Sequence[int]) -
 
 
 def verify(store: StoreLike, *, path: str = "", missing: Missing = "fill", allow_pickle: bool = False) -> Verification:
-    """Decode every stored chunk of an array, or of all arrays in a hierarchy, and report problems.
+    """Decode every stored chunk of an array, or of all arrays in a hierarchy, on the CPU, and report problems.
 
     Checksums, sizes, shard indexes and metadata documents are checked as in a read. Consolidated metadata is not
     checked. At most 64 MiB of decoded chunks are held at a time, or one larger chunk.

@@ -1,4 +1,4 @@
-"""Bit unshuffle: from bit planes to the byte planes that ``shuffle.unshuffle`` reads.
+"""Bit unshuffle: conversion of bit planes to the byte planes that ``shuffle.unshuffle`` reads.
 
 A bit-shuffled block of ``n`` elements (``n`` a multiple of 8) of ``typesize`` bytes holds ``8 * typesize`` bit planes
 of ``n / 8`` bytes: bit ``k`` of byte ``m`` of plane ``8 j + b`` is bit ``b`` of byte ``j`` of element ``8 m + k``.
@@ -27,7 +27,7 @@ def transpose_bits_8x8(x: int) -> int:
 
 @unit(types.void, 4)
 def to_byte_planes(block: int, n: int, target: int, typesize: int) -> None:
-    """Turn the bit planes of ``n`` elements (a multiple of 8) into byte planes; both take ``n * typesize`` bytes."""
+    """Convert the bit planes of ``n`` elements (a multiple of 8) to byte planes, both of ``n * typesize`` bytes."""
     width = n // 8
     for j in range(typesize):
         source = block + j * n

@@ -1,11 +1,11 @@
-"""Blosc 1 containers: header, block table, streams; every length checked before it is used.
+"""Blosc 1 containers: header, block table and streams. Every length is checked before it is used.
 
-A container is 16 bytes of header, the int32 offsets of its blocks, and the blocks. A block is one stream, or one stream
-a byte of the element (*split*: unless the header says not to, for elements of up to 16 bytes, planes of at least 128
-bytes, and never for a short last block). A stream is its int32 length and its bytes; a stream as long as what it
-decodes to is stored as it is. Each block is shuffled by itself, the short last one with its own length. A bit-shuffled
-block whose number of elements is not a multiple of 8 is stored unshuffled. Source: c-blosc ``README_CHUNK_FORMAT.rst``,
-``blosc/blosc.c``, ``blosc/shuffle.c`` (format).
+A container is a header of 16 bytes, the int32 offsets of its blocks, and the blocks. A block is one stream, or one
+stream per byte of the element (*split*: unless the header forbids it, for elements of up to 16 bytes and planes of at
+least 128 bytes, but never for a short last block). A stream is an int32 length and that many bytes; a stream as long as
+its decoded data is not compressed. Each block is shuffled separately, a short last block with its own length. A
+bit-shuffled block whose number of elements is not a multiple of 8 is stored unshuffled. Source: c-blosc
+``README_CHUNK_FORMAT.rst``, ``blosc/blosc.c``, ``blosc/shuffle.c`` (format).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DONT_SPLIT: Final = 0x10
 
 @part
 def blosc_check(context: int, source: int, nbytes: int, expected: int) -> int:
-    """Check a container's header and block table against ``expected`` decoded bytes; return a status."""
+    """Check the header and block table of a container of ``expected`` decoded bytes; return a status."""
     c = i64(context)
     header = u8(source)
     if nbytes < HEADER_BYTES:
@@ -130,20 +130,19 @@ def decode_container(context: int, source: int, nbytes: int, target: int, needed
     Parameters
     ----------
     context
-        Address of a worker's context; ``TYPESIZE`` and ``BLOCKSIZE`` say afterwards how ``target`` is laid out.
+        Address of a worker's context. ``TYPESIZE`` and ``BLOCKSIZE`` are set to the layout of ``target``.
     source, nbytes
-        The container.
+        Address and size of the container.
     target
-        Address of the decoded size.
+        Address of a buffer for the decoded bytes.
     needed
-        Address of one byte a block, zero for blocks to leave out; or 0 for all.
+        Address of one byte per block, 0 for blocks to leave out; or 0 to decode all.
     planes
-        Item size up to which the caller takes shuffled blocks of the same element size as they are; 0 for plain bytes
-        only.
+        Element size of shuffled blocks that the caller takes as byte planes; 0 to unshuffle all blocks.
 
     Returns
     -------
-    A status; the blocks decoded before a failure are in ``target``.
+    A status. After a failure, ``target`` has the blocks decoded before it.
     """
     c = i64(context)
     flags = int(u8(source)[2])
@@ -162,7 +161,7 @@ def decode_container(context: int, source: int, nbytes: int, target: int, needed
     bit_shuffled = (flags & _BIT_SHUFFLED) != 0 and not shuffled
     blocks = (size + blocksize - 1) // blocksize
     last = size - (blocks - 1) * blocksize
-    # Blocks may stay in byte planes for the caller where every block is whole planes of the caller's elements.
+    # Blocks may stay in byte planes if each consists of whole planes of the caller's elements.
     keep = (
         planes == typesize
         and typesize > 1
@@ -181,7 +180,7 @@ def decode_container(context: int, source: int, nbytes: int, target: int, needed
     starts = i32(source + HEADER_BYTES)
     flag = u8(needed)
     compressor = flags >> 5
-    # No encoder writes blocks that overlap; they could make few bytes take for ever.
+    # Encoders never write overlapping blocks, which could make a small container take very long to decode.
     used = 0
     for b in range(blocks):
         if needed != 0 and flag[b] == 0:
@@ -201,7 +200,7 @@ def decode_container(context: int, source: int, nbytes: int, target: int, needed
         part = here // streams
         at = int(starts[b])
         for s in range(streams):
-            # What division leaves belongs to no stream; c-blosc never writes such a block.
+            # A remainder of the division belongs to no stream; c-blosc never writes such a block.
             if at + 4 > length or part * streams != here:
                 c[C.DETAIL] = S.BLOSC_STREAM_LENGTH
                 return S.BAD_BLOSC
@@ -234,7 +233,7 @@ def decode_container(context: int, source: int, nbytes: int, target: int, needed
 
 @by_address(6)
 def blosc_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
-    """Decode a container, or the blocks of it that will be placed; byte planes stay where the caller takes them."""
+    """Decode a container, or only its blocks that will be placed; leave byte planes if the caller takes them."""
     c = i64(context)
     code = blosc_check(context, source, nbytes, size)
     if code != S.OK:
@@ -263,10 +262,10 @@ def blosc_encode(context: int, source: int, nbytes: int, target: int, capacity: 
 def blosc_frames(
     context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Cut a Blosc container into its streams; return their number, or REFUSED.
+    """Divide a Blosc container into its streams; return their number, or REFUSED.
 
-    The context's TYPESIZE and BLOCKSIZE say how the decoded chunk lies, OUT1 whether in bit planes (1), and RESULT
-    where a chunk lies that needs no decoding (-1: none).
+    In the context, TYPESIZE and BLOCKSIZE are set to the layout of the decoded chunk, OUT1 to 1 for bit planes, and
+    RESULT to the position of a chunk that needs no decoding (-1 for others).
     """
     c = i64(context)
     source = address + at
@@ -307,7 +306,7 @@ def blosc_frames(
     starts = i32(source + HEADER_BYTES)
     split = flags & _DONT_SPLIT == 0 and typesize <= _MAX_SPLIT_TYPESIZE and blocksize // typesize >= _MIN_PLANE_BYTES
     count = 0
-    # No encoder writes blocks that overlap; they could make few bytes take for ever.
+    # Encoders never write overlapping blocks, which could make a small container take very long to decode.
     used = 0
     for b in range(blocks):
         here = last if b == blocks - 1 else blocksize

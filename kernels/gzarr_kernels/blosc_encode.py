@@ -1,7 +1,7 @@
-"""Blosc 1 containers as c-blosc writes them: the same block sizes, splits and streams, with contexts that are reused.
+"""Encoder for Blosc 1 containers, with the block sizes, splits and streams of c-blosc, and with reused contexts.
 
-The format is in ``blosc.py``. Source: c-blosc, ``blosc/blosc.c`` (``compute_blocksize``, ``split_block``, ``blosc_c``,
-``write_compression_header``).
+The format is described in ``blosc.py``. Source: c-blosc, ``blosc/blosc.c`` (``compute_blocksize``, ``split_block``,
+``blosc_c``, ``write_compression_header``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ZSTD: Final = 5
 NO_SHUFFLE: Final = 0
 BYTE_SHUFFLE: Final = 1
 BIT_SHUFFLE: Final = 2
-#: Most bytes that a container holds.
+#: Most bytes in one container.
 MAX_BYTES: Final = 2**31 - 1 - HEADER_BYTES
 
 _FORMAT: Final = 2
@@ -53,7 +53,7 @@ def _splits(compressor: int, typesize: int, blocksize: int) -> bool:
 
 @part
 def block_nbytes(compressor: int, level: int, typesize: int, nbytes: int, forced: int) -> int:
-    """Return the block size that c-blosc takes."""
+    """Return the block size that c-blosc chooses."""
     if nbytes < typesize:
         return 1
     size = nbytes
@@ -61,7 +61,7 @@ def block_nbytes(compressor: int, level: int, typesize: int, nbytes: int, forced
         size = max(forced, _MIN_BUFFER)
     elif nbytes >= _L1:
         size = _L1
-        # Compressors that need larger blocks.
+        # These compressors need larger blocks.
         high = compressor == LZ4HC or compressor == ZLIB or compressor == ZSTD
         if high:
             size *= 2
@@ -90,7 +90,7 @@ def block_nbytes(compressor: int, level: int, typesize: int, nbytes: int, forced
 def _stream(
     context: int, compressor: int, level: int, source: int, nbytes: int, target: int, capacity: int, split: int
 ) -> int:
-    """Compress one stream; return its size, 0 where it does not fit ``capacity``, below 0 where memory is out."""
+    """Compress one stream; return its size, 0 if it does not fit ``capacity``, below 0 if out of memory."""
     if compressor == LZ4:
         return lz4_block(context, source, nbytes, target, capacity, 10 - level)
     if compressor == ZSTD:
@@ -125,7 +125,7 @@ def _block(
     target: int,
     room: int,
 ) -> int:
-    """Shuffle and compress one block; return its bytes, 0 where there is no room for it, below 0 without memory."""
+    """Shuffle and compress one block; return its size, 0 if it does not fit ``room``, below 0 if out of memory."""
     if shuffle != NO_SHUFFLE and nbytes >= typesize:
         scratch = C.ensure(context, C.BLOCKS, 2 * nbytes + 64)
         if scratch == 0:
@@ -134,7 +134,7 @@ def _block(
         if shuffle == BYTE_SHUFFLE and typesize > 1:
             shuffle_block(source, nbytes, scratch, typesize)
             source = scratch
-        # Blosc 1 leaves a block as it is where its elements do not come in eights.
+        # Blosc 1 does not shuffle a block whose number of elements is not a multiple of 8.
         elif shuffle == BIT_SHUFFLE and elements % 8 == 0:
             planes = source
             if typesize > 1:
@@ -177,22 +177,28 @@ def blosc_write(
     typesize: int,
     forced: int,
 ) -> int:
-    """Write one container; return its size, or 0 where memory is out.
+    """Write one container; return its size, or 0 if out of memory.
 
     Parameters
     ----------
     context
         Address of a worker's context.
     source, nbytes
-        What is encoded, at most ``MAX_BYTES``.
+        Address and size of the data, at most ``MAX_BYTES``.
     target
-        Address of ``nbytes + HEADER_BYTES`` bytes.
-    compressor, level, shuffle, typesize, forced
-        One of the compressors and shuffles above, 0 to 9, bytes an element (1 to 255), block size or 0.
+        Address of a buffer of ``nbytes + HEADER_BYTES`` bytes.
+    compressor, shuffle
+        One of the compressors and of the shuffles above.
+    level
+        Compression level, 0 to 9.
+    typesize
+        Element size in bytes, 1 to 255.
+    forced
+        Block size in bytes, or 0 for c-blosc's choice.
     """
     blocksize = block_nbytes(compressor, level, typesize, nbytes, forced)
     split = _splits(compressor, typesize, blocksize)
-    # LZ4HC writes LZ4's format; the numbers of the formats have no gap for it.
+    # LZ4HC writes LZ4's format, so formats have no number for it.
     flags = (compressor if compressor < LZ4HC else compressor - 1) << 5
     if shuffle == BYTE_SHUFFLE:
         flags |= 0x01
@@ -232,7 +238,7 @@ def blosc_write(
                 break
             size += written
     if size == 0:
-        # Not worth compressing: as it is.
+        # Incompressible: store a copy.
         flags |= _MEMCPYED
         copy(target + HEADER_BYTES, source, nbytes)
         size = nbytes + HEADER_BYTES

@@ -1,4 +1,4 @@
-"""The compiled functions of operations, by name: what jobs hold the addresses of."""
+"""Addresses, for jobs, of the compiled functions of operations, by name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .operations import ALGORITHMS, OPERATIONS, STATES
 
 
 def address(name: str, function: str) -> int:
-    """Return the address of a compiled function, which is compiled if it is not yet; 0 if there is none.
+    """Return the address of a compiled function, compiling it on first use; 0 if there is none.
 
-    One thread at a time may ask.
+    Not thread-safe.
 
     Parameters
     ----------
     name
-        Of an operation, or of an algorithm for ``"verifies"``.
+        Name of an operation; for ``"verifies"``, of an algorithm.
     function
         ``"decode"``, ``"encode"``, ``"frames"`` or ``"verifies"``.
     """
@@ -25,7 +25,7 @@ def address(name: str, function: str) -> int:
     if module_name is None:
         return 0
     compiled = getattr(importlib.import_module(module_name), f"{name}_{function}", None)
-    # One operation may use what another keeps.
+    # An operation may also use the state of another module.
     for state in STATES:
         module = sys.modules.get(f"{__package__}.{state}")
         if module is not None:

@@ -1,6 +1,6 @@
-"""What one worker keeps between chunks and between calls: codec contexts and scratch buffers, as int64 slots.
+"""Context of one worker, kept between chunks and between calls: codec contexts and scratch buffers, as int64 slots.
 
-The array belongs to the caller; what its addresses point to is allocated and freed here.
+The array belongs to the caller. The memory that its addresses point to is allocated and freed here.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from .memory import i64
 from .operations import STATES
 from .symbols import c_free, c_madvise, c_malloc
 
-#: Buffers: an address and a capacity each.
+#: Buffers: each an address and a capacity.
 ENCODED: Final = 0
 FIRST: Final = 2
 SECOND: Final = 4
 BLOCKS: Final = 6
 NEEDED: Final = 8
 _BUFFERS_END: Final = 10
-#: What the last decoded chunk is: address, size, typesize (1: plain) and block size of its layout.
+#: The last decoded chunk: address, size, and the typesize (1: plain) and block size of its layout.
 RESULT: Final = 10
 RESULT_NBYTES: Final = 11
 TYPESIZE: Final = 12
 BLOCKSIZE: Final = 13
 #: Detail of the last failure.
 DETAIL: Final = 14
-#: Totals since the caller cleared them: nanoseconds reading, decoding, placing; encoded bytes; chunks.
+#: Totals since the caller cleared them: nanoseconds of reading, decoding and placing; encoded bytes; chunks.
 READ_NS: Final = 15
 DECODE_NS: Final = 16
 PLACE_NS: Final = 17
@@ -37,34 +37,34 @@ CHUNKS: Final = 19
 #: Open file: its index and descriptor (-1: none).
 FILE: Final = 20
 DESCRIPTOR: Final = 21
-#: Two int64 for results by address (also a timespec).
+#: Two int64 for results returned by address (also a timespec).
 OUT0: Final = 22
 OUT1: Final = 23
-#: How encoders are to search, a number of ``searches.py``.
+#: Search method of encoders, a number of ``searches.py``.
 WAY: Final = 24
-#: After so many nanoseconds a loop over chunks comes back to its caller, whatever is left; 0: when nothing is.
+#: Nanoseconds after which a loop over chunks returns to its caller even if chunks are left; 0: no limit.
 SLICE_NS: Final = 25
-#: Of the chunk that is decoded: item size up to which byte planes are taken as they are, or 0; address of the geometry,
-#: and which of its pieces will be placed (LAST_PIECE 0: everything); scratch for ``mark_piece``. See ``decode.py``.
+#: For the chunk being decoded: element size of byte planes that the caller takes, or 0; address of the geometry, and
+#: the range of its pieces to be placed (LAST_PIECE 0: everything); scratch for ``mark_piece``. See ``decode.py``.
 PLANES: Final = 26
 GEOMETRY: Final = 27
 FIRST_PIECE: Final = 28
 LAST_PIECE: Final = 29
 SCRATCH: Final = 30
-#: From here on ``_OWN_SLOTS`` for each of ``operations.STATES``.
+#: From here on, ``_OWN_SLOTS`` slots for each of ``operations.STATES``.
 _OWN: Final = 31
 _OWN_SLOTS: Final = 4
 SIZE: Final = _OWN + _OWN_SLOTS * len(STATES)
 
-#: Linux's advice for memory in huge pages, of which fewer have to be made ready; others do not know it. It is for
-#: buffers from this size on.
+#: Linux's ``madvise`` value for huge pages, which cause fewer page faults; other systems refuse it. It is used for
+#: buffers of at least ``_HUGE_BYTES``.
 _HUGE_PAGES: Final = 14
 _HUGE_BYTES: Final = 4 << 20
 
 
 @part
 def ensure(context: int, slot: int, nbytes: int) -> int:
-    """Return the address of a buffer of at least ``nbytes``, or 0 where memory is out. Its old content is lost."""
+    """Return the address of a buffer of at least ``nbytes``, or 0 if out of memory. Its old content may be lost."""
     c = i64(context)
     if c[slot] != 0 and c[slot + 1] >= nbytes:
         return c[slot]
@@ -75,22 +75,22 @@ def ensure(context: int, slot: int, nbytes: int) -> int:
     c[slot + 1] = capacity if c[slot] != 0 else 0
     if capacity >= _HUGE_BYTES and c[slot] != 0:
         page = (c[slot] + 4095) // 4096 * 4096
-        # Whether it helps or not: nothing depends on it.
+        # Only an optimization, so failure is ignored.
         c_madvise(page, (c[slot] + capacity - page) // 4096 * 4096, _HUGE_PAGES)
     return c[slot]
 
 
 def own(name: str) -> int:
-    """Return the first of the four slots of one of ``operations.STATES``, which are 0 at first."""
+    """Return the first of the four slots of one of ``operations.STATES``; they are initially 0."""
     return _OWN + _OWN_SLOTS * STATES.index(name)
 
 
-# Addresses of what frees these slots: of the modules in use, a zero behind the last one.
+# Addresses of the functions that free these slots, for the modules in use; ends in a zero.
 _releases = np.zeros(len(STATES) + 1, np.int64)
 
 
 def releases_with(address: int) -> None:
-    """Have :func:`release` call a function ``(context, keep_bytes)`` for its own slots; one thread at a time."""
+    """Make :func:`release` call the function ``(context, keep_bytes)`` at this address. Not thread-safe."""
     if address not in _releases:
         _releases[np.count_nonzero(_releases)] = address
 
@@ -115,5 +115,5 @@ def _release(context: int, keep_bytes: int, releases: int) -> None:
 
 
 def release(context: int, keep_bytes: int, _releases_at: int = _releases.ctypes.data) -> None:
-    """Free the buffers, and large encoders, if they hold more than ``keep_bytes``; below zero, free the rest too."""
+    """Free buffers and large encoders that hold more than ``keep_bytes``; if it is negative, free everything."""
     _release(context, keep_bytes, _releases_at)

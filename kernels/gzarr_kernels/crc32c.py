@@ -1,4 +1,4 @@
-"""CRC-32C checksums behind the bytes that they are of, little-endian."""
+"""CRC-32C checksums, stored little-endian after the bytes that they cover."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ crc32c = external("gzarr_crc32c", types.uint32, types.int64, types.int64)
 
 @by_address(6)
 def crc32c_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
-    """Verify the last four bytes and leave them out."""
+    """Verify the checksum in the last four bytes and drop it."""
     c = i64(context)
     if nbytes < 4:
         c[C.DETAIL] = nbytes
@@ -29,6 +29,6 @@ def crc32c_decode(context: int, source: int, nbytes: int, target: int, size: int
 
 @by_address(6)
 def crc32c_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
-    """Write the checksum behind the bytes."""
+    """Append the checksum to the bytes."""
     u32(source + nbytes)[0] = crc32c(source, nbytes)
     return nbytes + 4

@@ -1,12 +1,12 @@
-"""From encoded bytes to a decoded chunk: a short program of operations, run for one chunk.
+"""Decoding of one chunk by a short program of operations.
 
-A program is ``WORDS`` int64 an operation: the address of its function, decoded size in bytes (``IN_PLACE``: nothing but
-what is behind the bytes is looked at and cut off), and its parameter. Sizes come from the caller, never from the bytes.
+A program has ``WORDS`` int64 per operation: the address of its function, the decoded size in bytes (``IN_PLACE`` for an
+operation that only checks and removes a suffix), and a parameter. Sizes come from the caller, never from the bytes.
 
 The function of an operation is ``decode(context, source, nbytes, target, size, parameter)``, which returns a status. It
-writes ``size`` bytes to ``target``, or says in the context's RESULT and RESULT_NBYTES what the outcome is instead; it
-says in TYPESIZE and BLOCKSIZE how that lies if it is not plain. It leaves blocks in byte planes only if the context's
-PLANES is their element size, and blocks out only as the context's LAST_PIECE allows. DETAIL says more of a failure.
+writes ``size`` bytes to ``target``, or sets the context's RESULT and RESULT_NBYTES to another result. If the layout of
+the result is not plain, it sets TYPESIZE and BLOCKSIZE. It may leave blocks in byte planes only if the context's PLANES
+is their element size, and may leave out blocks only if LAST_PIECE allows it. DETAIL has details of a failure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def decode_chunk(
     last_piece: int,
     scratch: int,
 ) -> int:
-    """Decode one chunk; the context's RESULT, TYPESIZE and BLOCKSIZE say where and how it lies.
+    """Decode one chunk; set the context's RESULT, TYPESIZE and BLOCKSIZE to its address and layout.
 
     Parameters
     ----------
@@ -48,21 +48,22 @@ def decode_chunk(
     program, operations
         Address and number of the operations.
     source, nbytes
-        Encoded bytes.
+        Address and size of the encoded bytes.
     expected
-        Decoded bytes.
+        Decoded size in bytes.
     direct
-        Address of ``expected`` bytes of output where the decoded chunk may be written at once, or 0.
+        Address of ``expected`` bytes of output to which the decoded chunk may be written directly, or 0.
     planes
-        Item size, if the caller can take shuffled blocks; else 0.
+        Element size, if the caller can take shuffled blocks; else 0.
     geometry, first_piece, last_piece
-        What will be placed: a Blosc container is decoded only where that needs it. ``last_piece`` 0: everything.
+        Geometry and range of the pieces to be placed; only the needed blocks of a Blosc container are decoded.
+        ``last_piece`` is 0 to decode everything.
     scratch
-        For ``mark_piece``.
+        Address of scratch for ``mark_piece``.
 
     Returns
     -------
-    A status; the context's DETAIL says more.
+    A status. The context's DETAIL has details of a failure.
     """
     c = i64(context)
     p = i64(program)

@@ -1,6 +1,6 @@
-"""Deflate (RFC 1951): in gzip members (RFC 1952), in zlib streams (RFC 1950), and bare.
+"""Deflate (RFC 1951) in gzip members (RFC 1952), in zlib streams (RFC 1950), and bare.
 
-libdeflate decodes and encodes. It takes symbols that the format does not have, so zlib itself verifies frames.
+libdeflate decodes and encodes. It accepts symbols that are invalid in the format, so zlib itself verifies frames.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ deflate_free: Final = external("gzarr_deflate_free", _void, _i8)
 gzip_decompress: Final = external("gzarr_gzip_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
 zlib_decompress: Final = external("gzarr_zlib_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
 deflate_decompress: Final = external("gzarr_deflate_decompress", _i4, _i8, _i8, _i8, _i8, _i8, _i8, _i8)
-#: (stream, window bits, address of the version, bytes of the stream) → 0, or a code.
+#: (stream, window bits, address of the version, size of the stream structure) → 0, or a code.
 inflate_init: Final = external("gzarr_inflate_init", _i4, _i8, _i4, _i8, _i4)
 #: (stream, flush) → a code.
 inflate: Final = external("gzarr_inflate", _i4, _i8, _i4)
@@ -38,14 +38,14 @@ gzip_compress: Final = external("gzarr_gzip_compress", _i8, _i8, _i8, _i8, _i8, 
 zlib_compress: Final = external("gzarr_zlib_compress", _i8, _i8, _i8, _i8, _i8, _i8)
 deflate_compress: Final = external("gzarr_deflate_compress", _i8, _i8, _i8, _i8, _i8, _i8)
 
-# What a worker keeps: a decoder, an encoder, and what that is set to: level and way in one number.
+# State of a worker: a decoder, an encoder, and the encoder's settings (level and way in one number).
 _DECODER: Final = C.own("deflate")
 _ENCODER: Final = _DECODER + 1
 _SETTING: Final = _DECODER + 2
-#: More ways than there are.
+#: More than the number of ways.
 _WAYS: Final = 16
 _TOO_SMALL: Final = 3
-#: What the deflate body of a chunk is aligned to; within Blosc containers they lie where they happen to.
+#: Alignment of the deflate body of a chunk. Streams in Blosc containers are not aligned.
 _ALIGNMENT: Final = ALGORITHMS["deflate"].alignment
 _MOST_UINT: Final = 0xFFFFFFFF
 
@@ -55,7 +55,7 @@ _AVAIL_IN: Final = 8
 _NEXT_OUT: Final = 24
 _AVAIL_OUT: Final = 32
 _STREAM_BYTES: Final = 112
-#: Behind it, the version that it is for, of which zlib looks at the first character.
+#: After it, the version of zlib that it is for, of which zlib checks the first character.
 _VERSION: Final = 112
 _STREAM_AND_VERSION_BYTES: Final = 120
 _RAW_WINDOW_BITS: Final = -15
@@ -65,7 +65,7 @@ _STREAM_END: Final = 1
 
 @part
 def deflate_context(context: int) -> int:
-    """Return the worker's libdeflate context, made at first use (0 where memory is out)."""
+    """Return the worker's libdeflate decoder, created on first use (0 if out of memory)."""
     c = i64(context)
     if c[_DECODER] == 0:
         c[_DECODER] = deflate_create()
@@ -74,9 +74,9 @@ def deflate_context(context: int) -> int:
 
 @part
 def deflate_encoder_context(context: int, level: int) -> int:
-    """Return the worker's libdeflate encoder for one of zlib's levels, 0 to 9 (0 where memory is out).
+    """Return the worker's libdeflate encoder for a level of zlib, 0 to 9 (0 if out of memory).
 
-    It searches as ``WAY`` says.
+    The context's ``WAY`` sets its search method.
     """
     c = i64(context)
     setting = level * _WAYS + c[C.WAY]
@@ -91,7 +91,7 @@ def deflate_encoder_context(context: int, level: int) -> int:
 
 @by_address(2)
 def deflate_release(context: int, keep_bytes: int) -> int:
-    """Free the encoder and the decoder if ``keep_bytes`` is below zero."""
+    """Free the encoder and the decoder if ``keep_bytes`` is negative."""
     c = i64(context)
     if keep_bytes < 0 and c[_ENCODER] != 0:
         deflate_encoder_free(c[_ENCODER])
@@ -104,7 +104,7 @@ def deflate_release(context: int, keep_bytes: int) -> int:
 
 @part
 def _end(context: int, code: int, produced: int, size: int) -> int:
-    """Return a status for libdeflate's code and the bytes that came out."""
+    """Return the status for libdeflate's code and the number of bytes produced."""
     c = i64(context)
     if code != 0:
         c[C.DETAIL] = -1 if code == _TOO_SMALL else -code
@@ -180,7 +180,7 @@ def deflate_encode(context: int, source: int, nbytes: int, target: int, capacity
 
 @by_address(5)
 def deflate_verifies(context: int, source: int, nbytes: int, target: int, size: int) -> int:
-    """Return whether a bare stream is all of the source, and decodes to ``size`` bytes."""
+    """Return whether the source is one bare stream that decodes to ``size`` bytes."""
     if max(nbytes, size) > _MOST_UINT:
         return 0
     stream = C.ensure(context, C.NEEDED, _STREAM_AND_VERSION_BYTES)
@@ -202,7 +202,7 @@ def deflate_verifies(context: int, source: int, nbytes: int, target: int, size: 
 
 @part
 def gzip_body(address: int, nbytes: int) -> int:
-    """Return where the deflate body of a gzip member begins, or REFUSED."""
+    """Return the position of the deflate body in a gzip member, or REFUSED."""
     b = u8(address)
     if nbytes < 20 or b[0] != 0x1F or b[1] != 0x8B or b[2] != 8:
         return REFUSED
@@ -213,7 +213,7 @@ def gzip_body(address: int, nbytes: int) -> int:
     if flags & 4:
         at += 2 + int64(u16(address + at)[0])
     for field in range(2):
-        # A name, then a comment, each up to a zero.
+        # A name, then a comment, each zero-terminated.
         if flags & (8 << field):
             while at < nbytes and b[at] != 0:
                 at += 1
@@ -225,7 +225,7 @@ def gzip_body(address: int, nbytes: int) -> int:
 
 @part
 def zlib_body(address: int, nbytes: int) -> int:
-    """Return where the deflate body of a zlib stream begins, or REFUSED."""
+    """Return the position of the deflate body in a zlib stream, or REFUSED."""
     b = u8(address)
     if nbytes < 8:
         return REFUSED
@@ -240,13 +240,13 @@ def zlib_body(address: int, nbytes: int) -> int:
 def gzip_frames(
     context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Take one member; return 1, or REFUSED."""
+    """Write the frame of one member; return 1, or REFUSED."""
     source = address + at
     begin = gzip_body(source, nbytes)
     if begin < 0 or (at + begin) % _ALIGNMENT:
         return REFUSED
     end = source + nbytes
-    # Of several members the last one's size is not the chunk's.
+    # With several members, the size in the last one is not that of the chunk.
     if int64(u32(end - 4)[0]) != size & 0xFFFFFFFF:
         return REFUSED
     expected = int64(u32(end - 8)[0])
@@ -258,7 +258,7 @@ def gzip_frames(
 def zlib_frames(
     context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Take one stream; return 1, or REFUSED."""
+    """Write the frame of one stream; return 1, or REFUSED."""
     source = address + at
     begin = zlib_body(source, nbytes)
     if begin < 0 or (at + begin) % _ALIGNMENT:
@@ -272,5 +272,5 @@ def zlib_frames(
 def deflate_frames(
     context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Take one bare stream; return 1, or REFUSED."""
+    """Write the frame of one bare stream; return 1, or REFUSED."""
     return bare_frame(DEFLATE, at, nbytes, size, chunk, columns, capacity, frame)

@@ -1,7 +1,7 @@
 """Byte shuffle and bit shuffle of one block of elements: the inverse of ``shuffle.py`` and ``bitshuffle.py``.
 
-The vectors are LLVM's, of 32 bytes: AVX2, NEON or whatever the machine has. Source: c-blosc, ``shuffle-generic.h`` and
-``bitshuffle-generic.c`` (format).
+It uses LLVM vectors of 32 bytes, which become AVX2, NEON or whatever the machine has. Source: c-blosc,
+``shuffle-generic.h`` and ``bitshuffle-generic.c`` (format).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _split(builder: Any, vectors: list[Any]) -> list[Any]:
 
 
 def _planes(builder: Any, vectors: list[Any]) -> list[Any]:
-    """Return byte ``k`` of every element for each ``k``, of as many elements as a vector has bytes."""
+    """Return a vector for each byte ``k`` of the elements; there are as many elements as a vector has bytes."""
     if len(vectors) == 1:
         return vectors
     halves = _split(builder, vectors)
@@ -77,7 +77,7 @@ def deinterleave_bits(typing_context: Any, source: Any, target: Any, plane: Any)
         vector = _load(builder, args[0], 0)
         zero = ir.Constant(_V, [0] * _LANES)
         for bit in range(7, -1, -1):
-            # The sign of each byte is the bit wanted; adding a vector to itself brings up the next.
+            # The wanted bit is the sign of each byte; adding the vector to itself moves up the next bit.
             signs = builder.bitcast(builder.icmp_signed("<", vector, zero), _I32)
             at = builder.add(args[1], builder.mul(args[2], ir.Constant(_I64, bit)))
             builder.store(signs, builder.inttoptr(at, _I32.as_pointer()), align=1)
@@ -115,7 +115,7 @@ _shuffle8 = _make_shuffle(8, deinterleave8)
 
 @unit(types.void, 4)
 def shuffle_block(source: int, nbytes: int, target: int, typesize: int) -> None:
-    """Shuffle one whole block; bytes behind the last whole element are copied as they are."""
+    """Shuffle one whole block; bytes after the last whole element are copied unchanged."""
     n = nbytes // typesize
     whole = n * typesize
     if typesize == 2:
@@ -132,7 +132,7 @@ def shuffle_block(source: int, nbytes: int, target: int, typesize: int) -> None:
 
 @unit(types.void, 4)
 def to_bit_planes(planes: int, n: int, target: int, typesize: int) -> None:
-    """Turn the byte planes of ``n`` elements (a multiple of 8) into bit planes; both take ``n * typesize`` bytes."""
+    """Convert the byte planes of ``n`` elements (a multiple of 8) to bit planes, both of ``n * typesize`` bytes."""
     width = n // 8
     for j in range(typesize):
         source = planes + j * n

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from .interleave import move32, move64, prefetch, stream64
+from .interleave import make_move, move32, move64, prefetch, stream64
 from .jit import part, unit
 from .memory import copy, u8, u16, u32, u64
 
@@ -34,16 +34,14 @@ bswap64 = _make_bswap(64, types.uint64)
 
 
 def _make_row(view: Any, width: int, swap: Any) -> Any:
-    """``row(source, source_stride, target, target_stride, n)``: strides in bytes, elements of ``width`` bytes."""
+    """``row(source, source_stride, target, target_stride, n)``: strides in bytes, elements of ``width`` bytes.
+
+    For rows that are not dense on both sides.
+    """
 
     @part
     def row(source: int, source_stride: int, target: int, target_stride: int, n: int) -> None:
-        if source_stride == width and target_stride == width:
-            s = view(source)
-            d = view(target)
-            for i in range(n):
-                d[i] = swap(s[i])
-        elif target_stride == width:
+        if target_stride == width:
             d = view(target)
             for i in range(n):
                 d[i] = swap(view(source + i * source_stride)[0])
@@ -52,6 +50,39 @@ def _make_row(view: Any, width: int, swap: Any) -> Any:
                 view(target + i * target_stride)[0] = swap(view(source + i * source_stride)[0])
 
     return row
+
+
+def _make_dense_swap(view: Any, width: int, swap: Any) -> Any:
+    """``rows(source, by_source, target, by_target, rows, nbytes, stream)``: dense rows of units of ``width`` bytes."""
+    line = make_move(2, False, width)
+    line_past_caches = make_move(2, True, width)
+
+    @part
+    def dense_swap(
+        source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int
+    ) -> None:
+        lines = nbytes // 64 * 64
+        past = stream != 0 and target % 64 == 0 and by_target % 64 == 0
+        ahead = _ROWS_AHEAD * by_source if nbytes <= 1024 else 512
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            i = 0
+            if past:
+                while i < lines:
+                    prefetch(s + i + ahead)
+                    line_past_caches(s + i, t + i)
+                    i += 64
+            else:
+                while i < lines:
+                    prefetch(s + i + ahead)
+                    line(s + i, t + i)
+                    i += 64
+            while i < nbytes:
+                view(t + i)[0] = swap(view(s + i)[0])
+                i += width
+
+    return dense_swap
 
 
 @njit(inline="always")
@@ -66,13 +97,16 @@ _row8 = _make_row(u64, 8, _same)
 _row2s = _make_row(u16, 2, bswap16)
 _row4s = _make_row(u32, 4, bswap32)
 _row8s = _make_row(u64, 8, bswap64)
+_dense2s = _make_dense_swap(u16, 2, bswap16)
+_dense4s = _make_dense_swap(u32, 4, bswap32)
+_dense8s = _make_dense_swap(u64, 8, bswap64)
 
 
 @part
 def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
-    """Copy rows of ``nbytes``: vectors in line, since rows are short, and a call costs more than their bytes."""
+    """Copy rows of ``nbytes`` with inline vectors: the rows are short, and a call would cost more than the copy."""
     if stream != 0 and target % 64 == 0 and by_target % 64 == 0 and nbytes >= 64:
-        # Whole cache lines past the caches. What follows must not touch them again: that would read them back.
+        # Whole cache lines past the caches. The rest must not touch them again: that would read them back.
         for r in range(rows):
             s = source + r * by_source
             t = target + r * by_target
@@ -98,17 +132,20 @@ def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: 
             t = target + r * by_target
             i = 0
             while i + 64 <= nbytes:
-                # Processors foresee what follows a row, not the row that follows somewhere else.
+                # Hardware prefetches the bytes after a row, not the next row elsewhere.
                 prefetch(s + i + _ROWS_AHEAD * by_source)
                 move64(s + i, t + i)
                 i += 64
             if i < nbytes:
-                # The last vectors overlap those before them.
+                # The last vectors overlap the ones before.
                 move64(s + nbytes - 64, t + nbytes - 64)
     elif nbytes >= 32:
         for r in range(rows):
             s = source + r * by_source
             t = target + r * by_target
+            prefetch(s + _ROWS_AHEAD * by_source)
+            # Half a line: the rest of it has to be read first.
+            prefetch(t + _ROWS_AHEAD * by_target)
             move32(s, t)
             move32(s + nbytes - 32, t + nbytes - 32)
     elif nbytes == 16:
@@ -153,24 +190,20 @@ def copy_rows(
 ) -> None:
     """Copy ``rows`` rows of ``n`` elements of ``itemsize`` bytes.
 
-    ``by_source``, ``by_target``: bytes from row to row; ``source_stride``, ``target_stride``: from element to element.
-    ``stream``, not 0: dense rows may be written past the caches.
+    ``by_source`` and ``by_target`` are the bytes between rows, ``source_stride`` and ``target_stride`` those between
+    elements. With a nonzero ``stream``, dense rows may be written past the caches.
     """
     if source_stride == itemsize and target_stride == itemsize:
         if swap < 2:
             _copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)
             return
-        # Elements of several units, such as complex numbers, are then as many elements of one.
-        n *= itemsize // swap
-        for r in range(rows):
-            s = source + r * by_source
-            t = target + r * by_target
-            if swap == 2:
-                _row2s(s, 2, t, 2, n)
-            elif swap == 4:
-                _row4s(s, 4, t, 4, n)
-            else:
-                _row8s(s, 8, t, 8, n)
+        # An element of several units, such as a complex number, is as many elements of one unit.
+        if swap == 2:
+            _dense2s(source, by_source, target, by_target, rows, n * itemsize, stream)
+        elif swap == 4:
+            _dense4s(source, by_source, target, by_target, rows, n * itemsize, stream)
+        else:
+            _dense8s(source, by_source, target, by_target, rows, n * itemsize, stream)
         return
     for r in range(rows):
         s = source + r * by_source

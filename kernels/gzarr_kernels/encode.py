@@ -1,11 +1,11 @@
-"""From a gathered chunk to encoded bytes: a short program of operations, run for one chunk.
+"""Encoding of one gathered chunk by a short program of operations.
 
-A program is ``WORDS`` int64 an operation: the address of its function, the most bytes that it makes (``IN_PLACE``: it
-only adds a few bytes, fewer than ``SLACK_BYTES``, behind those that there are), five parameters, and how to search
-(``searches.py``). The bounds come from the caller, who knows what goes in.
+A program has ``WORDS`` int64 per operation: the address of its function, an upper limit of its result in bytes
+(``IN_PLACE`` for an operation that only appends fewer than ``SLACK_BYTES`` bytes), five parameters, and the search
+method (``searches.py``). The caller, who knows the input sizes, computes the limits.
 
-The function of an operation is ``encode(context, source, nbytes, target, capacity, parameters)``, which returns the
-bytes that it has written to ``target``; 0 where memory is out, below 0 where it fails. ``parameters`` is their address.
+The function of an operation is ``encode(context, source, nbytes, target, capacity, parameters)``. It returns the number
+of bytes written to ``target``, 0 if out of memory, below 0 on failure. ``parameters`` is the address of the parameters.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .memory import copy, i64
 
 WORDS: Final = 8
 IN_PLACE: Final = 0
-#: Bytes behind every buffer, for checksums.
+#: Bytes after every buffer, for checksums.
 SLACK_BYTES: Final = 64
 
 
 @unit(types.int64, 6)
 def encode_chunk(context: int, program: int, operations: int, source: int, nbytes: int, owned: int) -> int:
-    """Encode one chunk; the context's RESULT and RESULT_NBYTES say where it is and how large.
+    """Encode one chunk; set the context's RESULT and RESULT_NBYTES to its address and size.
 
     Parameters
     ----------
@@ -36,13 +36,13 @@ def encode_chunk(context: int, program: int, operations: int, source: int, nbyte
     program, operations
         Address and number of the operations.
     source, nbytes
-        The chunk, element after element in its stored order.
+        Address and size of the chunk, with its elements in stored order.
     owned
-        Not 0 if ``source`` is the context's FIRST buffer with ``SLACK_BYTES`` behind it; else it is only read.
+        Not 0 if ``source`` is the context's FIRST buffer with ``SLACK_BYTES`` after it; otherwise it is only read.
 
     Returns
     -------
-    A status; the context's DETAIL says more.
+    A status. The context's DETAIL has details of a failure.
     """
     c = i64(context)
     p = i64(program)
@@ -65,7 +65,7 @@ def encode_chunk(context: int, program: int, operations: int, source: int, nbyte
         c[C.WAY] = p[word + WORDS - 1]
         size = call_6(p[word], context, source, nbytes, target, capacity, program + 8 * (word + 2))
         if size <= 0:
-            # Every bound leaves room for what does not compress.
+            # Every limit leaves room for incompressible data.
             c[C.DETAIL] = size
             return S.NO_MEMORY if size == 0 else S.CORRUPT
         source = target

@@ -1,11 +1,11 @@
-"""Containers, cut into frames that can be decoded by themselves: what a device's batched decoders take.
+"""Division of containers into frames that can be decoded independently, for a device's batched decoders.
 
-A frame is a compressed piece and the piece of the decoded chunk that it gives. Nothing is decoded here; every length is
-checked against the bytes that there are. What a batched decoder is not known to take, or to verify, is refused:
-whoever calls then decodes the whole chunk on the host, which finds out what is wrong with it, if anything is. What is
-wrong *within* a block of a frame only a decoder finds, and not every one of a device does: see ``verify.py``.
+A frame is a piece of compressed bytes and its piece of the decoded chunk. Nothing is decoded here; every length is
+checked against the available bytes. Anything that a batched decoder is not known to accept, or to verify, is refused:
+the caller then decodes the whole chunk on the host, which reports any error. Errors *within* a block of a frame are
+found only by a decoder, and not by every decoder of a device: see ``verify.py``.
 
-Here is what the formats share; how each is cut stands in its own module.
+This module has the parts common to all formats. The module of each format divides its containers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .jit import by_address, part
 from .memory import i64, u8
 from .operations import ALGORITHMS
 
-# Algorithms of frames: ``operations.py``, and of those that are stored as they are.
+# Algorithms of frames (``operations.py``); RAW frames are not compressed.
 RAW: Final = 0
 LZ4: Final = ALGORITHMS["lz4"].code
 ZSTD: Final = ALGORITHMS["zstd"].code
@@ -31,7 +31,7 @@ UNCHECKED: Final = 0
 CRC32: Final = 1
 ADLER32: Final = 2
 
-# The columns of the frames: int64, one a frame, each ``capacity`` long, one after the other.
+# Columns of the frames: int64, one entry per frame. Each column has ``capacity`` entries; they follow each other.
 CHUNK: Final = 0
 ALGORITHM: Final = 1
 SOURCE: Final = 2
@@ -42,7 +42,7 @@ CHECK: Final = 6
 EXPECTED: Final = 7
 COLUMNS: Final = 8
 
-#: What is no container that a device takes.
+#: Result for a container that a device does not take.
 REFUSED: Final = -1
 
 
@@ -60,7 +60,7 @@ def put_frame(
     check: int,
     expected: int,
 ) -> None:
-    """Write a frame's row; ``columns`` is 0 where frames are only counted."""
+    """Write a frame's row, unless ``columns`` is 0 because frames are only counted."""
     if columns == 0:
         return
     c = i64(columns)
@@ -76,7 +76,7 @@ def put_frame(
 
 @part
 def big_endian(address: int) -> int:
-    """Return a number of 4 bytes."""
+    """Return a big-endian number of 4 bytes."""
     b = u8(address)
     return int64(b[0]) << 24 | int64(b[1]) << 16 | int64(b[2]) << 8 | int64(b[3])
 
@@ -85,7 +85,7 @@ def big_endian(address: int) -> int:
 def bare_frame(
     algorithm: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Take a chunk that is one frame and nothing else; return 1, or REFUSED."""
+    """Write the frame of a chunk that is only one frame; return 1, or REFUSED."""
     if nbytes < 1 or size < 1:
         return REFUSED
     put_frame(columns, capacity, frame, chunk, algorithm, at, nbytes, 0, size, UNCHECKED, 0)
@@ -96,5 +96,5 @@ def bare_frame(
 def gdeflate_frames(
     context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Take one frame of nvCOMP; return 1, or REFUSED."""
+    """Write one frame of nvCOMP; return 1, or REFUSED."""
     return bare_frame(GDEFLATE, at, nbytes, size, chunk, columns, capacity, frame)

@@ -1,7 +1,7 @@
-"""From inputs to a chunk in its stored order: the pieces of ``geometry.py``, the other way round.
+"""Gathering of a chunk in its stored order from inputs: the pieces of ``geometry.py`` in the reverse direction.
 
-A geometry's ``TARGET`` columns, ``BASES`` and ``TARGET_STRIDES`` then say where elements come from; strides of the
-inputs may be 0 or negative. Pieces are boxes, without index tables or points; where they overlap, the later one counts.
+Here, a geometry's ``TARGET`` columns, ``BASES`` and ``TARGET_STRIDES`` give the origin of elements; strides of the
+inputs may be 0 or negative. Pieces are boxes, without index tables or points; where they overlap, the last one wins.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _within(first: int, step: int, low: int) -> int:
 
 @unit(types.void, 6)
 def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scratch: int) -> None:
-    """Copy from its input what of one piece is in a slab of the chunk.
+    """Copy the part of one piece that is within a slab of the chunk from its input.
 
     Parameters
     ----------
@@ -37,8 +37,10 @@ def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scra
         Address of a ``geometry.py`` array.
     piece
         Row of its piece columns.
-    low, high, slab
-        The part of the chunk from ``low`` to ``high`` along its slowest dimension, and its address.
+    low, high
+        Start and end of the slab along the slowest dimension of the chunk, in elements.
+    slab
+        Address of the slab.
     scratch
         Address of ``place.SCRATCH_BYTES`` bytes.
     """
@@ -59,7 +61,7 @@ def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scra
     by_chunk = i64(scratch + 2 * _COLUMN)
     at = i64(scratch + 3 * _COLUMN)
 
-    # The loops, slowest first: dimensions of one element become offsets, neighbours that are dense together are joined.
+    # The loops, slowest first: dimensions of one element become offsets, contiguous neighbours are joined.
     source = i64(g[G.BASES])[which]
     target = slab - low * chunk_stride[order[0]]
     loops = 0
@@ -88,7 +90,7 @@ def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scra
             by_chunk[loops] = t
             loops += 1
 
-    # The innermost two loops are one call; the others are counted here.
+    # The innermost two loops are one call; the others run here.
     if loops == 0:
         size[0] = 1
         by_input[0] = itemsize
@@ -152,18 +154,18 @@ def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scra
 def gather_slab(
     geometry: int, first: int, last: int, low: int, high: int, slab: int, nbytes: int, fill: int, scratch: int
 ) -> None:
-    """Fill part of a chunk from its pieces ``first`` … ``last - 1``, and with the fill element where no piece is.
+    """Fill part of a chunk from its pieces ``first`` … ``last - 1``, and with the fill element outside of them.
 
     Parameters
     ----------
     geometry
         Address of a ``geometry.py`` array.
     first, last
-        Rows of its piece columns.
+        Range of rows of its piece columns.
     low, high
-        From where to where along the slowest dimension.
+        Start and end of the part along the slowest dimension, in elements.
     slab, nbytes
-        Address and size of that part.
+        Address and size of the part.
     fill
         Address of one element in native byte order.
     scratch
@@ -172,7 +174,7 @@ def gather_slab(
     g = i64(geometry)
     k = g[G.K]
     itemsize = g[G.ITEMSIZE]
-    # Bytes that are copied, where that is easy to know.
+    # Number of bytes that one piece covers; 0 if there are several.
     covered = 0
     if last == first + 1:
         covered = itemsize
@@ -192,7 +194,7 @@ def gather_slab(
 
 @part
 def gather_chunk(geometry: int, first: int, last: int, chunk: int, nbytes: int, fill: int, scratch: int) -> None:
-    """Fill a whole chunk; parameters as of :func:`gather_slab`."""
+    """Fill a whole chunk; for the parameters see :func:`gather_slab`."""
     g = i64(geometry)
     extent = i64(g[G.CHUNK_SHAPE])[i64(g[G.ORDER])[0]]
     gather_slab(geometry, first, last, 0, extent, chunk, nbytes, fill, scratch)
@@ -200,8 +202,8 @@ def gather_chunk(geometry: int, first: int, last: int, chunk: int, nbytes: int, 
 
 @part
 def all_fill(chunk: int, nbytes: int, fill: int, itemsize: int) -> bool:
-    """Whether every element of a chunk is, bit for bit, the ``fill`` element in stored byte order."""
+    """Return whether all elements of a chunk are bitwise equal to ``fill``, an element in stored byte order."""
     if c_memcmp(chunk, fill, itemsize) != 0:
         return False
-    # A chunk that equals itself one element on is the same element all over.
+    # A chunk that equals itself shifted by one element consists of equal elements.
     return c_memcmp(chunk, chunk + itemsize, nbytes - itemsize) == 0

@@ -1,6 +1,6 @@
-"""The indexes of many shards at once: open, read one end of the file, check the checksum.
+"""Reading of the indexes of many shards: open the file, read its start or end, verify the checksum.
 
-What comes out are the entries as they are stored, little-endian; whoever uses an offset or a length checks it first.
+The result is the entries as stored, little-endian. Users of an offset or a length must check it first.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .memory import atomic_add, copy, i64, u32
 from .read import open_file, read_range, write_path
 from .symbols import c_close, c_lseek
 
-# The job: an int64 array. The first slots are those of ``read.py``; of them it uses SHARED, SPANS (number of shards),
-# PATHS, PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR, STATUS and OPEN_FLAGS.
-#: Bytes of an index without its checksum, whether a crc32c follows it, and whether it is at the start of the file.
+# The job: an int64 array. It begins with the slots of ``read.py``, of which SHARED, SPANS (number of shards), PATHS,
+# PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR, STATUS and OPEN_FLAGS are used.
+#: Size of an index without its checksum, whether a crc32c follows it, and whether it is at the start of the file.
 ENTRIES_NBYTES: Final = R.JOB_SIZE
 CHECKSUM: Final = R.JOB_SIZE + 1
 AT_START: Final = R.JOB_SIZE + 2
-#: Where the indexes go, one behind the other (with room for a checksum behind the last).
+#: Address to which the indexes are written, one after the other (with room for a checksum after the last).
 INTO: Final = R.JOB_SIZE + 3
 #: int64 (shards,): size of each file.
 FILE_NBYTES: Final = R.JOB_SIZE + 4
@@ -31,7 +31,7 @@ JOB_SIZE: Final = R.JOB_SIZE + 5
 
 @entry(3)
 def read_indexes(job: int, context: int, worker: int) -> None:
-    """Take shards of ``job`` until there are none; every one gets a status, also after a failure.
+    """Take shards of ``job`` until none are left. Every shard gets a status, even after a failure.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def read_indexes(job: int, context: int, worker: int) -> None:
                 if buffer == 0:
                     code = S.NO_MEMORY
                 elif size < stored:
-                    # A directory has a size too; reading it says what it is.
+                    # A directory has a size too; reading it gives the error.
                     code = read_range(context, descriptor, buffer, min(max(size, 1), stored), 0)
                     if code == S.OK or code == S.SHORT_READ:
                         c[C.DETAIL] = size

@@ -1,7 +1,7 @@
-"""Vector building blocks of the unshuffles, written as LLVM vectors of 32 bytes.
+"""Vector building blocks for unshuffling, written with LLVM vectors of 32 bytes.
 
 LLVM turns them into AVX2, NEON or whatever the machine has. Loops over single bytes vectorise well for 2 planes; for 4
-and 8 planes, and for the transposition of bits, these are faster.
+and 8 planes, and for transposing bits, explicit vectors are faster.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def _unpack(builder: Any, a: Any, b: Any, lanes: int, unit: int, high: bool) -> 
 def interleaved(builder: Any, vectors: list[Any], lanes: int, unit: int = 1) -> list[Any]:
     """Return vectors whose 16-byte lanes hold units of all inputs in turn, in the order of ``_store_lanes``.
 
-    With as many inputs as a lane has units of ``unit`` bytes, that transposes each lane.
+    If there are as many inputs as units of ``unit`` bytes in a lane, this transposes each lane.
     """
-    # Each group holds the pieces, low to high, of some neighbouring planes; groups are joined two by two.
+    # Each group holds the pieces, low to high, of some neighbouring planes; groups are joined in pairs.
     groups = [[vector] for vector in vectors]
     while len(groups) > 1:
         groups = [
@@ -73,7 +73,7 @@ def _load_planes(builder: Any, source: Any, plane: Any, count: int, lanes: int =
 
 
 def store(builder: Any, vector: Any, target: Any, offset: int, stream: bool) -> None:
-    """Store a vector ``offset`` bytes behind an address, past the caches or not."""
+    """Store a vector ``offset`` bytes after an address; with ``stream``, bypass the caches."""
     at = builder.inttoptr(builder.add(target, ir.Constant(_I64, offset)), vector.type.as_pointer())
     store = builder.store(vector, at, align=_LANES if stream else 1)
     if stream:
@@ -81,7 +81,7 @@ def store(builder: Any, vector: Any, target: Any, offset: int, stream: bool) -> 
 
 
 def _store_lanes(builder: Any, pieces: list[Any], target: Any, lanes: int, stream: bool) -> None:
-    """Store the lanes of all pieces: the first lane of each in turn, then the second of each."""
+    """Store the lanes of all pieces: the first lane of each piece in turn, then the second of each."""
     if lanes <= 16:
         for i, piece in enumerate(pieces):
             store(builder, piece, target, i * lanes, False)
@@ -114,20 +114,22 @@ interleave8 = _make_interleave(8)
 short2 = _make_interleave(2, 8)
 short4 = _make_interleave(4, 8)
 short8 = _make_interleave(8, 8)
-#: With 32 bytes, past the caches, for outputs larger than they are; ``target`` must be a multiple of 32.
+#: With 32 bytes, bypassing the caches, for outputs larger than these; ``target`` must be a multiple of 32.
 stream2 = _make_interleave(2, stream=True)
 stream4 = _make_interleave(4, stream=True)
 stream8 = _make_interleave(8, stream=True)
 
 
-def _make_move(vectors: int, stream: bool) -> Any:
+def make_move(vectors: int, stream: bool, swap: int = 0) -> Any:
+    """``move(source, target)``: copy vectors of 32 bytes, with units of ``swap`` bytes reversed."""
+
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def move(typing_context: Any, source: Any, target: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             step = ir.Constant(_I64, _LANES)
             loaded = _load_planes(builder, args[0], step, vectors)
             for i, vector in enumerate(loaded):
-                store(builder, vector, args[1], i * _LANES, stream)
+                store(builder, reversed_units(builder, vector, swap), args[1], i * _LANES, stream)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), codegen
@@ -136,15 +138,15 @@ def _make_move(vectors: int, stream: bool) -> Any:
 
 
 #: ``move32(source, target)``, ``move64(source, target)``: 32 or 64 bytes.
-move32 = _make_move(1, False)
-move64 = _make_move(2, False)
-#: 64 bytes past the caches; ``target`` must be a multiple of 32.
-stream64 = _make_move(2, True)
+move32 = make_move(1, False)
+move64 = make_move(2, False)
+#: 64 bytes, bypassing the caches; ``target`` must be a multiple of 32.
+stream64 = make_move(2, True)
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def fence(typing_context: Any) -> Any:
-    """``fence()``: what was stored past the caches is there for other threads before anything that follows."""
+    """``fence()``: make stores that bypassed the caches visible to other threads before anything that follows."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.fence("seq_cst")
@@ -190,14 +192,14 @@ def interleave_bits(typing_context: Any, source: Any, plane: Any, target: Any) -
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def prefetch(typing_context: Any, address: Any) -> Any:
-    """Have the cache line at an address read soon; any address will do."""
+    """Prefetch the cache line at an address; the address may be invalid."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _I8.as_pointer()
         i32 = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32])
         function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
-        # To read; to all levels of caches; data.
+        # For reading; into all cache levels; data.
         flags = [ir.Constant(i32, value) for value in (0, 3, 1)]
         builder.call(function, [builder.inttoptr(args[0], pointer), *flags])
         return context.get_dummy_value()

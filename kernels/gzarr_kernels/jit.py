@@ -1,12 +1,13 @@
-"""How the kernels are compiled: in a few units, each compiled once, ahead of use, and cached on disk.
+"""Compilation of the kernels: a few units, each compiled once, ahead of use, and cached on disk.
 
-Numba compiles a jitted function again into every jitted function that calls it; over the depth of our loop that costs a
-minute. A ``unit`` is compiled by itself to a C function, registered with LLVM, and called by symbol: seconds, and at
-run time a plain call. An ``entry`` is a unit that Python calls, through ctypes, which lets go of the GIL. What stands
-in a table and is ``by_address`` is a unit that compiled code calls by its address, compiled when that is asked for.
+Numba compiles a jitted function again into every jitted function that calls it; with our call depth this takes a
+minute. A ``unit`` is compiled separately to a C function, registered with LLVM, and called by symbol: this takes
+seconds, and costs a plain call at run time. An ``entry`` is a unit that Python calls through ctypes, which releases the
+GIL. A ``by_address`` function is a unit that compiled code calls by address; it is compiled when the address is first
+requested.
 
-Numba also notices a change only of the file that a cached function is in. Ours call functions of many files, so the
-name under which each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
+Numba's cache notices changes only in the file of the cached function. Our kernels call functions of many files, so the
+name under which each is cached contains a fingerprint of the whole package: another version never loads a stale cache.
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ def _fingerprint() -> int:
 
 
 _FINGERPRINT = f"{_fingerprint():08x}"
-# LLVM holds bare addresses into these.
+# LLVM holds raw addresses into these, so they must stay alive.
 _alive: list[Any] = []
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache, without making all of Numba's typing ready before it looks: that takes longer than all the rest.
+    """Numba's cache, without initializing all of Numba's typing before a look-up, which takes longer than all the rest.
 
-    Compiling, where nothing is cached, makes it ready itself.
+    On a cache miss, the compilation initializes it.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # The runtime's symbols are all that loaded code needs.
+        # Loaded code needs only the runtime's symbols.
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
 
 
 def _compile(function: Callable[..., Any], result: Any, arguments: int) -> Any:
-    # Once: a compilation that was interrupted is begun again.
+    # Add the fingerprint only once: an interrupted compilation is repeated.
     function.__qualname__ = f"{function.__qualname__.removesuffix(f'_{_FINGERPRINT}')}_{_FINGERPRINT}"
     signature = result(*(types.int64,) * arguments)
     if not hasattr(FunctionCache, "_load_overload"):
@@ -69,12 +70,12 @@ def _compile(function: Callable[..., Any], result: Any, arguments: int) -> Any:
 
 #: A function that becomes part of every unit that calls it.
 part = njit(nogil=True, **_OPTIONS)
-#: One that is put in line wherever it is called.
+#: A function that is inlined at every call.
 in_line = njit(nogil=True, forceinline=True, **_OPTIONS)
 
 
 def unit(result: Any, arguments: int) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function of ``arguments`` int64 by itself; jitted code calls it by symbol."""
+    """Compile a function with ``arguments`` int64 arguments separately; jitted code calls it by symbol."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         symbol = f"gzarr_{function.__name__}_{_FINGERPRINT}"
@@ -87,7 +88,7 @@ def unit(result: Any, arguments: int) -> Callable[[Callable[..., Any]], Any]:
 
 
 def entry(arguments: int) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function of ``arguments`` int64, without result, that Python calls; it runs without the GIL."""
+    """Compile a function with ``arguments`` int64 arguments and no result for Python to call without the GIL."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         compiled = _compile(function, types.void, arguments)
@@ -98,7 +99,7 @@ def entry(arguments: int) -> Callable[[Callable[..., Any]], Any]:
 
 
 class Addressed:
-    """A function of int64 that compiled code calls by its address."""
+    """Function of int64 arguments that compiled code calls by its address."""
 
     def __init__(self, function: Callable[..., Any], arguments: int) -> None:
         self._function = function
@@ -106,7 +107,7 @@ class Addressed:
 
     @cached_property
     def address(self) -> int:
-        """Where it is; it is compiled first, or loaded from the cache. One thread at a time may ask."""
+        """Address of the function. The first access compiles it or loads it from the cache. Not thread-safe."""
         compiled = _compile(self._function, types.int64, self._arguments)
         _alive.append(compiled)
         result: int = compiled.address
@@ -114,7 +115,7 @@ class Addressed:
 
 
 def by_address(arguments: int) -> Callable[[Callable[..., Any]], Addressed]:
-    """Make a function of ``arguments`` int64, with an int64 as its result, one that is called by its address."""
+    """Make a function with ``arguments`` int64 arguments and an int64 result callable by address."""
     return lambda function: Addressed(function, arguments)
 
 

@@ -1,12 +1,11 @@
-"""Where the C codecs are: shared objects inside installed wheels, found without loading a compiler.
+"""Locations of the C codecs, which are shared objects inside installed wheels. No compiler is loaded to find them.
 
-Which wheels and which functions: ``operations.py``. The first library of a list that exports a function is the one that
-is used.
+``operations.py`` lists the wheels and functions. The first library in a list that exports a function is used.
 
 The order is fixed, so that one environment always writes the same bytes: versions of zstd encode differently at the
 same level. Measuring at run time would gain nothing for reading: zstd 1.5.7 (in ``blosc2``) and 1.5.6 (twice in
-``numcodecs``) decode tables of f8, u2 volumes and noise, in frames of 8 to 512 KiB, equally fast, give or take 3 %. At
-level 3, 1.5.7 encodes noise faster by 10 to 28 %, at level 9 labels slower.
+``numcodecs``) decode tables of f8, u2 volumes and noise, in frames of 8 to 512 KiB, equally fast to within 3 %. At
+level 3, 1.5.7 encodes noise 10 to 28 % faster; at level 9, it encodes labels slower.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _files(library: Library) -> Iterator[Path]:
-    """Yield the files that may be a library, best first."""
+    """Yield the possible files of a library, best first."""
     spec = importlib.util.find_spec(library.package)
     for folder in spec.submodule_search_locations or [] if spec is not None else []:
         for pattern in library.files:
@@ -38,14 +37,14 @@ def _symbols(groups: Iterable[Functions]) -> dict[str, tuple[str, tuple[Library,
     return {name: (symbol, group.libraries) for group in groups for name, symbol in group.symbols.items()}
 
 
-#: What jitted code calls a decoder: its symbol, and the libraries to try in order.
+#: Name of each decoder in jitted code → its symbol, and the libraries to try in order.
 DECODERS: Final = _symbols([*(group for row in OPERATIONS.values() for group in row.decoder or ()), *OTHERS])
-#: The same for encoders.
+#: As ``DECODERS``, for encoders.
 ENCODERS: Final = _symbols(
     [*(group for row in OPERATIONS.values() for group in row.encoder or ()), *PARTS.values()],
 )
 
-#: What jitted code calls a function of the operating system: its symbol.
+#: Name of each function of the operating system in jitted code → its symbol.
 SYSTEM: Final[dict[str, str]] = {
     "gzarr_open": "open",
     "gzarr_close": "close",
@@ -56,7 +55,7 @@ SYSTEM: Final[dict[str, str]] = {
     "gzarr_errno": "__error" if sys.platform == "darwin" else "__errno_location",
     "gzarr_memset": "memset",
     "gzarr_clock": "clock_gettime",
-    # "open" with a mode, for files that it makes.
+    # "open" with a mode, for new files.
     "gzarr_create": "open",
     "gzarr_pwrite": "pwrite",
     "gzarr_fsync": "fsync",
@@ -69,7 +68,7 @@ SYSTEM: Final[dict[str, str]] = {
     "gzarr_madvise": "madvise",
 }
 
-# Handles stay open for the life of the process: LLVM holds bare addresses into them.
+# Handles stay open for the life of the process, because LLVM holds raw addresses into them.
 _handles: dict[Path, ctypes.CDLL] = {}
 
 
@@ -90,7 +89,7 @@ def _find(symbol: str, libraries: tuple[Library, ...]) -> tuple[int, str] | None
 
 @cache
 def decoder_addresses() -> dict[str, tuple[int, str]]:
-    """Return address and library of each decoder that there is, by its name in jitted code."""
+    """Return address and library of each available decoder, by its name in jitted code."""
     return {
         name: hit for name, (symbol, libraries) in DECODERS.items() if (hit := _find(symbol, libraries)) is not None
     }
@@ -98,7 +97,7 @@ def decoder_addresses() -> dict[str, tuple[int, str]]:
 
 @cache
 def encoder_addresses() -> dict[str, tuple[int, str]]:
-    """Return address and library of each encoder that there is, by its name in jitted code."""
+    """Return address and library of each available encoder, by its name in jitted code."""
     return {
         name: hit for name, (symbol, libraries) in ENCODERS.items() if (hit := _find(symbol, libraries)) is not None
     }
@@ -106,7 +105,7 @@ def encoder_addresses() -> dict[str, tuple[int, str]]:
 
 @cache
 def system_addresses() -> dict[str, int]:
-    """Return the address of each function of the system that there is, by its name in jitted code."""
+    """Return the address of each available function of the operating system, by its name in jitted code."""
     found: dict[str, int] = {}
     if sys.platform == "win32":
         return found
@@ -120,7 +119,7 @@ def system_addresses() -> dict[str, int]:
 
 @cache
 def available() -> frozenset[str]:
-    """Return what the native loop has here: operations that decode, and ``loop`` if it can run (Linux and macOS)."""
+    """Return the operations that the native loop can decode, and ``loop`` if it can run (Linux and macOS)."""
     names = {name for name, row in OPERATIONS.items() if _has(row.decoder, decoder_addresses())}
     if sys.byteorder == "little" and sys.maxsize > 2**32 and len(system_addresses()) == len(SYSTEM):
         names.add("loop")
@@ -129,10 +128,10 @@ def available() -> frozenset[str]:
 
 @cache
 def encoders() -> frozenset[str]:
-    """Return what native writing has here: operations that encode and their parts, ``loop``, and ``files``.
+    """Return the operations and parts that native code can encode, ``loop``, and ``files``.
 
-    ``files``: it can write files itself. ``open`` with a mode takes a variable number of arguments, which compiled code
-    can call as if it did not on Linux but not on every system; elsewhere encoded bytes go to the store.
+    ``files`` means that it can write files itself. ``open`` with a mode is variadic; on Linux, but not on every system,
+    compiled code can call it as if it had fixed arguments. Elsewhere encoded bytes go to the store.
     """
     found = decoder_addresses() | encoder_addresses()
     names = {name for name, row in OPERATIONS.items() if _has(row.encoder, found)}

@@ -1,4 +1,4 @@
-"""LZ4 blocks, behind 4 bytes of little-endian size, as numcodecs writes them.
+"""LZ4 blocks after 4 bytes of little-endian size, the format of numcodecs.
 
 Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
 """
@@ -24,15 +24,15 @@ lz4_decompress: Final = external("gzarr_lz4_decompress", _i4, _i8, _i8, _i4, _i4
 #: (source, target, nbytes, capacity, acceleration) → size, or 0.
 lz4_compress: Final = external("gzarr_lz4_compress", _i4, _i8, _i8, _i4, _i4, _i4)
 
-#: Of sizes that LZ4 takes.
+#: Largest size that LZ4 takes.
 _MOST_INT: Final = 0x7FFFFFFF
 
 
 @part
 def lz4_block(context: int, source: int, nbytes: int, target: int, capacity: int, acceleration: int) -> int:
-    """Write one LZ4 block as ``WAY`` says; return its size, 0 where it does not fit, below 0 where memory is out.
+    """Write one LZ4 block by the method in ``WAY``; return its size, 0 if it does not fit, below 0 if out of memory.
 
-    Behind the target, 16 bytes may be written too.
+    Up to 16 bytes after the target may be overwritten.
     """
     c = i64(context)
     if c[C.WAY] == 0:
@@ -78,7 +78,7 @@ def lz4_verifies(context: int, source: int, nbytes: int, target: int, size: int)
 def lz4_frames(
     context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Take numcodecs' LZ4: 4 bytes of size, one block; return 1, or REFUSED."""
+    """Write the frame of numcodecs' LZ4 (4 bytes of size, one block); return 1, or REFUSED."""
     if nbytes < 5 or int64(u32(address + at)[0]) != size:
         return REFUSED
     put_frame(columns, capacity, frame, chunk, LZ4, at + 4, nbytes - 4, 0, size, UNCHECKED, 0)

@@ -1,13 +1,13 @@
-"""LZ4 blocks with long matches only: for byte planes of numbers.
+"""LZ4 encoder that writes only long matches, for byte planes of numbers.
 
-LZ4's own encoder takes the first match of four bytes or more. Where a plane has few different bytes, nearly every
-position has one, and a long one that begins a little later is cut by it. This encoder looks only for matches of eight
-bytes. It writes fewer sequences: that makes it faster, and its blocks smaller. In text it finds less; whether it does
-as well, a trial tells (``gzarr.engines.cpu.effort``).
+LZ4's own encoder takes the first match of four bytes or more. If a plane has few distinct bytes, nearly every position
+has a match, and taking it cuts longer matches that begin a little later. This encoder searches only for matches of
+eight bytes. It writes fewer sequences, so it is faster and its blocks are smaller. In text it finds fewer matches; a
+trial decides whether it does well (``gzarr.engines.cpu.effort``).
 
-Two things keep a processor busy that would else wait for the one match after the other: lengths are found by a
-comparison of 64 bytes and not by a loop, which it cannot foresee; and both halves of a block are searched at once, step
-by step in turns, each with a table of its own. Source: lz4, ``doc/lz4_Block_format.md`` (format).
+Two measures keep the processor from waiting for one match after the other: lengths are found by comparing 64 bytes at
+once rather than in a loop with unpredictable branches; and both halves of a block are searched at the same time, in
+alternating steps, each with its own table. Source: lz4, ``doc/lz4_Block_format.md`` (format).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _TABLE_BYTES: Final = 4 << _HASH_LOG
 _LEAST_HALF: Final = 4 << 10
 _MATCH: Final = 8
 _VECTOR: Final = 64
-#: A match begins so many bytes before the end, or more: the format asks for 12, and vectors reach further.
+#: A match begins at least this many bytes before the end: the format requires 12, but vectors extend further.
 _END: Final = _VECTOR + 16
 _MOST_DISTANCE: Final = 65535
-#: After so many positions without a match, one more byte is skipped at each.
+#: After this many positions (log2) without a match, each step skips one more byte.
 _PATIENCE_LOG: Final = 5
 _LEAST_MATCH: Final = 4
 _LONG: Final = 15
@@ -44,7 +44,7 @@ _V = ir.VectorType(_I8, _VECTOR)
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _equal_after(typing_context: Any, a: Any, b: Any) -> Any:
-    """``_equal_after(a, b)``: how many of the 64 bytes at ``a`` and ``b`` are equal before the first that is not."""
+    """``_equal_after(a, b)``: number of leading equal bytes among the 64 bytes at ``a`` and ``b``."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         left, right = (builder.load(builder.inttoptr(x, _V.as_pointer()), align=1) for x in args)
@@ -56,7 +56,7 @@ def _equal_after(typing_context: Any, a: Any, b: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _equal_before(typing_context: Any, a: Any, b: Any) -> Any:
-    """``_equal_before(a, b)``: how many of the 8 bytes before ``a`` and ``b`` are equal, from the last back."""
+    """``_equal_before(a, b)``: number of trailing equal bytes among the 8 bytes before ``a`` and ``b``."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         eight = ir.Constant(_I64, 8)
@@ -74,7 +74,7 @@ def _slot(eight: Any) -> Any:
 
 @part
 def _rest(out: int, length: int) -> int:
-    """Write what of a length does not fit the token; return what comes behind it."""
+    """Write the part of a length that does not fit the token; return the address after it."""
     length -= _LONG
     while length >= 255:
         u8(out)[0] = 255
@@ -86,7 +86,7 @@ def _rest(out: int, length: int) -> int:
 
 @in_line
 def _literals(out: int, source: int, nbytes: int, match: int) -> int:
-    """Write the token of a sequence and its literals, of which 16 or more bytes can be read and written."""
+    """Write the token of a sequence and its literals; at least 16 bytes must be readable and writable."""
     if nbytes < _LONG:
         u8(out)[0] = (nbytes << 4) | match
         copy(out + 1, source, 16)
@@ -99,19 +99,19 @@ def _literals(out: int, source: int, nbytes: int, match: int) -> int:
 
 @in_line
 def _most_rest(nbytes: int) -> int:
-    """Return how many bytes a sequence for ``nbytes`` bytes takes beside its literals, or a few more."""
+    """Return an upper limit of the bytes of a sequence for ``nbytes`` bytes, without its literals."""
     return (nbytes >> 8) + (nbytes >> 15) + 8
 
 
 @in_line
 def _sequence(out: int, begin: int, at: int, length: int, distance: int) -> int:
-    """Write the literals from ``begin`` to ``at`` and a match; return what comes behind."""
+    """Write the literals from ``begin`` to ``at`` and a match; return the address after them."""
     code = length - _LEAST_MATCH
     out = _literals(out, begin, at - begin, min(code, _LONG))
     u16(out)[0] = distance
     out += 2
     if code < _LONG + 255:
-        # Where it is not wanted, what comes next writes over it.
+        # If this byte is not needed, the next write overwrites it.
         u8(out)[0] = (code - _LONG) & 0xFF
         return out + 1 if code >= _LONG else out
     return _rest(out, code)
@@ -119,7 +119,7 @@ def _sequence(out: int, begin: int, at: int, length: int, distance: int) -> int:
 
 @in_line
 def _find(table: int, source: int, begin: int, at: int, last: int) -> Any:
-    """Look for a match at ``at``; return where it begins, how long it is (0: there is none) and how far back it was."""
+    """Search for a match at ``at``; return its begin, its length (0: none) and its distance."""
     t = u32(table)
     eight = u64(at)[0]
     slot = _slot(eight)
@@ -147,7 +147,7 @@ def _find(table: int, source: int, begin: int, at: int, last: int) -> Any:
 
 @in_line
 def _step(table: int, source: int, begin: int, at: int, tries: int, out: int, last: int, stop: int) -> Any:
-    """Look for a match at ``at``; return the new ``begin``, ``at``, ``tries`` and ``out`` (0: no room)."""
+    """Search for a match at ``at``; return the new ``begin``, ``at``, ``tries`` and ``out`` (0: no room)."""
     found, length, distance = _find(table, source, begin, at, last)
     if length == 0:
         return begin, at + (tries >> _PATIENCE_LOG), tries + 1, out
@@ -159,23 +159,23 @@ def _step(table: int, source: int, begin: int, at: int, tries: int, out: int, la
 
 @part
 def workspace_nbytes(nbytes: int) -> int:
-    """Return the bytes that ``lz4_encode`` works in: two tables, and what becomes of the second half."""
+    """Return the size of the workspace of ``lz4_encode``: two tables, and the encoded second half."""
     half = nbytes - nbytes // 2
     return 2 * _TABLE_BYTES + half + half // 255 + 64
 
 
 @unit(types.int64, 5)
 def lz4_encode(workspace: int, source: int, nbytes: int, target: int, capacity: int) -> int:
-    """Write one LZ4 block; return its size, or 0 where it does not fit.
+    """Write one LZ4 block; return its size, or 0 if it does not fit.
 
     Parameters
     ----------
     workspace
         Address of ``workspace_nbytes(nbytes)`` bytes.
     source, nbytes
-        What is encoded, less than 2 GiB.
+        Address and size of the data, less than 2 GiB.
     target, capacity
-        Where to; 16 bytes behind it may be written too.
+        Address and size of the output; up to 16 bytes after it may be overwritten.
     """
     c_memset(workspace, 0, 2 * _TABLE_BYTES)
     second = workspace + _TABLE_BYTES
@@ -214,7 +214,7 @@ def lz4_encode(workspace: int, source: int, nbytes: int, target: int, capacity: 
         copy(out, first2, written)
         out += written
         begin = begin2
-    # As in a sequence, without reading too far; one function for the two token writers makes the loop slower.
+    # As in a sequence, but without reading beyond the end. Sharing one function between both makes the loop slower.
     literals = end - begin
     if stop - out < 1 + literals + literals // 255 + 1:
         return 0

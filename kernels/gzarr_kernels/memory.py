@@ -1,6 +1,6 @@
 """Typed views of addresses, block copies and atomic counters, for jitted functions.
 
-``u8(address)[i]`` compiles to one indexed load or store, so loops over it vectorise as over an array.
+``u8(address)[i]`` compiles to one indexed load or store, so loops over it vectorise like loops over an array.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ i64 = _pointer_to(types.int64, 64)
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def copy(typing_context: Any, target: Any, source: Any, nbytes: Any) -> Any:
-    """``copy(target, source, nbytes)``: copy bytes between addresses that do not overlap."""
+    """``copy(target, source, nbytes)``: copy bytes between ranges that do not overlap."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         target_pointer = builder.inttoptr(args[0], _I8.as_pointer())
@@ -52,7 +52,7 @@ def copy(typing_context: Any, target: Any, source: Any, nbytes: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def atomic_add(typing_context: Any, address: Any, amount: Any) -> Any:
-    """``atomic_add(address, amount)``: add to the int64 at ``address``; return what was there before."""
+    """``atomic_add(address, amount)``: add to the int64 at ``address``; return its previous value."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(args[0], _I64.as_pointer())
@@ -63,7 +63,7 @@ def atomic_add(typing_context: Any, address: Any, amount: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def atomic_load(typing_context: Any, address: Any) -> Any:
-    """``atomic_load(address)``: the int64 at ``address``, as other threads left it."""
+    """``atomic_load(address)``: load the int64 at ``address``, which other threads may write."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(args[0], _I64.as_pointer())

@@ -1,13 +1,13 @@
-"""What the compiled loops can do to the bytes of a chunk: one row an operation.
+"""Table of the operations of the compiled loops on the bytes of a chunk, one row per operation.
 
 All tables of native code follow from these rows. To add an operation, add its row here and a module with its compiled
 functions; no other table names operations. A row loads no compiler: the module of an operation is imported, and each
-function compiled, when it is first asked for (``compiled.py``).
+function compiled, on first use (``compiled.py``).
 
-The functions of an operation ``x`` are called ``x_decode``, ``x_encode`` and ``x_frames``; the one of an algorithm
-``y`` of frames ``y_verifies``. What they take and return is said where they are called: ``decode.py``, ``encode.py``,
-``stage.py`` and ``verify.py``. A module ``z`` whose functions keep something in the worker's context is one of
-``STATES`` and has ``z_release`` (``context.py``). All are decorated with ``jit.by_address``.
+The functions of an operation ``x`` are ``x_decode``, ``x_encode`` and ``x_frames``; the function of an algorithm ``y``
+of frames is ``y_verifies``. Their callers document their arguments and results: ``decode.py``, ``encode.py``,
+``stage.py`` and ``verify.py``. A module ``z`` that keeps state in the worker's context is listed in ``STATES`` and has
+``z_release`` (``context.py``). All are decorated with ``jit.by_address``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Library:
     Attributes
     ----------
     name
-        For people.
+        Name for messages.
     package
-        The import name of the package that brings it.
+        Import name of the package that contains it.
     files
-        Patterns of its file's name, relative to the package's folder, best first.
+        Patterns of its file name, relative to the package's folder, best first.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Functions of C that only help together.
+    """C functions that are useful only together.
 
     Attributes
     ----------
     symbols
         Name in compiled code → name in the library.
     libraries
-        Those that may have them, best first.
+        Libraries that may export them, best first.
     """
 
     symbols: Mapping[str, str]
@@ -57,16 +57,16 @@ class Functions:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Decoded bytes a second that are assumed where nothing is measured.
+    """Decoding rates assumed before any measurement, in decoded bytes per second.
 
     Attributes
     ----------
     cpu
-        Of one CPU thread.
+        Rate of one CPU thread.
     gpu
-        Of a whole device, given many frames.
+        Rate of a whole device with many frames.
     frame
-        Of one frame alone on a device.
+        Rate of one frame alone on a device.
     """
 
     cpu: float
@@ -76,28 +76,28 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """How frames are compressed that a device decodes in batches, with nvCOMP.
+    """Compression algorithm of frames that a device decodes in batches, with nvCOMP.
 
     Attributes
     ----------
     code
-        In the column ``ALGORITHM`` of frames (``frames.py``); at least 1.
+        Number in the column ``ALGORITHM`` of frames (``frames.py``); at least 1.
     nvcomp
-        What nvCOMP's functions are called after.
+        Name in nvCOMP's functions.
     largest_decoded, largest_encoded
-        Bytes of the largest frame before compression, in each direction.
+        Uncompressed size in bytes of the largest frame, for decoding and for encoding.
     largest_decoded_before_5_2
-        The same, where the headers of nvCOMP do not tell; None: as above.
+        ``largest_decoded`` for nvCOMP before 5.2, whose headers do not give it; None: the same.
     alignment
-        Of frames, in bytes, if encoded chunks can be laid out so that theirs begin there.
+        Alignment of frames in bytes, if encoded chunks can be laid out to give it.
     cuda_backend
-        Whether frames are decoded by kernels, and never by the decoders in a GPU's hardware.
+        Whether frames are decoded by kernels, never by a GPU's hardware decoders.
     encoder_algorithm
-        The first number of the encoder's options.
+        First number of the encoder's options.
     rates
-        None where hardly any CPU decodes it, so a device does in any case.
+        Assumed rates; None if hardly any CPU decodes it, so that a device always does.
     module
-        Which has ``…_verifies``; None: no frame can be verified.
+        Module with ``…_verifies``; None if frames cannot be verified.
     """
 
     code: int
@@ -114,18 +114,18 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What stands around the one frame of an encoded chunk.
+    """Bytes around the single frame of an encoded chunk.
 
     Attributes
     ----------
     header
-        What encoders write before it. Readers take any header of the format.
+        Bytes that encoders write before the frame. Readers accept any header of the format.
     states_size
-        Whether the header is the decoded bytes instead: 4 bytes, little-endian.
+        Whether the header is the decoded size instead: 4 bytes, little-endian.
     checksum
-        Of the decoded bytes, behind the frame.
+        Checksum of the decoded bytes, after the frame.
     trailer_nbytes
-        Bytes behind the frame. Of 8, the last 4 are the decoded bytes.
+        Number of bytes after the frame. Of 8, the last 4 are the decoded size.
     """
 
     header: bytes = b""
@@ -135,26 +135,26 @@ class Container:
 
     @property
     def header_nbytes(self) -> int:
-        """Bytes before the frame."""
+        """Number of bytes before the frame."""
         return 4 if self.states_size else len(self.header)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A step of decoding, and its inverse.
+    """A decoding step and its inverse.
 
     Attributes
     ----------
     module
-        Which has its compiled functions; None for an operation that only devices have.
+        Module with its compiled functions; None for an operation that only devices have.
     decoder, encoder
-        The C functions without which it does not run; None: there is none.
+        C functions that it needs; None if it can't decode or encode.
     in_place
-        Whether only what stands behind the bytes is looked at, cut off and added: a checksum.
+        Whether it only checks, removes and adds a suffix, such as a checksum.
     algorithm
-        Of its frames, on a device; None: a device has no decoder for it. Blosc's depends on the container.
+        Algorithm of its frames on a device; None if a device has no decoder for it. Blosc's depends on the container.
     container
-        What stands around its frame. Blosc's has many frames, and is made by code of its own.
+        Bytes around its frame. Blosc containers have many frames, and code of their own.
     """
 
     module: str | None
@@ -231,18 +231,18 @@ def _deflate_encoder(name: str) -> Functions:
     )
 
 
-#: zlib itself, for verifying: slower, and stricter than libdeflate.
+#: zlib itself, for verifying: slower than libdeflate, but stricter.
 _INFLATE: Final = Functions(
     {"gzarr_inflate_init": "inflateInit2_", "gzarr_inflate": "inflate", "gzarr_inflate_end": "inflateEnd"},
     (_NUMCODECS_BLOSC,),
 )
 _CRC32C: Final = Functions({"gzarr_crc32c": "crc32c_value"}, (_LIBCRC32C,))
 
-#: By name. Largest frames before compression: the lower of what the header has as a constant and of what it says about
-#: ``CompressAsync``. Rates: ``benchmarks/gpu_questions.py`` measures each; they are set here. A frame's zstd rate is
-#: that of the published measurement (8 frames of 16 MiB at 0.43 GB/s on an H200); all others are orders of magnitude,
-#: chosen so that a wrong choice costs little. Backend: the hardware decoder of Blackwell GPUs says of every LZ4 frame
-#: that it was decoded, and is undefined on damaged ones; the kernels check them (``nvcomp/lz4.h``).
+#: Algorithms by name. Largest uncompressed sizes: the lower of the constant in the header and the limit documented for
+#: ``CompressAsync``. Rates: ``benchmarks/gpu_questions.py`` measures them; the values here are set by hand. The zstd
+#: rate of a frame is from the published measurement (8 frames of 16 MiB at 0.43 GB/s on an H200); all others are orders
+#: of magnitude, chosen so that a wrong choice costs little. Backend: the hardware decoder of Blackwell GPUs reports
+#: success for every LZ4 frame, and is undefined on damaged frames; the kernels check them (``nvcomp/lz4.h``).
 ALGORITHMS: dict[str, Algorithm] = {
     "zstd": Algorithm(
         code=2,
@@ -291,7 +291,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
 }
 
-#: By name.
+#: Operations by name.
 OPERATIONS: dict[str, Operation] = {
     "zstd": Operation(
         module="gzarr_kernels.zstd", decoder=(_ZSTD_DECODER,), encoder=(_ZSTD_ENCODER,), algorithm="zstd"
@@ -308,7 +308,7 @@ OPERATIONS: dict[str, Operation] = {
         decoder=(_deflate_decoder("gzip"),),
         encoder=(_deflate_encoder("gzip"),),
         algorithm="deflate",
-        # No name, no time, of no known system.
+        # No name, no time, unknown system.
         container=Container(header=b"\x1f\x8b\x08\0\0\0\0\0\0\xff", checksum="crc32", trailer_nbytes=8),
     ),
     "zlib": Operation(
@@ -327,7 +327,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "gdeflate": Operation(module="gzarr_kernels.frames", decoder=None, encoder=None, algorithm="gdeflate"),
     "snappy": Operation(module="gzarr_kernels.snappy", encoder=None, algorithm="snappy"),
-    # A container may hold any of its compressors; which of them encode, its codec asks for (``PARTS``).
+    # A container may use any of the compressors. For encoding, the codec requests the one that it needs (``PARTS``).
     "blosc": Operation(
         module="gzarr_kernels.blosc",
         decoder=(_BLOSCLZ_DECODER, _LZ4_DECODER, _deflate_decoder("zlib"), _ZSTD_DECODER),
@@ -335,9 +335,9 @@ OPERATIONS: dict[str, Operation] = {
     "shuffle": Operation(module="gzarr_kernels.shuffles"),
     "crc32c": Operation(module="gzarr_kernels.crc32c", decoder=(_CRC32C,), encoder=(_CRC32C,), in_place=True),
 }
-#: Encoders that are no operation by themselves, but part of one.
+#: Encoders that are not operations themselves, but parts of one.
 PARTS: Final[Mapping[str, Functions]] = MappingProxyType({"blosclz": _BLOSCLZ_ENCODER, "lz4hc": _LZ4HC_ENCODER})
-#: Modules whose functions keep something in a worker's context, in the order of their slots (``context.own``).
+#: Modules that keep state in a worker's context, in the order of their slots (``context.own``).
 STATES: Final = ("zstd", "deflate")
-#: What else compiled code may call.
+#: Other functions that compiled code may call.
 OTHERS: Final = (_INFLATE,)

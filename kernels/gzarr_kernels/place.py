@@ -1,7 +1,7 @@
-"""From a decoded chunk to the output: the pieces of ``geometry.py``, copied in as few and as long moves as can be.
+"""Placement of a decoded chunk in the output: pieces (``geometry.py``) are copied in as few, long moves as possible.
 
-A decoded chunk is plain (``typesize`` 1: element after element in the chunk's memory order) or still shuffled, block by
-block (``typesize`` > 1: then rows are dense on both sides, and the unshuffle writes straight into the output).
+A decoded chunk is plain (``typesize`` 1: elements in the chunk's memory order) or still shuffled, block by block
+(``typesize`` > 1: then rows are dense on both sides, and the unshuffle writes directly into the output).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .shuffle import unshuffle_rows
 from .transpose import TILE_BYTES, copy_tile
 
 _COLUMN: Final = 8 * G.MAX_DIMS
-#: Where scratch for tiles begins: behind six int64 columns of loops.
+#: Offset of the scratch for tiles, after six int64 columns of loops.
 TILE_SCRATCH: Final = 6 * _COLUMN
-#: Bytes of scratch that ``place_piece`` and ``mark_piece`` need.
+#: Bytes of scratch for ``place_piece`` and ``mark_piece``.
 SCRATCH_BYTES: Final = TILE_SCRATCH + TILE_BYTES
-#: Elements of a chunk's row, where it is worth while to pick single ones.
+#: Least number of elements of a chunk's row for which picking single elements is worthwhile.
 _LEAST_ROW: Final = 16
 
 
@@ -47,13 +47,13 @@ def place_piece(
     piece
         Row of its piece columns.
     chunk, nbytes
-        Decoded chunk (or one fill element, with all ``strides`` 0).
+        Address and size of the decoded chunk (or of one fill element, with all ``strides`` 0).
     strides
-        Address of int64 (k,): bytes between neighbours in the decoded chunk.
+        Address of int64 (k,): strides of the decoded chunk in bytes.
     typesize, blocksize
-        1 and anything for a plain chunk, else the layout of the shuffled blocks.
+        Element size and block size of shuffled blocks, in bytes; 1 and any number for a plain chunk.
     swap
-        Width of the units to byte-swap, or 0.
+        Width of the units to byte-swap, in bytes, or 0.
     scratch
         Address of ``SCRATCH_BYTES`` bytes.
     """
@@ -78,7 +78,7 @@ def place_piece(
     rows_source = i64(scratch + 4 * _COLUMN)
     rows_target = i64(scratch + 5 * _COLUMN)
 
-    # The loops, slowest first: dimensions of one element become offsets, neighbours that are dense together are joined.
+    # The loops, slowest first: dimensions of one element become offsets, contiguous neighbours are joined.
     source = 0
     target = i64(g[G.BASES])[output]
     loops = 0
@@ -101,7 +101,7 @@ def place_piece(
             continue
         source += start[d] * source_stride[d]
         target += first_target[d] * target_stride[d]
-        # Rows of shuffled blocks are always along the fastest dimension, be they one element long.
+        # Rows of shuffled blocks are always along the fastest dimension, even if they have one element.
         if c == 1 and (typesize == 1 or q < k - 1):
             continue
         s = source_stride[d] * step[d]
@@ -123,7 +123,7 @@ def place_piece(
             rows_target[loops] = 0
             loops += 1
 
-    # The innermost two loops are one call; the others are counted here.
+    # The innermost two loops are one call; the others run here.
     if loops == 0:
         size[0] = 1
         by_source[0] = itemsize
@@ -223,7 +223,7 @@ def place_points(
 
 @part
 def dense_target(geometry: int, piece: int) -> int:
-    """Return the address where a chunk that is one piece lies whole and in its own memory order, or 0."""
+    """Return the address of a piece in the output if it is the whole chunk in its own memory order, else 0."""
     g = i64(geometry)
     k = g[G.K]
     itemsize = g[G.ITEMSIZE]
@@ -237,7 +237,7 @@ def dense_target(geometry: int, piece: int) -> int:
     table = i64(g[G.TABLE_SOURCE])
     order = i64(g[G.ORDER])
     target = i64(g[G.BASES])[output]
-    # A field is less than a stored element.
+    # A field is smaller than a stored element.
     if i64(g[G.SOURCE_STRIDES])[order[k - 1]] != itemsize:
         return 0
     expected = itemsize
@@ -254,11 +254,11 @@ def dense_target(geometry: int, piece: int) -> int:
 
 @part
 def dense_rows(geometry: int, first: int, last: int) -> bool:
-    """Whether pieces ``first`` … ``last - 1`` are best unshuffled row by row, straight into the output.
+    """Return whether pieces ``first`` … ``last - 1`` are best unshuffled row by row, directly into the output.
 
-    Not where there are several: unshuffling the chunk once and copying rows is faster then (measured), and not where
-    rows are shorter than a vector, but for one element of each long row: unshuffling all of them would take longer than
-    picking its bytes.
+    They are not if there are several: unshuffling the chunk once and copying rows is then faster (measured). Nor are
+    rows shorter than a vector, except for one element of each long row: picking its bytes is faster than unshuffling
+    the whole row.
     """
     g = i64(geometry)
     if g[G.DENSE_ROWS] == 0 or last > first + 1:
@@ -319,7 +319,7 @@ def mark_piece(geometry: int, piece: int, blocksize: int, needed: int, scratch: 
 
 @part
 def extent_of_piece(geometry: int, piece: int, low: int, high: int) -> None:
-    """Widen the byte range at addresses ``low`` and ``high`` (int64 each) by what the piece touches of its chunk."""
+    """Extend the byte range (int64 at addresses ``low`` and ``high``) to include the piece's bytes in its chunk."""
     g = i64(geometry)
     k = g[G.K]
     start = i64(g[G.START] + 8 * k * piece)

@@ -1,7 +1,7 @@
 """The loop of one worker: read ▶ decode ▶ place, chunk after chunk, without Python and without the GIL.
 
-Workers of one read share a job and take *spans* from its counter. A span is what one request reads: a whole file, or
-neighbouring byte ranges of one file with several chunks in them, or one buffer in memory.
+Workers of one read share a job and take *spans* from its counter. One request reads one span: a whole file,
+neighbouring byte ranges of one file with several chunks, or one buffer in memory.
 """
 
 from __future__ import annotations
@@ -19,31 +19,32 @@ from .place import SCRATCH_BYTES, dense_rows, dense_target, extent_of_piece, pla
 from .symbols import c_clock, c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
 
 # The job: an int64 array that workers take by address.
-#: Where encoded bytes come from.
+#: Source of encoded bytes.
 MODE: Final = 0
 MODE_MEMORY: Final = 0
 MODE_FILES: Final = 1
 MODE_RANGES: Final = 2
-#: Address of three int64 shared by all workers: next span, not 0 once any worker failed, next byte of NEW.
+#: Address of three int64 shared by all workers: next span; not 0 once a worker has failed; next byte of NEW.
 SHARED: Final = 1
 SPANS: Final = 2
-#: int64 (spans + 1,): first row of each span in CHUNK_ROWS; only for MODE_RANGES (else one chunk a span).
+#: int64 (spans + 1,): first row of each span in CHUNK_ROWS; only for MODE_RANGES (else one chunk per span).
 SPAN_ROWS: Final = 3
-#: int64 (n,): chunk of each row, or 0 where row and chunk are the same.
+#: int64 (n,): chunk of each row, or 0 if row and chunk are the same.
 CHUNK_ROWS: Final = 4
 #: int64 (spans,): file, byte offset and length of each span; only for MODE_RANGES.
 SPAN_FILE: Final = 5
 SPAN_OFFSET: Final = 6
 SPAN_NBYTES: Final = 7
-#: int64 (n,) a chunk: address (MODE_MEMORY; 0: absent) or byte offset (MODE_RANGES), and length (below 0: absent).
+#: int64 (n,) each: address (MODE_MEMORY; 0: absent) or byte offset (MODE_RANGES) of each chunk, and its length (below
+#: 0: absent).
 WHERE: Final = 8
 NBYTES: Final = 9
-#: Paths: bytes, and int64 (files + 1,) offsets into them; each path ends in a NUL. MODE_FILES: only a prefix and
+#: Paths: bytes, and int64 (files + 1,) offsets into them; each path ends in a NUL. For MODE_FILES, only a prefix and
 #: coordinates.
 PATHS: Final = 10
 PATH_OFFSETS: Final = 11
 PREFIX_NBYTES: Final = 12
-#: int64 (n, COORDINATES) grid coordinates, joined by the character SEPARATOR behind the prefix.
+#: int64 (n, COORDINATES): grid coordinates, which follow the prefix, joined by the character SEPARATOR.
 GRID: Final = 13
 COORDINATES: Final = 14
 SEPARATOR: Final = 15
@@ -56,52 +57,52 @@ PIECE_OFFSETS: Final = 20
 GEOMETRY: Final = 21
 #: int64 (n, 2): status and detail of each chunk.
 STATUS: Final = 22
-#: Address of one element in native byte order that fills absent chunks, or 0 to leave them out.
+#: Address of the fill element of absent chunks, in native byte order, or 0 to leave them out.
 FILL: Final = 23
 #: int64 (k,) of zeros.
 ZERO_STRIDES: Final = 24
 OPEN_FLAGS: Final = 25
-#: Address and bytes of output that is new memory, or 0: workers share its first touch, ``HUGE_PAGE_BYTES`` at a time.
+#: Address and size of output in new memory, or 0: workers share its first touch, ``HUGE_PAGE_BYTES`` at a time.
 NEW: Final = 26
 NEW_NBYTES: Final = 27
 JOB_SIZE: Final = 28
 
-#: A huge page of most machines.
+#: Size of a huge page on most machines.
 HUGE_PAGE_BYTES: Final = 2 << 20
-#: Ranges of a file nearer than this are read in one request.
+#: Ranges of a file closer together than this are read in one request.
 GAP_BYTES: Final = 4096
-#: Bytes of an uncompressed chunk that are read at a time: they are placed while they are in the processor's own cache.
+#: Bytes of an uncompressed chunk read at a time: they are placed while still in the core's own cache.
 SLAB_BYTES: Final = 256 << 10
 
 _PATH_BYTES: Final = 8192
-#: Scratch bytes that each worker brings.
+#: Bytes of scratch of each worker.
 WORKER_BYTES: Final = _PATH_BYTES + SCRATCH_BYTES
 _EINTR: Final = 4
 _ENOENT: Final = 2
 _ENOTDIR: Final = 20
 _EISDIR: Final = 21
 _CLOCK_MONOTONIC: Final = 1
-#: Linux's advice to make pages ready as if they were written to; what is in them stays. Others refuse it.
+#: Linux's ``madvise`` value that populates pages as if written to, keeping their content. Other systems refuse it.
 _POPULATE_WRITE: Final = 23
 
 
 @part
 def now(context: int) -> int:
-    """Return nanoseconds of a clock that only goes forward."""
+    """Return the time of a monotonic clock in nanoseconds."""
     c_clock(_CLOCK_MONOTONIC, context + 8 * C.OUT0)
     return i64(context)[C.OUT0] * 1_000_000_000 + i64(context)[C.OUT1]
 
 
 @part
 def slice_end(context: int) -> int:
-    """Return when a loop that begins now comes back to its caller, or 0 where it goes on to the end."""
+    """Return the time at which a loop that begins now returns to its caller, or 0 for no limit."""
     nanoseconds = i64(context)[C.SLICE_NS]
     return now(context) + nanoseconds if nanoseconds > 0 else 0
 
 
 @part
 def write_path(job: int, chunk: int, path: int) -> int:
-    """Write the path of a chunk file and its NUL; return 0 where it does not fit."""
+    """Write the path of a chunk file and its NUL; return 0 if it does not fit."""
     j = i64(job)
     prefix = j[PREFIX_NBYTES]
     k = j[COORDINATES]
@@ -189,7 +190,7 @@ def _place(job: int, context: int, chunk: int, address: int, fill: int, scratch:
 
 @part
 def _box_nbytes(geometry: int, count: int, first: int) -> int:
-    """Return the bytes from the first to the last of a box, of its dimensions from the ``first`` in memory order on."""
+    """Return the bytes that a box spans along its dimensions from the ``first`` in memory order on."""
     g = i64(geometry)
     nbytes = g[G.ITEMSIZE]
     for q in range(first, g[G.K]):
@@ -200,7 +201,7 @@ def _box_nbytes(geometry: int, count: int, first: int) -> int:
 
 @part
 def _is_box(geometry: int) -> bool:
-    """Whether pieces are boxes, with one step along each dimension."""
+    """Return whether pieces are boxes, with one step along each dimension."""
     g = i64(geometry)
     for d in range(g[G.K]):
         if i64(g[G.TABLE_SOURCE])[d] != 0:
@@ -212,7 +213,7 @@ def _is_box(geometry: int) -> bool:
 def _read_slabs(job: int, context: int, chunk: int, descriptor: int, worker: int) -> int:
     """Read and place an uncompressed chunk that is one box, a slab of ``SLAB_BYTES`` at a time; return a status.
 
-    A slab is placed as a piece of a geometry of its own, which lies where the worker's path was.
+    A slab is placed as a piece of a separate geometry, which overwrites the worker's path.
     """
     j = i64(job)
     c = i64(context)
@@ -236,7 +237,7 @@ def _read_slabs(job: int, context: int, chunk: int, descriptor: int, worker: int
     slab[G.COUNT] = count
     slab[G.TARGET] = target
     slab[G.OUTPUT] = output
-    # Dimensions before ``cut`` are gone through one by one, of that one some at a time, of those behind it all.
+    # A slab has one index of each dimension before ``cut``, several indices of ``cut``, and all of those after it.
     cut = k - 1
     while cut > 0 and _box_nbytes(worker, count, cut) <= SLAB_BYTES:
         cut -= 1
@@ -246,7 +247,7 @@ def _read_slabs(job: int, context: int, chunk: int, descriptor: int, worker: int
     along = order[cut]
     apart = step[along] * stride[along]
     inner = _box_nbytes(worker, count, cut + 1)
-    # Where little of what lies between is wanted, it is not read.
+    # Large gaps between wanted bytes are not read.
     most = max((SLAB_BYTES - inner) // apart + 1, 1) if apart - inner < GAP_BYTES else 1
     whole = i64(count)[along]
     for q in range(cut + 1):
@@ -312,7 +313,7 @@ def _finish(
     g = i64(j[GEOMETRY])
     offsets = i64(j[PIECE_OFFSETS])
     first = offsets[chunk]
-    # A point selection, or a chunk wanted whole, decodes everything.
+    # For a point selection or a whole chunk, everything is decoded.
     last = 0 if direct != 0 or g[G.POINT_SOURCE] != 0 else offsets[chunk + 1]
     begun = now(context)
     code = decode_chunk(
@@ -361,7 +362,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
     size = c_lseek(descriptor, 0, 2)
     c[C.DETAIL] = size
     if size < 0 or size > j[MOST_ENCODED]:
-        # Seeking to the end of a directory gives an error or a number without meaning; reading one says which it is.
+        # Seeking to the end of a directory gives an error or a meaningless number; reading it gives the error.
         code = read_range(context, descriptor, context + 8 * C.OUT0, 1, 0)
         c_close(descriptor)
         if code != S.OK:
@@ -377,7 +378,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
         if direct == 0 and dense_rows(j[GEOMETRY], first, last):
             planes = g[G.ITEMSIZE]
     if j[OPERATIONS] == 0:
-        # Uncompressed: only the bytes wanted, and straight to where they go if they are wanted as they lie.
+        # Uncompressed: read only the wanted bytes, directly to their destination if the layout is the same.
         if size != j[CHUNK_NBYTES]:
             code = read_range(context, descriptor, context + 8 * C.OUT0, min(size, 1), 0)
             c_close(descriptor)
@@ -443,7 +444,7 @@ def _memory_chunk(job: int, context: int, chunk: int, source: int, nbytes: int, 
     direct = 0
     planes = 0
     if g[G.POINT_SOURCE] == 0:
-        # Without operations there is nothing to write directly: placing is the copy.
+        # Without operations nothing is decoded, and placing does the copy.
         if last == first + 1 and g[G.SWAP] == 0 and j[OPERATIONS] > 0:
             direct = dense_target(j[GEOMETRY], first)
         if direct == 0 and dense_rows(j[GEOMETRY], first, last):
@@ -453,7 +454,7 @@ def _memory_chunk(job: int, context: int, chunk: int, source: int, nbytes: int, 
 
 @part
 def open_span(job: int, context: int, file: int, flags: int) -> int:
-    """Have the worker's descriptor be that of ``file``; return a status."""
+    """Open ``file`` as the worker's descriptor unless it is open already; return a status."""
     j = i64(job)
     c = i64(context)
     if c[C.DESCRIPTOR] >= 0 and c[C.FILE] == file:
@@ -485,7 +486,7 @@ def _note(job: int, context: int, chunk: int, code: int) -> int:
 
 @entry(3)
 def work(job: int, context: int, worker: int) -> None:
-    """Take spans of ``job`` until there are none, or until any worker has failed, or as long as the context says.
+    """Take spans of ``job`` until none are left, any worker has failed, or the context's time limit has passed.
 
     Parameters
     ----------
@@ -503,15 +504,15 @@ def work(job: int, context: int, worker: int) -> None:
     c[C.DESCRIPTOR] = -1
     stop = 0
     end = slice_end(context)
-    # The system zeroes a page for whoever touches it first: of two workers that write to one page at the same moment,
-    # one does so in vain, and chunks next to each other share most of their pages.
+    # The system zeroes a page for each worker that touches it first: if two write to one page at the same moment, one
+    # page is zeroed in vain, and neighbouring chunks share most of their pages.
     done = 0
     while done < j[NEW_NBYTES] and atomic_load(j[SHARED] + 8) == 0:
         if end > 0 and now(context) > end:
             return
         done = atomic_add(j[SHARED] + 16, HUGE_PAGE_BYTES)
         if done < j[NEW_NBYTES]:
-            # Where it fails, pages are made ready as they are written to.
+            # If it fails, pages are populated when they are written to.
             c_madvise(j[NEW] + done, min(j[NEW_NBYTES] - done, HUGE_PAGE_BYTES), _POPULATE_WRITE)
     while stop == 0 and atomic_load(j[SHARED] + 8) == 0:
         if end > 0 and now(context) > end:
@@ -550,7 +551,7 @@ def work(job: int, context: int, worker: int) -> None:
                     c[C.DETAIL] = _ENOENT
                     code = S.IO_ERROR
                 if code == S.SHORT_READ:
-                    # Chunks before the file's end are fine; it is the ones behind it that fail.
+                    # Chunks before the file's end are complete; only those beyond it fail.
                     nbytes = c[C.DETAIL]
                 c[C.READ_NS] += now(context) - begun
         for row in range(first_row, last_row):

@@ -1,4 +1,4 @@
-"""Byte unshuffle of one run of elements, straight to where it goes.
+"""Byte unshuffle of one run of elements, directly to its destination.
 
 A shuffled block of ``n`` elements of ``typesize`` bytes holds ``typesize`` planes of ``n`` bytes: byte ``j`` of element
 ``i`` is at ``j * n + i``. Source: c-blosc, ``shuffle-generic.h`` (format); numcodecs ``Shuffle`` uses the same layout.
@@ -31,7 +31,7 @@ def _make_unshuffle(typesize: int, wide: Any, past: Any, short: Any) -> Any:
     @part
     def unshuffle(planes: int, plane: int, target: int, n: int, stream: int) -> None:
         i = 0
-        # Whole cache lines past the caches; what follows must not touch them again: that would read them back.
+        # Whole cache lines bypass the caches; later writes must not touch them again, which would read them back.
         streamed = stream != 0 and target % 64 == 0 and n >= 32
         while i + 32 <= n:
             if streamed:
@@ -81,9 +81,9 @@ def unshuffle(planes: int, plane: int, target: int, n: int, typesize: int, strea
     n
         Number of elements.
     typesize
-        Bytes an element.
+        Element size in bytes.
     stream
-        Not 0 to write past the caches where ``target`` is aligned.
+        Not 0 to bypass the caches if ``target`` is aligned.
     """
     if typesize == 1:
         copy(target, planes, n)
@@ -117,17 +117,18 @@ def unshuffle_rows(
     Parameters
     ----------
     chunk, nbytes, blocksize
-        The chunk: blocks of whole elements, each shuffled by itself, the last one maybe shorter.
+        Address, size and block size of the chunk: blocks of whole elements, each shuffled separately; the last may be
+        shorter.
     offset, by_source
-        Byte offset of the first row in the unshuffled chunk, and from each row to the next.
+        Byte offset of the first row in the unshuffled chunk, and distance in bytes between rows.
     target, by_target
-        Address of the first row's place, and bytes from each to the next.
+        Address of the first row in the output, and distance in bytes between rows.
     rows, n, typesize
-        How many rows, elements a row, bytes an element.
+        Number of rows, elements per row, and element size in bytes.
     swap
-        Not 0 to swap the bytes of each element: the planes are read backward.
+        At least 2 to swap the bytes of each element: the planes are read backwards.
     stream
-        Not 0 to write past the caches.
+        Not 0 to bypass the caches.
     """
     begin = 0
     end = 0
@@ -165,7 +166,7 @@ def unshuffle_rows(
                 begin = at // blocksize * blocksize
                 end = min(begin + blocksize, nbytes)
                 plane = (end - begin) // typesize
-            # Division is slow, and there is one a row.
+            # Division is slow, and there is one per row.
             first = (at - begin) >> shift if shift > 0 else (at - begin) // typesize
             run = min(left, plane - first)
             if swap < 2:
@@ -179,7 +180,7 @@ def unshuffle_rows(
 
 @part
 def unshuffle_block(block: int, nbytes: int, target: int, typesize: int) -> None:
-    """Unshuffle one whole block; bytes behind the last whole element are copied as they are."""
+    """Unshuffle one whole block; bytes after the last whole element are copied unchanged."""
     n = nbytes // typesize
     whole = n * typesize
     if n > 0:

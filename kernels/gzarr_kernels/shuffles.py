@@ -1,4 +1,4 @@
-"""Byte shuffles of whole chunks, as numcodecs' filter makes them: one block, whatever its size."""
+"""Byte shuffle of whole chunks, as in numcodecs' filter: one block of any size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .shuffle import unshuffle_block
 
 @by_address(6)
 def shuffle_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
-    """Put elements of ``parameter`` bytes together again, or leave them in planes if the caller takes these."""
+    """Unshuffle elements of ``parameter`` bytes, or leave them in byte planes if the caller takes these."""
     c = i64(context)
     if nbytes != size:
         c[C.DETAIL] = nbytes
@@ -28,6 +28,6 @@ def shuffle_decode(context: int, source: int, nbytes: int, target: int, size: in
 
 @by_address(6)
 def shuffle_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
-    """Write the planes of elements of so many bytes, which is the parameter."""
+    """Write the byte planes of elements; the parameter is their size in bytes."""
     shuffle_block(source, nbytes, target, i64(parameters)[0])
     return nbytes

@@ -1,4 +1,4 @@
-"""Snappy's raw format, which Blosc 1 containers may hold: no wheel exports a C decoder for it.
+"""Decoder for Snappy's raw format, which Blosc 1 containers may use: no wheel exports a C decoder for it.
 
 Source: google/snappy, ``format_description.txt``.
 """
@@ -16,7 +16,7 @@ from .memory import copy, i64, u8
 
 @part
 def snappy_decompress(source: int, nbytes: int, target: int, capacity: int) -> int:
-    """Decode; return the number of bytes written, or -1 where the input is corrupt or needs more than ``capacity``."""
+    """Decode; return the number of bytes written, or -1 if the input is corrupt or needs more than ``capacity``."""
     s = u8(source)
     d = u8(target)
     at = 0
@@ -93,7 +93,7 @@ def decode(source: int, nbytes: int, target: int, capacity: int, produced: int) 
 
 @part
 def snappy_size(address: int, nbytes: int) -> int:
-    """Return the decoded size that a snappy stream states, or REFUSED."""
+    """Return the decoded size stated in a snappy stream, or REFUSED."""
     b = u8(address)
     size = 0
     for i in range(min(nbytes, 5)):
@@ -105,7 +105,7 @@ def snappy_size(address: int, nbytes: int) -> int:
 
 @by_address(6)
 def snappy_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
-    """Decode one stream, which begins with its decoded size."""
+    """Decode one stream; it begins with its decoded size."""
     got = snappy_decompress(source, nbytes, target, size)
     i64(context)[C.DETAIL] = got
     if got < 0:
@@ -123,7 +123,7 @@ def snappy_verifies(context: int, source: int, nbytes: int, target: int, size: i
 def snappy_frames(
     context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Take one stream; return 1, or REFUSED."""
+    """Write the frame of one stream; return 1, or REFUSED."""
     if nbytes < 1 or snappy_size(address + at, nbytes) != size:
         return REFUSED
     return bare_frame(SNAPPY, at, nbytes, size, chunk, columns, capacity, frame)

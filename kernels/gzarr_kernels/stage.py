@@ -1,14 +1,14 @@
-"""The loop that fills a wave for a device: read ▶ verify ▶ cut into frames, chunk after chunk, without the GIL.
+"""The loop that fills a wave for a device: read ▶ verify ▶ divide into frames, chunk after chunk, without the GIL.
 
-Verified are checksums of encoded bytes, and, where that is asked for and there are none, that each frame decodes.
+Verification covers the checksums of encoded bytes. If there are none, it can also decode each frame.
 
-Encoded chunks go to staging memory, in which each takes a place of its own by an atomic addition; their frames take
-rows of shared columns in the same way. What the device does not take, for whatever reason, is left to the host's
-decoders, which say what is wrong if anything is: here a chunk only succeeds or does not.
+Encoded chunks go to staging memory, in which each reserves its place by an atomic addition; their frames reserve rows
+of shared columns in the same way. Chunks that the device does not take, for whatever reason, are left to the host's
+decoders, which report any error: here a chunk only succeeds or fails.
 
-The job is that of ``read.py`` and these slots behind it. ``CHUNK_ROWS`` are the rows to take, ``SPANS`` their number;
-``SHARED`` has two int64, bytes and frames taken, for all jobs of a wave. In memory, ``WHERE`` and ``NBYTES`` are as
-there; for byte ranges they and ``SPAN_FILE`` have one entry a row of the plan.
+The job has the slots of ``read.py``, followed by those here. ``CHUNK_ROWS`` are the rows to take, ``SPANS`` is their
+number; ``SHARED`` has two int64, bytes and frames taken, for all jobs of a wave. In memory, ``WHERE`` and ``NBYTES``
+are as in ``read.py``; for byte ranges they and ``SPAN_FILE`` have one entry per row of the plan.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from .status import OK
 from .symbols import c_close, c_lseek, c_memset
 from .verify import frames_decode
 
-#: Staging memory: address and bytes.
+#: Staging memory: address and size in bytes.
 STAGING: Final = JOB_SIZE
 CAPACITY: Final = JOB_SIZE + 1
-#: What a chunk is: address of what cuts it into frames (0: it is not compressed), number of crc32c suffixes, decoded
-#: bytes. The first is ``frames(context, address, at, nbytes, size, chunk, columns, capacity, frame)``: it looks at
-#: ``nbytes`` bytes at ``address + at`` and returns how many frames they are, or REFUSED; see ``_cut`` for the rest.
+#: Format of chunks: address of the function that divides them into frames (0: not compressed), number of crc32c
+#: suffixes, decoded size in bytes. The function, ``frames(context, address, at, nbytes, size, chunk, columns, capacity,
+#: frame)``, inspects ``nbytes`` bytes at ``address + at`` and returns the number of frames, or REFUSED; see ``_cut``.
 CUT: Final = JOB_SIZE + 2
 CHECKSUMS: Final = JOB_SIZE + 3
 EXPECTED: Final = JOB_SIZE + 4
-#: Bytes in front of a chunk, so that what is behind its header is aligned.
+#: Bytes before a chunk that align the data after its header.
 LEAD: Final = JOB_SIZE + 5
 #: Address of the frames' columns (``frames``), and their capacity.
 FRAMES: Final = JOB_SIZE + 6
 MOST_FRAMES: Final = JOB_SIZE + 7
-#: Address of int64 (rows, RESULTS): what became of each chunk.
+#: Address of int64 (rows, RESULTS): outcome of each chunk.
 OUTCOMES: Final = JOB_SIZE + 8
 #: Address of an int64, the next row to take, for the workers of one job; and the outcome of the job's first row.
 NEXT: Final = JOB_SIZE + 9
 FIRST: Final = JOB_SIZE + 10
-#: Whether frames are decoded here first, if no checksum vouches for them; and the address of what does so
+#: Whether to decode frames without a checksum on the host first; and the address of the function for it
 #: (``verify.py``).
 VERIFY: Final = JOB_SIZE + 11
 VERIFIES: Final = JOB_SIZE + 12
@@ -79,32 +79,32 @@ RESULTS: Final = 6
 
 READY: Final = 0
 ABSENT: Final = 1
-#: Did not fit any more.
+#: No room left in this wave.
 DEFERRED: Final = 2
 #: For the host's decoders.
 FALLBACK: Final = 3
 
 #: Chunks begin at multiples of this …
 _ALIGNMENT: Final = 64
-#: … and this many bytes follow each, which decoders that read whole words may read.
+#: … and are followed by this many bytes, for decoders that read whole words.
 _BEHIND: Final = 64
 
 
 @part
 def _cut(job: int, context: int, i: int, at: int, nbytes: int, columns: int, frame: int) -> int:
-    """Cut a chunk in staging memory into frames, or count them; return their number, or REFUSED.
+    """Divide a chunk in staging memory into frames, or count them; return their number, or REFUSED.
 
     Parameters
     ----------
     job, context
-        As in :func:`stage`; the context's TYPESIZE, BLOCKSIZE and OUT1 say how the decoded chunk lies, and RESULT where
-        it lies if it needs no decoding.
+        As in :func:`stage`. The context's TYPESIZE, BLOCKSIZE and OUT1 are set to the layout of the decoded chunk, and
+        RESULT to the position of a chunk that needs no decoding.
     i
-        The chunk's row of the outcomes, for the frames' columns.
+        Row of the chunk's outcome, for the frames' columns.
     at, nbytes
-        Where it lies in staging memory, without checksums.
+        Position and size of the chunk in staging memory, without checksums.
     columns, frame
-        Address of the frames' columns, 0 to count only; row of the chunk's first frame.
+        Address of the frames' columns (0 to count only), and row of the chunk's first frame.
     """
     j = i64(job)
     c = i64(context)
@@ -155,9 +155,9 @@ def _scan(job: int, context: int, i: int, at: int, nbytes: int) -> int:
 
 @part
 def _reserve(job: int, i: int, nbytes: int) -> int:
-    """Return where in staging a chunk of ``nbytes`` goes, or -1 where there is no room.
+    """Return the position in staging for a chunk of ``nbytes``, or -1 if there is no room.
 
-    Of the chunks of a wave that fit by themselves the first gets what it asks for, so no wave is without progress.
+    The first chunk of a wave that fits an empty wave always gets room, so every wave makes progress.
     """
     j = i64(job)
     need = (j[LEAD] + nbytes + _BEHIND + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
@@ -165,7 +165,7 @@ def _reserve(job: int, i: int, nbytes: int) -> int:
     if begin + need > j[CAPACITY]:
         return -1
     i64(j[OUTCOMES] + 8 * RESULTS * i)[END] = begin + need
-    # What an earlier wave left around the chunk is not sent to a device.
+    # Bytes of an earlier wave around the chunk must not be sent to a device.
     at = begin + j[LEAD]
     c_memset(j[STAGING] + begin, 0, j[LEAD])
     c_memset(j[STAGING] + at + nbytes, 0, need - j[LEAD] - nbytes)
@@ -174,7 +174,7 @@ def _reserve(job: int, i: int, nbytes: int) -> int:
 
 @part
 def _full(job: int) -> bool:
-    """Return whether nothing can be taken any more, so that it need not even be read."""
+    """Return whether the wave is full, so that further chunks need not even be read."""
     j = i64(job)
     nbytes = atomic_load(j[SHARED])
     frames = atomic_load(j[SHARED] + 8)
@@ -183,7 +183,7 @@ def _full(job: int) -> bool:
 
 @part
 def _fits(job: int, nbytes: int) -> bool:
-    """Return whether a chunk is not too large for any wave."""
+    """Return whether a chunk fits an empty wave."""
     j = i64(job)
     return nbytes <= j[MOST_ENCODED] and j[LEAD] + nbytes + _BEHIND + _ALIGNMENT <= j[CAPACITY]
 
@@ -212,7 +212,7 @@ def _file(job: int, context: int, i: int, row: int, worker: int) -> int:
 
 @part
 def _range(job: int, context: int, i: int, row: int) -> int:
-    """Stage a chunk that is a byte range of a file, or lies in memory; return its state."""
+    """Stage a chunk that is a byte range of a file, or is in memory; return its state."""
     j = i64(job)
     c = i64(context)
     size = i64(j[NBYTES])[row]
@@ -237,7 +237,7 @@ def _range(job: int, context: int, i: int, row: int) -> int:
 
 @entry(3)
 def stage(job: int, context: int, worker: int) -> None:
-    """Take rows of ``job`` until there are none.
+    """Take rows of ``job`` until none are left.
 
     Parameters
     ----------

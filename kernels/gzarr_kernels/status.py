@@ -1,17 +1,17 @@
-"""What can go wrong with one chunk, as integers: 0 is success. The engine turns them into sentences."""
+"""Status codes of one chunk; 0 is success. The engine turns them into messages."""
 
 from typing import Final
 
 OK: Final = 0
 #: No such file.
 ABSENT: Final = 1
-#: The system refused to open or read; the detail is errno.
+#: Opening or reading failed; the detail is errno.
 IO_ERROR: Final = 2
-#: The file ended early; the detail is the number of bytes that there were.
+#: The file ended early; the detail is the number of bytes read.
 SHORT_READ: Final = 3
-#: More encoded bytes than a chunk of this size could have; the detail is their number.
+#: More encoded bytes than a chunk of this size can have; the detail is their number.
 TOO_LARGE: Final = 4
-#: Decoded to another size than expected; the detail is the size, or -1 where the decoder stopped at its limit.
+#: The decoded size is not the expected one; the detail is the size, or -1 if the decoder stopped at its limit.
 WRONG_SIZE: Final = 5
 #: A decoder refused the bytes; the detail is the decoder's own code.
 CORRUPT: Final = 6

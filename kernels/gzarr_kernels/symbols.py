@@ -1,8 +1,8 @@
-"""The C functions that jitted code calls, registered with LLVM under names of our own.
+"""C functions that jitted code calls, registered with LLVM under our own names.
 
-So a cached kernel links the same function wherever it is loaded, and two libraries that export the same name never mix.
-A function that is not there is replaced by one that always fails; ``libraries.available`` and ``libraries.encoders``
-say which are real, and whoever builds a job must look there first.
+Thus a cached kernel links the same function wherever it is loaded, and functions of the same name in two libraries are
+never confused. A missing function is replaced by one that always fails; builders of jobs must first check
+``libraries.available`` and ``libraries.encoders``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _register()
 
 
 def external(name: str, result: Any, *arguments: Any) -> Any:
-    """Return a registered function as compiled code calls it."""
+    """Return a registered function in the form in which compiled code calls it."""
     return types.ExternalFunction(name, result(*arguments))
 
 

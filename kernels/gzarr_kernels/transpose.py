@@ -1,13 +1,14 @@
-"""Copies of tiles of two dimensions of which one is dense in the source and the other in the target: transpositions.
+"""Transposing copies: two dimensions, one contiguous in the source and the other in the target, tile by tile.
 
-Each tile passes two buffers that stay in the innermost cache::
+Each tile passes through two buffers that stay in the innermost cache::
 
     source rows ──swap──▶ staged lines ──transpose 16-byte lanes──▶ rows of the target ──▶ target, whole lines
     (stride any)          (pitch 64)                               (pitch ``run``)         (stride any)
 
-A source line is read once and whole, and so is a target line written, so strides that are powers of two, which map all
-lines of a tile to the same few places of a cache, do no harm. Byte swaps are vector shuffles on the way in; so there is
-one transposition for each element size, whatever is swapped. Vectors are LLVM's: AVX2, NEON or what the machine has.
+Each cache line of the source is read once, and each line of the target written once, as a whole. So strides that are
+powers of two do no harm, although they map all lines of a tile to the same few cache sets. Byte swaps are vector
+shuffles on the way in, so one transposition per element size serves all swaps. The vectors are LLVM's: AVX2, NEON or
+whatever the machine has.
 """
 
 from __future__ import annotations
@@ -27,28 +28,29 @@ _I64 = ir.IntType(64)
 #: Bytes of a cache line.
 _LINE: Final = 64
 _LANE: Final = 16
-#: Bytes of a source row in one tile: a line from caches near by; more from memory, where neighbours come together.
+#: Bytes of a source row in one tile: one line if the source is in a near cache; more from memory, where neighbouring
+#: lines come together.
 _NEAR_BYTES: Final = 64
 _FAR_BYTES: Final = 256
-#: Source rows of a tile, or a line's worth of small elements. More of them evict each other (measured: with 64 rows
-#: 4 KiB apart, half the speed).
+#: Source rows in a tile, or a line's worth of small elements. More rows evict each other (measured: half the speed with
+#: 64 rows 4 KiB apart).
 _ROWS: Final = 32
 _NEAR_AHEAD: Final = 128
 _FAR_ROWS_AHEAD: Final = 8
-#: From far away, rows up to so many bytes are staged whole; of longer ones the next lines are known.
+#: From memory, rows of at most this many bytes are staged whole; the hardware prefetches the lines of longer ones.
 _FAR_ROW_BYTES: Final = 512
 #: Bytes between the two buffers of a tile: ``_FAR_BYTES`` of each of 64 rows.
 _BUFFER_BYTES: Final = 16 << 10
 #: Bytes of scratch that ``copy_tile`` needs.
 TILE_BYTES: Final = 2 * _BUFFER_BYTES + _LINE
-#: Elements along each side of a block where there are no vectors for them.
+#: Elements along each side of a block for item sizes without vectors.
 _BLOCK: Final = 64
 
 
 def _make_stage(swap: int) -> Any:
-    """``stage(source, by_source, target, plane, rows, nbytes, ahead)``: whole lines of rows, to a pitch of 64 bytes.
+    """``stage(source, by_source, target, plane, rows, nbytes, ahead)``: copy rows, in lines, to a pitch of 64 bytes.
 
-    The next line of each row goes ``plane`` bytes further. What is ``ahead`` bytes ahead of a line is prefetched.
+    The next line of each row goes ``plane`` bytes further on. Memory ``ahead`` bytes ahead of each line is prefetched.
     """
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -85,7 +87,7 @@ _stage8 = _make_stage(8)
 def _make_turn(width: int) -> Any:
     """``turn(staged, turned, mi, mj)``: transpose staged rows of elements of ``width`` bytes.
 
-    Behind the last row and column, whatever the buffer holds is turned too.
+    Beyond the last row and column, whatever the buffer holds is transposed too.
     """
     lanes = _LANE // width
     line = _LINE // width
@@ -147,18 +149,18 @@ def _tiles(
     stream: int,
     far: int,
 ) -> None:
-    """Copy tile after tile; parameters as of :func:`copy_tile`, ``width`` one of 1, 2, 4, 8 and 16."""
+    """Copy tile by tile; parameters as in :func:`copy_tile`, with ``width`` (1, 2, 4, 8 or 16) the item size."""
     line = _LINE // width
     rows = max(_ROWS, line)
     run = rows * width
     plane = rows * _LINE
     staged = (scratch + _LINE - 1) // _LINE * _LINE
     turned = staged + _BUFFER_BYTES
-    # Short rows from far away come whole, and the next rows are prefetched; else the next lines of the same rows.
+    # Short rows in memory are staged whole, and the next rows prefetched; else the next lines of the same rows are.
     whole = far != 0 and ni * width <= _FAR_ROW_BYTES
     wide = (_FAR_BYTES if whole else _NEAR_BYTES) // width
     ahead = _FAR_ROWS_AHEAD * sj if whole else _NEAR_AHEAD
-    # The first tiles may be narrower, so that all others begin at a line of the target.
+    # The first tiles may be narrower, so that all others begin on a cache line of the target.
     head = 0
     if tj == width and target % width == 0 and ti % _LINE == 0 and nj >= 4 * line:
         head = -target % _LINE // width
@@ -223,22 +225,22 @@ def copy_tile(
     Parameters
     ----------
     source, si, sj
-        Address of the first element, bytes to the next along each dimension.
+        Address of the first element, and bytes to the next one along each dimension.
     target, ti, tj
-        The same of where they go.
+        The same for the copy.
     ni, nj, itemsize
-        Number of elements along each dimension, bytes of one.
+        Number of elements along each dimension, and bytes per element.
     swap
         Width of the units to byte-swap: 0, 2, 4 or 8.
     scratch
         Address of ``TILE_BYTES`` bytes.
     stream
-        Not 0 if whole lines may be written past the caches.
+        Nonzero if whole lines may be written past the caches.
     far
-        Not 0 if the source is in no cache near by.
+        Nonzero if the source is in memory or a distant cache.
     """
     if si == 0 and sj == 0:
-        # One element over and over: rows of the target as they lie.
+        # One element, repeated: fill the rows of the target.
         copy_rows(source, 0, 0, target, ti, tj, ni, nj, itemsize, swap, 0)
     elif ni * itemsize < _LANE:
         copy_rows(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, 0)

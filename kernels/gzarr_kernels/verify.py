@@ -1,8 +1,7 @@
-"""Frames, decoded on the host before a device's decoder sees them: those are undefined on what does not decode.
+"""Verification of frames by decoding them on the host first: a device's decoders are undefined on invalid frames.
 
-Each frame is given to the decoder here as it would be given to the one there: the same bytes, to the same size. What it
-decodes to is thrown away, and checksums of that are left to the device. GDeflate has no decoder here, so nothing
-vouches for it.
+The host's decoder gets the same bytes and the same decoded size as the device's. Its output is discarded; checksums of
+the output are left to the device. GDeflate has no decoder on the host, so its frames cannot be verified.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from .memory import i64
 def frames_decode(
     context: int, staging: int, columns: int, capacity: int, first: int, count: int, verifies: int
 ) -> int:
-    """Decode some frames, one after the other, to the worker's scratch.
+    """Decode some frames, one after the other, into the worker's scratch.
 
     Parameters
     ----------
     context
         Address of the worker's context; its buffers FIRST and NEEDED are used.
     staging
-        Address that the frames' sources count from.
+        Address to which the frames' sources are relative.
     columns, capacity
-        Of the frames (``frames.py``).
+        Address and capacity of the columns of frames (``frames.py``).
     first, count
-        Which of them.
+        First frame and number of frames.
     verifies
-        Address of ``verifies(context, source, nbytes, target, size)`` of the algorithm, which returns whether a frame
-        decodes to ``size`` bytes; 0: there is none, so nothing is verified.
+        Address of the algorithm's ``verifies(context, source, nbytes, target, size)``, which returns whether a frame
+        decodes to ``size`` bytes; 0 if there is none: compressed frames then fail.
 
     Returns
     -------
-    1 if all decode to what they should; else 0, which is also the answer where memory is out.
+    1 if all frames decode to their sizes; else 0, also if out of memory.
     """
     column = i64(columns)
     for f in range(first, first + count):

@@ -1,8 +1,8 @@
 """The loop of one worker: gather ▶ encode ▶ file, chunk after chunk, without Python and without the GIL.
 
-Workers of one write share a job and take rows (chunks) from its counter. Chunks go into *values*: a file each, or
-several a file with an index (a shard). A file is written under a temporary name and renamed when it is complete; the
-chunks of one file follow each other in the order of the rows, whichever worker encodes them.
+The workers of a write share a job and take rows (chunks) from its counter. A chunk is part of a *value*: a file of its
+own, or a file of several chunks and an index (a shard). Files are written under a temporary name and renamed when
+complete. The chunks of a file are stored in the order of the rows, whichever worker encodes them.
 """
 
 from __future__ import annotations
@@ -33,53 +33,55 @@ from .symbols import (
     c_yield,
 )
 
-# The job: an int64 array. The first slots are those of ``read.py``; of them it uses MODE (FILES or MEMORY), SHARED,
-# SPANS (number of rows), CHUNK_ROWS (chunk of the plan, a row), WHERE and NBYTES (MEMORY: address of the row's
-# room for its encoded bytes; NBYTES: how many they are, -1 for a chunk of nothing but fill), PATHS, PREFIX_NBYTES,
-# GRID, COORDINATES, SEPARATOR (of values), PROGRAM, OPERATIONS, CHUNK_NBYTES, PIECE_OFFSETS, GEOMETRY, STATUS and FILL.
-#: int64 (rows,): value of each row, its turn within the value, and its place in the value's index.
+# The job: an int64 array. The first slots are those of ``read.py``, of which writing uses MODE (FILES or MEMORY),
+# SHARED, SPANS (number of rows), CHUNK_ROWS (the row's chunk in the plan), WHERE and NBYTES (MEMORY: address of the
+# row's output buffer; number of encoded bytes, -1 for a chunk that is all fill), PATHS, PREFIX_NBYTES, GRID,
+# COORDINATES, SEPARATOR (of the values' keys), PROGRAM, OPERATIONS, CHUNK_NBYTES, PIECE_OFFSETS, GEOMETRY, STATUS and
+# FILL.
+#: int64 (rows,): the row's value, its turn within the value, and its entry in the value's index.
 VALUE: Final = R.JOB_SIZE
 TURN: Final = R.JOB_SIZE + 1
 SLOT: Final = R.JOB_SIZE + 2
 #: int64 (values, STATE_SIZE).
 STATE: Final = R.JOB_SIZE + 3
-#: Whether chunks of nothing but the fill element are left out, and that element in stored byte order.
+#: Whether chunks that are all fill are left out, and the address of the fill element in stored byte order.
 SKIP_FILL: Final = R.JOB_SIZE + 4
 STORED_FILL: Final = R.JOB_SIZE + 5
-#: Whether the chunk may be read from the input where it lies there as it is stored.
+#: Whether chunks that lie in the input exactly as they are stored may be encoded from there.
 DIRECT: Final = R.JOB_SIZE + 6
-#: What temporary files are called but for 16 hexadecimal digits: ASCII, its length; and the number of the first one.
+#: Names of temporary files: address of an ASCII prefix, its length, and the number of the first file, which is
+#: appended as 16 hexadecimal digits.
 TEMPORARY: Final = R.JOB_SIZE + 7
 TEMPORARY_NBYTES: Final = R.JOB_SIZE + 8
 TOKEN: Final = R.JOB_SIZE + 9
-#: Whether files reach the disk before they get their name.
+#: Whether files are flushed to disk before they are renamed.
 DURABLE: Final = R.JOB_SIZE + 10
-#: Shards: address of their indexes (16 bytes an entry, all ones), entries a shard, whether a crc32c follows, whether
-#: the index is at the start. 0 entries: each value is one chunk.
+#: Shards: address of their indexes (16 bytes per entry, all ones), entries per shard (0: each value is one chunk),
+#: whether a crc32c follows the index, and whether the index is at the start.
 INDEXES: Final = R.JOB_SIZE + 11
 ENTRIES: Final = R.JOB_SIZE + 12
 CHECKSUM: Final = R.JOB_SIZE + 13
 AT_START: Final = R.JOB_SIZE + 14
 CREATE_FLAGS: Final = R.JOB_SIZE + 15
-#: Files of uncompressed chunks: how many indices of the slowest dimension are gathered at a time; 0: all.
+#: Uncompressed chunks in files: number of indices of the slowest dimension gathered at a time; 0: all.
 SLAB: Final = R.JOB_SIZE + 16
 JOB_SIZE: Final = R.JOB_SIZE + 17
 
 # The state of a value.
-#: How many rows it has, how many are through, whose turn it is, where the next chunk goes.
+#: Number of rows, number of finished rows, turn of the next row, file offset of the next chunk.
 COUNT: Final = 0
 DONE: Final = 1
 NEXT: Final = 2
 OFFSET: Final = 3
-#: Descriptor of its temporary file; -1: none.
+#: Descriptor of the temporary file; -1: none.
 DESCRIPTOR: Final = 4
-#: What became of it: a status, its detail, and the chunk it is about.
+#: Outcome: a status, its detail, and the chunk concerned.
 CODE: Final = 5
 DETAIL: Final = 6
 CHUNK: Final = 7
 STATE_SIZE: Final = 8
 
-#: Codes that no status has: not written yet; nothing but fill, while a file is there.
+#: Outcomes beside the statuses: not written yet; all fill, and an existing file has to go.
 PENDING: Final = -1
 ERASE: Final = -2
 
@@ -89,9 +91,9 @@ _EINTR: Final = 4
 _EEXIST: Final = 17
 _ENOSPC: Final = 28
 _ENAMETOOLONG: Final = 36
-#: Another process may erase an emptied directory between its making and the making of the file in it.
+#: Another process may remove an empty directory between its creation and the creation of the file in it.
 _ATTEMPTS: Final = 20
-#: Of what a worker brings, the first half is for two paths, a value's and its temporary file's.
+#: The first half of a worker's scratch holds two paths: a value's and its temporary file's.
 _PATH_BYTES: Final = 4096
 _SCRATCH: Final = R.WORKER_BYTES - SCRATCH_BYTES
 
@@ -103,7 +105,7 @@ def _errno() -> int:
 
 @part
 def _temporary(job: int, value: int, path: int, target: int) -> int:
-    """Write the temporary name of a value's file, in the directory of ``path``; return 0 where it does not fit."""
+    """Write the temporary path of a value's file, in the directory of ``path``; return 0 if it is too long."""
     j = i64(job)
     p = u8(path)
     t = u8(target)
@@ -129,7 +131,7 @@ def _temporary(job: int, value: int, path: int, target: int) -> int:
 
 @part
 def _paths(job: int, value: int, worker: int) -> int:
-    """Write a value's path and, behind it, its temporary file's; return 0 where they do not fit."""
+    """Write a value's path and, after it, its temporary file's; return 0 if they are too long."""
     j = i64(job)
     if j[R.PREFIX_NBYTES] + 21 * j[R.COORDINATES] + 1 > _PATH_BYTES:
         return 0
@@ -140,7 +142,7 @@ def _paths(job: int, value: int, worker: int) -> int:
 
 @part
 def _make_directories(path: int) -> int:
-    """Make the directories that ``path`` needs; return 0, or why the last one could not be made."""
+    """Create the parent directories of ``path``; return 0, or the errno of the last one."""
     p = u8(path)
     code = 0
     at = 1
@@ -159,7 +161,7 @@ def _make_directories(path: int) -> int:
 
 @part
 def _create(job: int, context: int, path: int) -> int:
-    """Make a file; return its descriptor, or -1 with errno in DETAIL."""
+    """Create a file; return its descriptor, or -1 with errno in DETAIL."""
     j = i64(job)
     c = i64(context)
     attempts = _ATTEMPTS
@@ -201,7 +203,7 @@ def _write(context: int, descriptor: int, source: int, nbytes: int, offset: int)
 
 @part
 def _open_value(job: int, context: int, value: int, worker: int) -> int:
-    """Make a value's temporary file; return a status."""
+    """Create a value's temporary file; return a status."""
     c = i64(context)
     state = i64(i64(job)[STATE] + 8 * STATE_SIZE * value)
     if _paths(job, value, worker) == 0:
@@ -216,7 +218,7 @@ def _open_value(job: int, context: int, value: int, worker: int) -> int:
 
 @part
 def _close_value(job: int, context: int, value: int, worker: int) -> int:
-    """Complete a value all of whose chunks are there: index, disk, name; return a status or ERASE."""
+    """Complete a value whose chunks are all written: index, flush, rename; return a status or ERASE."""
     j = i64(job)
     c = i64(context)
     state = i64(j[STATE] + 8 * STATE_SIZE * value)
@@ -225,7 +227,7 @@ def _close_value(job: int, context: int, value: int, worker: int) -> int:
         c[C.DETAIL] = _ENAMETOOLONG
         return S.IO_ERROR
     if descriptor < 0:
-        # Nothing but fill: there should be no file. Whatever is wrong with the path is found when it is erased.
+        # All fill, so there should be no file. Erasing it will report whatever is wrong with the path.
         if c_access(worker, 0) != 0 and _errno() == _ENOENT:
             return S.OK
         return ERASE
@@ -242,7 +244,7 @@ def _close_value(job: int, context: int, value: int, worker: int) -> int:
         c[C.DETAIL] = _errno()
         code = S.IO_ERROR
     state[DESCRIPTOR] = -1
-    # Some file systems find out here that the disk is full.
+    # Some file systems only report a full disk here.
     if c_close(descriptor) != 0 and code == S.OK:
         c[C.DETAIL] = _errno()
         code = S.IO_ERROR
@@ -257,7 +259,7 @@ def _close_value(job: int, context: int, value: int, worker: int) -> int:
 
 @part
 def _drop_value(job: int, value: int, worker: int) -> None:
-    """Forget the temporary file of a value that failed."""
+    """Close and remove the temporary file of an unfinished value."""
     state = i64(i64(job)[STATE] + 8 * STATE_SIZE * value)
     if state[DESCRIPTOR] >= 0:
         c_close(state[DESCRIPTOR])
@@ -268,7 +270,7 @@ def _drop_value(job: int, value: int, worker: int) -> None:
 
 @part
 def _direct(job: int, chunk: int) -> int:
-    """Return the address of a chunk that lies in the input as it is stored, or 0."""
+    """Return the address of a chunk that lies in the input exactly as it is stored, or 0."""
     j = i64(job)
     first = i64(j[R.PIECE_OFFSETS])[chunk]
     if j[DIRECT] != 0 and i64(j[R.PIECE_OFFSETS])[chunk + 1] == first + 1:
@@ -278,9 +280,9 @@ def _direct(job: int, chunk: int) -> int:
 
 @part
 def _slabs(job: int, context: int, chunk: int, value: int, worker: int) -> int:
-    """Gather and write an uncompressed chunk piece by piece, each while it is in the cache; return a status.
+    """Gather and write an uncompressed chunk in slabs that fit the cache; return a status.
 
-    The file is not made before there is something else than fill.
+    The file is created at the first slab that is not all fill.
     """
     j = i64(job)
     g = i64(j[R.GEOMETRY])
@@ -305,7 +307,7 @@ def _slabs(job: int, context: int, chunk: int, value: int, worker: int) -> int:
             if code != S.OK:
                 return code
             if low > 0:
-                # All before is fill after all.
+                # The slabs before were skipped as fill; they have to be written after all.
                 low = 0
                 continue
         code = _write(context, state[DESCRIPTOR], slab, nbytes, low * plane)
@@ -317,7 +319,7 @@ def _slabs(job: int, context: int, chunk: int, value: int, worker: int) -> int:
 
 @part
 def _encode(job: int, context: int, chunk: int, scratch: int) -> int:
-    """Gather and encode a chunk: RESULT, and RESULT_NBYTES (-1: nothing but fill); return a status."""
+    """Gather and encode a chunk into RESULT and RESULT_NBYTES (-1: all fill); return a status."""
     j = i64(job)
     c = i64(context)
     g = i64(j[R.GEOMETRY])
@@ -340,7 +342,7 @@ def _encode(job: int, context: int, chunk: int, scratch: int) -> int:
 
 @part
 def _file_row(job: int, context: int, row: int, chunk: int, worker: int) -> int:
-    """Encode a chunk and put it into its value's file, which the last one completes; return a status."""
+    """Encode a chunk and write it into its value's file, which the last chunk completes; return a status."""
     j = i64(job)
     c = i64(context)
     value = i64(j[VALUE])[row]
@@ -356,7 +358,7 @@ def _file_row(job: int, context: int, row: int, chunk: int, worker: int) -> int:
     if code != S.OK:
         return code
     nbytes = c[C.RESULT_NBYTES]
-    # Rows are taken in order, so whoever has the turn is never waiting.
+    # Rows are taken in order, so the worker whose turn it is never waits.
     while atomic_load(address + 8 * NEXT) != i64(j[TURN])[row]:
         if atomic_load(j[R.SHARED] + 8) != 0:
             return PENDING
@@ -390,7 +392,7 @@ def _file_row(job: int, context: int, row: int, chunk: int, worker: int) -> int:
 
 @entry(3)
 def work(job: int, context: int, worker: int) -> None:
-    """Take rows of ``job`` until there are none, or until any worker has failed, or as long as the context says.
+    """Take rows of ``job`` until none are left, a worker has failed, or the context's time slice is over.
 
     Parameters
     ----------
@@ -432,9 +434,16 @@ def work(job: int, context: int, worker: int) -> None:
 
 @entry(3)
 def drop(job: int, values: int, worker: int) -> None:
-    """Remove the temporary files that were left unfinished of ``values`` values, when all workers are through.
+    """Remove the temporary files of unfinished values, after all workers have returned.
 
-    ``worker`` is the address of ``read.WORKER_BYTES`` bytes of scratch.
+    Parameters
+    ----------
+    job
+        Address of the job's int64 array.
+    values
+        Number of values of the job.
+    worker
+        Address of ``read.WORKER_BYTES`` bytes of scratch.
     """
     for value in range(values):
         _drop_value(job, value, worker)

@@ -1,4 +1,4 @@
-"""Zstandard: frames decoded, encoded, and walked through block by block.
+"""Zstandard: decoding and encoding of frames, and a check of a frame block by block.
 
 Source: RFC 8878.
 """
@@ -30,11 +30,11 @@ zstd_set: Final = external("gzarr_zstd_set", _i8, _i8, _i4, _i4)
 #: (context, target, capacity, source, nbytes) → size, or a negative code.
 zstd_compress: Final = external("gzarr_zstd_compress", _i8, _i8, _i8, _i8, _i8, _i8)
 
-# What a worker keeps: a decoder, an encoder, and what that is set to: level, checksum flag and way in one number.
+# State of a worker: a decoder, an encoder, and the encoder's settings (level, checksum flag and way in one number).
 _DECODER: Final = C.own("zstd")
 _ENCODER: Final = _DECODER + 1
 _SETTING: Final = _DECODER + 2
-#: More ways than there are.
+#: More than the number of ways.
 _WAYS: Final = 16
 _TOO_SMALL: Final = -70
 
@@ -46,7 +46,7 @@ _MOST_WINDOW: Final = 1 << 31
 _RLE_BLOCK: Final = 1
 _COMPRESSED_BLOCK: Final = 2
 _RESERVED_BLOCK: Final = 3
-#: A compressed block has at least a byte of literals' header and one of sequences'.
+#: A compressed block has at least one byte of literals header and one of sequences header.
 _LEAST_COMPRESSED_BLOCK: Final = 2
 # Parameters of an encoder.
 _LEVEL: Final = 100
@@ -58,7 +58,7 @@ _SEARCH_LOG: Final = 104
 _MIN_MATCH: Final = 105
 _TARGET_LENGTH: Final = 106
 _STRATEGY: Final = 107
-# Of zstd's experimental parameters: what to do with literals, with rows of tables, and where to split blocks.
+# Experimental parameters of zstd: compression of literals, rows of tables, and splitting of blocks.
 _LITERALS: Final = 1002
 _ROWS: Final = 1011
 _SPLITTER: Final = 1017
@@ -70,7 +70,7 @@ _MOST_WINDOW_LOG: Final = 22
 
 @part
 def zstd_context(context: int) -> int:
-    """Return the worker's zstd context, made at first use (0 where memory is out)."""
+    """Return the worker's zstd decoder, created on first use (0 if out of memory)."""
     c = i64(context)
     if c[_DECODER] == 0:
         c[_DECODER] = zstd_create()
@@ -79,16 +79,16 @@ def zstd_context(context: int) -> int:
 
 @part
 def _set(encoder: int, level: int, checksum: int, way: int) -> bool:
-    """Set a new encoder; return whether it took the settings."""
+    """Apply settings to a new encoder; return whether it accepted them."""
     strategy, window, table, chain, candidates, match, skip, rows, split = ZSTD_WAYS[max(way - 1, 0)]
     fast = strategy == FAST or strategy == DFAST
-    # Fast strategies would take the target length of levels above 4 for bytes to skip.
+    # Fast strategies would interpret the target length of levels above 4 as bytes to skip.
     failed = zstd_set(encoder, _LEVEL, min(level, 3) if fast else level) < 0
     failed |= zstd_set(encoder, _CHECKSUM, checksum) < 0
     if way == 0:
         return not failed
     if split == 0:
-        # Versions that have no splitter do not know how to leave it out.
+        # Versions without a splitter do not have this parameter, so failure is ignored.
         zstd_set(encoder, _SPLITTER, _NO_SPLITS)
     if rows > 0:
         zstd_set(encoder, _ROWS, rows)
@@ -97,11 +97,11 @@ def _set(encoder: int, level: int, checksum: int, way: int) -> bool:
     failed |= chain > 0 and zstd_set(encoder, _CHAIN_LOG, chain) < 0
     failed |= candidates > 0 and zstd_set(encoder, _SEARCH_LOG, candidates) < 0
     failed |= match > 0 and zstd_set(encoder, _MIN_MATCH, match) < 0
-    # Who skips is taken not to want literals compressed, unless he says so.
+    # If bytes are skipped, zstd does not compress literals unless told to.
     failed |= skip > 0 and zstd_set(encoder, _TARGET_LENGTH, skip) < 0
     failed |= skip > 0 and zstd_set(encoder, _LITERALS, _ON) < 0
     if window == 0 and fast and level > 4:
-        # Levels from 5 to 9 look as far back as this.
+        # The window of levels 5 to 9.
         window = _MOST_WINDOW_LOG
     failed |= window > 0 and zstd_set(encoder, _WINDOW_LOG, window) < 0
     return not failed
@@ -109,15 +109,15 @@ def _set(encoder: int, level: int, checksum: int, way: int) -> bool:
 
 @part
 def zstd_encoder_context(context: int, level: int, checksum: int) -> int:
-    """Return the worker's zstd encoder, set to a level and to writing checksums or not (0 where memory is out).
+    """Return the worker's zstd encoder for a level, with or without checksums (0 if out of memory).
 
-    It searches as ``WAY`` says.
+    The context's ``WAY`` sets its search method.
     """
     c = i64(context)
     setting = (2 * level + checksum) * _WAYS + c[C.WAY]
     if c[_ENCODER] != 0 and c[_SETTING] == setting:
         return c[_ENCODER]
-    # One that failed for want of room takes no other settings.
+    # An encoder that failed for lack of room accepts no other settings, so a new one is created.
     if c[_ENCODER] != 0:
         zstd_encoder_free(c[_ENCODER])
     c[_ENCODER] = zstd_encoder()
@@ -133,7 +133,7 @@ def zstd_encoder_context(context: int, level: int, checksum: int) -> int:
 
 @by_address(2)
 def zstd_release(context: int, keep_bytes: int) -> int:
-    """Free the encoder if it holds more than ``keep_bytes``; below zero, free the decoder too."""
+    """Free the encoder if it holds more than ``keep_bytes``; if that is negative, free the decoder too."""
     c = i64(context)
     # At high levels, and for large chunks, its tables take tens of megabytes.
     if c[_ENCODER] != 0 and zstd_encoder_nbytes(c[_ENCODER]) > keep_bytes:
@@ -160,7 +160,7 @@ def zstd_decode(context: int, source: int, nbytes: int, target: int, size: int, 
 
 @by_address(6)
 def zstd_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
-    """Write one frame; the parameters are level, and whether it has a checksum."""
+    """Write one frame; the parameters are its level and whether it has a checksum."""
     p = i64(parameters)
     zstd = zstd_encoder_context(context, p[0], p[1])
     if zstd == 0:
@@ -177,9 +177,9 @@ def zstd_verifies(context: int, source: int, nbytes: int, target: int, size: int
 
 @part
 def zstd_frame(context: int, source: int, nbytes: int) -> int:
-    """Walk the blocks of one zstd frame; return its bytes, or REFUSED.
+    """Check the blocks of one zstd frame; return its encoded size, or REFUSED.
 
-    The context's OUT0 is the size of its content, or -1 for a skippable frame.
+    The context's OUT0 is set to the size of its content, or to -1 for a skippable frame.
     """
     c = i64(context)
     b = u8(source)
@@ -193,7 +193,7 @@ def zstd_frame(context: int, source: int, nbytes: int) -> int:
     if magic != _MAGIC:
         return REFUSED
     descriptor = int64(b[4])
-    # Reserved bit, content checksum (nobody says that it would be verified), dictionary.
+    # Reserved bit, content checksum (no decoder is documented to verify it), dictionary.
     if descriptor & 0x0F:
         return REFUSED
     single = descriptor & 0x20
@@ -228,7 +228,7 @@ def zstd_frame(context: int, source: int, nbytes: int) -> int:
         if window > _MOST_WINDOW:
             return REFUSED
     most = min(window, _MOST_BLOCK)
-    # What the blocks give: at least, and at most.
+    # Lower and upper limits of the blocks' decoded bytes.
     least = int64(0)
     largest = int64(0)
     while True:
@@ -259,7 +259,7 @@ def zstd_frame(context: int, source: int, nbytes: int) -> int:
 def zstd_frames(
     context: int, address: int, at: int, nbytes: int, size: int, chunk: int, columns: int, capacity: int, frame: int
 ) -> int:
-    """Cut a chunk of zstd frames whose contents follow each other; return their number, or REFUSED."""
+    """Divide a chunk of consecutive zstd frames; return their number, or REFUSED."""
     c = i64(context)
     done = 0
     target = 0

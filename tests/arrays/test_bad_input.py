@@ -1,4 +1,4 @@
-"""Broken, lying and hostile chunks, shards and stores: an exception of ours that names node, chunk and key."""
+"""Corrupt and hostile chunks, shards and stores: errors are gzarr's, and name node, chunk and key."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def metadata(codecs: list[dict[str, Any]]) -> bytes:
 
 @pytest.fixture(params=["native", "threads"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both engines; the native one is replaced by taking its decoders away."""
+    """Run a test with both engines; for the threads engine, the native decoders are removed."""
     if request.param == "threads":
         monkeypatch.setattr(kernels, "available", frozenset)
     elif "loop" not in kernels.available():
@@ -129,7 +129,7 @@ def values(request: pytest.FixtureRequest, tmp_path: Path) -> Values:
 
 
 class Values:
-    """A store with an array of two chunks, of which the second is for breaking."""
+    """Return a store with an array of two chunks, whose second chunk tests damage."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -153,7 +153,7 @@ def refused(
     selection: Any = (1, slice(None)),
     **options: Any,
 ) -> ChunkError:
-    """Read the broken chunk alone and with all others: the right error each time. Then read the good one."""
+    """Read the broken chunk alone and with all others, expecting the error each time; then read the good chunk."""
     begun = time.monotonic()
     for what in (selection, ...):
         with pytest.raises(kind) as caught:
@@ -169,7 +169,7 @@ def refused(
 
 
 def same_or_refused(array: gzarr.Array) -> Any:
-    """An error of ours, or an array (corrupt bytes without a checksum may decode); never a crash."""
+    """Expect one of gzarr's errors, or an array (corrupt bytes without a checksum may decode); never a crash."""
     caught = None
     try:
         result = array[1]
@@ -382,7 +382,7 @@ def report():
 
 
 def child(engine: str, body: str, timeout: float = 90.0) -> dict[str, Any]:
-    """Run ``body`` in a process of its own; return the JSON object that it prints last."""
+    """Run ``body`` in a separate process; return the last JSON object that it prints."""
     start = CHILD.format(
         here=str(Path(__file__).parent),
         tests=str(PROJECT / "tests"),
@@ -399,7 +399,7 @@ def child(engine: str, body: str, timeout: float = 90.0) -> dict[str, Any]:
 
 
 def bombs() -> dict[str, tuple[list[dict[str, Any]], bytes]]:
-    """Chains, and values of some kilobytes or megabytes that would expand to 4 GiB and more."""
+    """Chains, and values of a few kilobytes or megabytes that would expand to 4 GiB or more."""
     unit = bytes(64 << 20)
     full = zlib.compressobj(9)
     begin = full.compress(unit) + full.flush(zlib.Z_FULL_FLUSH)
@@ -526,7 +526,7 @@ def at_bad_key(tmp_path: Path, chain: str = "zstd") -> tuple[gzarr.Array, Path]:
 @pytest.mark.parametrize("chain", ["none", "zstd", "bz2"])
 @pytest.mark.parametrize("what", ["directory", "dangling", "parent"])
 def test_no_such_key(tmp_path: Path, engine: str, chain: str, what: str) -> None:
-    """A directory is no key; neither is a link to nothing, nor what would be below a file."""
+    """A directory is not a value; nor is a dangling link, nor a path below a file."""
     array, path = at_bad_key(tmp_path, chain)
     if what == "directory":
         path.mkdir()
@@ -578,7 +578,7 @@ def test_neither_a_chunk_nor_absent(tmp_path: Path, engine: str, chain: str, wha
 
 
 def test_name_too_long(tmp_path: Path, engine: str) -> None:
-    """ENAMETOOLONG is no word on whether there is a chunk."""
+    """ENAMETOOLONG does not mean that a chunk is absent."""
     store = LocalStore(tmp_path)
     node = "/".join(["n" * 200] * 45)
     documents = MemoryStore({f"{node}/zarr.json": metadata(CHAINS["zstd"][0])})
@@ -601,7 +601,7 @@ def test_name_too_long(tmp_path: Path, engine: str) -> None:
 
 
 def test_without_permission(engine: str) -> None:
-    """Root may read anything, so the process that reads becomes nobody."""
+    """Root may read anything, so the reading process becomes nobody."""
     result = child(
         engine,
         """
@@ -676,7 +676,7 @@ def shard(
     change: Callable[[Any], Any] = lambda index: index,
     checksum: bool = True,
 ) -> bytes:
-    """A shard of encoded parts (None: absent), whose index ``change`` may spoil."""
+    """Return a shard of encoded parts (None: absent) whose index is altered by ``change``."""
     index = np.full((len(parts), 2), EMPTY, "<u8")
     body = b""
     base = 16 * len(parts) + 4 * checksum if location == "start" else 0
@@ -739,7 +739,7 @@ def test_shard_index_that_overflows_when_added(values: Values, engine: str, loca
 
 
 def test_shard_index_overlaps(values: Values, engine: str, location: str) -> None:
-    """Two inner chunks may lie in the same bytes; half of another one is corrupt."""
+    """Two inner chunks may share the same bytes; half of another one is corrupt."""
     array = shard_array(values, location)
 
     def share(index: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Threads, fork, spawn, data loaders: exact results, no deadlock, nothing left open. Every wait ends."""
+"""Threads, fork, spawn, data loaders: exact results, no deadlocks, no leaked resources. All waits have time limits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NAMES = ("blosc", "zstd", "plain", "shards", "host")
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A group of arrays with the same content: native chains, shards, and one for host codecs."""
+    """Return a group of arrays with the same content: native chains, shards, and one for host codecs."""
     path = tmp_path_factory.mktemp("concurrency") / "store"
     group = zarr.create_group(path)
     options: dict[str, dict[str, Any]] = {
@@ -78,7 +78,7 @@ def arrays(root: Path) -> dict[str, gzarr.Array]:
 
 
 def run_threads(functions: list[Callable[[], None]]) -> None:
-    """Run all at once; raise what any raised; a thread that does not end is a failure."""
+    """Run all functions at once; raise the first error; a thread that does not end is a failure."""
     failures: list[BaseException] = []
     start = threading.Barrier(len(functions))
 
@@ -217,7 +217,7 @@ def test_a_read_inside_a_pool_thread(root: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_of_several_failures_the_first_in_order_is_raised() -> None:
     class Held:
-        """What the caller lets go of after the failure."""
+        """An object that the caller releases after the failure."""
 
     for workers in (1, 2, 4):
         for _ in range(10):
@@ -353,7 +353,7 @@ def test_fork_while_another_thread_reads(root: Path, monkeypatch: pytest.MonkeyP
 
 
 class SlowVersion:
-    """A version whose comparison takes its time, as one of a remote store may."""
+    """A version that takes long to compare, like one of a remote store."""
 
     def __init__(self, entered: threading.Event, leave: threading.Event) -> None:
         self.entered = entered
@@ -369,7 +369,7 @@ class SlowVersion:
 
 @needs_fork
 def test_fork_while_a_shard_index_is_looked_up(root: Path) -> None:
-    """The moment is short, so it is held here: the child must not wait for a lock that the reading thread has then."""
+    """The critical moment is prolonged here: the child must not wait for a lock that the reading thread holds then."""
     entered, leave = threading.Event(), threading.Event()
 
     class Slow(LocalStore):
@@ -444,7 +444,7 @@ def test_first_read_after_a_fork(root: Path) -> None:
 
 @needs_fork
 def test_fork_during_the_first_read(root: Path) -> None:
-    """The first read loads libraries; a child forked meanwhile must load them itself."""
+    """The first read loads libraries; a child forked during that must load them itself."""
     script(
         root,
         """
@@ -526,7 +526,7 @@ def test_pickle(root: Path, name: str, read_before: bool) -> None:
 
 
 class Windows:
-    """A map-style dataset of windows, as users of a data loader write them."""
+    """A map-style dataset of windows, as users of a data loader write it."""
 
     def __init__(self, array: gzarr.Array) -> None:
         self.array = array
@@ -566,7 +566,7 @@ def test_data_loader(root: Path, name: str, method: str, workers: int) -> None:
 
 
 def open_descriptors() -> int:
-    """Return their number; where the platform does not list them, none are ever seen."""
+    """Return the number of open descriptors; 0 if the platform does not list them."""
     folder = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
     return len(list(folder.iterdir()))
 

@@ -34,7 +34,7 @@ ZARRS = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}
 
 @dataclass(frozen=True)
 class Type:
-    """A data type: its v3 ``data_type``, what NumPy has for it and a fill value."""
+    """A data type: its v3 ``data_type``, its NumPy dtype and a fill value."""
 
     v3: Any
     dtype: np.dtype[Any]
@@ -94,7 +94,7 @@ OPAQUE = [
 
 
 def chain(name: str, endian: Any, size: int, extra: int = 0) -> list[Any]:
-    """Return codecs; ``extra`` is the length of a last dimension of bytes, if there is one."""
+    """Return codecs; ``extra`` is the length of an additional last dimension of bytes, if any."""
     last = [extra] if extra else []
     chains: dict[str, list[Any]] = {
         "bytes": [endian],
@@ -181,7 +181,7 @@ def test_v3(case: Type, engine: TestedDevice, threads: bool, tmp_path: Path) -> 
 
 
 def opaque_fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value of strings, bytes, numbers and records of them as NumPy has it."""
+    """Return a fill value of strings, bytes, numbers and records of them in NumPy's form."""
     if isinstance(value, dict):
         return tuple(opaque_fill(value[name], dtype[name]) for name in dtype.names or ())
     if dtype.kind == "V":
@@ -195,7 +195,7 @@ def opaque_fill(value: Any, dtype: np.dtype[Any]) -> Any:
 
 @pytest.mark.parametrize(("case", "device", "threads"), reads(OPAQUE), indirect=["device"])
 def test_v3_opaque(case: Type, engine: TestedDevice, threads: bool, tmp_path: Path) -> None:
-    """The chunks are written as bytes, in one more dimension."""
+    """The chunks are written as bytes, with one more dimension."""
     size = case.dtype.itemsize
     expected = np.empty(SHAPE, case.dtype)
     expected[...] = np.array(opaque_fill(case.fill, case.dtype), case.dtype)
@@ -226,7 +226,7 @@ def test_v3_opaque(case: Type, engine: TestedDevice, threads: bool, tmp_path: Pa
 @pytest.mark.parametrize("endian", ["little", "big", None])
 @pytest.mark.parametrize("sharded", [False, True])
 def test_base64_of_records_is_in_the_codecs_byte_order(endian: str | None, sharded: bool, tmp_path: Path) -> None:
-    """Of the older name "structured", with fields as pairs; without an order they are little-endian."""
+    """Documents with the older name "structured", and fields as pairs; without byte order, fields are little-endian."""
     value = np.zeros((), RECORD)
     value[()] = (1.5, -3, True, 2 - 1j)
     fill = base64.b64encode(value.astype(RECORD.newbyteorder(endian or "little")).tobytes()).decode()
@@ -394,7 +394,7 @@ DATA_TYPES = st.recursive(
 
 
 def check(store: dict[str, bytes], key: str) -> None:
-    """An array of absent chunks is made of its fill value, or the document is refused by an error that says where."""
+    """Check that an array of absent chunks has its fill value, or that the document is refused with a location."""
     try:
         array = gzarr.open_array(store, device="cpu")
     except gzarr.MetadataError as error:

@@ -1,4 +1,4 @@
-"""Nothing stored is ever lost: writers killed at any moment, full disks, refused permissions, leftovers, flushing."""
+"""No stored value is ever lost: writers killed at any moment, full disks, refused permissions, leftovers, flushing."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def finish(pid: int) -> None:
 def kill_at_random(work: Iterable[object], at_most_s: float, rng: random.Random) -> None:
     """Run ``work``, which never ends, in a child, and kill it some time after its first step.
 
-    Its disk is slow, so that most of the time a file is being written.
+    The child's disk is slow, so that it spends most of the time writing a file.
     """
     read, write = os.pipe()
     real_write, real_writev = os.write, os.writev
@@ -104,13 +104,13 @@ def document(generation: int) -> bytes:
 
 
 def chunk(generation: int) -> list[bytes]:
-    """Return the parts of a value that can be told whole from mixed or cut."""
+    """Return the parts of a value that shows whether it is whole, mixed or cut."""
     body = generation.to_bytes(4, "little") * (1000 + generation * 7919 % 30_000)
     return [len(body).to_bytes(8, "little"), body]
 
 
 def test_killed_writers_of_a_store(store):
-    """After each kill every value is one that was there before or the one being written, whole, and nothing else is."""
+    """After each kill, every value is whole, either the previous one or the one being written; nothing else is left."""
     stores = [
         LocalStore(store.root, follow_symlinks=store.follow_symlinks, durable=durable)
         for durable in (False, False, True)
@@ -156,7 +156,7 @@ def test_killed_writers_of_a_store(store):
     ids=["chunks", "shards"],
 )
 def test_killed_writers_of_an_array(tmp_path, options):
-    """Each changes halves of the stored values; after a kill each half is as before or changed as a whole."""
+    """Each process changes halves of the stored values; after a kill, each half is unchanged or changed as a whole."""
     options = {"compressors": None, **options}
     zarr.create_array(tmp_path, shape=(12, 8192), dtype="u4", fill_value=0, **options)
     array = writable(tmp_path)
@@ -263,7 +263,7 @@ def age(path: Path, hours: float) -> None:
 
 
 def test_who_wrote_it_decides(store):
-    """What a running process writes stays, however old; of other machines only age is known."""
+    """Files of a running process stay, however old; for other machines only the age is known."""
     store.root.mkdir()
     mine = temporary_prefix()
     machine, pid, start = mine.removeprefix(TEMPORARY).rstrip("-").split("-")
@@ -322,7 +322,7 @@ def test_temporary_names_that_are_taken(store, monkeypatch, tmp_path):
 
 @contextmanager
 def small_files(nbytes: int) -> Iterator[None]:
-    """Let no file grow beyond ``nbytes``: the system then takes part of a write and refuses the rest."""
+    """Limit files to ``nbytes``: the system then accepts part of a write and refuses the rest."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, limits[1]))
@@ -334,7 +334,7 @@ def small_files(nbytes: int) -> Iterator[None]:
 
 
 def test_no_room(store):
-    """With the old value in place, one is refused half-way: the old one stays, and nothing is left behind."""
+    """A write over an old value is refused half-way: the old value stays, and nothing is left behind."""
     store.set("a/k", b"old")
     with small_files(100_000):
         for call in (
@@ -399,7 +399,7 @@ def test_failing_system(store, monkeypatch, step, code):
 
 
 def test_little_at_a_time(store, monkeypatch):
-    """A system may take less than it is given; nothing is lost between the parts."""
+    """A system may write less than requested; nothing is lost between the parts."""
     real_write, real_writev = os.write, os.writev
     monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, data[:3]))
     monkeypatch.setattr(os, "writev", lambda fd, parts: real_writev(fd, [parts[0][:5]]))
@@ -458,7 +458,7 @@ def test_a_file_where_the_directory_was(store):
 
 @pytest.fixture
 def _many_switches():
-    """Threads take turns after every few lines."""
+    """Threads switch after every few lines."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -468,7 +468,7 @@ def _many_switches():
 @pytest.mark.usefixtures("_many_switches")
 @pytest.mark.parametrize("below", [False, True], ids=["keys", "prefixes"])
 def test_directories_that_come_and_go(store, below):
-    """Writers and erasers of one directory, each of which can find it gone at any moment."""
+    """Writers and erasers of one directory, which can disappear at any moment."""
     failures: list[BaseException] = []
 
     def work(i: int) -> None:
@@ -496,7 +496,7 @@ def test_directories_that_come_and_go(store, below):
 
 
 def test_a_directory_that_goes_while_it_is_made(store, monkeypatch):
-    """The system says that it is there; before anybody can look, it is gone."""
+    """The system reports that the directory exists, but it is removed before anybody can look."""
     real_mkdir, gone = os.mkdir, 0
 
     def mkdir(path: str, *args: Any, **options: Any) -> None:
@@ -528,7 +528,7 @@ def test_a_link_to_nothing_where_the_directory_should_be(tmp_path):
 
 @pytest.fixture
 def events(monkeypatch):
-    """What was flushed (``file`` or the path of a directory) and renamed, in order."""
+    """Record, in order, what was flushed (``file`` or the path of a directory) and renamed."""
     seen: list[Any] = []
     real_fsync, real_replace = os.fsync, os.replace
 
@@ -583,7 +583,7 @@ def test_durable_root(tmp_path, events):
 
 
 def test_directories_that_cannot_be_flushed(store, monkeypatch):
-    """Some file systems know no such thing; that is no failure. A disk that fails is."""
+    """Some file systems can't flush directories, which is not a failure. A failing disk is."""
     real = os.fsync
 
     def fsync(fd: int) -> None:

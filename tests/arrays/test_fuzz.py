@@ -1,7 +1,7 @@
-"""Mutated chunks and shards for a fixed time: what two decoders accept is the same, all else is an error of ours.
+"""Mutated chunks and shards for a fixed time: two decoders agree on what they accept; all else is an error of gzarr.
 
-The fuzzing itself runs in a process of its own, so that a crash is seen, with the seed of the mutation that caused it.
-Values and outputs end at a page that cannot be touched: a read or write behind the end is a crash, too.
+The fuzzing itself runs in a separate process, so that a crash is noticed, with the seed of the mutation that caused it.
+Values and outputs end at an inaccessible page: reading or writing beyond the end is a crash, too.
 
 ``python tests/arrays/test_fuzz.py TARGET SECONDS SEED`` runs one target from the seed that a failure printed.
 """
@@ -40,7 +40,7 @@ BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 class Guarded:
-    """A read-only store of one array whose chunk ends at a page that cannot be touched."""
+    """A read-only store of one array whose chunk ends at an inaccessible page."""
 
     def __init__(self, document: bytes) -> None:
         self.document = document
@@ -96,7 +96,7 @@ def plain(random: np.random.Generator, itemsize: int) -> Any:
 
 
 def mutate(random: np.random.Generator, value: bytes, head: int) -> bytes:
-    """Change a few bytes or words, most often in the first ``head`` bytes; cut; repeat; insert."""
+    """Change a few bytes or words, most often in the first ``head`` bytes; or cut, repeat or insert some."""
     data = bytearray(value)
     for _ in range(int(random.integers(1, 4))):
         if not data:
@@ -125,7 +125,7 @@ def mutate(random: np.random.Generator, value: bytes, head: int) -> bytes:
 
 
 class Target:
-    """One kind of value: how it is made, and what an independent decoder says of it."""
+    """One kind of value: how to make it, and the verdict of an independent decoder."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ def zstd_reference(value: bytes, nbytes: int) -> bytes:
 
 
 def shard_target(random: np.random.Generator) -> Target:
-    """Shards whose index has no checksum, so that its entries can lie."""
+    """Shards whose index has no checksum, so that its entries can be wrong."""
     itemsize = int(random.choice([2, 4, 8]))
     location = str(random.choice(["start", "end"]))
     inner = [BYTES, {"name": "zstd", "configuration": {"level": 1, "checksum": True}}]
@@ -271,7 +271,7 @@ def selections(random: np.random.Generator) -> Iterator[Any]:
 
 
 def one(target_name: str, seed: int) -> str:
-    """Fuzz with one seed; return what became of the value."""
+    """Fuzz with one seed; return the outcome."""
     from support.guarded_memory import Guarded as GuardedBytes
 
     import gzarr
@@ -327,7 +327,7 @@ def one(target_name: str, seed: int) -> str:
 
 
 def fuzz(target: str, seconds: float, seed: int, note: int | None) -> None:
-    """Run seeds from ``seed`` on until the time is over; ``note`` gets each first, so that a crash can be repeated."""
+    """Run consecutive seeds until the time is over; ``note`` gets each seed first, so that a crash can be repeated."""
     counts: dict[str, int] = {}
     one(target, seed)  # loads what is loaded late, outside of the time
     end = time.monotonic() + seconds

@@ -1,6 +1,6 @@
-"""Ctrl-C at any moment of a read or a write: nothing runs on with memory that is gone, and no lock stays taken.
+"""Ctrl-C at any moment of a read or a write: no thread goes on with freed memory, and no lock stays taken.
 
-And other things that can happen to threads: none can be started, or the program's main one has ended.
+Also other events for threads: none can be started, or the program's main thread has ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The face of an array beside zarr-python's, and what a read costs: Python calls, blocks, bytes, decoded chunks."""
+"""The interface of arrays against zarr-python's, and costs of a read: Python calls, blocks, bytes, decoded chunks."""
 
 from __future__ import annotations
 
@@ -58,18 +58,11 @@ def test_properties(document: dict[str, Any], tmp_path: Path) -> None:
     assert array.read_only
     assert array.decode_path.startswith("cpu-native: ")
     assert array.codecs
-    grid = [-(-n // c) for n, c in zip(array.shape, document_chunks(document), strict=True)]
-    assert array.nchunks == int(np.prod(grid))
+    assert array.nchunks == reference.nchunks
     with pytest.raises(gzarr.ReadOnlyError):
         array.attrs["x"] = 1
     with pytest.raises(AttributeError):
         array.shape = (1,)  # type: ignore[misc]
-
-
-def document_chunks(document: dict[str, Any]) -> list[int]:
-    grid = document.get("chunk_grid")
-    chunks: list[int] = document["chunks"] if grid is None else grid["configuration"]["chunk_shape"]
-    return chunks
 
 
 def test_path_in_a_hierarchy(tmp_path: Path) -> None:
@@ -91,13 +84,16 @@ def test_stored_chunks_are_counted(name: str, tmp_path: Path) -> None:
         assert array.nchunks_initialized == 1
     elif array.size:
         reference[:9, 2:7] = sample((9, 5), reference.dtype)
-        assert array.nchunks_initialized == 4
-        assert array.nchunks == 9
+        count = array.nchunks_initialized
+        assert count == reference.nchunks_initialized == (16 if array.shards else 4)
         # Files of others are not chunks.
         for stray in ("notes.txt", "c.9.9", "9.9", "00.0", "0.0.0", "0.0.partial", "c/0/0.tmp", "c/9/0", "c/x"):
             (tmp_path / stray).parent.mkdir(exist_ok=True, parents=True)
             (tmp_path / stray).write_bytes(b"x")
-        assert array.nchunks_initialized == 4
+        assert array.nchunks_initialized == count
+        # Chunks beyond the array's end do not count, even in stored shards.
+        reference[...] = sample(array.shape, reference.dtype)
+        assert array.nchunks_initialized == array.nchunks
     assert gzarr.open_array(in_memory(tmp_path)).nchunks_initialized == array.nchunks_initialized
 
 
@@ -233,7 +229,7 @@ def test_indexers_take_outputs(device: TestedDevice, volume: tuple[gzarr.Array, 
 
 
 def calls_of(read: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Count the calls that a read makes in Python, in all threads: of functions and of builtins."""
+    """Count the Python calls of a read in all threads, of functions and of builtins."""
     events: list[str] = []
     run = pool.run
 
@@ -299,7 +295,7 @@ def test_python_calls_a_chunk(kind: str, selection: Any, tmp_path: Path, monkeyp
 
 
 def test_the_calls_of_host_threads_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The count above can fail: host codecs cost many calls a chunk, and some of them in threads of the pool."""
+    """The count above can fail: host codecs cost many calls per chunk, some of them in threads of the pool."""
     monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
     monkeypatch.setenv("GZARR_THREADS", "2")
     array, _ = opened(tmp_path, v3((32, 32), (4, 4), "uint16", [LITTLE]), sample((32, 32), "u2"))
@@ -307,7 +303,7 @@ def test_the_calls_of_host_threads_are_counted(tmp_path: Path, monkeypatch: pyte
 
 
 def corrupt_block(path: Path, block: int) -> tuple[int, int]:
-    """Spoil one block of a Blosc container; return the bytes of a block, and how many there are."""
+    """Damage one block of a Blosc container; return the block size in bytes, and the number of blocks."""
     value = bytearray(path.read_bytes())
     nbytes, blocksize = struct.unpack_from("<II", value, 4)
     (start,) = struct.unpack_from("<I", value, 16 + 4 * block)
@@ -393,7 +389,7 @@ def test_a_partial_read_of_a_shard_reads_the_chunks_that_it_needs(codecs: Any, l
 
 
 class Recorded(gzarr.MemoryStore):
-    """Says what was asked of it."""
+    """A store that records its requests."""
 
     asked: list[Any]
 

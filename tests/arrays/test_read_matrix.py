@@ -32,10 +32,10 @@ COMPRESSORS = ("lz4", "lz4hc", "zstd", "zlib", "blosclz")
 class Case:
     """An array of one encoding.
 
-    ``path`` is the engine and, where given, the labels that ``decode_path`` must say; ``tensorstore`` says whether that
-    library reads the case; ``lossy`` codecs give what zarr-python reads, not what was written. zarr-python 3.1 does not
-    know a transposed shard whose sides differ (tensorstore writes it), nor v2 arrays of objects other than text and
-    bytes and fields that are arrays (numcodecs' codecs write them).
+    ``path`` is the engine and, if given, the labels expected in ``decode_path``; ``tensorstore`` tells whether that
+    library reads the case; for ``lossy`` codecs the expected result is what zarr-python reads, not the written data.
+    zarr-python 3.1 knows neither transposed shards with different sides (written by tensorstore), nor v2 arrays with
+    objects other than text and bytes or with fields that are arrays (written with numcodecs' codecs).
     """
 
     name: str
@@ -471,7 +471,7 @@ def by_tensorstore(path: Path, document: dict[str, Any], create: bool = False) -
 
 
 def by_numcodecs(path: Path, document: dict[str, Any], data: np.ndarray[Any, Any]) -> None:
-    """Write a v2 array as the specification says, chunk by chunk."""
+    """Write a v2 array according to the specification, chunk by chunk."""
     path.mkdir()
     (path / ".zarray").write_text(json.dumps(document))
     codecs = [numcodecs.get_codec(c) for c in [*(document["filters"] or ()), document["compressor"]] if c]
@@ -512,7 +512,7 @@ for _shape, _chunks in GRIDS:
 
 
 def basic_selections(shape: tuple[int, ...]) -> list[Any]:
-    """Return selections of NumPy's basic kind, those with one index array, and one with index arrays throughout."""
+    """Return NumPy's basic selections, selections with one index array, and one with an index array per dimension."""
     k = len(shape)
     found: list[Any] = [..., (), (...,), None, (None, ...), (..., None), (None, ..., None)]
     if not k:
@@ -625,7 +625,7 @@ def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def orthogonal(shape: tuple[int, ...], data: np.ndarray[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield orthogonal selections with what ``np.ix_`` makes of them."""
+    """Yield orthogonal selections with their equivalents by ``np.ix_``."""
     rng = np.random.default_rng(11)
     for _ in range(12 if shape else 0):
         selection: list[Any] = []
@@ -645,7 +645,7 @@ def orthogonal(shape: tuple[int, ...], data: np.ndarray[Any, Any]) -> Iterator[t
 
 
 def zarr_orthogonal(shape: tuple[int, ...]) -> list[Any]:
-    """Return orthogonal selections that zarr-python knows."""
+    """Return orthogonal selections that zarr-python supports."""
     if not shape:
         return []
     rng = np.random.default_rng(3)
@@ -736,7 +736,7 @@ def test_fields(
 def test_fields_of_whole_and_absent_chunks(
     compressor: Any, device: TestedDevice, threads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chunk whose box of the result is contiguous must not be decoded straight into it: its elements are larger."""
+    """A chunk whose box in the result is contiguous must not be decoded directly into it: its elements are larger."""
     if threads:
         monkeypatch.setattr("gzarr.engines.kernels.available", frozenset)
     data = sample((12,), STRUCTURED)
@@ -976,7 +976,7 @@ def test_wrong_selections(selection: Any, volume: tuple[gzarr.Array, np.ndarray[
 
 
 def test_zarr_python_reads_what_is_compared(tmp_path: Path) -> None:
-    """The comparison can fail: a chunk that another writer changed is seen by both readers."""
+    """The comparison can fail: both readers see a chunk changed by another writer."""
     data = sample((8, 8), "i4")
     write(tmp_path, v3((8, 8), (4, 4), "int32", [LITTLE]), data)
     chunk = tmp_path / "c" / "1" / "0"

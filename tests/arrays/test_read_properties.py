@@ -1,4 +1,4 @@
-"""Arrays, chunks, shards, codecs and selections drawn by hypothesis; zarr-python writes them, and all read."""
+"""Arrays, chunks, shards, codecs and selections drawn by hypothesis, written by zarr-python, read by all readers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_whole_arrays(array: zarr.Array[Any], device: TestedDevice) -> None:
 
 
 def taken(everything: Any, selection: Any) -> Any:
-    """Return what a basic selection takes, as an array: a scalar of its own would forget the length of its type."""
+    """Return the result of a basic selection as an array: a scalar would lose the length of its type."""
     indices = selection if isinstance(selection, tuple) else (selection,)
     return everything[indices if ... in indices else (*indices, ...)]
 
@@ -138,7 +138,7 @@ def test_outputs(data: st.DataObject, device: TestedDevice) -> None:
 
 @st.composite
 def chains(draw: st.DrawFn, shape: tuple[int, ...], itemsize: int, depth: int = 0) -> tuple[list[Any], tuple[int, ...]]:
-    """Draw a v3 codec chain for chunks of ``shape`` and what it is made of."""
+    """Draw a v3 codec chain for chunks of ``shape``, and its description."""
     k = len(shape)
     chain: list[Any] = []
     if depth < 2 and k and draw(st.booleans()):

@@ -47,7 +47,7 @@ def document(shape: tuple[int, ...], grid: Any, dtype: str = "int16", **more: An
 def stored(
     data: np.ndarray[Any, Any], grid: Any, lengths: Any, absent: tuple[tuple[int, ...], ...] = (), **more: Any
 ) -> dict[str, bytes]:
-    """The array, and in ``data`` the fill value where chunks are absent."""
+    """Return the store of an array; in ``data``, absent chunks are set to the fill value."""
     values = {"zarr.json": json.dumps(document(data.shape, grid, data.dtype.name, **more)).encode()}
     starts = [np.append(0, np.cumsum(along)) for along in lengths]
     padded = np.zeros([s[-1] for s in starts], data.dtype)

@@ -1,6 +1,6 @@
-"""Shards of different shapes, against NumPy; ``test_golden.py`` has those that zarr-python 3.4 wrote.
+"""Shards of different shapes, against NumPy; ``test_golden.py`` has those written by zarr-python 3.4.
 
-Each shard alone is what zarr-python of any release writes and reads as the one shard of an array.
+Each shard by itself is what any release of zarr-python writes and reads as the only shard of an array.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def document(shape: tuple[int, ...], lengths: Any, codecs: Chain, data_type: str
 
 
 def boxes(lengths: Lengths) -> Iterator[tuple[str, tuple[slice, ...]]]:
-    """Yield the key of each shard, and where it is."""
+    """Yield the key and the box of each shard."""
     starts = [np.append(0, np.cumsum(along)).tolist() for along in lengths]
     for coords in itertools.product(*(range(len(along)) for along in lengths)):
         box = tuple(slice(s[c], s[c + 1]) for s, c in zip(starts, coords, strict=True))
@@ -83,7 +83,7 @@ def boxes(lengths: Lengths) -> Iterator[tuple[str, tuple[slice, ...]]]:
 
 
 def alone(folder: Path, shape: tuple[int, ...], codecs: Chain, value: bytes | None) -> zarr.Array[Any]:
-    """Return an array of zarr-python whose only shard is a stored one."""
+    """Return a zarr-python array whose only shard is ``value``."""
     folder.mkdir(parents=True)
     said = document(shape, None, codecs)
     said["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": shape}}
@@ -97,7 +97,7 @@ def alone(folder: Path, shape: tuple[int, ...], codecs: Chain, value: bytes | No
 def stored(
     folder: Path, data: Values, codecs: Chain, lengths: Lengths = LENGTHS, absent: tuple[str, ...] = ()
 ) -> dict[str, bytes]:
-    """Return an array whose shards zarr-python has written; ``data`` gets the fill value where they are absent."""
+    """Return an array whose shards zarr-python has written; in ``data``, absent shards are set to the fill value."""
     values = {"zarr.json": json.dumps(document(data.shape, [list(along) for along in lengths], codecs)).encode()}
     for key, box in boxes(lengths):
         if key in absent:
@@ -114,7 +114,7 @@ def stored(
 
 
 def check_stored(folder: Path, values: dict[str, bytes], data: Values, codecs: Chain, lengths: Lengths) -> None:
-    """Have zarr-python read each shard alone, and compare what is in the array."""
+    """Let zarr-python read each shard by itself, and compare it with the array."""
     keys = {key for key in values if key != "zarr.json"}
     for key, box in boxes(lengths):
         shape = tuple(s.stop - s.start for s in box)
@@ -164,9 +164,13 @@ def test_selections(chain: str, device: TestedDevice, tmp_path: Path) -> None:
 
 
 def test_properties(tmp_path: Path) -> None:
-    a = gzarr.open_array(stored(tmp_path, sample(), CHAINS["end"]), device="cpu")
+    values = stored(tmp_path, sample(), CHAINS["end"])
+    a = gzarr.open_array(values, device="cpu")
     assert (a.chunks, a.shards, a.chunk_lengths) == (INNER, (6, 6), LENGTHS)
-    assert (a.nchunks, a.nchunks_initialized) == (18, 14)
+    present = [box for key, box in boxes(LENGTHS) if key in values]
+    assert len(present) == 14
+    inner = sum((rows.stop - rows.start) // 2 * ((columns.stop - columns.start) // 3) for rows, columns in present)
+    assert (a.nchunks, a.nchunks_initialized) == (10 * 4, inner)
     assert a.decode_path == "cpu-native: sharding_indexed(2×3: zstd)"
 
 
@@ -178,7 +182,7 @@ def test_on_a_device(device: TestedDevice, tmp_path: Path) -> None:
 
 
 def test_wide_and_one_long(device: TestedDevice, tmp_path: Path) -> None:
-    """Dimensions whose shards all have one length, and a grid that reaches beyond the array."""
+    """Dimensions whose shards all have one length, and a grid that extends beyond the array."""
     data = sample()[:17, :11].copy()
     values = stored(tmp_path, data, CHAINS["end"])
     meta = json.loads(values["zarr.json"])
@@ -294,7 +298,7 @@ def test_shapes_that_change(tmp_path: Path) -> None:
 
 class TestCreate:
     def test_documents(self) -> None:
-        """As zarr-python 3.4 writes them."""
+        """Documents are those of zarr-python 3.4."""
         for shards, grid in (
             ([[4, 6, 10], [3, 9]], [[4, 6, 10], [3, 9]]),
             ([[4, [2, 8]], 6], [[4, [2, 8]], 6]),

@@ -1,4 +1,4 @@
-"""Changing the shape of arrays: growing, shrinking, appending; in turns; and when the store fails on the way."""
+"""Changing the shape of arrays: growing, shrinking, appending; in turns; and with failures of the store in between."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_appended(value: Any, axis: Any, message: str, tmp_path: 
 
 
 class Full(MemoryStore):
-    """A store with room for some more chunks."""
+    """A store with room for a few more chunks."""
 
     room = 1000
 
@@ -247,7 +247,7 @@ def test_attributes_that_others_changed_meanwhile_stay(tmp_path: Path) -> None:
 
 
 class FailingStore(MemoryStore):
-    """Fails at the n-th change."""
+    """A store whose n-th change fails."""
 
     def __init__(self, values: dict[str, bytes]) -> None:
         super().__init__(values)

@@ -1,4 +1,4 @@
-"""What is taken for elements: from lists and arrays of any library, whole or not at all, before anything is changed."""
+"""Values for writing: lists and arrays of any library are accepted or refused as a whole, before anything changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(**arguments: Any) -> gzarr.Array:
 
 
 class OnlyDlpack:
-    """An array of a library that has nothing but DLPack."""
+    """An array of a library that supports only DLPack."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -159,7 +159,7 @@ class TestObjects:
             all_elements(["a", ["b", 5]], np.dtype(object), [(2,), (2,)], "/x", None, items)
 
     def test_what_nobody_has_written_can_be_written(self) -> None:
-        """Version 2 may leave the fill value open, and NumPy's objects are 0 then."""
+        """Version 2 allows documents without a fill value; for objects it is then NumPy's 0."""
         found = as_elements(["a", 0], np.dtype(object), (2,), "/", ObjectType("vlen-utf8", unset=True))
         assert found.tolist() == ["a", ""]
 
@@ -230,7 +230,7 @@ class TestData:
         assert array[...].tolist() == [expected]
 
     def test_of_a_device(self) -> None:
-        """What another library has on a GPU stays there, and tells its type in NumPy's words."""
+        """An array of another library on a GPU stays there, and gives its type in NumPy's terms."""
         tensor = SimpleNamespace(dtype="float32 of theirs", shape=(2,), __cuda_array_interface__={"typestr": "<f4"})
         data, shape, arguments = arguments_of_data(tensor, None, {}, 3)
         assert data is tensor
@@ -409,7 +409,7 @@ def test_arguments_that_nobody_knows() -> None:
 
 
 class TestWritingObjects:
-    """All of a value is checked before anything is written."""
+    """The whole value is checked before anything is written."""
 
     @pytest.mark.parametrize(("dtype", "data", "message"), TestObjects.BAD)
     def test_bad_items(self, dtype: Any, data: Any, message: str) -> None:
@@ -436,7 +436,7 @@ class TestWritingObjects:
         assert array[...].tolist() == [[7, 8], [3, {"a": None}]]
 
     def test_what_nobody_has_written(self) -> None:
-        """Version 2 may leave the fill value open; NumPy's objects are 0 then."""
+        """Version 2 allows documents without a fill value; for objects it is then NumPy's 0."""
         store: dict[str, bytes] = {}
         gzarr.create_array(store, shape=3, dtype=str, zarr_format=2)
         store[".zarray"] = json.dumps({**json.loads(store[".zarray"]), "fill_value": None}).encode()

@@ -1,4 +1,4 @@
-"""Many writers at once lose nothing: threads, processes, dask's workers; and readers see whole chunks only."""
+"""Concurrent writers lose nothing: threads, processes, dask's workers; and readers see only whole chunks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def through_arrays(root: Path) -> list[gzarr.Array]:
 
 
 def through_stores(root: Path) -> list[gzarr.Array]:
-    """All are the same files: from the top, from below, by way of links, by a store that refuses links."""
+    """Return arrays of the same files: from the root, from below, through links, by a store that refuses links."""
     (root / "link").symlink_to(root / "g")
     (root.parent / "alias").symlink_to(root)
     return [
@@ -83,7 +83,7 @@ def through_stores(root: Path) -> list[gzarr.Array]:
 
 
 def write_own(array: gzarr.Array, own: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], how: int) -> None:
-    """Write the elements that a mask selects, and no others, in one of several ways."""
+    """Write exactly the elements that a mask selects, in one of several ways."""
     if how == 0:
         array.vindex[own] = expected[own]
         return
@@ -101,7 +101,7 @@ def write_own(array: gzarr.Array, own: np.ndarray[Any, Any], expected: np.ndarra
 @pytest.mark.parametrize("through", [through_one_array, through_arrays, through_stores])
 @pytest.mark.parametrize("layout", ["chunks", "raw shards", "shards of a codec in threads"])
 def test_threads_that_share_chunks(layout: str, through: Any, tmp_path: Path) -> None:
-    """Every chunk is shared by all threads, an element at a time, and each thread writes in its own way."""
+    """All threads share every chunk, by single elements, and each thread writes in its own way."""
     root = tmp_path / "root"
     w.make(root / "g" / "a", layout, rows=8)
     arrays = through(root)
@@ -139,7 +139,7 @@ def test_fields_of_one_chunk(tmp_path: Path) -> None:
 
 
 def appended(array: np.ndarray[Any, Any], blocks: int, rows: int) -> None:
-    """Check that an array is blocks of rows, each of one value, and each value once."""
+    """Check that an array consists of blocks of rows, each with one value, and that each value occurs once."""
     assert array.shape == (blocks * rows, w.WIDTH)
     firsts = array[::rows, 0]
     np.testing.assert_array_equal(array, np.repeat(firsts, rows)[:, None] * np.ones(w.WIDTH, "i4"))
@@ -165,7 +165,7 @@ def test_threads_append_in_turns(layout: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["chunks", "shards"])
 def test_processes_with_locks(layout: str, tmp_path: Path) -> None:
-    """Each has its own elements of all chunks, writes several chunks at a time, and has opened something else."""
+    """Each process has elements of its own in all chunks, writes several chunks at a time, and opened another store."""
     root = tmp_path / "root"
     w.make(root / "g" / "a", layout, rows=8)
     arrays = through_stores(root)[:5]
@@ -213,7 +213,7 @@ def test_processes_without_locks_on_their_own_chunks(layout: str, tmp_path: Path
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_processes_that_empty_and_fill_one_directory(durable: bool, tmp_path: Path) -> None:
-    """Chunks of nothing but fill are erased, and with the last of them the directory that others write into."""
+    """Chunks of only fill values are erased, and with the last of them the directory that others write into."""
     store = LocalStore(tmp_path, durable=durable)
     array = gzarr.create_array(store, shape=(24, 4, 4), chunks=(4, 4, 4), dtype="u1", device="cpu")
 
@@ -283,7 +283,7 @@ def test_stores_without_locks_say_so() -> None:
 
 @pytest.mark.parametrize("layout", ["chunks", "shards of a codec in threads"])
 def test_fork_while_another_thread_writes(layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child writes, with and without locks, what its parent's threads are in the middle of."""
+    """The child writes, with and without locks, what threads of its parent are writing at that moment."""
     monkeypatch.setenv("GZARR_THREADS", "3")
     array = w.make(tmp_path, layout)
     stop = threading.Event()
@@ -317,7 +317,7 @@ def test_fork_while_another_thread_writes(layout: str, tmp_path: Path, monkeypat
 
 
 def read_all_ways(path: Path) -> Callable[[], list[np.ndarray[Any, Any]]]:
-    """Return a function that reads the same by plans that are large, small, and of few chunks."""
+    """Return a function that reads the array by plans that are large, small, and of few chunks."""
     array = gzarr.open_array(path, device="cpu")
 
     def read() -> list[np.ndarray[Any, Any]]:
@@ -366,7 +366,7 @@ def test_readers_see_whole_chunks(layout: str, processes: bool, tmp_path: Path) 
 def test_a_shard_replaced_between_its_index_and_its_chunks(
     layout: str, memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The moment is short, so it is held here: the new shard has other chunks, in other places."""
+    """The critical moment is prolonged here: the new shard has other chunks, at other positions."""
     array = w.make(tmp_path, layout)
     if memory:
         store = MemoryStore()
@@ -400,7 +400,7 @@ def test_a_shard_replaced_between_its_index_and_its_chunks(
 
 
 def test_an_error_that_a_replaced_shard_does_not_explain(tmp_path: Path) -> None:
-    """A corrupt shard stays an error, while another one is being replaced."""
+    """A corrupt shard stays an error while another one is being replaced."""
     array = w.make(tmp_path, "shards")
     inner = w.LAYOUTS["shards"]["chunks"]
     array[...] = w.stamp(1, array.shape, inner)

@@ -1,6 +1,6 @@
-"""Writes that end badly, and values that are trouble: what was stored stays readable, and errors say what was written.
+"""Writes that end badly, and troublesome values: stored values stay readable, and errors tell what was written.
 
-Stores under kills and failures of single calls are in ``test_durability.py``; here it is arrays.
+Stores under kills and failures of single calls are in ``test_durability.py``; these tests are for arrays.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ STORED = [np.s_[row : row + 4, column : column + 32] for row in range(0, 16, 4) 
 @pytest.mark.parametrize("lock", [False, True], ids=["", "locked"])
 @pytest.mark.parametrize("layout", ["chunks", "raw chunks", "shards", "raw shards"])
 def test_killed_while_everything_is_rewritten(layout: str, lock: bool, tmp_path: Path) -> None:
-    """Each chunk and shard is as before or of one of the child's generations, and the group's attributes are."""
+    """Each chunk and shard is unchanged or of one of the child's generations, and so are the group's attributes."""
     group = gzarr.create_group(tmp_path)
     array = w.make(tmp_path / "a", layout)
     block = w.LAYOUTS[layout]["chunks"]
@@ -93,7 +93,7 @@ def test_killed_while_everything_is_rewritten(layout: str, lock: bool, tmp_path:
 
 @pytest.mark.parametrize("layout", ["chunks", "shards"])
 def test_killed_while_appending(layout: str, tmp_path: Path) -> None:
-    """Rows are there when the shape says so, all of them; what is appended next comes behind them."""
+    """All rows within the shape are there; the next append continues after them."""
     array = w.make(tmp_path, layout, rows=0)
     rng = random.Random(1)
     rows, kills, at_most_s = 0, 0, FIRST_S
@@ -120,7 +120,7 @@ def test_killed_while_appending(layout: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["chunks", "shards"])
 def test_killed_while_resizing(layout: str, tmp_path: Path) -> None:
-    """What is in the smaller shape stays; what was cut off is what it was or nothing, as long as nobody writes."""
+    """Elements within the smaller shape stay; those cut off are unchanged or gone, as long as nobody writes."""
     shapes = [(16, w.WIDTH), (6, 40), (16, 23)]
     array = w.make(tmp_path, layout)
     whole = np.arange(1, array.size + 1, dtype="i4").reshape(array.shape)
@@ -160,7 +160,7 @@ def incompressible(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 
 def check_what_was_written(error: gzarr.ChunkWriteError, path: Path, old: int, new: np.ndarray[Any, Any]) -> None:
-    """Check that the message counts the stored values that are new, and that all others are as they were."""
+    """Check that the message gives the number of new stored values, and that all others are unchanged."""
     counts = re.search(r"(\d+) of (\d+) stored values were written before; the others hold what they held", str(error))
     assert counts is not None
     found = gzarr.open_array(path, device="cpu")[...]
@@ -176,7 +176,7 @@ def check_what_was_written(error: gzarr.ChunkWriteError, path: Path, old: int, n
 @pytest.mark.parametrize("threads", ["1", "3"])
 @pytest.mark.parametrize("layout", ["chunks", "shards", "shards of a codec in threads"])
 def test_no_room_for_some(layout: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files larger than a limit are refused, as all are on a full disk; one stored value does not compress."""
+    """Files larger than a limit are refused, like all files on a full disk; one stored value does not compress."""
     monkeypatch.setenv("GZARR_THREADS", threads)
     array = w.make(tmp_path, layout)
     array[...] = 5
@@ -321,7 +321,7 @@ for layout, options in (
 
 
 def test_values_that_are_broadcast_stay_small(tmp_path: Path) -> None:
-    """A number and a row become 256 MiB; what is held is a few chunks of 1 MiB."""
+    """A number and a row are broadcast to 256 MiB; memory holds only a few chunks of 1 MiB."""
     code = MEMORY.format(project=str(PROJECT), kernels=str(PROJECT / "kernels"), root=f"{tmp_path}/")
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env={"GZARR_THREADS": "2"}

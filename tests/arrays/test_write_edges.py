@@ -1,4 +1,4 @@
-"""What lies beyond an array in its last chunks: others may have appended it since the array was opened."""
+"""Elements beyond an array in its last chunks: others may have appended them since the array was opened."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 class Plain(dict[str, bytes]):
-    """A mapping: a store that does not tell versions."""
+    """A mapping, which is a store without versions."""
 
 
 def a_store(kind: str, path: Path) -> Any:
@@ -77,7 +77,7 @@ def test_edges_of_rectilinear_chunks() -> None:
 
 
 class Interposing(MemoryStore):
-    """Does something once, just before a document is replaced: behind the chunks of an ``append``."""
+    """A store that calls a function once, just before a document is replaced: after the chunks of an ``append``."""
 
     then: Any = None
 
@@ -90,7 +90,7 @@ class Interposing(MemoryStore):
 
 @pytest.mark.parametrize("layout", ["chunks", "shards"])
 def test_a_write_while_another_thread_appends(layout: str) -> None:
-    """What is appended lies beyond an array whose shape in the store is still the one that the writer knows."""
+    """Appended elements are beyond an array whose shape in the store is still the one that the writer knows."""
     store = Interposing()
     gzarr.create_array(store, shape=(8, 4), dtype="i4", **LAYOUTS[layout])
     one, two = (gzarr.open_array(store, mode="r+", device="cpu") for _ in range(2))

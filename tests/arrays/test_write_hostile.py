@@ -1,4 +1,4 @@
-"""Values and stores that writing must not be taken in by: each was lost, changed or waited for once."""
+"""Values and stores that once made writing lose or change data, or hang."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_objects_that_are_no_numbers(items: list[Any]) -> None:
 
 
 class _Inverted(LocalStore):
-    """Stores and returns values with all bits inverted: whatever goes past it does not come back."""
+    """A store that inverts all bits of values in both directions: anything that bypasses it does not come back."""
 
     def set(self, key: str, value: Buffer) -> None:
         super().set(key, _inverted(value))

@@ -1,4 +1,4 @@
-"""Names of zarr-python: methods and properties of arrays that mean the same there."""
+"""Names of zarr-python: methods and properties of arrays that have the same meaning there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SELECTIONS: list[tuple[str, Any]] = [
 
 
 def pair(root: Path, **options: Any) -> tuple[gzarr.Array, Any]:
-    """Return an array opened by gzarr to read and write, and a copy of it made by zarr-python."""
+    """Return an array opened by gzarr for reading and writing, and an equal array of zarr-python."""
     zarr.create_array(str(root / "ours"), data=DATA, chunks=(4, 3, 7), **options)
     theirs = zarr.create_array(str(root / "theirs"), data=DATA, chunks=(4, 3, 7), **options)
     return gzarr.open_array(root / "ours", mode="r+", device="cpu"), theirs

@@ -1,4 +1,4 @@
-"""The GPU benchmark and the open questions, as far as they need no GPU: on the simulated device, small."""
+"""The GPU benchmark and the open questions, as far as they need no GPU: on the simulated device, at small sizes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
 @pytest.fixture(scope="module")
 def b() -> Iterator[SimpleNamespace]:
-    """The benchmark's modules; their directory stays on the path for this module only."""
+    """Import the benchmark's modules; their directory is on the path for this module only."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
@@ -148,7 +148,7 @@ def test_damaged_frames(b: SimpleNamespace, simulated: SimulatedDevice) -> None:
 
 
 def test_a_process_that_cannot_decode_is_an_answer(b: SimpleNamespace, monkeypatch: Any) -> None:
-    """Without a GPU it ends with an error; so does one whose context is lost at once."""
+    """Without a GPU it ends with an error; also if the context is lost at once."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     answer = b.gpu_questions._in_a_process("zstd", "half of it", 60.0)
     assert (answer["algorithm"], answer["damage"]) == ("zstd", "half of it")

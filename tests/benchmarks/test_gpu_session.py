@@ -1,4 +1,4 @@
-"""How a run of tests on a GPU ends early; the calls of CUDA are replaced."""
+"""Early end of a test run on a GPU; the calls of CUDA are replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ci/gpu`` and ``ci/gpu-wheels`` as far as they need no GPU: the stages, which tests they run, the wheels."""
+"""``ci/gpu`` and ``ci/gpu-wheels`` as far as they need no GPU: the stages, their tests, the wheels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def b() -> Iterator[SimpleNamespace]:
-    """The scripts; their directory stays on the path for this module only."""
+    """Import the scripts; their directory is on the path for this module only."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         names = ("gpu_stages", "gpu_wheels", "gpu", "gpu_questions", "gpu_write", "gpu_transfers")
@@ -109,7 +109,7 @@ def pytest_collection_finish(session):
 
 
 def _collected(*arguments: str, hidden: frozenset[str], tmp_path: Path) -> tuple[set[tuple[str, bool]], str]:
-    """Return modules with tests of a GPU, whether these damage, and what pytest says."""
+    """Return modules with tests for a GPU, whether these damage its context, and the output of pytest."""
     (tmp_path / "collected.py").write_text(COLLECTED.format(packages=set(hidden)))
     environment = {
         **os.environ,
@@ -133,7 +133,7 @@ def _collected(*arguments: str, hidden: frozenset[str], tmp_path: Path) -> tuple
 
 @pytest.mark.timeout(300)
 def test_every_test_of_a_gpu_is_in_a_stage(b: SimpleNamespace, tmp_path: Path) -> None:
-    """Also without what takes long to be imported, or is too large to be taken to a machine with a GPU."""
+    """Also without packages that take long to import, or are too large for a machine with a GPU."""
     found, said = _collected("tests", hidden=frozenset({"torch", "imagecodecs"}), tmp_path=tmp_path)
     assert "torch is not installed" in said
     assert {name for name, damages in found if damages} == set(b.gpu_stages.DAMAGE_TESTS)

@@ -25,7 +25,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.fixture(scope="module")
 def harness() -> Iterator[SimpleNamespace]:
-    """The harness's modules; its directory stays on the path for this module only."""
+    """Import the harness's modules; its directory is on the path for this module only."""
     sys.path.insert(0, str(BENCHMARKS))
     try:
         yield SimpleNamespace(**{name: importlib.import_module(name) for name in ("workloads", "write", "write_limit")})

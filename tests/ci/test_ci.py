@@ -1,4 +1,4 @@
-"""``ci/test``: which Pythons it finds, and that what it leaves out on some of them is there."""
+"""``ci/test``: the Pythons that it finds, and that the tests it leaves out on some of them exist."""
 
 from __future__ import annotations
 

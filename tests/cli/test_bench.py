@@ -26,7 +26,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.fixture(scope="module")
 def harness():
-    """The harness's modules; its directory stays on the path for this module only."""
+    """Import the harness's modules; its directory is on the path for this module only."""
     sys.path.insert(0, str(BENCHMARKS))
     try:
         names = ("fields", "limit", "report", "rivals", "workloads")
@@ -37,7 +37,7 @@ def harness():
 
 @pytest.fixture
 def group_path(tmp_path):
-    """A group of three arrays: plain, sharded, and one of version 2."""
+    """Create a group of three arrays: plain, sharded, and of version 2."""
     path = tmp_path / "data.zarr"
     group = zarr.open_group(str(path), mode="w")
     random = np.random.default_rng(7)
@@ -245,7 +245,7 @@ def test_touched_chunks_of_boxes(harness):
 
 
 def test_the_limit_decodes_the_arrays_own_bytes(harness, tmp_path):
-    """Every codec chain of the benchmark: what the bare library leaves in the buffer is the chunk as it was encoded."""
+    """For every codec chain of the benchmark, the bare library decodes the buffer to the chunk that was encoded."""
     for workload in harness.workloads.workloads(1e-6):
         if not workload.whole or workload.dataset.chunk_nbytes > 10 << 20:
             continue

@@ -1,4 +1,4 @@
-"""The command line, by subprocess: what it shows, exit codes, errors on one line."""
+"""The command line, by subprocess: its output, exit codes, and errors on one line."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class TestInfo:
         ]
 
     def test_long_work_has_a_bar_on_a_terminal(self, root, monkeypatch):
-        """The bar goes to stderr, and only if that is a terminal."""
+        """The progress bar goes to stderr, and only if that is a terminal."""
         code = (
             "import sys; from gzarr.cli import main as cli, progress; progress.QUIET_SECONDS = -1; "
             f"sys.exit(cli.main(['info', {str(root / 'g' / 'volume')!r}]))"

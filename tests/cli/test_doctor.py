@@ -1,4 +1,4 @@
-"""``gzarr doctor``: what it finds, its document, its exit codes; that its tests of codecs notice what is wrong."""
+"""``gzarr doctor``: its findings, its document, its exit codes; and that its tests of codecs detect errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ON_GPU = pytest.mark.parametrize("device", tested.KINDS[1:], indirect=True)
 
 
 def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command on a machine without a GPU, and as a user: without the simulator."""
+    """Run the command as on a machine without a GPU, and like a user: without the simulator."""
     variables = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
     command = [sys.executable, "-m", "gzarr", "doctor", *args]
     path = os.pathsep.join(sys.path)
@@ -136,7 +136,7 @@ class TestCommand:
         assert not any(codec["passed"] for codec in document["codecs"])
 
     def test_broken_packages(self, tmp_path: Path) -> None:
-        """Whatever a package raises when it is imported is told, on one line, and ends nothing."""
+        """Any exception at a package's import is reported on one line, and does not end the command."""
         for name, code in [
             ("cupy", "raise RuntimeError('two CuPys\\n\\n[bold]are installed')"),
             ("numba_cuda", "import no_such_module"),
@@ -226,7 +226,7 @@ class TestDriver:
         assert (found["gpu"].status, found["gpu"].found) == ("not usable", driver.error)
 
     def test_driver_older_than_the_packages(self) -> None:
-        """The runtime that CuPy brings is newer than an old driver runs; advice is for that driver."""
+        """The runtime that CuPy brings is newer than an old driver supports; the advice is for that driver."""
         runtime = mock.Mock(runtimeGetVersion=lambda: 13020)
         cupy = mock.Mock(cuda=mock.Mock(runtime=runtime))
         driver = doctor.Driver("535.1", 12020, ("cuda:0",), "no GPU to speak to")
@@ -239,7 +239,7 @@ class TestDriver:
 
 
 class TestStorage:
-    """GPUDirect Storage, by what kvikio says of it."""
+    """GPUDirect Storage, as reported by kvikio."""
 
     @pytest.mark.parametrize(
         ("available", "compatible", "status", "found"),
@@ -336,7 +336,7 @@ class TestSelfTest:
         assert [codec["decoded_by"] for codec in document["codecs"]] == ["cuda", "cpu"]
 
     def test_gpu_that_refuses_a_codec(self) -> None:
-        """Its chunks are decoded by the CPU, to the right elements; the test says so all the same."""
+        """The CPU decodes its chunks, to the right elements; the test reports it nevertheless."""
         case = next(case for case in selftest.cases() if case.codec == "zstd")
         with tested.use("simulated") as device:
             decoder: Any = device.simulated.decompressor("zstd")
@@ -379,7 +379,7 @@ class TestSelfTest:
 
 
 class TestEncoders:
-    """What has no encoder among the requirements, against other decoders."""
+    """Frames of codecs for which the requirements have no encoder, against other decoders."""
 
     @pytest.mark.parametrize("nbytes", [0, 1, 4, 12, 13, 100, 65_536, 65_537, 200_001])
     def test_snappy(self, nbytes: int) -> None:

@@ -34,7 +34,7 @@ NUMBERS = [*(f"{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64)), "f
 
 
 def _edges(name: str) -> np.ndarray[Any, Any]:
-    """Return numbers of a type around everything that another type may stumble over."""
+    """Return numbers of a type around all limits of other types."""
     dtype = np.dtype(name)
     powers = [sign * ((1 << k) + d) for k in range(65) for d in (-1, 0, 1) for sign in (1, -1)]
     if dtype.kind != "f":
@@ -55,7 +55,7 @@ def _edges(name: str) -> np.ndarray[Any, Any]:
 
 
 def _each(cast: Any, values: np.ndarray[Any, Any], dtype: str) -> list[bytes | None]:
-    """Return the bytes of each number that is cast; None for those that are refused, b"nan" for NaN."""
+    """Return the bytes of each converted number; None for refused numbers, b"nan" for NaN."""
     result: list[bytes | None] = []
     for i in range(values.size):
         try:
@@ -70,7 +70,7 @@ def _each(cast: Any, values: np.ndarray[Any, Any], dtype: str) -> list[bytes | N
 @pytest.mark.parametrize("target", NUMBERS)
 @pytest.mark.parametrize("source", NUMBERS)
 def test_casting_is_that_of_cast_value_rs(source: str, target: str) -> None:
-    """Which is what zarr-python casts with."""
+    """zarr-python casts with that library."""
     values = _edges(source)
     values = values[RNG.permutation(values.size)[:40]]
     ways = [(rounding, "clamp") for rounding in casting.ROUNDINGS] + [("nearest-even", None), ("towards-zero", None)]

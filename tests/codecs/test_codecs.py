@@ -81,7 +81,7 @@ def test_against_numcodecs(config, size):
 
 @pytest.mark.parametrize("config", V2, ids=name)
 def test_corrupt_bytes(config):
-    """Whatever is done to the bytes, the right number of bytes comes out or a ValueError."""
+    """Whatever is done to the bytes, the result has the right number of bytes or is a ValueError."""
     ours = codec_from_v2(config, "$.compressor")
     encoded = bytes(ours.encode(DATA, SIZE))
     rng = np.random.default_rng(5)
@@ -162,7 +162,7 @@ def test_bombs_are_not_unpacked(config, bomb):
 
 @pytest.mark.parametrize("config", [{"id": "zstd"}, {"id": "gzip"}, {"id": "lz4"}, {"id": "lzma"}, {"id": "bz2"}])
 def test_lying_metadata_allocates_nothing_much(config):
-    """A terabyte chunk out of a few bytes is refused before anything of the kind is allocated."""
+    """A terabyte chunk from a few bytes is refused before any such amount of memory is allocated."""
     ours = codec_from_v2(config, "$.compressor")
     encoded = ours.encode(DATA, SIZE)
     tracemalloc.start()
@@ -294,7 +294,7 @@ def test_labels_and_operations():
 
 
 def test_two_compressors_are_bounded():
-    """What is behind a compressor has no size of its own, but it has a bound."""
+    """The input of a second compressor has no fixed size, but it has a limit."""
     little = {"name": "bytes", "configuration": {"endian": "little"}}
     codecs = codecs_from_v3([little, *[{"name": "gzip", "configuration": {"level": 1}}] * 2], "$.codecs")
     chunk = ArrayRepresentation((1000,), np.dtype("<i4"))
@@ -314,7 +314,7 @@ def test_numcodecs_that_are_missing():
 
 
 class Reverse(numcodecs.abc.Codec):
-    """A codec of somebody else's, registered with numcodecs."""
+    """A third-party codec, registered with numcodecs."""
 
     codec_id = "test-reverse"
 

@@ -1,4 +1,4 @@
-"""Registered codecs: against their specifications' examples, against the libraries that have them, on hostile bytes."""
+"""Registered codecs: against their specifications' examples, against other libraries, and on hostile bytes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ PACKED = [
 
 
 def _named(name: str, base: type) -> type:
-    """Make what zarr-python needs to read a document with a codec that zarrs has and it has not."""
+    """Make a class that lets zarr-python read a document with a codec of zarrs that it lacks."""
 
     def keep(self: Any, data: Any) -> None:
         self.data = data
@@ -403,7 +403,7 @@ def test_imagecodecs_are_registered_when_a_document_names_them() -> None:
 @pytest.mark.parametrize("name", ["json2", "msgpack2", "pickle", "vlen-utf8"])
 @pytest.mark.parametrize("shape", [(2, 3), (3, 3)])
 def test_objects_in_order_f(name: str, order: str, shape: tuple[int, int]) -> None:
-    """What zarr-python 2 writes: the codec is given an array of that order, and some codecs store its shape."""
+    """Chunks as in zarr-python 2: the codec gets an array of that order, and some codecs store its shape."""
     items = np.array([f"s{i}" for i in range(math.prod(shape))], object).reshape(shape)
     chunk = np.asarray(items, order=order)  # type: ignore[call-overload]
     stored = numcodecs.get_codec({"id": name}).encode(chunk)

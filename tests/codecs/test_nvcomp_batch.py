@@ -1,4 +1,4 @@
-"""The codec ``nvcomp_batch``: chunks as kvikio wrote them, on each device, and what is done about corrupt ones."""
+"""The codec ``nvcomp_batch``: chunks written by kvikio, on each device, and corrupt chunks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHAPE, CHUNKS = (50, 30), (20, 30)
 
 
 def frame(algorithm: str, data: bytes) -> bytes:
-    """Encode with libraries that are not gzarr's."""
+    """Encode with libraries other than gzarr."""
     encoders: dict[str, Callable[[bytes], Any]] = {
         "lz4": numcodecs.LZ4().encode,
         "zstd": numcodecs.Zstd(3).encode,
@@ -43,7 +43,7 @@ def frame(algorithm: str, data: bytes) -> bytes:
 
 
 def stored(algorithm: str, data: np.ndarray[Any, Any], spelling: str | None = None) -> dict[str, bytes]:
-    """A version 2 array of two whole chunks and one that the array's edge cuts."""
+    """A version 2 array of two whole chunks and one cut by the array's edge."""
     document = {
         "zarr_format": 2, "shape": SHAPE, "chunks": CHUNKS, "dtype": data.dtype.str, "order": "C", "filters": None,
         "fill_value": 0, "compressor": {"id": "nvcomp_batch", "algorithm": spelling or algorithm, "options": {}},

@@ -49,7 +49,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 def every_pattern(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return elements of every bit pattern, or as many as there is room for: NaNs and infinities are among them."""
+    """Return elements of every bit pattern, or as many as fit, including NaNs and infinities."""
     dtype = dtype_of(name)
     n = int(np.prod(shape))
     bits = BITS.get(name, 8 * dtype.itemsize)
@@ -144,7 +144,7 @@ def test_v2_as_tensorstore(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BITS)
 @pytest.mark.parametrize("codecs", [[LITTLE], [{"name": "bytes"}, ZSTD], [shard([2, 5], [BIG])]], ids=len)
 def test_high_bits_are_ignored(name: str, codecs: list[Any], tmp_path: Path) -> None:
-    """The elements are equal to those without the high bits, and have the same bytes in memory."""
+    """Elements are equal to those without the high bits, and have the same bytes in memory."""
     written = every_pattern("float8_e5m2", (16, 20)).view("u1")
     by_tensorstore(tmp_path / "a", v3((16, 20), (4, 5), "uint8", codecs, 0), written)
     document = json.loads((tmp_path / "a" / "zarr.json").read_text())
@@ -157,7 +157,7 @@ def test_high_bits_are_ignored(name: str, codecs: list[Any], tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ALL)
 def test_numbers(name: str, tmp_path: Path) -> None:
-    """Elements that are read are numbers of ml_dtypes: they calculate and print like its own."""
+    """Elements read are numbers of ml_dtypes: they calculate and print like its own."""
     own = np.array([-1, 0, 1, 1.5, 2]).astype("f4").astype(dtype_of(name))
     store = {
         "zarr.json": json.dumps(v3((5,), (5,), name, [LITTLE], 1)).encode(),

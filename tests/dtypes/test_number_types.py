@@ -1,4 +1,4 @@
-"""The table of number types: its rows against NumPy and ml_dtypes, and what a new row is enough for."""
+"""The table of number types: its rows against NumPy and ml_dtypes, and the effect of a new row."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ NEW: dict[str, tuple[str, int, Any, list[int]]] = {
 
 @pytest.fixture
 def new_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have other names for two types, and one type more: nothing but the table says so."""
+    """Give two types other names, and add a type, by changing only the table."""
     rows = [row for row in NUMBER_TYPES.rows if row.dtype_name not in ("bfloat16", "bcomplex32")]
     brain16 = replace(NUMBER_TYPES.by_v3_name["bfloat16"], names=("brain16", "half_of_float32"))
     bit = NumberType(("bit",), None, "ml_dtypes.uint1", "u", 1)
@@ -123,7 +123,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 def patterns(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return elements of many bit patterns: NaNs and infinities are among them."""
+    """Return elements of many bit patterns, including NaNs and infinities."""
     unit = NEW[name][1]
     count = math.prod(shape) * dtype_of(name).itemsize // unit
     units = np.arange(count) * 40503 % (2 if name == "bit" else 256**unit)
@@ -213,7 +213,7 @@ class TestNewRows:
         same(device.read(device.open(store)), data)
 
     def test_numbers(self, name: str, device: TestedDevice) -> None:
-        """Values that the type cannot hold are refused, and codecs of numbers know it."""
+        """Values that the type can't represent are refused, and codecs of numbers know it."""
         if name == "pair":
             codecs = [codec("packbits")]
             data = patterns(name, (10,))
@@ -230,3 +230,14 @@ class TestNewRows:
                 array[0] = 2
             with pytest.raises(gzarr.MetadataError, match="from 0 to 1"):
                 gzarr.open_array({"zarr.json": json.dumps(v3((3,), (2,), name, [LITTLE], 2)).encode()})
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2, "3-draft-2022", 3])
+@pytest.mark.parametrize(
+    "dtype", [ml_dtypes.int1, ml_dtypes.uint1, [("a", ml_dtypes.int1)], np.longdouble, np.dtype(("i4", 3))], ids=str
+)
+def test_dtypes_without_a_data_type(dtype: Any, zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    with pytest.raises(gzarr.ArgumentError, match=r"no data type for .*(int1|128|i4).* int8, .*from ml_dtypes int2, "):
+        gzarr.create_array(store, shape=4, dtype=dtype, zarr_format=zarr_format, device="cpu")
+    assert not store

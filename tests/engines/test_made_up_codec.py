@@ -1,4 +1,4 @@
-"""A native codec is a row, compiled functions, and what the codec says of itself: nothing else names it."""
+"""A native codec needs a row, compiled functions, and its own description: nothing else names it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _made_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def decoded(value: bytes, nbytes: int) -> bytes:
-    """Return what a stored chunk holds, by numcodecs."""
+    """Return the content of a stored chunk, by numcodecs."""
     assert value[:2] == made_up_codec.LETTERS
     return bytes(lz4.decompress(nbytes.to_bytes(4, "little") + value[2:-4]))
 

@@ -1,4 +1,4 @@
-"""What engines do with a store hangs on what it can do, not on what class it is."""
+"""Engines decide by the capabilities of a store, not by its class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAPABILITIES = ("file_root", "directory", "file_writer", "contains")
 
 
 def foreign(root: Path, *without: str) -> Any:
-    """Make a store of a class of its own, which has what a :class:`LocalStore` has but for some methods."""
+    """Make a store of another class, with the methods of :class:`LocalStore` except for some."""
     inner, calls = LocalStore(root), []
 
     def recorded(name: str) -> Any:
@@ -66,6 +66,6 @@ def test_what_a_store_contains(tmp_path: Path, value: Any) -> None:
 
 
 def test_one_directory_has_one_lock(tmp_path: Path) -> None:
-    """Whether a store follows links or not, and whatever class it is of, its files are the same ones."""
+    """Whatever the class of a store, and whether it follows links or not, its files are the same."""
     stores = (LocalStore(tmp_path), LocalStore(tmp_path, follow_symlinks=False), foreign(tmp_path))
     assert len({locks._root(store) for store in stores}) == 1

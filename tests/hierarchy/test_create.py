@@ -1,4 +1,4 @@
-"""Making arrays and groups: what is written, what other libraries read of it, and what is refused."""
+"""Creating arrays and groups: the stored documents, what other libraries read, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where arrays and groups are made: what is there already, groups above, modes, stores that cannot be changed."""
+"""Places for new arrays and groups: existing nodes, groups above, modes, read-only stores."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FORMATS = [2, 3, DRAFT]
 
 
 class FailingStore(MemoryStore):
-    """Refuses what a test asks it to."""
+    """A store that refuses calls on demand."""
 
     refuses: Callable[[str, str], bool] = staticmethod(lambda operation, key: False)  # type: ignore[assignment]
 
@@ -45,7 +45,7 @@ class FailingStore(MemoryStore):
 
 
 class CountingStore(MemoryStore):
-    """Counts what is written."""
+    """A store that counts its writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class CountingStore(MemoryStore):
 
 
 def hierarchy(store: Any, zarr_format: Any) -> gzarr.Group:
-    """Make a hierarchy: a group of two arrays, an array, an empty group."""
+    """Create a hierarchy: a group of two arrays, an array, an empty group."""
     root = gzarr.create_group(store, zarr_format=zarr_format, attributes={"title": "t"}, device="cpu")
     for i, name in enumerate(("g/a", "g/deep/b", "c")):
         array = root.create_array(name, shape=(4, 4), dtype="i4", chunks=(2, 2), attributes={"i": i})

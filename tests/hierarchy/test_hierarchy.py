@@ -56,7 +56,7 @@ def v2_array(**changes):
 
 
 class Counting:
-    """Passes calls on and counts them: each call of a store method is a request."""
+    """A store that passes calls on and counts them: each call of a store method is a request."""
 
     def __init__(self, store):
         self.store = store

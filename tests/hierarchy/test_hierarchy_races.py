@@ -1,7 +1,7 @@
-"""Changes of one hierarchy by several at once: one gets the place, nobody's work is lost, everybody sees what is there.
+"""Concurrent changes of one hierarchy: only one gets a place, nobody's work is lost, everybody sees the same nodes.
 
-The store of these tests starts a rival in the middle of an operation and waits a moment for it: until it is done, or
-waits for its turn. So each race is run in the order that does harm where something is looked at too early.
+The store of these tests starts a rival in the middle of an operation, and waits a moment until it is done or waits for
+its turn. So each race runs in the order that does harm if something is checked too early.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECONDS = 30.0
 
 
 class RivalStore(MemoryStore):
-    """Runs something else in the middle of an operation: at the first call that a test waits for."""
+    """A store that runs a function in the middle of an operation: at the first call that matches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class RivalStore(MemoryStore):
         self._failure: Exception | None = None
 
     def race(self, when: Callable[[str, str], bool], work: Callable[[], object]) -> None:
-        """Start ``work`` in a thread at the first operation on a key that ``when`` is true of."""
+        """Start ``work`` in a thread at the first operation on a key for which ``when`` is true."""
         self._failure, self._thread = None, None
         self._when, self._work = when, work
 
     def rival(self) -> Exception | None:
-        """Wait for the rival; return the error that it met with."""
+        """Wait for the rival; return its error."""
         assert self._thread is not None, "the rival was not started"
         self._thread.join(SECONDS)
         assert not self._thread.is_alive(), "the rival hangs"
@@ -354,7 +354,7 @@ class TestReservedNames:
 
 
 class FullStore(MemoryStore):
-    """Has no room, until a prefix is erased (or ever)."""
+    """A store that is full until a prefix is erased, or for ever."""
 
     code: int | None = None
     gets_room = True

@@ -1,17 +1,17 @@
-"""What the scripts here share: values to write, the form of what must be read, and archives of both.
+"""Parts that the scripts here share: values to write, the form of expected results, and archives of both.
 
 A writer makes a directory with stores and, in ``expected``, what its own reader reads from them::
 
     STORE/...                    a hierarchy or an array
-    expected/STORE/NODE.npy      elements that NumPy has
+    expected/STORE/NODE.npy      elements of NumPy types
     expected/STORE/NODE.json     others, and Python objects; expected/STORE.json for an array without a name
 
 An extension type is ``{"dtype": "bfloat16", "shape": [2], "bytes": "<base64>"}``, little-endian. Objects are
 ``{"dtype": "object", "shape": [2], "items": [...]}`` in C order, where ``{"b64": ...}`` is a byte string and
 ``{"arr": [...], "dtype": ...}`` an array.
 
-``python golden_archive.py DIRECTORY ARCHIVE`` packs such a directory; the same files give the same archive. An archive
-that is there is never replaced. Runs on every NumPy since 1.26.
+``python golden_archive.py DIRECTORY ARCHIVE`` packs such a directory; the same files give the same archive. Existing
+archives are never replaced. Runs with every NumPy since 1.26.
 """
 
 import base64
@@ -28,7 +28,7 @@ TEXTS = ("", "a", "né", "漢字", "word𝄞", 'with "quotes" and \\')
 
 
 def sample(dtype, shape=SHAPE):
-    """Return elements with extremes, NaN, infinities, negative zero and NaT where the type has them."""
+    """Return elements including extremes, NaN, infinities, negative zero and NaT if the type has them."""
     dtype = np.dtype(dtype)
     count = int(np.prod(shape))
     steps = np.arange(count)
@@ -90,7 +90,7 @@ def _to_json(item):
 
 
 def save_expected(directory, name, values):
-    """Write what a reader gave for the array ``STORE/NODE`` (or ``STORE``)."""
+    """Write a reader's result for the array ``STORE/NODE`` (or ``STORE``)."""
     values = np.asarray(values)
     target = Path(directory) / "expected" / name
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Arrays that other projects encoded (``tests/data``, see the README there), against what they say they hold."""
+"""Arrays that other projects encoded (``tests/data``, see the README there), against their stated content."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_fixture(
 
 
 def _stored_raw(values: dict[str, bytes], node: str) -> bool:
-    """Return whether the one chunk of a node is a Blosc container that holds its bytes as they are."""
+    """Return whether the only chunk of a node is a Blosc container with uncompressed bytes."""
     (chunk,) = (value for key, value in values.items() if key.startswith(f"{node}/") and "/." not in key)
     return bool(chunk[2] & 2)
 
@@ -137,7 +137,7 @@ def _has_host_codec(array: gzarr.Array) -> bool:
 
 
 def close(result: Any, expected: Any, array: gzarr.Array, node: str) -> None:
-    """Compare what a lossy encoding kept, by the precision that it states."""
+    """Compare the result of a lossy encoding, by its stated precision."""
     assert (result.shape, result.dtype) == (expected.shape, expected.dtype.newbyteorder("=")), node
     (lossy,) = array.metadata.document[".zarray"]["filters"]
     if lossy["id"] == "fixedscaleoffset":
@@ -152,7 +152,7 @@ def close(result: Any, expected: Any, array: gzarr.Array, node: str) -> None:
 
 
 def test_every_codec_of_numcodecs_is_here() -> None:
-    """The archive is complete: nobody removed a store, or its files, unnoticed."""
+    """The archive is complete: no store and no file has been removed unnoticed."""
     counts = {store: len(list(entries)) for store, entries in groupby(unpack("numcodecs")[2], lambda e: e["store"])}
     assert sum(counts.values()) == 451
     assert len(counts) == 22

@@ -1,4 +1,4 @@
-"""Stores that other libraries wrote (``tests/interop``), against what these read from them, and other readers now."""
+"""Stores that other libraries wrote (``tests/interop``), against what these and other readers read from them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_refuses() -> None:
 
 @pytest.mark.parametrize("golden", {(case.archive, case.store): case for case in CASES}.values(), ids=str)
 def test_members(golden: Golden) -> None:
-    """A writer's hierarchy, opened as a group, has the arrays that it wrote; one that is refused is not passed over."""
+    """A writer's hierarchy, opened as a group, has the arrays that were written; refused ones are not skipped."""
     hierarchy = [case for case in CASES if (case.archive, case.store) == (golden.archive, golden.store)]
     refused = [case for case in hierarchy if (refusal(case) or (None, ""))[0] is gzarr.MetadataError]
     root = gzarr.open_group(golden.keys, device="cpu")

@@ -1,4 +1,4 @@
-"""The tables of what gzarr reads and writes, against what it does."""
+"""The tables of supported arrays in the documentation, against actual reads and writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_names() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_page_says_what_is_so() -> None:
-    """If not: ``PYTHONPATH=tests python -m support.support_table`` writes it anew."""
+    """To update the page after a failure: ``PYTHONPATH=tests python -m support.support_table``."""
     recorded = support_table.PAGE.read_text(encoding="utf-8")
     if support_table.versions() in recorded:
         assert support_table.page() == recorded

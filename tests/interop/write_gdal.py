@@ -1,6 +1,6 @@
 """Write stores of version 2 and of the draft of version 3 with GDAL, for ``ci/interop gdal``: ``SCRIPT DIRECTORY``.
 
-Runs on the Python that Debian's ``python3-gdal`` is for. No scalars: GDAL 3.6.2 crashes as it reads one.
+Runs on the Python of Debian's ``python3-gdal``. There are no scalars: GDAL 3.6.2 crashes when it reads one.
 """
 
 import itertools

@@ -1,6 +1,6 @@
-"""Write bands with the GDAL that rasterio brings, for ``ci/interop gdal-rasterio``: ``SCRIPT DIRECTORY``.
+"""Write bands with the GDAL in rasterio, for ``ci/interop gdal-rasterio``: ``SCRIPT DIRECTORY``.
 
-Of version 2 it writes the text of an option as it is given, where numcodecs has a boolean.
+In version 2 it writes the text of an option unchanged, where numcodecs has a boolean.
 """
 
 import sys
@@ -24,7 +24,7 @@ def cases():
 
 
 def main():
-    """Write a hierarchy of each version, whose arrays have been written as bands."""
+    """Write a hierarchy of each version, whose arrays are written as bands."""
     warnings.simplefilter("ignore")
     directory = Path(sys.argv[1])
     for zarr_format in (2, 3):

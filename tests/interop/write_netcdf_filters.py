@@ -1,6 +1,6 @@
 """Write stores of version 2 with netCDF-C's filters, for ``ci/interop netcdf-filters``: ``SCRIPT DIRECTORY``.
 
-Its shuffle says an element size of 0, and means that of the variable's type; of a string, that of a pointer.
+Its shuffle states an element size of 0, which means that of the variable's type; for a string, that of a pointer.
 """
 
 import sys

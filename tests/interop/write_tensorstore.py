@@ -27,12 +27,12 @@ EXTENSIONS = {
 
 
 def codec(name, **configuration):
-    """Return the object of a codec."""
+    """Return the JSON of a codec."""
     return {"name": name, "configuration": configuration}
 
 
 def patterns(name):
-    """Return elements of an extension type: every pattern of bits, or as many as there is room for."""
+    """Return elements of an extension type: every bit pattern, or as many as fit."""
     dtype, bits = np.dtype(getattr(ml_dtypes, name)), EXTENSIONS[name]
     steps = np.arange(35)
     if bits == 16:
@@ -161,7 +161,7 @@ def document_v3(values, members):
 
 
 def main():
-    """Write both hierarchies; a part of the values is the first rows, and the rest is left absent."""
+    """Write both hierarchies; in some arrays only the first rows are written, and the rest is absent."""
     directory = Path(sys.argv[1])
     for store, driver, cases, document in (
         ("v2", "zarr", cases_v2, document_v2),

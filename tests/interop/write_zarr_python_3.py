@@ -140,7 +140,7 @@ def cases_v3():
 
 
 def write(directory, store, zarr_format, cases):
-    """Write a hierarchy, all of each array but its last row of chunks where it has a fill value of its own."""
+    """Write a hierarchy; for arrays with their own fill value, all but the last row of chunks."""
     directory = Path(directory)
     root = zarr.open_group(str(directory / store), mode="w", zarr_format=zarr_format, attributes={"title": "golden"})
     for path, values, given in cases:

@@ -17,7 +17,7 @@ EDGES, INNER = [[4, 6, 2, 2], [3, 6]], (2, 3)
 
 
 def behind(sharding, *compressors, filters=()):
-    """Return arguments for a sharding codec that is one of several codecs."""
+    """Return arguments for a sharding codec in a chain of several codecs."""
     return {"chunks": EDGES, "shards": None, "filters": filters, "serializer": sharding, "compressors": compressors}
 
 
@@ -52,7 +52,7 @@ def cases():
 
 
 def main():
-    """Write a hierarchy; of some arrays, shards and chunks in shards are missing; one was made larger, one smaller."""
+    """Write a hierarchy; some arrays lack shards, and chunks in shards; one is enlarged, one shrunk."""
     warnings.simplefilter("ignore")
     zarr.config.set({"array.rectilinear_chunks": True})
     directory = Path(sys.argv[1])

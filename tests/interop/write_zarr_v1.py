@@ -1,4 +1,4 @@
-"""Write ``tests/golden/v1/zarr-python-1.1.0.tar.xz``: version 1 arrays of zarr-python 1.1.0, and what they read as.
+"""Write ``tests/golden/v1/zarr-python-1.1.0.tar.xz``: version 1 arrays of zarr-python 1.1.0, and their expected values.
 
 Runs in an environment of its own, on Python 3.11::
 
@@ -6,7 +6,7 @@ Runs in an environment of its own, on Python 3.11::
     CFLAGS="-fcommon -w" pip install --no-build-isolation --no-deps --no-binary zarr 'zarr==1.1.0'
     python tests/interop/write_zarr_v1.py
 
-The archive has a directory a store, and beside it ``expected/NAME.npy``, as zarr-python 1.1.0 itself reads the store.
+The archive has one directory per store, and ``expected/NAME.npy`` as zarr-python 1.1.0 itself reads each store.
 """
 
 import collections
@@ -65,7 +65,7 @@ def cases():
 
 
 def write(store, values, arguments):
-    """Write all of an array but its last chunk, unless that is undefined; return it as it reads."""
+    """Write all of an array except its last chunk, unless that is undefined; return the array as read back."""
     zarr.init_store(store, shape=values.shape, dtype=values.dtype, **arguments)
     array = zarr.Array(store)
     if arguments.get("fill_value") is None:

@@ -1,11 +1,11 @@
-"""Write ``tests/golden/v3_draft/zarr-python-2.18.7.tar.xz``: its experimental version 3, and what it must read as.
+"""Write ``tests/golden/v3_draft/zarr-python-2.18.7.tar.xz``: its experimental version 3, and the expected values.
 
 Runs in an environment of its own, on Python 3.11::
 
     pip install 'zarr==2.18.7' 'numcodecs==0.15.2' 'numpy==1.26.4' pytest
     python tests/interop/write_zarr_v3_draft.py
 
-(zarr-python imports its tests, and so pytest, to read a storage transformer.)
+(To read a storage transformer, zarr-python imports its tests, and thus pytest.)
 
 The archive has the directories ``hierarchy`` (groups and arrays), ``root-array`` (an array without a name) and
 ``expected`` with ``NODE.npy`` for each array, as zarr-python 2.18.7 itself reads it.

@@ -1,6 +1,6 @@
 """Write stores of versions 2 and 3 with zarrs, through zarr-python, for ``ci/interop zarrs``: ``SCRIPT DIRECTORY``.
 
-These are those arrays of ``write_zarr_python_3.py`` that zarrs encodes and decodes itself.
+The arrays are those of ``write_zarr_python_3.py`` that zarrs encodes and decodes itself.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The kernels that encode, against NumPy, c-blosc and numcodecs; buffers end at a page that cannot be touched."""
+"""The kernels that encode, against NumPy, c-blosc and numcodecs; buffers end at an inaccessible page."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def geometry_of(
     order: tuple[int, ...],
     swap: int = 0,
 ) -> tuple[np.ndarray[Any, Any], list[Any]]:
-    """Return a geometry of pieces (input, first in the chunk, number, first in the input), and what it needs."""
+    """Return the geometry of pieces (input, first in the chunk, number, first in the input), and its arrays."""
     k, itemsize = len(chunk), inputs[0].dtype.itemsize
     strides = [0] * k
     stride = itemsize

@@ -1,4 +1,4 @@
-"""Containers cut into frames, against independent decoders: its frames, decoded one by one, are the chunk."""
+"""Containers divided into frames, against independent decoders: frames decoded one by one give the chunk."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def mutated(random: np.random.Generator, value: bytes) -> bytes:
 
 
 def host(codec: Any, value: bytes) -> bytes | None:
-    """What the CPU engine reads, or None if it refuses."""
+    """Return the result of the CPU engine, or None if it refuses."""
     chunk = ArrayRepresentation((NBYTES,), np.dtype("u1"))
     codecs = (BytesCodec(None), codec)
     decoding = analyse(codecs, chunk, available())

@@ -1,4 +1,4 @@
-"""The kernels by themselves, against NumPy, numcodecs and cramjam; buffers end at a page that cannot be touched."""
+"""The kernels alone, against NumPy, numcodecs and cramjam; buffers end at an inaccessible page."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def test_snappy_mutations_never_leave_their_buffers() -> None:
 
 
 class Blosc:
-    """One worker's context, and a decoder with guarded buffers."""
+    """The context of one worker, and a decoder with guarded buffers."""
 
     def __init__(self) -> None:
         # What is freed belongs to the operations in use.
@@ -502,7 +502,7 @@ def test_blosc_leaves_byte_planes_to_the_caller(blosc: Blosc, typesize: int, shu
 def container(
     blocks: list[list[bytes]], size: int, blocksize: int, *, compressor: int, typesize: int = 1, flags: int = 0
 ) -> bytes:
-    """Put a Blosc 1 container together from the streams of each block."""
+    """Combine the streams of each block into a Blosc 1 container."""
     table, body = b"", b""
     at = 16 + 4 * len(blocks)
     for streams in blocks:
@@ -687,7 +687,7 @@ def tile_of(
 
 
 def turned(plain: np.ndarray[Any, Any], swap: int) -> np.ndarray[Any, Any]:
-    """Return the transposed array that is expected, by NumPy."""
+    """Return the expected transposed array, by NumPy."""
     found = np.ascontiguousarray(plain.transpose(1, 0, 2))
     width = max(swap, 1)
     return found.reshape(*found.shape[:2], -1, width)[..., ::-1].reshape(found.shape)

@@ -1,4 +1,4 @@
-"""Our LZ4 encoder: what lz4 decodes of it, in buffers that end at pages that cannot be touched."""
+"""Our LZ4 encoder: lz4 decodes its output, in buffers that end at inaccessible pages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def decode(block: bytes, nbytes: int) -> bytes:
 
 
 def plane(nbytes: int, values: int, run: float, seed: int) -> bytes:
-    """Few different bytes in runs, as the high bytes of numbers are."""
+    """A few distinct bytes in runs, like the high bytes of numbers."""
     random = np.random.default_rng(seed)
     lengths = random.geometric(1 / run, nbytes // max(int(run) // 2, 1) + 1)
     return np.repeat(random.integers(0, values, len(lengths)).astype("u1"), lengths)[:nbytes].tobytes()

@@ -53,7 +53,7 @@ def swapped(array: np.ndarray[Any, Any], swap: int) -> np.ndarray[Any, Any]:
 
 
 def outputs_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[np.ndarray[Any, Any]]:
-    """Return outputs of a shape: in line, of powers of two between rows, reversed, in F order, every other element."""
+    """Return outputs of a shape: contiguous, rows powers of two apart, reversed, in F order, every other element."""
     room = (*shape[:-1], 256)
     return [
         np.zeros(shape, dtype),
@@ -71,7 +71,7 @@ def geometry_of(
     swap: int,
     box: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
 ) -> tuple[np.ndarray[Any, Any], list[Any]]:
-    """Return the geometry of one box (first in the chunk, number, first in the array), and what it needs."""
+    """Return the geometry of one box (first in the chunk, number, first in the array), and the arrays behind it."""
     strides = [0] * len(chunk)
     stride = whole.dtype.itemsize
     for d in reversed(order):

@@ -1,4 +1,4 @@
-"""Chunk grids, compared with lists of where each chunk begins and ends."""
+"""Chunk grids, compared with lists of the start and end of each chunk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gzarr.metadata.chunk_grid import (
 
 @st.composite
 def axes(draw: st.DrawFn) -> tuple[ChunkAxis, list[int]]:
-    """Return an axis, and the lengths of its chunks as they are stored."""
+    """Return an axis, and the stored lengths of its chunks."""
     if draw(st.booleans()):
         size, length = draw(st.integers(0, 30)), draw(st.integers(1, 12))
         return RegularAxis(size, length), [length] * -(-size // length)
@@ -159,5 +159,5 @@ def test_equal_grids() -> None:
 def test_too_many_chunks() -> None:
     with pytest.raises(ArgumentError, match="along dimension 1 are too many"):
         _ = ChunkGrid.regular((4, MAX_LISTED_CHUNKS + 1), (2, 1)).chunk_lengths
-    with pytest.raises(ArgumentError, match=f"more than {MAX_UNEVEN_CHUNKS} chunks"):
+    with pytest.raises(ArgumentError, match=f"at most {MAX_UNEVEN_CHUNKS} chunks"):
         RectilinearAxis(5, np.array([4, 1])).resized(5 + MAX_UNEVEN_CHUNKS)

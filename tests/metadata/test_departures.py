@@ -1,4 +1,4 @@
-"""What is tolerated in documents: that it is read as it was meant, and that ``gzarr info --strict`` tells."""
+"""Tolerated departures in documents: they are read as intended, and ``gzarr info --strict`` reports them."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_infinity_of_the_draft_of_2023(data_type: str, text: Any, expected: Any,
 
 
 def test_infinity_in_new_documents() -> None:
-    """As each format's text has it; zarr-python 2 wrote hierarchies of the draft's older layout."""
+    """Documents follow the text of each format; zarr-python 2 wrote hierarchies of the draft's older layout."""
     for zarr_format, expected in ((2, "Infinity"), (3, "Infinity"), ("3-draft-2022", "+Infinity")):
         for dtype, value, said in (("f4", np.inf, expected), ("c8", complex(np.inf, 1), [expected, 1.0])):
             store = gzarr.MemoryStore()
@@ -284,7 +284,7 @@ def test_order_of_version_1() -> None:
 
 
 class TestShuffleOfNetcdf:
-    """Its element size is the array's, whatever the document says; ``test_golden.py`` has what it wrote."""
+    """Its element size is the array's, whatever the document states; ``test_golden.py`` has arrays that it wrote."""
 
     @staticmethod
     def values(size: Any = 0, data: np.ndarray[Any, Any] = DATA, **changes: Any) -> dict[str, bytes]:
@@ -314,7 +314,7 @@ class TestShuffleOfNetcdf:
                 gzarr.open_array(self.values(wrong))
 
     def test_elements_at_the_end(self, device: TestedDevice) -> None:
-        """Behind a checksum, the last bytes are no whole element: they stay where they are."""
+        """After a checksum, the last bytes are not a whole element: they stay in place."""
         plain = np.frombuffer(numcodecs.Fletcher32().encode(DATA), "u1")
         whole = plain.size // 8 * 8
         chunk = bytes(numcodecs.Shuffle(8).encode(plain[:whole])) + plain[whole:].tobytes()
@@ -360,7 +360,7 @@ class TestShuffleOfNetcdf:
             np.testing.assert_array_equal(zarr.open_array(path, mode="r")[...], DATA)
 
     def test_version_3_shuffles_nothing(self, tmp_path: Path) -> None:
-        """zarr-python's codec of version 3 does what it is told; in version 2 that is a size of 1."""
+        """zarr-python's version 3 codec takes 0 literally; in version 2 this is written as a size of 1."""
         shuffle = {"name": "numcodecs.shuffle", "configuration": {"elementsize": 0}}
         values = v3(DATA.tobytes(), codecs=[LITTLE, shuffle])
         assert tolerated(values) == []

@@ -1,4 +1,4 @@
-"""Documents of arrays and groups of every version: parsed, written and parsed again they say the same."""
+"""Documents of arrays and groups of every version: parsed, written and parsed again, they have the same meaning."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def same_value(a: Any, b: Any) -> bool:
 
 
 def said(metadata: NodeMetadata) -> dict[str, Any]:
-    """Return all that a node's metadata say but the text that they came from."""
+    """Return a node's metadata without the text that it was parsed from."""
     values = {f.name: getattr(metadata, f.name) for f in dataclasses.fields(metadata) if f.name != "document"}
     if "consolidated" in values:
         values["consolidated"] = None if values["consolidated"] is None else sorted(values["consolidated"])
@@ -66,7 +66,7 @@ def check_same(ours: NodeMetadata, theirs: NodeMetadata) -> None:
 
 
 def nodes(archive: str) -> Iterator[tuple[str, NodeMetadata, dict[str, bytes]]]:
-    """Yield every node of the stores of an archive with its path and its store's keys."""
+    """Yield every node of the stores of an archive, with its path and the keys of its store."""
     for keys in unpack(archive)[0].values():
         reader = reader_of(MemoryStore(dict(keys)))
         pending = [("", reader.node("", None))]
@@ -107,7 +107,7 @@ def layout_of(keys: dict[str, bytes], path: str) -> Layout | None:
 
 @pytest.mark.parametrize("archive", ARCHIVES)
 def test_from_the_model_alone(archive: str) -> None:
-    """Documents made without the ones that were parsed describe the same array."""
+    """Documents made without the parsed ones describe the same array."""
     count = 0
     for path, metadata, _ in nodes(archive):
         if not isinstance(metadata, ArrayMetadata):

@@ -1,6 +1,6 @@
-"""Versions of the format end at ``gzarr/metadata/``: outside it, no module asks which one a node has.
+"""Versions of the format end at ``gzarr/metadata/``: outside it, no module asks for the version of a node.
 
-The others may hold a version, show it, hand it on, and ask its :class:`gzarr.metadata.format.Format`.
+Other modules may hold a version, show it, pass it on, and ask its :class:`gzarr.metadata.format.Format`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import gzarr
+from gzarr.metadata.formats import FORMATS
 
 PACKAGE = Path(gzarr.__file__).parent
 # Variables and attributes that hold a version, or what stands for one. (An attribute "format" is that of LZMA.)
@@ -44,7 +45,7 @@ def is_constant(node: ast.AST) -> bool:
 
 
 def is_left_open(node: ast.Compare) -> bool:
-    """Return whether the comparison asks only whether a version was given at all."""
+    """Return whether the comparison only asks whether a version was given."""
     return all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) and all(
         isinstance(value, ast.Constant) and value.value is None for value in node.comparators
     )
@@ -79,6 +80,25 @@ def test_no_module_outside_metadata_compares_versions() -> None:
     assert len(modules) > 100
     found = [f"{path.relative_to(PACKAGE)}:{line}" for path in modules for line in comparisons(path.read_text("utf-8"))]
     assert not found, "ask gzarr.metadata.formats.FORMATS[zarr_format] instead: " + ", ".join(found)
+
+
+# They name documents on purpose: a self-test has documents of its own, and tensorstore has a driver for each kind.
+NAMING = frozenset(("cli/selftest.py", "cli/bench.py"))
+
+
+def document_names(source: str) -> list[int]:
+    """Return the lines on which the name of a document is a string of its own, not part of a text."""
+    names = {name for format in FORMATS.values() for name in format.document_names if "." in name}
+    return [n.lineno for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant) and n.value in names]
+
+
+def test_no_module_outside_metadata_names_documents() -> None:
+    naming = {
+        path.relative_to(PACKAGE).as_posix(): lines
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "metadata" and (lines := document_names(path.read_text("utf-8")))
+    }
+    assert naming.keys() == NAMING, f"ask the Format instead: {naming}"
 
 
 @pytest.mark.parametrize(

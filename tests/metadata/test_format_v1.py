@@ -1,4 +1,4 @@
-"""Zarr v1: every compressor of zarr-python 1.1.0 in both orders, what is found by itself, and malformed documents."""
+"""Zarr v1: every compressor of zarr-python 1.1.0 in both orders, detection of the format, and malformed documents."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def store(attrs: dict[str, Any] | None = None, **changes: Any) -> dict[str, byte
 
 
 class Counting(MemoryStore):
-    """Counts requests."""
+    """A store that counts requests."""
 
     calls = 0
 
@@ -57,7 +57,7 @@ class Counting(MemoryStore):
 
 
 class TestGolden:
-    """Against what zarr-python 1.1.0 itself read from what it had written."""
+    """Compare with what zarr-python 1.1.0 itself read from its stores."""
 
     @pytest.mark.parametrize("name", sorted(unpack(GOLDEN)[0]))
     def test_reads(self, device: TestedDevice, name: str) -> None:
@@ -70,7 +70,7 @@ class TestGolden:
         assert array.metadata.document["meta"] == document or np.isnan(document["fill_value"])
 
     def test_only_blosc_stored_order_f(self) -> None:
-        """The archive has arrays of order F by each compressor; what chunks hold is not what all of them say."""
+        """The archive has arrays of order F with each compressor; with some, chunks are not in the stated order."""
         stores, _ = unpack(GOLDEN)
         for name in stores:
             if name.endswith("-F"):

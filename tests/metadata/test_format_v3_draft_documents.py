@@ -1,4 +1,4 @@
-"""Documents of the 2022 drafts of Zarr v3: data types, fill values, codecs, extensions, and what is wrong with them."""
+"""Documents of the 2022 drafts of Zarr v3: data types, fill values, codecs, extensions, and their errors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TestArrays:
             gzarr.open(hierarchy(data_type=data_type), path="a", device="cpu", allow_fallback=True)
 
     def test_a_known_type_needs_no_fallback(self) -> None:
-        """The text's own example."""
+        """The example of the text."""
         data_type = {"extension": DATETIME, "type": "<M8[ns]", "fallback": "<i8"}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -168,7 +168,7 @@ class TestArrays:
         same(gzarr.open(store, path="a", device="cpu")[...], VALUES)
 
     def test_attributes_called_filters(self) -> None:
-        """Filters are zarr-python's; others may mean something else, and in the last texts they have no meaning."""
+        """Only zarr-python's filters are codecs; others may mean something else, and the last drafts have none."""
         assert len(parse(attributes={"filters": [{"id": "delta", "dtype": "<f8"}]}).codecs) == 2
         root = Layout(root=True)
         document = {name: value for name, value in ARRAY.items() if name != "codecs"}
@@ -179,7 +179,7 @@ class TestArrays:
 
     @pytest.mark.parametrize("attributes", [..., None, {}, []])
     def test_no_attributes(self, attributes: Any) -> None:
-        """xtensor-zarr has an empty array."""
+        """xtensor-zarr writes an empty array."""
         assert dict(gzarr.open(hierarchy(attributes=attributes), path="a", device="cpu").attrs) == {}
 
     def test_extensions(self) -> None:
@@ -283,7 +283,7 @@ class TestErrors:
 
 
 class TestDamaged:
-    """Whatever is wrong with a document, only errors of ours come out; what still opens means what it says."""
+    """Any damaged document gives only gzarr's errors; documents that still open keep their meaning."""
 
     FILTERED = ARRAY | {
         "attributes": {"filters": [{"id": "delta", "dtype": "<f8", "astype": "<f8"}]},

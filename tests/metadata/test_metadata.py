@@ -1,4 +1,4 @@
-"""Documents of both versions, compared with what zarr-python makes of them, and how they can be wrong."""
+"""Documents of versions 2 and 3, compared with zarr-python's interpretation, and malformed documents."""
 
 import json
 import warnings
@@ -29,7 +29,7 @@ def values_of(store):
 
 
 def parse(values, prefix=""):
-    """Parse a node out of the bytes that zarr-python wrote."""
+    """Parse a node from the bytes written by zarr-python."""
     documents = {
         name: load_document(values[prefix + name], prefix + name)
         for name in ("zarr.json", ".zarray", ".zgroup", ".zattrs")

@@ -1,4 +1,4 @@
-"""Every place of version 2 and 3 documents, damaged in every way: an error that says where, or what the text says."""
+"""Damage of every kind at every place of version 2 and 3 documents: an error with the location, or a valid meaning."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RELATED = {
 
 
 def member(json_path: str) -> str:
-    """Return the member of a document that a path begins with, or ``""``."""
+    """Return the first member in a path of a document, or ``""``."""
     return json_path.removeprefix("$").removeprefix(".").split(".")[0].split("[")[0]
 
 

@@ -1,4 +1,4 @@
-"""Damaged documents: whatever is in them, only exceptions of ours come out, and soon."""
+"""Damaged documents: whatever they contain, only gzarr's exceptions are raised, and soon."""
 
 import copy
 import json
@@ -281,7 +281,7 @@ def damaged(draw):
 
 
 def attempt(parse, *arguments):
-    """Call a parser; return what it makes, or None if it refuses as it should, soon and in few words."""
+    """Call a parser; return its result, or None if it refuses as it should, soon and with a short message."""
     start = time.perf_counter()
     message = None
     try:
@@ -328,7 +328,7 @@ STARTED = {}
 
 
 def in_time(test):
-    """Return whether the test's time box is still open. What is drawn must not depend on it."""
+    """Return whether the test's time box is still open. Drawn examples must not depend on it."""
     return time.perf_counter() - STARTED.setdefault(test, time.perf_counter()) < SECONDS
 
 

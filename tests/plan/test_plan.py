@@ -1,4 +1,4 @@
-"""Selections and plans against NumPy and zarr-python: every plan is carried out on an array in chunks in memory."""
+"""Selections and plans against NumPy and zarr-python: every plan is executed on an array in chunks in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = settings(max_examples=80, deadline=None)
 
 
 def check_columns(planned: Plan) -> None:
-    """What native code and the other layers rely on."""
+    """Check the properties of a plan that native code and the other layers rely on."""
     k = len(planned.chunk_shape)
     n, m = len(planned), len(planned.output)
     columns = {
@@ -59,7 +59,7 @@ def check_columns(planned: Plan) -> None:
 
 
 def carry_out(array: np.ndarray[Any, Any], selections: list[Selection], block: tuple[int, ...]) -> list[Any]:
-    """Read selections of ``array``, cut into chunks of ``block``, the way an engine does."""
+    """Read selections of ``array``, divided into chunks of ``block``, like an engine."""
     planned = plan(selections, ChunkGrid.regular(array.shape, block))
     check_columns(planned)
     outputs, views = [], []

@@ -1,4 +1,4 @@
-"""What selections are accepted, what is said about the others, and the views that results are placed through."""
+"""Accepted selections, the errors for all others, and the views through which results are placed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARRAY = np.arange(6 * 7 * 8).reshape(SHAPE)
 
 
 class Three:
-    """An object that stands for an integer."""
+    """An object with ``__index__``."""
 
     def __index__(self) -> int:
         return 3
@@ -28,7 +28,7 @@ class Level(enum.IntEnum):
 
 
 class Column:
-    """An object that NumPy can make an array of."""
+    """An object that NumPy can convert to an array."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.array([1, 5, 0])
@@ -42,7 +42,7 @@ class Stubborn:
 
 
 def fill(selection: Selection, out: Any) -> Any:
-    """Place the selected elements of ARRAY through the view, the canonical way, and return ``out``."""
+    """Place the selected elements of ARRAY through the view, like an engine, and return ``out``."""
     view = selection.view(out)
     assert view is not None
     if selection.points is not None:
@@ -178,10 +178,10 @@ BASIC_ERRORS: list[tuple[Any, str]] = [
     ((0, False), "boolean"),
     ([0.5, 1], "float64"),
     (np.array([]), "float64"),
-    (["a"], "integers or booleans"),
+    (["a"], "integer or boolean"),
     ([[1, 2], [3]], "index array"),
-    ({"a": 1}, "integers or booleans"),
-    (object(), "integers or booleans"),
+    ({"a": 1}, "integer or boolean"),
+    (object(), "integer or boolean"),
     (Stubborn(), r"call \.get\(\) first"),
     ([0, 6], "index 6 is out of bounds for axis 0"),
     ((slice(None), [0, -8]), "index -8 is out of bounds for axis 1"),
@@ -230,14 +230,14 @@ def test_wrong_orthogonal_selections(selection: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        ([0, 1], "so 3, not 1"),
+        ([0, 1], "per dimension: 3, not 1"),
         (([0], [1], slice(None)), "no slices"),
         (([0], [1], ...), "no slices"),
         (([0], [1], [2], None), "no slices"),
         (([0], [1], [8]), "index 8 is out of bounds for axis 2"),
         ((0, -8, 0), "index -8 is out of bounds for axis 1"),
         (([0, 1], [1, 2, 3], 0), "do not broadcast"),
-        (np.ones((6, 7), bool), "so 3, not 2"),
+        (np.ones((6, 7), bool), "per dimension: 3, not 2"),
         (np.ones((6, 7, 7), bool), "mask"),
         ((np.zeros((10**6, 1), int), np.zeros(10**6, int), 0), "points"),
     ],

@@ -1,4 +1,4 @@
-"""Locks between processes: nobody's change of one chunk is lost, and a lock goes with its holder."""
+"""Locks between processes: no change of a chunk is lost, and locks end with their holders."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_free(path: Path) -> bool:
 
 @contextmanager
 def waiting_for(enter: Callable[[], object]) -> Iterator[threading.Event]:
-    """Call ``enter`` in a thread; the event is set when it has returned. The ``with`` block ends when it has."""
+    """Call ``enter`` in a thread; the event is set when it has returned. The ``with`` block then ends."""
     done = threading.Event()
 
     def work() -> None:
@@ -91,7 +91,7 @@ def writable(path: Path) -> gzarr.Array:
 
 @pytest.mark.parametrize("options", [{"chunks": (8,)}, {"chunks": (2,), "shards": (8,)}], ids=["chunk", "shard"])
 def test_no_update_of_a_chunk_is_lost(tmp_path, options):
-    """Each process has an element of its own, and all are in one stored value."""
+    """Each process has an element of its own; all elements are in one stored value."""
     zarr.create_array(tmp_path, shape=(8,), dtype="i4", fill_value=0, **options)
     array = writable(tmp_path)
 
@@ -105,7 +105,7 @@ def test_no_update_of_a_chunk_is_lost(tmp_path, options):
 
 
 def test_processes_count_together(store):
-    """All change one value, in processes and in threads of each."""
+    """All change one value, in several processes and in several threads of each."""
     store.set("n", b"0")
 
     def add(_: int) -> None:
@@ -121,7 +121,7 @@ def test_processes_count_together(store):
 
 
 def test_many_keys_at_once_in_any_order(store):
-    """Two processes that want the same keys in opposite orders do not wait in a circle."""
+    """Two processes that lock the same keys in opposite orders do not deadlock."""
     keys = [f"c/{i}" for i in range(100)]
 
     def work(wanted: list[str]) -> None:
@@ -330,7 +330,7 @@ def test_threads_of_one_process_take_turns(tmp_path):
 
 @pytest.mark.parametrize("relative", [False, True], ids=["path", "descriptor"])
 def test_a_lock_file_that_is_replaced_is_not_settled_for(tmp_path, relative):
-    """Renamed, it still has a name, but not the one that others look for."""
+    """A renamed file still has a name, but not the one that others look for."""
     file, aside = tmp_path / "lock", tmp_path / "aside"
     directory = os.open(tmp_path, os.O_RDONLY) if relative else None
     name = file.name if relative else str(file)
@@ -371,7 +371,7 @@ def test_a_lock_in_a_directory_that_was_moved_aside_is_not_settled_for(tmp_path)
 
 
 def test_locks_of_a_node_that_was_erased_are_not_settled_for(store):
-    """Neither those that were waited for, nor those that were had before."""
+    """The locks are taken again, both those waited for and those obtained before."""
     first, second = sorted((f"a/{i}" for i in range(2)), key=lambda key: stripe(key[2:]))
     files = [store.root / "a" / ".gzarr-locks" / str(stripe(key[2:])) for key in (first, second)]
     held = store.lock(second, below="a/")
@@ -400,7 +400,7 @@ def test_an_interrupt_at_any_moment_of_taking_it_leaves_nothing_open(tmp_path):
     before = descriptors()
 
     def interrupted_at(number: int) -> bool:
-        """Take it, with an interrupt before an instruction; return whether there was such an instruction."""
+        """Acquire the lock, with an interrupt before an instruction; return whether there was such an instruction."""
         left = number
 
         def trace(frame: FrameType, event: str, argument: object) -> object:

@@ -1,4 +1,4 @@
-"""Stores: the whole interface on both, absence against failure, links, escapes, atomic writes."""
+"""Stores: the whole interface of both, absence versus failure, links, escapes, atomic writes."""
 
 from __future__ import annotations
 
@@ -552,7 +552,7 @@ class TestLinks:
             list(LocalStore(root).list())
 
     def test_swapped_in_while_reading(self, root, tmp_path):
-        """A directory that keeps turning into a link out of the store and back never gives what is outside."""
+        """A directory that keeps changing into a link out of the store and back never gives values from outside."""
         store = LocalStore(root, follow_symlinks=False)
         (root / "flip").symlink_to(tmp_path / "outside")
         stop = threading.Event()

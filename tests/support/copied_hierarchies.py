@@ -1,4 +1,4 @@
-"""Hierarchies to be copied, and what makes a copy the same."""
+"""Hierarchies to be copied, and comparison of copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATA = z.sample((50, 41), "f4")
 
 
 def hierarchy(zarr_format: Any = 3, store: Any = None) -> Any:
-    """Return a store with groups and arrays of several kinds; no chunk of it is all fill values."""
+    """Return a store with groups and arrays of several kinds; no chunk has only fill values."""
     store = {} if store is None else store
     root = create_group(store, attributes={"title": "t", "nested": {"a": [1, None]}}, zarr_format=zarr_format)
     group = root.create_group("g", attributes={"units": "m"})
@@ -48,7 +48,7 @@ def check_same(one: Any, other: Any) -> None:
 
 
 def draft_hierarchy(zarr_format: Any) -> dict[str, bytes]:
-    """Return what the drafts of version 3 have words for."""
+    """Return a hierarchy that the drafts of version 3 can express."""
     store: dict[str, bytes] = {}
     root = create_group(store, attributes={"title": "t"}, zarr_format=zarr_format)
     root.create_array("g/full", data=DATA, chunks=(16, 16), fill_value=np.nan, codecs=["gzip"], attributes={"n": 1})

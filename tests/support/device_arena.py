@@ -1,4 +1,4 @@
-"""A wave's memory for tests of the device kernels, and how they are launched."""
+"""The memory of a wave for tests of the device kernels, and launches of these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS, THREADS = 3, 4
 
 
 class _OneEach(dict[Any, Any]):
-    """A dictionary in which what is not there is looked for and then added by one thread at a time."""
+    """A dictionary that looks up and adds missing keys in one thread at a time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _OneEach(dict[Any, Any]):
 
 
 class _Shared(kernelapi.FakeCUDAShared):  # type: ignore[misc]
-    """Shared memory that is the same for all threads of a block, also if two of them are the first to ask."""
+    """Shared memory that is the same for all threads of a block, even if two of them are the first to request it."""
 
     def __init__(self, nbytes: int) -> None:
         super().__init__(nbytes)
@@ -74,7 +74,7 @@ by_each_launcher = pytest.mark.usefixtures("launcher")
 
 
 def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int | None = None) -> None:
-    """Run a kernel; with as many threads as the launcher likes, unless they are said."""
+    """Run a kernel, by default with as many threads as the launcher chooses."""
     if threads is None:
         # Few, so that each takes several items, or all of a real launch: as it comes.
         threads = target.THREADS if _launcher[0] == "ir" and arguments[-1] % 2 else THREADS
@@ -83,7 +83,7 @@ def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int | No
 
 @dataclass
 class Arena:
-    """Memory of a wave: bytes and columns are put in anywhere, as the engine does."""
+    """Memory of a wave, to which bytes and columns are added like in the engine."""
 
     memory: np.ndarray[Any, Any]
     used: int = 0
@@ -105,7 +105,7 @@ class Arena:
         return begin
 
     def reserve(self, nbytes: int, offset: int = 0) -> int:
-        """Return where ``nbytes`` may lie: at ``offset`` from a multiple of 16, with untouched bytes before them."""
+        """Reserve ``nbytes`` at ``offset`` from a multiple of 16, after untouched bytes; return their position."""
         begin = -(-(self.used + 16) // 16) * 16 + offset
         self.used = begin + nbytes
         assert self.used <= self.memory.size
@@ -117,7 +117,7 @@ class Arena:
         return begin
 
     def put_last(self, data: bytes, offset: int = 0) -> int:
-        """Put bytes at the end, but for less than 8: who reads a word behind them reads where there is no memory."""
+        """Put bytes less than 8 before the end: reading a whole word after them is a fault."""
         begin = self.memory.size - len(data)
         begin -= (begin - offset) % 8
         assert self.used <= begin
@@ -129,7 +129,7 @@ class Arena:
 
 
 def _untouched(nbytes: int) -> np.ndarray[Any, Any]:
-    """Return memory in which no byte is like its neighbours: what is moved from one place to another shows."""
+    """Return memory in which neighbouring bytes differ, so that moved bytes are noticed."""
     memory = Guarded(nbytes).array
     memory[:] = np.frombuffer(random_bytes(nbytes, 9), np.uint8)
     return memory

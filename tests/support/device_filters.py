@@ -1,4 +1,4 @@
-"""What the tests of device filters share: one kernel run by itself, and whole reads with the kernels that they take."""
+"""Shared parts of the tests of device filters: single kernels, and whole reads with the kernels that they use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHAPE, CHUNKS = (21, 13), (8, 5)
 def undo(
     step: Filter, chunks: list[bytes], offset: int = 0, blocks: int = BLOCKS, threads: int | None = None
 ) -> tuple[list[bytes], list[int]]:
-    """Run the kernel on some chunks, which begin at ``offset`` from a multiple of 16; return results and marks."""
+    """Run the kernel on chunks that begin at ``offset`` from a multiple of 16; return results and marks."""
     arena = Arena.of(sum(map(len, chunks)) + len(chunks) * (step.decoded_nbytes + 256))
     source = [arena.put_bytes(chunk, offset) for chunk in chunks[:-1]]
     target = [arena.reserve(step.decoded_nbytes) for _ in chunks]
@@ -59,7 +59,7 @@ def data_for(dtype: Any, shape: tuple[int, ...] = SHAPE) -> np.ndarray[Any, Any]
 
 
 def kernels_for(path: Path, document: dict[str, Any], device: devices.TestedDevice) -> set[str]:
-    """Read on the device what the CPU engine reads; return which kernels of filters ran."""
+    """Compare a read on the device with the CPU engine; return the kernels of filters that ran."""
     # Of an array of few small chunks it says that the CPU is faster.
     name = "zarr.json" if document["zarr_format"] == 3 else ".zarray"
     large = {**document, "shape": [1 << 20 for _ in document["shape"]]}
@@ -76,7 +76,7 @@ def kernels_for(path: Path, document: dict[str, Any], device: devices.TestedDevi
 
 
 def write3(path: Path, document: dict[str, Any], data: np.ndarray[Any, Any]) -> None:
-    """Write an array by our own codecs: zarr-python does not know a transposition behind a filter."""
+    """Write an array with gzarr's own codecs: zarr-python does not know a transposition after a filter."""
     path.mkdir()
     (path / "zarr.json").write_text(json.dumps(document))
     metadata = gzarr.open_array(path, device="cpu").metadata

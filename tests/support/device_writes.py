@@ -1,4 +1,4 @@
-"""What the tests of writing from a device share: the device, arrays on it, arrays to write to, and what is stored."""
+"""Shared parts of the tests of writing from a device: the device, arrays on it, arrays to write to, stored values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMPRESSORS: dict[str, Any] = {
 
 @contextmanager
 def simulated() -> Iterator[SimulatedDevice]:
-    """Have a device of which nothing runs before somebody waits for it."""
+    """A device on which nothing runs before somebody waits for it."""
     made = SimulatedDevice(eager=False)
     slots.release()
     with devices.use(lambda ordinal: made), made:
@@ -65,7 +65,7 @@ def make(path: Path, **options: Any) -> gzarr.Array:
 
 
 def check(path: Path, expected: np.ndarray[Any, Any], what: Any = "") -> None:
-    """Compare what is stored with what it should be, by two readers."""
+    """Compare stored values with the expected ones, by two readers."""
     z.same(gzarr.open_array(path, device="cpu")[...], expected, what)
     theirs = np.asarray(zarr.open_array(path, mode="r")[...])
     z.same(theirs.astype(theirs.dtype.newbyteorder("=")), expected, what)
@@ -76,5 +76,5 @@ def data_of(dtype: Any, shape: tuple[int, ...] = SHAPE, seed: int = 1) -> np.nda
 
 
 def encoded(device: SimulatedDevice) -> int:
-    """Return how many frames the device has compressed."""
+    """Return the number of frames that the device has compressed."""
     return sum(n for what, n in device.counts.items() if what.startswith("encoded frames"))

@@ -1,4 +1,4 @@
-"""The devices that tests of reading run on: the CPU, and CUDA's, simulated or real (see ``conftest.py``)."""
+"""The devices for tests of reading: the CPU, and a CUDA device, simulated or real (see ``conftest.py``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENGINES: list[Any] = [
 
 
 def over(cases: Iterable[Any], dtype_of: Callable[[Any], Any]) -> list[Any]:
-    """Return parameters ``(case, device)``: every case on the CPU, and on a GPU those of types that it can hold."""
+    """Return parameters ``(case, device)``: all cases on the CPU, and cases of types that a GPU supports on a GPU."""
     return [
         pytest.param(case, *kind.values, id=f"{case}-{kind.id}", marks=kind.marks)
         for kind in KINDS
@@ -47,21 +47,21 @@ def over(cases: Iterable[Any], dtype_of: Callable[[Any], Any]) -> list[Any]:
 
 
 def holds(dtype: Any) -> bool:
-    """Return whether results of a type can be on a GPU."""
+    """Return whether a GPU can have results of a type."""
     return is_in_cupy(np.dtype(dtype).newbyteorder("="))
 
 
 @dataclass(frozen=True, eq=False)
 class TestedDevice:
-    """Where a test reads to.
+    """The device of a test's reads.
 
     Attributes
     ----------
     name
-        What is given to ``open_array(device=…)``, ``"cpu"`` or ``"cuda:0"``.
+        Argument of ``open_array(device=…)``, ``"cpu"`` or ``"cuda:0"``.
     simulated
-        The device, if it is simulated. Its default stream is lazy: results are there when :meth:`to_numpy` has
-        waited for them, and show what the engine forgot to wait for.
+        The device, if it is simulated. Its default stream is lazy: results are complete only after :meth:`to_numpy`
+        has waited for them, and so show missing waits in the engine.
     """
 
     __test__ = False
@@ -75,35 +75,35 @@ class TestedDevice:
         return self.name != "cpu"
 
     def open(self, store: Any, **options: Any) -> gzarr.Array:
-        """Open an array on the device, or on the CPU if it is of elements that a GPU cannot hold."""
+        """Open an array on the device, or on the CPU if a GPU does not support its elements."""
         array = gzarr.open_array(store, device="cpu", **options)
         if self.is_cuda and holds(array.dtype):
             array = gzarr.open_array(store, device=self.name, **options)
         return array
 
     def read(self, array: Any, selection: Any = ..., **options: Any) -> np.ndarray[Any, Any]:
-        """Read from an array or one of its indexers; decoded on a GPU twice of three times, once on the host.
+        """Read from an array or one of its indexers; two of three times decoded on a GPU, once on the host.
 
-        Results must be where the array says; they are returned in host memory.
+        Checks that results are on the array's device; returns them in host memory.
         """
         result = array.read(selection, **{"decode": next(self._decodes), **options})
         assert "out" not in options or result is options["out"]
         return self.to_numpy(result)
 
     def to_numpy(self, result: Any) -> np.ndarray[Any, Any]:
-        """Return a result in host memory, as an array: when the current stream has run."""
+        """Return a result as an array in host memory, after the current stream has run."""
         host: np.ndarray[Any, Any] = np.asarray(result.get() if hasattr(result, "get") else result)
         return host
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return a new array, C-contiguous; its views may be ``out=`` of a read."""
+        """Return a new C-contiguous array, whose views can be ``out=`` of a read."""
         if not self.is_cuda:
             return np.empty(shape, dtype)
         with devices.get_device(self.name) as device:
             return device.empty(shape, np.dtype(dtype), device.current_stream())
 
     def array(self, values: np.ndarray[Any, Any]) -> Any:
-        """Return a copy of an array, C-contiguous."""
+        """Return a C-contiguous copy of an array."""
         result = self.empty(values.shape, values.dtype)
         if self.simulated is not None:
             result.view(np.ndarray)[...] = values
@@ -116,7 +116,7 @@ class TestedDevice:
 
 @contextmanager
 def use(kind: str) -> Iterator[TestedDevice]:
-    """Have ``device="cuda"`` mean one of the kinds above."""
+    """Make ``device="cuda"`` mean one of the kinds above."""
     if kind == "cpu":
         yield TestedDevice("cpu")
     elif kind == "cuda":

@@ -1,4 +1,4 @@
-"""Hierarchies by the texts of the 2022 drafts of Zarr v3."""
+"""Hierarchies according to the texts of the 2022 drafts of Zarr v3."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def chunks_of(values: np.ndarray[Any, Any], chunk_shape: tuple[int, ...]) -> Any
 def written(
     document: dict[str, Any], values: Any = VALUES, *, prefix: str = "data/a/", encoder: Any = None
 ) -> dict[str, bytes]:
-    """Return the chunks of an array, written by the text of the draft (without sharding)."""
+    """Return the chunks of an array, written according to the text of the draft (without sharding)."""
     grid = document["chunk_grid"]
     result = {}
     for coords, chunk in chunks_of(values, tuple(grid["chunk_shape"])):

@@ -42,7 +42,7 @@ class Golden:
     keys
         The hierarchy.
     expected
-        What the writer's own reader read.
+        Result of the writer's own reader.
     """
 
     archive: str
@@ -55,7 +55,7 @@ class Golden:
         return "/".join(filter(None, (self.archive, self.store, self.node)))
 
     def write(self, directory: Path) -> Path:
-        """Write the hierarchy to a directory, unless it is there; return the array's own directory."""
+        """Write the hierarchy to a directory, unless it exists; return the directory of the array."""
         root = directory / self.archive / self.store
         if not root.exists():
             for key, value in self.keys.items():
@@ -67,7 +67,7 @@ class Golden:
 
 @cache
 def golden_arrays(directory: Path = V2_V3) -> tuple[Golden, ...]:
-    """Return every array of the archives in a directory that name arrays as ``STORE/NODE``."""
+    """Return every array of those archives in a directory that name arrays ``STORE/NODE``."""
     result = []
     for archive in sorted(directory.glob("*.tar.xz")):
         stores, expected = unpack(str(archive))
@@ -105,9 +105,9 @@ def _expected(text: bytes) -> np.ndarray[Any, Any]:
 
 @cache
 def unpack(archive: str) -> tuple[dict[str, dict[str, bytes]], dict[str, np.ndarray[Any, Any]]]:
-    """Return the stores of an archive by name, each as keys and values, and the arrays expected.
+    """Return the stores of an archive by name, each as keys and values, and the expected arrays.
 
-    The archive is a path in ``tests/golden``, or a path of its own.
+    The archive is a path in ``tests/golden``, or an absolute path.
     """
     stores: dict[str, dict[str, bytes]] = {}
     expected = {}
@@ -126,7 +126,7 @@ def unpack(archive: str) -> tuple[dict[str, dict[str, bytes]], dict[str, np.ndar
 
 
 def places(value: Any, path: Place = ()) -> Iterator[Place]:
-    """Yield the path of everything in a document."""
+    """Yield the path of every part of a document."""
     yield path
     items: Any = ()
     if isinstance(value, dict):
@@ -150,7 +150,7 @@ REPLACEMENTS = (
 
 
 def damaged(document: dict[str, Any]) -> Iterator[tuple[Place, bytes]]:
-    """Yield every way to damage one place of a document, as bytes: removed, retyped, negated, nested, said twice, …"""
+    """Yield every way to damage one place of a document, as bytes: removed, retyped, negated, nested, duplicated, …"""
     mark = "\x00mark\x00"
     for place in places(document):
         if not place:
@@ -176,7 +176,7 @@ def damaged(document: dict[str, Any]) -> Iterator[tuple[Place, bytes]]:
 
 
 def attempt(opener: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Return what a call returns, or the error about a document that it raises; any other error is a failure."""
+    """Return the result of a call, or its error about a document; any other error is a failure."""
     try:
         return opener(*arguments, **options)
     except MetadataError as error:

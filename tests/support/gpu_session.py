@@ -1,4 +1,4 @@
-"""A run of tests on a GPU ends in time, and does not blame the tests after the one that cost it the context."""
+"""Limits for a test run on a GPU: it ends in time, and a lost context is blamed on the test that lost it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def _synchronize() -> None:
 
 
 class GpuSession:
-    """A plugin: skips the tests that are left when time is over, or when CUDA's context is lost.
+    """A plugin that skips the remaining tests after a time limit, or after CUDA's context is lost.
 
     Parameters
     ----------
     seconds
-        From now on; later no test starts.
+        Time from now after which no test starts.
     synchronize
-        Raises if the context is lost.
+        Function that raises if the context is lost.
     """
 
     def __init__(self, seconds: float, synchronize: Callable[[], None] = _synchronize) -> None:
@@ -43,7 +43,7 @@ class GpuSession:
 
     @classmethod
     def of_environment(cls) -> GpuSession:
-        """Return one that ends after ``GZARR_TEST_SECONDS``."""
+        """Return a session that ends after ``GZARR_TEST_SECONDS``."""
         return cls(float(os.environ.get("GZARR_TEST_SECONDS", "inf")))
 
     def _error(self) -> str:
@@ -55,7 +55,7 @@ class GpuSession:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        """Skip a test that cannot, or may not, run any more."""
+        """Skip a test that can't, or must not, run any more."""
         if time.monotonic() > self._deadline:
             pytest.skip("out of time")
         if self._lost:
@@ -64,6 +64,6 @@ class GpuSession:
         self._worked = self._worked or not self._error()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Look whether a test that failed has cost the context."""
+        """Check whether a failed test has lost the context."""
         if report.failed and self._worked and not self._lost and (error := self._error()):
             self._lost = f"CUDA's context is lost since {report.nodeid}: {error}"

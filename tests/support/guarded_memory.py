@@ -1,4 +1,4 @@
-"""Buffers for tests of compiled code: one byte too far is a crash, not luck."""
+"""Buffers for tests of compiled code: access one byte too far is a crash, not luck."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ PAGE = mmap.PAGESIZE
 
 
 class Guarded:
-    """``nbytes`` of memory of which the byte behind the last, and all of the page before, cannot be touched.
+    """``nbytes`` of memory between inaccessible pages: the byte after the last, and the whole page before.
 
     Forked processes share it.
 
     Parameters
     ----------
     content
-        What it holds, or how many bytes.
+        Content, or number of bytes.
     room
-        Bytes between its end and what cannot be touched.
+        Accessible bytes after its end.
     """
 
     def __init__(self, content: bytes | int, room: int = 0) -> None:

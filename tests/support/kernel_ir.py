@@ -1,13 +1,13 @@
-"""A device kernel as machine code of the host, made of the LLVM IR that numba-cuda hands to NVVM.
+"""A device kernel as machine code for the host, made from the LLVM IR that numba-cuda passes to NVVM.
 
-What the simulator cannot show, because it runs Python and what Numba makes of it for the host: the integer types that
-Numba chose for a GPU, the barriers, atomics and shared memory that are in the program. Those of its instructions that
-are a GPU's are exchanged for calls of ``kernel_ir_runtime.ll``, all functions are inlined, and checks go in:
+The simulator runs Python and Numba's code for the host, so it cannot show the integer types that Numba chose for a GPU,
+or the program's barriers, atomics and shared memory. Here, the instructions of a GPU are replaced by calls of
+``kernel_ir_runtime.ll``, all functions are inlined, and checks are added:
 
 - of the alignment that a load, a store or an atomic operation claims,
-- of shifts by as many bits as there are or more, and of signed sums, differences and products that overflow: LLVM, and
-  so NVVM, may make anything of them;
-- of functions that raise: on a GPU that ends the thread, and nobody hears of it.
+- of shifts by at least the number of bits, and of signed sums, differences and products that overflow: LLVM, and so
+  NVVM, may produce any result;
+- of functions that raise: on a GPU this ends the thread without notice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WITH_OVERFLOW: Final = {"add": "sadd", "sub": "ssub", "mul": "smul"}
 
 
 class CannotRunOnHostError(Exception):
-    """IR that has something for which there is no exchange."""
+    """The IR contains something without a replacement."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +54,13 @@ class HostKernel:
     signal
         Address of its signal handler.
     shared_nbytes
-        Bytes of shared memory of a block.
+        Size of a block's shared memory in bytes.
     cooperates
-        Whether the threads of a block need each other.
+        Whether the threads of a block depend on each other.
     sites
-        The instructions that faults name.
+        Instructions, for messages of faults.
     text
-        Its IR, checks included.
+        IR with checks.
     """
 
     launch: int
@@ -78,12 +78,12 @@ def on_host(modules: list[str]) -> HostKernel:
     Parameters
     ----------
     modules
-        Of LLVM IR, as numba-cuda hands them to NVVM.
+        Modules of LLVM IR, as numba-cuda passes them to NVVM.
 
     Raises
     ------
     CannotRunOnHostError
-        If they ask for something that only a GPU has, and that is not exchanged.
+        If they use something that only a GPU has, and that is not replaced.
     """
     machine = _machine()
     made = _Exchange(f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n')
@@ -127,7 +127,7 @@ def _optimise(module: Any, machine: Any) -> None:
 
 
 class _Exchange:
-    """What the texts of a kernel have in common."""
+    """Common parts of the texts of a kernel."""
 
     def __init__(self, target: str) -> None:
         # What a load or store claims of its address follows from it; for integers both targets say the same.
@@ -143,7 +143,7 @@ class _Exchange:
     # -- before anything is inlined, in Numba's words
 
     def exchanged(self, text: str) -> str:
-        """Return a module with calls of the runtime where it asks for what a GPU has, and checks of arithmetic."""
+        """Return a module with calls of the runtime in place of a GPU's instructions, and with checks of arithmetic."""
         text = re.sub(r'declare \w+ @"(llvm\.nvvm\.read\.ptx\.sreg\.[^"]*|llvm\.nvvm\.barrier0)"\(\)\n', "", text)
         text = re.sub(r"^(target |!nvvm|@\"llvm\.used\"|@\"_ZN08NumbaEnv).*$", "", text, flags=re.MULTILINE)
         text = re.sub(r'@"llvm\.nvvm\.read\.ptx\.sreg\.(\w+\.[xyz])"', r"@host.\1", text)
@@ -152,7 +152,7 @@ class _Exchange:
         return "\n".join([self.target, text, _DECLARATIONS_OF_OVERFLOW, _DECLARATIONS])
 
     def _with_memories(self, text: str) -> str:
-        """Make shared memory a part of the block's, and constant memory ordinary."""
+        """Make shared memory part of the block's memory, and constant memory ordinary."""
         places = {}
         pattern = rf"^@({_NAME}) = .*addrspace\(3\) global \[(\d+) x [if](\d+)\] undef, align (\d+)$"
         for name, count, bits, alignment in re.findall(pattern, text, re.MULTILINE):
@@ -199,7 +199,7 @@ class _Exchange:
     # -- when everything is inlined, in the words of the host's LLVM
 
     def checked(self, text: str, kernel: str) -> str:
-        """Return a module of one kernel with the runtime and with checks of memory operations."""
+        """Return one kernel's module with the runtime and with checks of memory operations."""
         # What the optimiser found out of a function is no longer true of one that calls the runtime.
         text = re.sub(r"^attributes #.*$", "", text, flags=re.MULTILINE)
         text = re.sub(r"(?<=[)\w]) #\d+", "", text)
@@ -253,7 +253,7 @@ def _runtime_functions() -> list[str]:
 
 
 def _registers() -> str:
-    """Return the functions that read what a thread is, and where the shared memory of its block begins."""
+    """Return the functions that give the thread's position, and the address of its block's shared memory."""
     head = "define internal {} @host.{}(ptr %here{}) alwaysinline {{\n"
     texts = [
         head.format("i32", name, "")
@@ -269,7 +269,7 @@ def _registers() -> str:
 
 
 def _trampoline(types: list[str]) -> str:
-    """Return the function that calls the kernel with arguments that lie in memory, 8 bytes each."""
+    """Return the function that calls the kernel with arguments in memory, 8 bytes each."""
     lines = ["define internal void @host.kernel(ptr %args, ptr %here) noinline {"]
     for i, kind in enumerate(types):
         lines.append(f"  %p{i} = getelementptr i64, ptr %args, i64 {i}\n  %a{i} = load {kind}, ptr %p{i}")

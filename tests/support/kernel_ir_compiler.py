@@ -1,7 +1,7 @@
-"""A process beside the tests in which numba-cuda compiles kernels: the tests' own has Numba's simulator instead.
+"""A separate process in which numba-cuda compiles kernels: the tests' own process has Numba's simulator.
 
-Takes a line of JSON for each kernel (its module, its name, the type of each parameter as
-``gzarr_kernels.device.target`` has it), and answers with one: the modules of LLVM IR that go to NVVM, or the error.
+For each kernel it reads a line of JSON (module, name, and type of each parameter as in
+``gzarr_kernels.device.target``), and writes one: the modules of LLVM IR for NVVM, or the error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import traceback
 
 
 def modules(module: str, name: str, parameters: list[str]) -> list[str]:
-    """Return the IR of a kernel and of what it calls, as numba-cuda hands it to NVVM."""
+    """Return the IR of a kernel and of the functions that it calls, as numba-cuda passes it to NVVM."""
     from gzarr_kernels.device import compiler, target
     from numba.cuda.cudadrv import nvvm
 

@@ -1,10 +1,9 @@
 """Launches of device kernels on the host, as numba-cuda compiles them for a GPU (see :mod:`kernel_ir`).
 
-A launch is a process of its own: a byte read or written where there is none ends that one, and fails the test. Each
-memory that a kernel is given lies against a page that cannot be touched, the one before or the one behind. A thread of
-the system is a thread of a block, and waits for the others at a real barrier; two blocks run at a time, each with
-shared memory that is overwritten before the next. Where the threads of a block need nothing of each other, fewer
-threads of the system take them in any order.
+Each launch is a separate process: an access outside of memory ends that process, and fails the test. Each memory of a
+kernel is next to an inaccessible page, before or after it. A thread of the system is a thread of a block, and waits for
+the others at a real barrier; two blocks run at a time, each with shared memory that is overwritten before the next
+block. If the threads of a block do not depend on each other, fewer threads of the system take them in any order.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _PAUSE: Final = {True: 16, False: 256}
 
 
 class KernelFaultError(AssertionError):
-    """A kernel did what is undefined on a GPU, or did not end."""
+    """A kernel did something undefined on a GPU, or did not end."""
 
 
 class _Here(ctypes.Structure):
@@ -104,7 +103,7 @@ _libc = ctypes.CDLL(None)
 
 
 class _Compiler:
-    """The process that has numba-cuda, started when it is first asked; what it says is kept on disk."""
+    """The process with numba-cuda, started on first use; its answers are kept on disk."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -173,7 +172,7 @@ _compiler = _Compiler()
 
 
 def compiled(kernel: Any, arguments: tuple[Any, ...]) -> kernel_ir.HostKernel:
-    """Return a kernel of the simulator as the host runs it, for arguments of these types."""
+    """Return a kernel of the simulator in the form for the host, for arguments of these types."""
     parameters = [x.dtype.char if isinstance(x, np.ndarray) else "" for x in arguments]
     function = kernel.py_func
     return _compiler.kernel(function.__module__, function.__name__, parameters)
@@ -183,14 +182,14 @@ def compiled(kernel: Any, arguments: tuple[Any, ...]) -> kernel_ir.HostKernel:
 
 
 class _Memory:
-    """Bytes that a launch may touch, against a page that it may not; what arrays share is shared.
+    """Bytes that a launch may access, next to an inaccessible page; overlapping arrays share memory.
 
     Parameters
     ----------
     arrays
-        Overlapping ones.
+        Overlapping arrays.
     before
-        Whether the page before is the one that is close.
+        Whether the inaccessible page is the one before.
     """
 
     def __init__(self, arrays: list[np.ndarray[Any, Any]], before: bool) -> None:
@@ -211,7 +210,7 @@ class _Memory:
             ctypes.memmove(self.address, self.low, self.nbytes)
 
     def take_back(self) -> None:
-        """Bring what was written to where the arrays are."""
+        """Copy the results back to the arrays."""
         if self._guarded is not None and any(x.flags.writeable for x in self._arrays):
             ctypes.memmove(self.low, self.address, self.nbytes)
 
@@ -220,7 +219,7 @@ _ALIGNMENT: Final = 16
 
 
 def _is_shared(array: Any) -> bool:
-    """Return whether an array's memory is one that forked processes share: that of :class:`Guarded`."""
+    """Return whether forked processes share an array's memory: that of :class:`Guarded`."""
     while isinstance(array, np.ndarray):
         array = array.base
     return isinstance(array.obj if isinstance(array, memoryview) else array, mmap.mmap)
@@ -247,19 +246,19 @@ def launch(kernel: Any, *arguments: Any, blocks: int, threads: int, seed: int | 
     Parameters
     ----------
     kernel
-        Of this process, which has the simulator.
+        Kernel of this process, which has the simulator.
     *arguments
         1-d arrays, and integers.
     blocks, threads
-        Of the launch.
+        Number of blocks, and of threads per block.
     seed
-        Of the order of blocks and threads, of where threads pause, and on which side of the memories a page is close;
-        by default it follows from the arguments, so that a launch that is repeated is the same.
+        Seed of the order of blocks and threads, of pauses of threads, and of the sides of inaccessible pages; by
+        default it depends on the arguments, so that a repeated launch is the same.
 
     Raises
     ------
     KernelFaultError
-        If the kernel touches memory that is not among its arguments, or does what is undefined on a GPU.
+        If the kernel accesses memory other than its arguments, or does something undefined on a GPU.
     """
     program = compiled(kernel, arguments)
     name = kernel.py_func.__name__
@@ -316,7 +315,7 @@ def _run(
 
 
 def _work(program: kernel_ir.HostKernel, blocks: int, threads: int, chance: random.Random) -> list[Any]:
-    """Return for each thread of the system its team, its number there, and which (block, thread) it takes."""
+    """Return for each thread of the system its team, its number in the team, and its list of (block, thread)."""
     order = list(range(blocks))
     chance.shuffle(order)
     if not program.cooperates:
@@ -338,7 +337,7 @@ def _work(program: kernel_ir.HostKernel, blocks: int, threads: int, chance: rand
 
 
 def _words(program: kernel_ir.HostKernel, fault: _Fault, status: int) -> str:
-    """Say what a kernel did."""
+    """Describe what a kernel did."""
     where = f"thread {fault.thread} of block {fault.block}: " if fault.block >= 0 else ""
     site = program.sites[fault.site] if fault.site >= 0 else ""
     if fault.kind == _DIVERGED:
@@ -372,5 +371,5 @@ _RAISED: Final = 105
 
 
 def run_kernel(kernel: Any, blocks: int, threads: int, arguments: list[Any]) -> None:
-    """Run a kernel for the simulated device: what ``simulated_kernels.run_kernel`` is to Numba's simulator."""
+    """Run a kernel for the simulated device, in place of ``simulated_kernels.run_kernel``."""
     launch(kernel, *(getattr(x, "_ary", x) for x in arguments), blocks=blocks, threads=threads)

@@ -1,4 +1,4 @@
-"""A native codec that gzarr does not have: two letters, then one LZ4 block. Its Python functions never run."""
+"""A native codec that gzarr does not have: two letters, then one LZ4 block. Its Python functions are never called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small kernels with one thing wrong each, or right: what :mod:`kernel_ir_launch` notices, and what it does not."""
+"""Small kernels with one error each, or none: those that :mod:`kernel_ir_launch` detects, and those it does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THREADS = 64
 
 @kernel
 def reversed_in_block(values: Column, out: Column, rounds: int) -> None:
-    """Reverse each block's values, so many times."""
+    """Reverse each block's values, ``rounds`` times."""
     shared = cuda.shared.array(THREADS, int64)
     i = cuda.threadIdx.x
     value = values[cuda.grid(1)]
@@ -117,7 +117,7 @@ def written_at(out: Bytes, at: int) -> None:
 
 @kernel
 def mixed_signs(values: Words, out: Words, by: int) -> None:
-    """What is a uint64 or an int64 is a float64 to Numba."""
+    """Numba makes a float64 of a uint64 and an int64."""
     value = values[0]
     if by > 0:
         value = int64(value) + by
@@ -149,7 +149,7 @@ def _counted_by(step: int) -> int:
 
 @kernel
 def raising(values: Words, out: Words, by: int) -> None:
-    """Raise for 0, which is no step."""
+    """Raise for 0, which is not a valid step."""
     out[0] = values[0] + uint64(_counted_by(by))
 
 

@@ -1,8 +1,8 @@
-"""What nvCOMP's headers declare of the functions that gzarr calls, as a table of facts by version.
+"""Declarations in nvCOMP's headers of the functions that gzarr calls, as a table by version.
 
-``python tests/support/nvcomp_declarations.py INCLUDE...`` reads folders ``include`` of unpacked wheels and puts what
-they declare into ``nvcomp_declarations.json``; other versions in it stay. So every version is checked where one is
-installed. Headers of 5.0 do not say their version: ``5.0.0=INCLUDE``.
+``python tests/support/nvcomp_declarations.py INCLUDE...`` reads folders ``include`` of unpacked wheels and writes their
+declarations to ``nvcomp_declarations.json``; other versions in it stay. So every version is checked wherever one is
+installed. Headers of 5.0 do not state their version: ``5.0.0=INCLUDE``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Facts = dict[str, dict[str, Any]]
 
 
 def declarations(include: Path) -> tuple[str, Facts]:
-    """Return the version of a folder of headers (``""``: they do not say), and what they declare, by kind and name.
+    """Return the version of a folder of headers (``""`` if not stated), and their declarations by kind and name.
 
     ``functions``: parameters, each a kind (``pointer``, ``size_t``, ``options``, ``stream``) and its name;
-    ``fields``: of structs; ``values``: of defaults and constants; ``said``: bytes of the largest chunk that the
-    description of a function allows.
+    ``fields``: of structs; ``values``: of defaults and constants; ``said``: size of the largest chunk that the
+    description of a function allows, in bytes.
     """
     text = "\n".join(path.read_text() for path in sorted(include.rglob("*.h")))
     code = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Frames made by nvCOMP's own encoder for CPUs, which is C++."""
+"""Frames of nvCOMP's own encoder for CPUs, which is C++."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def by_tensorstore(path: Path, zarr_format: int) -> Any:
 
 
 def by_zarrs(path: Path, zarr_format: int) -> Any:
-    """Without the codecs of zarr-python, through which it is used."""
+    """Remove the codecs of zarr-python, through which it is used."""
     with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}):
         return by_zarr_python(path, zarr_format)
 
@@ -43,7 +43,7 @@ READERS: dict[str, Callable[[Path, int], Any]] = {
 
 
 def verdict(reader: str, path: Path, expected: Elements) -> str:
-    """Return what a library reads: ``yes`` for exactly what is expected, ``no`` for an error, else ``differs``."""
+    """Return a library's verdict: ``yes`` for exactly the expected result, ``no`` for an error, else ``differs``."""
     zarr_format = 3 if (path / "zarr.json").exists() else 2
     if zarr_format == 2 and not (path / ".zarray").exists():
         # Another version of Zarr, which none of them reads.

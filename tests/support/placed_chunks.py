@@ -1,4 +1,4 @@
-"""Chunks that kernels place into results, random ones of every geometry, and what the results have to be."""
+"""Random chunks of every geometry that kernels place into results, and the expected results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[["Case", Plan, list[Any], bytes, list[Any], np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """A read of an array of ``shape`` in chunks: how they are stored, and where the results lie."""
+    """A read of an array of ``shape`` in chunks: their storage, and the layout of the results."""
 
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
@@ -43,7 +43,7 @@ class Case:
 
     @property
     def chunk_strides(self) -> tuple[int, ...]:
-        """Bytes between neighbours in a stored chunk."""
+        """Strides of a stored chunk, in bytes."""
         strides = [0] * len(self.chunk_shape)
         stride = self.dtype.itemsize
         for d in range(len(strides)) if self.chunk_order == "F" else reversed(range(len(strides))):
@@ -58,7 +58,7 @@ class Case:
 
 
 def stored(case: Case, chunk: np.ndarray[Any, Any]) -> bytes:
-    """Return a chunk as the decoders leave it."""
+    """Return a chunk in the form in which decoders leave it."""
     raw = np.ascontiguousarray(chunk.transpose() if case.chunk_order == "F" else chunk)
     elements = raw.reshape(-1).view(np.uint8).reshape(raw.size, case.dtype.itemsize).copy()
     if case.swap > 1:
@@ -71,7 +71,7 @@ def stored(case: Case, chunk: np.ndarray[Any, Any]) -> bytes:
 
 
 def check(case: Case, run: Run) -> Any:
-    """Compare what kernels write with what the plan says; return what ``run`` returns."""
+    """Compare the output of kernels with the plan's meaning; return the result of ``run``."""
     count = math.prod(case.shape)
     content = np.frombuffer(random_bytes(count * case.dtype.itemsize, count), case.dtype).reshape(case.shape)
     planned = plan(case.selections, ChunkGrid.regular(case.shape, case.chunk_shape))

@@ -1,6 +1,6 @@
 """The C decoders of the CPU behind nvCOMP's batched interface, for the simulated device.
 
-Alignments, the largest frames and the scratch are those of nvCOMP 6.0; ``test_simulated_device.py`` compares them with
+Alignments, largest frames and scratch sizes are those of nvCOMP 6.0; ``test_simulated_device.py`` compares them with
 the library. A frame that does not decode leaves garbage, as nvCOMP may, and a status.
 """
 
@@ -38,7 +38,7 @@ _ONE_CONTEXT = threading.Lock()
 class Algorithm:
     """One of nvCOMP's decoders.
 
-    ``decode`` takes a frame and where it goes, and returns the bytes that it gave, or None if it does not decode.
+    ``decode`` takes a frame and its target, and returns the number of bytes written, or None if it does not decode.
     """
 
     name: str
@@ -136,7 +136,7 @@ class SimulatedDecompressor:
 
 
 def _check_apart(begins: IntArray, sizes: IntArray, read_begins: IntArray, read_sizes: IntArray) -> None:
-    """Check that what is written overlaps neither itself nor what is read."""
+    """Check that outputs overlap neither each other nor inputs."""
     some = sizes > 0
     order = np.argsort(begins[some])
     begins, ends = begins[some][order], (begins + sizes)[some][order]
@@ -194,7 +194,7 @@ def _deflate(source: Bytes, target: Bytes) -> int | None:
 
 
 def _gdeflate(source: Bytes, target: Bytes) -> int | None:
-    """Of nvCOMP's library for CPUs, which takes frames of up to 64 KiB."""
+    """The decoder of nvCOMP's library for CPUs, for frames of up to 64 KiB."""
     decode = native.gdeflate()
     assert decode is not None
     try:

@@ -1,9 +1,9 @@
 """A CUDA device made of NumPy, with the real kernels compiled for the host: for tests of the engine without a GPU.
 
-It is adversarial where a GPU may be. Streams are lazy: what is enqueued runs when somebody waits for it, up to what is
-waited for and no further, so that a dependency that was forgotten shows as wrong data. Memory is garbage when it is
-new and is overwritten when it is let go of, in stream order. Guards lie around each allocation, which is aligned to
-what the interface promises and to no more. What a GPU answers with undefined behaviour raises :class:`SimulatedFault`.
+It is adversarial where a GPU may be. Streams are lazy: enqueued work runs when somebody waits for it, exactly up to the
+point waited for, so that a missing dependency shows as wrong data. New memory is garbage, and released memory is
+overwritten in stream order. Guards surround each allocation, which has exactly the alignment that the interface
+guarantees. Undefined behaviour of a GPU raises :class:`SimulatedFault`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ MOST_THREADS: Final = 4
 
 
 class DeviceArray(np.ndarray[Any, Any]):
-    """Memory of a simulated device; what ``cupy.ndarray`` is to the real one.
+    """Memory of a simulated device: the counterpart of ``cupy.ndarray``.
 
-    As CuPy does, indexing gives arrays of zero dimensions, never scalars, and :meth:`get` copies to the host.
+    As in CuPy, indexing gives arrays of zero dimensions, never scalars, and :meth:`get` copies to the host.
     """
 
     simulated: SimulatedDevice | None
@@ -62,7 +62,7 @@ class DeviceArray(np.ndarray[Any, Any]):
         return super().__getitem__((*key, ...) if isinstance(key, tuple) else (key, ...))
 
     def get(self) -> np.ndarray[Any, Any]:
-        """Return a copy on the host, when the current stream has run."""
+        """Return a copy on the host, after the current stream has run."""
         assert self.simulated is not None
         self.simulated.current_stream().synchronize()
         return np.array(self, subok=False)
@@ -88,11 +88,11 @@ class _Memory:
         raw[self.begin + nbytes : self.begin + nbytes + _GUARD_NBYTES] = _GUARD
 
     def array(self, kind: type[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return all of it as the array that it lives as long as; views of that keep that one."""
+        """Return an array of the whole allocation, which lives as long as this array; views keep the array alive."""
         return kind(shape, dtype, buffer=self._owner, offset=self.begin)
 
     def view(self, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the same elements as an array does that lies here, without keeping that one."""
+        """Return the elements of an array in this allocation, without keeping that array alive."""
         offset = self.begin + like.ctypes.data - self.address
         return np.ndarray(like.shape, like.dtype, buffer=self._owner, offset=offset, strides=like.strides)
 
@@ -115,33 +115,32 @@ class SimulatedDevice:
     Parameters
     ----------
     ordinal
-        Of its name.
+        Number of the device, part of its name.
     eager
-        Whether operations of the default stream run when they are enqueued, after what they wait for. Else results
-        are there when :meth:`DeviceArray.get` or somebody else has synchronized it.
+        Whether operations of the default stream run when they are enqueued, after those that they wait for. Otherwise
+        results are complete when :meth:`DeviceArray.get` or another call has synchronized the stream.
     capacity
-        Bytes of device memory.
+        Device memory in bytes.
 
     Attributes
     ----------
     counts
-        Of what was done: ``"copy_in"``, ``"copy_out"``, ``"copy_array"``, ``"synchronize"``,
-        ``"free_bytes"``; ``"launch NAME"`` a kernel; ``"batches ALGORITHM"`` and ``"frames ALGORITHM"``.
+        Numbers of operations: ``"copy_in"``, ``"copy_out"``, ``"copy_array"``, ``"synchronize"``,
+        ``"free_bytes"``; ``"launch NAME"`` per kernel; ``"batches ALGORITHM"`` and ``"frames ALGORITHM"``.
     held, peak
-        Bytes of device memory (without arrays of :meth:`empty`) and of page-locked memory that are alive, and the most
-        that there were at once.
+        Bytes of live device memory (without arrays of :meth:`empty`) and page-locked memory, and their maximum.
     pooled
-        Bytes of device memory that were let go of and are kept, by the identity of the stream that may have them again.
+        Bytes of released device memory that is kept, by the identity of the stream that can reuse it.
     direct
-        Reads files past host memory, if set.
+        Reader of files that bypasses host memory, if any.
     refuse
-        Given an algorithm and the position of a frame in its batch: whether its status is to be a failure.
+        Function of an algorithm and the position of a frame in its batch: whether the status of the frame is a failure.
     kills
-        Given an algorithm and a frame: whether decoding that kills the context.
+        Function of an algorithm and a frame: whether decoding it kills the context.
     calls
-        Those of CUDA, to let some of them fail.
+        CUDA calls, to make some of them fail.
     given
-        Set to a list, it takes each frame that a decoder is given: algorithm, encoded bytes, size that it decodes to.
+        If a list, it collects the frames given to decoders: algorithm, encoded bytes, decoded size.
     """
 
     def __init__(self, ordinal: int = 0, *, eager: bool = True, capacity: int = 1 << 30) -> None:
@@ -174,16 +173,16 @@ class SimulatedDevice:
     # -- for tests
 
     def fail_allocation(self, nth: int = 1, kind: str = "") -> None:
-        """Let the ``nth`` allocation from now on fail, of those of a kind: ``"result"``, ``"arena"``, ``"pinned"``."""
+        """Make the ``nth`` allocation of a kind from now on fail: ``"result"``, ``"arena"``, ``"pinned"``."""
         self._failing, self._failing_kind = nth, kind
 
     def reset_peak(self) -> None:
-        """Forget the most memory that was held."""
+        """Reset the maximum of held memory."""
         self.sweep()
         self.peak = self.held
 
     def finish(self) -> None:
-        """Run everything that is enqueued, and check that nothing was written outside of any allocation."""
+        """Run all enqueued work, and check that nothing was written outside of any allocation."""
         for stream in tuple(self._streams):
             if not self.calls.dead:
                 stream.synchronize()
@@ -222,7 +221,7 @@ class SimulatedDevice:
         finalizer.atexit = False
 
     def sweep(self) -> None:
-        """Take back what was let go of: at once for the count, and overwrite it in stream order."""
+        """Reclaim released memory: count it at once, and overwrite it in stream order."""
         while self._released:
             with self.lock:
                 try:
@@ -260,7 +259,7 @@ class SimulatedDevice:
         return memory
 
     def bytes_at(self, address: int, nbytes: int, alignment: int = 1) -> Bytes:
-        """Return device memory at an address, which must be all in one allocation."""
+        """Return device memory at an address, which must be within one allocation."""
         if address % alignment:
             raise SimulatedFault(f"{address:#x} is not a multiple of {alignment}")
         memory = self._memory_of(address, nbytes)
@@ -269,7 +268,7 @@ class SimulatedDevice:
         return memory.bytes_at(address, nbytes)
 
     def _plain(self, array: Any, *, pinned: bool = False) -> np.ndarray[Any, Any]:
-        """Return an array's elements for an operation, which does not keep the array alive: CUDA does not either."""
+        """Return an array's elements for an operation, without keeping the array alive, as in CUDA."""
         if pinned == isinstance(array, DeviceArray):
             raise SimulatedFault(f"a {type(array).__name__} where {'page-locked' if pinned else 'device'} memory goes")
         if not array.size:
@@ -358,7 +357,7 @@ class SimulatedDevice:
     # -- streams
 
     def streams_of_thread(self) -> list[SimulatedStream]:
-        """Return the streams that the calling thread has made its current ones, the current one last."""
+        """Return the calling thread's stack of current streams, the current one last."""
         if not hasattr(self._thread, "streams"):
             self._thread.streams = []
         streams: list[SimulatedStream] = self._thread.streams
@@ -427,7 +426,7 @@ class SimulatedDevice:
         self.counts[f"launch {kernel.__name__}"] += 1
 
     def _argument(self, argument: int, kind: str) -> Any:
-        """Return an integer, or what there is of device memory from an address on, as elements of a kind."""
+        """Return an integer, or the device memory from an address on as elements of a kind."""
         if type(argument) is not int:
             raise SimulatedFault(f"kernels take addresses and integers, not {type(argument).__name__}")
         if kind == INTEGER:
@@ -458,7 +457,7 @@ class SimulatedDevice:
         return self.direct
 
     def free_memory_at(self, array: DeviceArray) -> Bytes:
-        """Return device memory that is used in no stream's order: what it was allocated for must have run."""
+        """Return device memory that no stream's order applies to: work that it was allocated for must have run."""
         self._check_current()
         memory = self._memory_of(self.address(array), array.nbytes)
         if memory is None or memory.stream is None or memory.stream.pending:

@@ -1,7 +1,7 @@
 """Encoders of the CPU behind nvCOMP's batched interface, for the simulated device.
 
-Alignments and the most bytes of a frame are asked of nvCOMP itself, which answers without a GPU; only the scratch of
-zstd it would want one for. A frame that fails leaves garbage and a status.
+Alignments and largest frames are queried from nvCOMP itself, which needs no GPU for this, except for the scratch size
+of zstd. A frame that fails leaves garbage and a status.
 """
 
 from __future__ import annotations

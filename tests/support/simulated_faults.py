@@ -1,4 +1,4 @@
-"""What the simulated device says where a GPU would have undefined behaviour, and calls that fail as CUDA's may."""
+"""Errors of the simulated device for undefined behaviour of a GPU, and calls that fail like CUDA's may."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class SimulatedFault(AssertionError):
 
 
 class Sticky(Exception):
-    """What every call says once the context is dead."""
+    """The error of every call after the context has died."""
 
 
 class Calls:
-    """The calls of CUDA that a simulated device makes, all of which fail once the context is dead.
+    """The CUDA calls of a simulated device, all of which fail once the context is dead.
 
     Parameters
     ----------
     name
-        Of the device.
+        Name of the device.
 
     Attributes
     ----------
     made
-        Names of those that reached CUDA, in order.
+        Names of the calls that reached CUDA, in order.
     fail
-        Given the name of a call: ``"fail"`` to let it fail, ``"die"`` to let the context die before it, or ``""``.
+        Function of the name of a call: ``"fail"`` to make it fail, ``"die"`` to kill the context before it, or ``""``.
     dead
-        Whether the context is dead. Nobody knows before the next call.
+        Whether the context is dead, which shows only at the next call.
     lost
-        Of the device; set by the first call that fails so.
+        Loss of the device; set by the first call that fails because the context is dead.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,13 +51,13 @@ class Calls:
         self.lost: Loss | None = None
 
     def die(self) -> None:
-        """Let a kernel do what it must not: raises in the operation that runs."""
+        """Fail like a kernel with an illegal access; raises in the running operation."""
         self.dead = True
         raise Sticky(ILLEGAL_ADDRESS)
 
     @contextmanager
     def call(self, name: str) -> Iterator[None]:
-        """Make a call; what it waits for may fail it too."""
+        """Make a call; operations that it waits for may make it fail, too."""
         if self.lost is not None:
             raise self.lost.error()
         self.made.append(name)

@@ -1,4 +1,4 @@
-"""Files that are read straight into the memory of a simulated device: what kvikio is to a real one."""
+"""Files that are read directly into the memory of a simulated device: the counterpart of kvikio."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class SimulatedFiles:
-    """For :attr:`SimulatedDevice.direct`.
+    """Files for :attr:`SimulatedDevice.direct`.
 
     Attributes
     ----------
     counts
-        Of ``"open"``, ``"read"``, ``"close"``.
+        Numbers of ``"open"``, ``"read"``, ``"close"``.
     is_open, most_open
-        Files that are open, and the most that were at once.
+        Number of open files, and its maximum.
     opens
-        Given a path: whether it can be opened.
+        Function of a path: whether it can be opened.
     reads
-        Given a path, an offset and a number of bytes: how many of them are read; a negative number is a failure.
+        Function of a path, an offset and a number of bytes: the number of bytes read; a negative number is a failure.
     """
 
     def __init__(self, device: SimulatedDevice) -> None:

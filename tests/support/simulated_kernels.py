@@ -1,8 +1,8 @@
-"""How the simulated device runs a kernel: as Numba's simulator does, but without its threads.
+"""Execution of kernels by the simulated device: like Numba's simulator, but without its threads.
 
-The simulator starts a thread for each of the GPU's and waits for them in a busy loop, which takes a hundred times as
-long as the kernel. Here threads that need nothing of each other are called one after the other, the last one first; a
-block of threads that do is one of a single thread. The tests of the kernels themselves use the simulator.
+The simulator starts one thread per GPU thread and waits for them in a busy loop, which takes a hundred times as long as
+the kernel. Here, threads that do not depend on each other are called one after the other, the last one first; a block
+of threads that do becomes a block of a single thread. The tests of the kernels themselves use the simulator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COOPERATION: Final = frozenset(("atomic", "local", "shared", "syncthreads"))
 
 
 class _Cuda:
-    """What ``cuda`` is inside a kernel."""
+    """The module ``cuda`` inside a kernel."""
 
     def __init__(self, blocks: int, threads: int) -> None:
         self.gridDim, self.blockDim = Dim3(blocks, 1, 1), Dim3(threads, 1, 1)
@@ -46,9 +46,9 @@ def run_kernel(kernel: Any, blocks: int, threads: int, arguments: list[Any]) -> 
     Parameters
     ----------
     kernel
-        Compiled for the simulator.
+        Kernel compiled for the simulator.
     blocks, threads
-        Of the launch.
+        Number of blocks, and of threads per block.
     arguments
         ``FakeCUDAArray`` and integers.
     """

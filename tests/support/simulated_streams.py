@@ -1,4 +1,4 @@
-"""Streams and events of a simulated device: lazy, so that a dependency that was forgotten shows."""
+"""Streams and events of a simulated device: lazy, so that a missing dependency shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedEvent:
-    """A point in a stream: how many of its operations come before."""
+    """A point in a stream: the number of operations before it."""
 
     def __init__(self, device: SimulatedDevice) -> None:
         self._device = device
@@ -33,7 +33,7 @@ class SimulatedEvent:
 
 
 class SimulatedStream:
-    """Operations that run in order, when somebody waits for them; an eager stream's at once."""
+    """Operations that run in order when somebody waits for them; those of an eager stream run at once."""
 
     def __init__(self, device: SimulatedDevice, *, eager: bool = False) -> None:
         self._device = device
@@ -55,7 +55,7 @@ class SimulatedStream:
                 self.run_to(self._enqueued)
 
     def has_run(self, position: int) -> bool:
-        """Return whether so many operations have run."""
+        """Return whether this number of operations has run."""
         return self._done >= position
 
     def run_to(self, position: int) -> None:
@@ -85,7 +85,7 @@ class SimulatedStream:
             self.run_to(self._enqueued)
 
     def __enter__(self) -> SimulatedStream:
-        """Make it the thread's current one, as a CuPy stream does."""
+        """Make it the thread's current stream, like a CuPy stream."""
         self._device.streams_of_thread().append(self)
         return self
 

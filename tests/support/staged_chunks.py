@@ -1,4 +1,4 @@
-"""What the tests of staging share: containers, reads of them, and decoders of frames that are not ours."""
+"""Shared parts of the tests of staging: containers, reads of them, and decoders of frames other than gzarr's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def smooth(nbytes: int, typesize: int = 4, seed: int = 1) -> bytes:
 
 
 def mixed(nbytes: int, seed: int = 0) -> bytes:
-    """Half of it compresses, half does not."""
+    """Bytes of which half compresses and half does not."""
     return smooth(nbytes - nbytes // 2) + np.random.default_rng(seed).bytes(nbytes // 2)
 
 
@@ -67,7 +67,7 @@ def blosc(plain: bytes, cname: str = "lz4", shuffle: int = 1, typesize: int = 4,
 
 
 def blosc_snappy(plain: bytes, typesize: int = 4, blocksize: int = 1024, *, split: bool = True) -> bytes:
-    """A byte-shuffled container with snappy inside, which numcodecs' library does not write."""
+    """A byte-shuffled container with snappy, which numcodecs' library does not write."""
     table, body = b"", b""
     blocks = range(0, len(plain), blocksize)
     for begin in blocks:
@@ -88,7 +88,7 @@ def with_crc(data: bytes) -> bytes:
 
 
 def zstd_frame(content: bytes, *, flags: int = 0, window: int | None = None, size: int | None = None) -> bytes:
-    """A frame of one raw block; ``window`` as its descriptor byte, else of a single segment."""
+    """A frame of one raw block, with ``window`` as its descriptor byte, else with a single segment."""
     header = 0x80 | (0 if window is not None else 0x20) | flags
     frame = struct.pack("<IB", 0xFD2FB528, header) + (b"" if window is None else bytes([window]))
     frame += struct.pack("<I", len(content) if size is None else size)
@@ -96,7 +96,7 @@ def zstd_frame(content: bytes, *, flags: int = 0, window: int | None = None, siz
 
 
 def zstd_run(byte: int, count: int) -> bytes:
-    """A frame of one block that repeats a byte."""
+    """A frame with one block of a repeated byte."""
     frame = struct.pack("<IBI", 0xFD2FB528, 0xA0, count)
     return frame + (count << 3 | 2 | 1).to_bytes(3, "little") + bytes([byte])
 
@@ -123,7 +123,7 @@ def compressor_of(kind: str) -> str | None:
 
 @dataclass
 class Volume:
-    """Chunks in a store, each ``nbytes`` decoded; None for absent ones."""
+    """Chunks in a store, each of ``nbytes`` decoded bytes; None for absent ones."""
 
     values: Sequence[bytes | None]
     kind: str = "memory"
@@ -167,7 +167,7 @@ class Volume:
 def stage_all(
     staging: Staging, chunks: int, nbytes: int, *, capacity: int = 1 << 18, most_frames: int = 4096
 ) -> tuple[dict[int, int], dict[int, bytes], int]:
-    """Take wave after wave; return the state of each chunk, the decoded bytes of the ready ones, number of waves."""
+    """Take wave after wave; return each chunk's state, the decoded bytes of READY chunks, and the number of waves."""
     pending = np.arange(chunks)
     states: dict[int, int] = {}
     plain: dict[int, bytes] = {}
@@ -193,7 +193,7 @@ def stage_all(
 
 
 def chunk_of(staged: Staged, frames: Frames, memory: bytes, i: int, nbytes: int) -> bytes:
-    """Decode a chunk with other decoders than ours."""
+    """Decode a chunk with decoders other than gzarr's."""
     direct = int(staged.direct[i])
     rows = np.flatnonzero(frames.chunk == i)
     if direct >= 0:
@@ -220,7 +220,7 @@ def chunk_of(staged: Staged, frames: Frames, memory: bytes, i: int, nbytes: int)
 
 
 class Undecodable(Exception):
-    """What a decoder's status, or the checksum of what it decoded, says on a device."""
+    """A failure that a device reports by a decoder's status, or by the checksum of decoded bytes."""
 
 
 def decode_frame(algorithm: int, data: bytes, nbytes: int) -> bytes:
@@ -271,7 +271,7 @@ def unshuffled(decoded: bytes, typesize: int, blocksize: int, *, bits: bool) -> 
 
 
 def one(compressor: str | None, value: bytes, nbytes: int, checksums: int = 0) -> bytes | int:
-    """Stage one chunk; return what it decodes to, or its state."""
+    """Stage one chunk; return its decoded bytes, or its state."""
     staging = Volume([value], nbytes=nbytes).staging(compressor, checksums)
     states, plain, _ = stage_all(staging, 1, nbytes)
     return plain.get(0, states[0])

@@ -1,7 +1,7 @@
-"""Libraries that stand in for NVIDIA's driver, made by the C compiler: they write down each call, and work once a fork.
+"""Libraries that stand in for NVIDIA's driver, made by the C compiler: they log each call, and work once per fork.
 
-``libcuda.so.1`` is as the real one in what matters here: before ``cuInit`` its functions say that CUDA is not
-initialised, and in the child of a process that has initialised it, all of them do, ``cuInit`` too.
+``libcuda.so.1`` behaves like the real one where it matters here: before ``cuInit`` its functions report that CUDA is
+not initialised, and so do all of them, including ``cuInit``, in the child of a process that has initialised it.
 """
 
 from __future__ import annotations
@@ -132,12 +132,12 @@ cuda = SimpleNamespace(Device=Device, runtime=runtime, memory=memory, driver=dri
 
 
 class StandIn:
-    """A machine with GPUs, for processes that are started on it.
+    """A machine with GPUs, for processes started on it.
 
     Parameters
     ----------
     folder
-        For its libraries, and its log.
+        Folder for its libraries, and its log.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -154,7 +154,7 @@ class StandIn:
         (packages / "cupy" / "__init__.py").write_text(_CUPY)
 
     def run(self, code: str, *, gpus: int = 2, **variables: str) -> str:
-        """Run code in a process of its own; return what it prints."""
+        """Run code in a separate process; return its output."""
         self._log.write_text("")
         done = subprocess.run(
             [sys.executable, "-W", "always", "-c", code],
@@ -167,7 +167,7 @@ class StandIn:
         return done.stdout
 
     def callers(self, function: str) -> list[str]:
-        """Return the processes of the last run that called a function, one a call."""
+        """Return the processes of the last run that called a function, one per call."""
         calls = (line.partition(" ") for line in self._log.read_text().splitlines())
         return [process for process, _, called in calls if called == function]
 

@@ -1,4 +1,4 @@
-"""Make the tables of ``docs/support.md``: what gzarr and its peers do with arrays that other libraries wrote.
+"""Generate the tables of ``docs/support.md``: the abilities of gzarr and its peers with arrays of other libraries.
 
 Every cell is measured on the arrays in ``tests/golden``. To write the page:
 ``PYTHONPATH=tests python -m support.support_table``.
@@ -37,19 +37,19 @@ PER_ROW = 3
 TOP = """\
 # What gzarr reads and writes
 
-Measured by `PYTHONPATH=tests python -m support.support_table` on arrays that other libraries wrote (`tests/golden`),
-not written by hand; a test fails when gzarr does something else than this page says.
+Measured on arrays that other libraries wrote (`tests/golden`), by
+`PYTHONPATH=tests python -m support.support_table`; a test fails when gzarr behaves differently.
 
-- **reads**: `native` is the compiled loop, `threads` are host libraries in threads; every element is what the writer's
-  own reader gave.
-- **GPU**: with `device="cuda"` chunks are decoded on the `device`, or on the `host` and sent over; `no`: a GPU cannot
-  hold such elements. What the device's decoders do was measured on a simulated one.
-- **writes**: other values written by gzarr, and read back the same.
-- The peers are {peers}, on the same arrays: `yes` is every element right,
-  `some` is not every array, `no` is an error, `differs` is other elements. zarrs is asked to do without zarr-python's
+- **reads**: `native` is the compiled loop, `threads` are host libraries in threads; every element equals what the
+  writer's own reader returned.
+- **GPU**: with `device="cuda"`, chunks are decoded on the `device`, or on the `host` and copied over; `no`: a GPU
+  cannot hold such elements. The device's decoders were measured on a simulated device.
+- **writes**: gzarr writes other values and reads them back unchanged.
+- The peers are {peers}, on the same arrays. `yes`: every element
+  is right; `some`: not for every array; `no`: an error; `differs`: other elements. zarrs runs without zarr-python's
   codecs.
 
-A row is of up to {per_row} of {count} arrays, among the codecs of 32-bit integers.{refused}
+Each row stands for up to {per_row} of {count} arrays; in the table of codecs, of 32-bit integers.{refused}
 """
 
 
@@ -68,7 +68,7 @@ def arrays() -> Iterator[Golden]:
 
 @dataclass(frozen=True)
 class Opened:
-    """An array, with the names of its rows."""
+    """An opened array, with the names of its rows."""
 
     golden: Golden
     array: gzarr.Array
@@ -120,14 +120,14 @@ class Opened:
         return "yes"
 
     def cells(self, device: devices.TestedDevice, directory: Path, with_peers: bool) -> tuple[str, ...]:
-        """Return what stands in the array's row, if it is the only one there."""
+        """Return the cells of the array's row, if it is the only array there."""
         path = self.golden.write(directory)
         peers = [verdict(name, path, self.golden.expected) for name in READERS] if with_peers else []
         return (self.reads(), self.gpu(device), self.writes(), *peers)
 
 
 def chain_name(labels: list[str]) -> str:
-    """Return the name of a chain: without sizes, and without plain bytes and transposition if there is more."""
+    """Return the name of a chain, without sizes, and without plain bytes and transposition if there is more."""
     names = [re.sub(r"(?<=\()[\d×]*: |, (bit)?shuffle[ \d]*|\((\d+(, )?)+\)", "", label) for label in labels]
     names = [re.sub(r"\b(bytes|transpose)(\(big\)|\(mixed\))? \+ ", "", name) for name in names]
     essential = [name for name in names if name not in ("bytes", "bytes(big)", "bytes(mixed)", "transpose")]
@@ -145,7 +145,7 @@ def data_type_name(dtype: np.dtype[Any]) -> str:
 
 
 def opened() -> Iterator[Opened]:
-    """Yield the arrays that gzarr opens; ``tests/interop/test_golden.py`` has those that it refuses."""
+    """Yield the arrays that gzarr opens; ``tests/interop/test_golden.py`` has the refused ones."""
     for golden in arrays():
         try:
             array = gzarr.open_array(golden.keys, path=golden.node, device="cpu")
@@ -163,7 +163,7 @@ def together(cells: Iterable[str]) -> str:
 
 
 def chosen(every: list[Opened], typical: Callable[[Opened], bool]) -> list[Opened]:
-    """Return a few arrays of a row, spread over all: typical ones, if there are any."""
+    """Return a few arrays of a row, evenly spread; typical ones, if there are any."""
     every = [case for case in every if typical(case)] or every
     return every[:: -(-len(every) // PER_ROW)]
 
@@ -173,7 +173,7 @@ def _by_type(case: Opened) -> bool:
 
 
 def rows(every: list[Opened]) -> dict[str, dict[tuple[str, str], list[Opened]]]:
-    """Return the arrays of each row of each table: by codecs, of 32-bit integers; by data type, whatever the codecs."""
+    """Return the arrays of each row of each table: by codecs, for 32-bit integers; by data type, for any codecs."""
     by_chain, by_type = defaultdict(list), defaultdict(list)
     for case in every:
         by_chain[case.format, case.chain].append(case)

@@ -1,4 +1,4 @@
-"""What the tests of a GPU's users read: an array, and compressors for each decoder that a device has."""
+"""Data for tests of GPU users' programs: an array, and compressors for each decoder of a device."""
 
 from __future__ import annotations
 

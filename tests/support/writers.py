@@ -1,4 +1,4 @@
-"""Arrays that many write at once, and the processes that do: forked, waited for, killed."""
+"""Arrays for many concurrent writers, and processes: forked, waited for, killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 def make(path: Path, layout: str, rows: int = 16, **options: Any) -> gzarr.Array:
-    """Make an array of zarr-python's; return it to be changed by gzarr."""
+    """Make an array of zarr-python; return it opened by gzarr for writing."""
     zarr.create_array(path, shape=(rows, WIDTH), **{"dtype": "i4", "fill_value": 0, **LAYOUTS[layout], **options})
     return gzarr.open_array(path, mode="r+", device="cpu")
 
@@ -47,7 +47,7 @@ def make(path: Path, layout: str, rows: int = 16, **options: Any) -> gzarr.Array
 
 
 def in_threads(works: Sequence[Callable[[], object]]) -> None:
-    """Run all at once; raise what any raised; a thread that does not end is a failure."""
+    """Run all functions at once; raise the first error; a thread that does not end is a failure."""
     failures: list[BaseException] = []
     start = threading.Barrier(len(works))
 
@@ -111,7 +111,7 @@ def finish(*pids: int, seconds: float = SECONDS) -> None:
 
 
 def in_processes(works: Sequence[Callable[[], object]]) -> None:
-    """Run all at once, each in a child of its own."""
+    """Run all functions at once, each in a child process."""
     read, write = os.pipe()
 
     def run(work: Callable[[], object]) -> Callable[[], None]:
@@ -153,9 +153,9 @@ def kill_at_random(work: Callable[[], object], at_most_s: float, rng: random.Ran
 
 
 def stamp(generation: int, shape: tuple[int, int], block: tuple[int, int]) -> np.ndarray[Any, Any]:
-    """Return elements that are equal within each block, and different in each generation and block.
+    """Return elements that are equal within each block, and differ between generations and blocks.
 
-    Some blocks are absent (0) in some generations, so that shards are laid out differently.
+    Some blocks are absent (0) in some generations, so that the layout of shards changes.
     """
     rows, columns = -(-shape[0] // block[0]), -(-shape[1] // block[1])
     number = np.arange(rows * columns).reshape(rows, columns)
@@ -164,12 +164,12 @@ def stamp(generation: int, shape: tuple[int, int], block: tuple[int, int]) -> np
 
 
 def generations(array: np.ndarray[Any, Any], block: tuple[int, int]) -> np.ndarray[Any, Any]:
-    """Return the generation of each block of an array made of :func:`stamp`; -1 where it is absent.
+    """Return the generation of each block of an array made by :func:`stamp`; -1 for absent blocks.
 
     Raises
     ------
     AssertionError
-        If a block is a mixture, or is in another one's place.
+        If a block is a mixture, or at another block's position.
     """
     shape = array.shape[0] // block[0], array.shape[1] // block[1]
     blocks = array.reshape(shape[0], block[0], shape[1], block[1]).transpose(0, 2, 1, 3).reshape(*shape, -1)

@@ -1,4 +1,4 @@
-"""What the tests of reading share: metadata documents, data, zarr-python as the writer, and exact comparison."""
+"""Shared parts of the tests of reading: metadata documents, data, zarr-python as the writer, and exact comparison."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def v2(
 
 
 def write(directory: Path, document: Json, data: np.ndarray[Any, Any] | None) -> zarr.Array[Any]:
-    """Write the document, and have zarr-python write the chunks of ``data``."""
+    """Write the document, and let zarr-python write the chunks of ``data``."""
     directory.mkdir(parents=True, exist_ok=True)
     name = "zarr.json" if document["zarr_format"] == 3 else ".zarray"
     (directory / name).write_text(json.dumps(document))
@@ -94,7 +94,7 @@ def write(directory: Path, document: Json, data: np.ndarray[Any, Any] | None) ->
 
 
 def in_memory(directory: Path) -> dict[str, bytes]:
-    """Return a store's files as a mapping of keys to bytes."""
+    """Return a store's files as a mapping from keys to bytes."""
     return {
         path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
     }
@@ -137,7 +137,7 @@ def sample(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray[Any,
 
 
 def same(actual: Any, expected: Any, what: Any = "") -> None:
-    """Assert that two arrays (or scalars) have one shape, dtype (but for byte order) and every bit in common."""
+    """Assert that two arrays (or scalars) have equal shapes, dtypes (except for byte order) and bits."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, what
     if expected.dtype.hasobject or expected.dtype.kind == "T":

@@ -1,4 +1,4 @@
-"""Copying: everything arrives, whatever format, chunks and codecs; nothing is trusted, nothing is left half done."""
+"""Copying: everything arrives, with any format, chunks and codecs; nothing is trusted, nothing is left half done."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_regions_are_whole_chunks_of_the_target_and_of_the_source_where_they_fit
 
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """Return an array, how its copy is stored, and a budget."""
+    """Return an array's layout, the storage of its copy, and a budget."""
     shape = tuple(draw(st.lists(st.integers(0, 20), max_size=3)))
     lengths = st.tuples(*(st.integers(1, n + 3) for n in shape))
     inner = draw(lengths)
@@ -322,14 +322,14 @@ def test_what_the_format_has_no_words_for_is_refused_by_name_before_anything_is_
 
 
 def check_arrays(source: Any, target: Any) -> None:
-    """Check that the arrays that are there are complete."""
+    """Check that the existing arrays are complete."""
     for path, node in gzarr.open_group(target, device="cpu").members(None):
         if isinstance(node, gzarr.Array):
             z.same(node[...], gzarr.open_array(source, path=path, device="cpu")[...])
 
 
 class Failing(MemoryStore):
-    """A store that fails after so many values."""
+    """A store that fails after a number of values."""
 
     left = 10**9
 
@@ -406,7 +406,7 @@ def test_damaged_sources_are_named_as_such() -> None:
 
 
 class Forgetful(MemoryStore):
-    """A store that changes a value on its way."""
+    """A store that changes a value in transit."""
 
     def set(self, key: str, value: bytes) -> None:
         super().set(key, value[:-1] + b"?" if key == "a/c/2" else value)
@@ -477,7 +477,7 @@ def test_killed_at_any_moment_and_resumed(tmp_path: Path) -> None:
 
 @st.composite
 def sparse_copies(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any], dict[str, Any], list[Any]]:
-    """An array, boxes of it that are written, arguments of a copy, and boxes that were written to one before."""
+    """Return an array, its written boxes, arguments of a copy, and boxes written to an earlier copy."""
     shape = tuple(draw(st.lists(st.integers(1, 30), min_size=1, max_size=3)))
     chunks = [tuple(draw(st.integers(1, n)) for n in shape) for _ in range(2)]
     starts = st.tuples(*(st.integers(0, n - 1) for n in shape))
@@ -499,7 +499,7 @@ def sparse_copies(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any], dict[str,
 @given(sparse_copies(), st.sampled_from([0, 7, -1]), st.sampled_from([0, 7, -1]))
 @settings(max_examples=40, deadline=None)
 def test_sparse_arrays_between_any_grids(case: Any, fill_value: int, stray: int) -> None:
-    """Elements are the same, written or not, also where an unfinished copy has others; zarr-python reads them."""
+    """Elements are equal, written or not, even if an unfinished copy has others; zarr-python reads them."""
     arguments, written, options, strays = case
     source: dict[str, bytes] = {}
     array = create_array(source, dtype="i4", fill_value=fill_value, codecs="zstd", **arguments)
@@ -534,7 +534,7 @@ def test_sparse_arrays_between_any_grids(case: Any, fill_value: int, stray: int)
 def test_big_endian_records_become_little_endian_in_version_3(
     fields: Any, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """zarr-python ignores the byte order of records there."""
+    """zarr-python ignores the byte order of records in version 3."""
     records = np.array([(1, 0.5), (2, 0.25)], fields)
     array = create_array(tmp_path / "old", data=records, chunks=2, zarr_format=2, fill_value=(7, 1.5))
     array.resize(3)

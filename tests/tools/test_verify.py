@@ -1,4 +1,4 @@
-"""``gzarr verify``: every damaged chunk, shard and document is found, whatever else is damaged, and nothing else is."""
+"""``gzarr verify``: every damaged chunk, shard and document is reported, whatever else is damaged, and nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA = z.sample((50, 41), "i4")
 
 
 def hierarchy(path: Path) -> Path:
-    """Write arrays of several kinds into a group, with zarr-python."""
+    """Write arrays of several kinds to a group, with zarr-python."""
     group = zarr.open_group(path, mode="w")
     group.create_group("deep/er")
     z.write(path / "plain", z.v3((50, 41), (16, 16), "int32", LITTLE_ZSTD), DATA)
@@ -39,7 +39,7 @@ def hierarchy(path: Path) -> Path:
 
 
 def flip(path: Path, offset: int) -> None:
-    """Turn the bits of one byte of a file around."""
+    """Invert the bits of one byte of a file."""
     data = bytearray(path.read_bytes())
     data[offset] ^= 0xFF
     path.write_bytes(data)
@@ -83,7 +83,7 @@ def test_every_bad_chunk_is_listed(tmp_path: Path) -> None:
 
 
 def test_damage_beyond_the_end_of_the_array_is_found(tmp_path: Path) -> None:
-    """A read leaves out the blocks of a container of which it needs nothing."""
+    """A read skips unneeded blocks of a container."""
     document = z.v3((10,), (100_000,), "int32", [z.LITTLE, z.blosc3("lz4", "shuffle", 4, blocksize=1 << 14)])
     store = tmp_path / "x"
     z.write(store, document, np.arange(10, dtype="i4"))
@@ -165,7 +165,7 @@ def test_missing_chunks_are_listed_when_asked_for(tmp_path: Path) -> None:
 
 
 class Unlisted:
-    """A store that only reads."""
+    """A store that supports only reading."""
 
     def __init__(self, values: dict[str, bytes]) -> None:
         self._store = MemoryStore(values)
@@ -192,7 +192,7 @@ def test_store_that_cannot_list(tmp_path: Path) -> None:
 
 
 class Refusing(MemoryStore):
-    """A store that does not hand out some of its values, or list all groups."""
+    """A store that fails to return some values, or to list all groups."""
 
     def get(self, key: str) -> bytes | None:
         if "refused" in key and "/c/" in key:

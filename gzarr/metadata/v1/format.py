@@ -39,7 +39,7 @@ class V1(Format):
     node_documents = (parse.META,)
     is_searched_last = True
 
-    def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["array"] | None:
+    def node_type(self, path: str, found: Mapping[str, bytes], layout: Layout | None = None) -> Literal["array"] | None:
         return "array" if self.recognises(path, found) else None
 
     def recognises(self, path: str, found: Mapping[str, bytes]) -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...dtypes import fill_value
 from ...dtypes.v2 import parse_v2
 from ...errors import ArgumentError
-from ..v2.write import data_type_json, filters_of
+from ..model import data_type_json
+from ..v2.write import filters_of
 from .parse import ATTRS, META
 
 if TYPE_CHECKING:

@@ -9,19 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...codecs.transpose import TransposeCodec
 from ...documents.json import load_document
 from ...errors import MetadataError, UnsupportedError
 from ...stores.keys import join_path
-from ..format import Features, Format
+from ..format import CodecParts, Features, Format
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
 from ..parts import error_at
 from . import parse, write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
+    from ...codecs.codec import Codec
     from ..format import ReadOptions
     from ..layout import Layout
     from ..model import NodeMetadata
@@ -39,7 +41,9 @@ class V2(Format):
     consolidated_document = ".zmetadata"
     consolidates_own = True
 
-    def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["array", "group"] | None:
+    def node_type(
+        self, path: str, found: Mapping[str, bytes], layout: Layout | None = None
+    ) -> Literal["array", "group"] | None:
         array, group = self.node_keys(path)
         return "array" if array in found else "group" if group in found else None
 
@@ -80,6 +84,20 @@ class V2(Format):
                 if required or options.use_consolidated is not None:
                     raise
                 return None
+
+    def order(self, metadata: ArrayMetadata, codecs: Sequence[Codec]) -> Literal["C", "F"]:
+        document = metadata.document.get(".zarray", {})
+        return "F" if document.get("order") == "F" else "C"
+
+    def codec_parts(self, metadata: ArrayMetadata, codecs: Sequence[Codec]) -> CodecParts:
+        """Return the parts as in the document: the order is not a codec, and filters may work on bytes."""
+        parts = super().codec_parts(metadata, codecs)
+        document = metadata.document.get(".zarray", {})
+        filters, others = parts.filters, parts.compressors
+        if filters and document.get("order") == "F" and isinstance(filters[0], TransposeCodec):
+            filters = filters[1:]
+        last = len(others) - (document.get("compressor") is not None)
+        return CodecParts(filters + others[:last], parts.serializer, others[last:])
 
     def array_documents(self, metadata: ArrayMetadata, path: str) -> dict[str, dict[str, Any]]:
         return _by_key(path, write.array_documents(metadata))

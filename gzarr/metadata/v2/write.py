@@ -17,6 +17,7 @@ from ...codecs.zstd import ZstdCodec
 from ...dtypes import fill_value
 from ...dtypes.v2 import parse_v2, to_v2
 from ...errors import ArgumentError
+from ..model import data_type_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,11 +73,6 @@ def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:
 def attributes_document(attributes: dict[str, Any], before: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
     """Return ``.zattrs``, by name, or nothing if it is not needed."""
     return {".zattrs": attributes} if attributes or before is not None else {}
-
-
-def data_type_json(data_type: str) -> Any:
-    """Return the JSON of a data type, from its text in the model."""
-    return json.loads(data_type) if data_type.startswith(("[", "{")) else data_type
 
 
 def filters_of(codecs: tuple[Codec, ...], stored: np.dtype[Any], version: str) -> tuple[str, list[dict[str, Any]]]:

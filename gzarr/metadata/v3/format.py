@@ -7,6 +7,7 @@ zarr-python: the member ``consolidated_metadata`` of a group's own document.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...documents.json import load_document
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ..chunk_grid import ChunkGrid
     from ..format import ReadOptions
     from ..layout import Layout
     from ..model import GroupMetadata, NodeMetadata
@@ -45,7 +47,9 @@ class V3(Format):
     node_documents = (_NAME,)
     consolidated_document = _NAME
 
-    def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["array", "group"] | None:
+    def node_type(
+        self, path: str, found: Mapping[str, bytes], layout: Layout | None = None
+    ) -> Literal["array", "group"] | None:
         (key,) = self.keys(path)
         if key not in found:
             return None
@@ -88,6 +92,12 @@ class V3(Format):
 
     def group_document(self, metadata: GroupMetadata) -> dict[str, Any]:
         return write.group_documents(metadata)[_NAME]
+
+    def resized_grid(self, metadata: ArrayMetadata, shape: tuple[int, ...]) -> ChunkGrid:
+        return parse.resized_by_plugin(metadata, shape) or super().resized_grid(metadata, shape)
+
+    def unconsolidated(self, group: GroupMetadata) -> GroupMetadata:
+        return replace(group, consolidated=None, document=_without_consolidated(group.document))
 
     def consolidated(self, group: GroupMetadata, nodes: Mapping[str, NodeMetadata]) -> dict[str, Any]:
         documents = {

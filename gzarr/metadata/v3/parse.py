@@ -27,7 +27,7 @@ from ...documents.extension import extension
 from ...documents.json import quote
 from ...dtypes import fill_value
 from ...dtypes.v3 import parse_v3
-from ...errors import MetadataError, UnsupportedError
+from ...errors import ArgumentError, MetadataError, UnsupportedError
 from ...plugins import call, load
 from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
@@ -65,6 +65,7 @@ _ARRAY_MEMBERS: Final = frozenset(
         "extensions",
     )
 )
+_GRID_MEMBERS: Final = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}
 _GROUP_MEMBERS: Final = frozenset(("zarr_format", "node_type", "attributes", "consolidated_metadata", "extensions"))
 
 
@@ -250,9 +251,9 @@ def _data_type(value: Any, *, allow_fallback: bool) -> tuple[np.dtype[Any], str]
 
 
 def _chunk_grid(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkGrid:
-    """Return where the chunks are."""
+    """Return the chunk grid."""
     name, configuration = _must_understand(value, "$.chunk_grid", "a chunk grid")
-    members = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}.get(name)
+    members = _GRID_MEMBERS.get(name)
     if members is None:
         plugin = load("gzarr.chunk_grids", name, "$.chunk_grid")
         if plugin is not None:
@@ -276,7 +277,7 @@ def _chunk_grid(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Chu
 
 
 def _check_shards(codecs: tuple[Codec, ...], grid: ChunkGrid, chunk: ArrayRepresentation) -> None:
-    """Check that inner chunks divide all shards of a rectilinear grid; they divide the longest, ``chunk``."""
+    """Check that inner chunks divide all shards of a rectilinear grid; for the longest, ``chunk``, they do."""
     order = tuple(range(len(grid.axes)))
     for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk), strict=False)):
         if isinstance(codec, TransposeCodec):
@@ -303,13 +304,46 @@ def _check_shards(codecs: tuple[Codec, ...], grid: ChunkGrid, chunk: ArrayRepres
 def _grid_of_plugin(
     plugin: Plugin, name: str, configuration: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> ChunkGrid:
-    """Return what another package says about where chunks are."""
+    """Return the chunk grid defined by a plugin."""
     at, what = "$.chunk_grid", f"the chunk grid {quote(name)}"
     checked = Configuration(configuration, f"{at}.configuration", what)
     lengths = call(plugin, "from_v3", what, at, checked, shape)
     if isinstance(lengths, list | tuple) and all(type(length) is int for length in lengths):
         return ChunkGrid.regular(shape, parse_chunk_shape(lengths, shape, dtype, at))
     return parse_chunk_shapes(lengths, shape, dtype, at)
+
+
+def plugin_of_grid(document: dict[str, Any]) -> tuple[Plugin, str] | None:
+    """Return plugin and name of an array's chunk grid; None if gzarr knows the grid itself."""
+    name, _ = extension(document["chunk_grid"], "$.chunk_grid", "a chunk grid")
+    plugin = None if name in _GRID_MEMBERS else load("gzarr.chunk_grids", name, "$.chunk_grid")
+    return None if plugin is None else (plugin, name)
+
+
+def resized_by_plugin(metadata: ArrayMetadata, shape: tuple[int, ...]) -> ChunkGrid | None:
+    """Return the chunk grid of an array with another shape according to its plugin; None if it has none.
+
+    Raises
+    ------
+    ArgumentError
+        If the plugin refuses the shape, or existing chunks would have another shape.
+    """
+    found = plugin_of_grid(metadata.document) if metadata.document else None
+    if found is None:
+        return None
+    plugin, name = found
+    what = f"the chunk grid {quote(name)} of the package {plugin.distribution} does not allow the shape {shape}"
+    advice = "copy the array with other chunks (gzarr.copy) to resize it"
+    try:
+        # The codecs have to fit the new grid as well.
+        document = {**metadata.document, "shape": list(shape)}
+        grid = parse_array(document, allow_pickle=True, allow_fallback=True).chunk_grid
+    except MetadataError as error:
+        raise ArgumentError(f"{what}: {error.message}; {advice}") from error
+    for d, (before, after) in enumerate(zip(metadata.chunk_grid.axes, grid.axes, strict=True)):
+        if not before.agrees(after):
+            raise ArgumentError(f"{what}: existing chunks would have other lengths along dimension {d}; {advice}")
+    return grid
 
 
 def _chunk_key_encoding(value: Any) -> ChunkKeyEncoding:

@@ -19,7 +19,8 @@ from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToB
 from ...codecs.sharding import ShardingIndexed
 from ...dtypes import fill_value
 from ...errors import ArgumentError
-from ..v2.write import data_type_json
+from ..model import data_type_json
+from .parse import plugin_of_grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,6 +73,9 @@ def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
     """Return the array's existing document with its current shape, chunks and attributes."""
     document = _with_attributes(metadata.document, metadata.attributes)
     document["shape"] = list(metadata.shape)
+    if plugin_of_grid(document) is not None:
+        # The shape is all that a plugin's grid depends on, besides its own configuration.
+        return document
     grid = copy.deepcopy(document["chunk_grid"])
     configuration = grid["configuration"]
     if not metadata.chunk_grid.is_regular:
@@ -90,7 +94,7 @@ def _with_attributes(document: dict[str, Any], attributes: dict[str, Any]) -> di
 
 
 def _extend(chunk_shapes: list[Any], axes: Sequence[ChunkAxis]) -> None:
-    """Write the chunks of dimensions that were made longer."""
+    """Update the chunks of dimensions that have become longer."""
     for d, axis in enumerate(axes):
         lengths = chunk_shapes[d]
         if isinstance(lengths, list) and _total(lengths) != axis.end:
@@ -102,12 +106,12 @@ def _total(lengths: list[Any]) -> int:
 
 
 def _listing(axis: ChunkAxis) -> int | list[Any]:
-    """Return the chunks along a dimension as a document of a rectilinear grid has them."""
+    """Return the chunks along a dimension in the form of a rectilinear grid's document."""
     return axis.listing if isinstance(axis.listing, int) else _runs(axis.listing)
 
 
 def chunk_grid(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return the chunk grid as a document has it."""
+    """Return the chunk grid in the form of a document."""
     if metadata.chunk_grid.is_regular:
         return {"name": "regular", "configuration": {"chunk_shape": list(metadata.chunk_shape)}}
     shapes = [_listing(axis) for axis in metadata.chunk_grid.axes]

@@ -64,8 +64,13 @@ class V3Draft(Format):
     def keys(self, path: str, layout: Layout | None = None, *, consolidated: bool = True) -> list[str]:
         return [] if layout is None else layout.document_keys(layout.relative(path))
 
-    def node_type(self, path: str, found: Mapping[str, bytes]) -> Literal["group"] | None:
-        """Return ``"group"`` for the root of a hierarchy; other nodes have no document under their path."""
+    def node_type(
+        self, path: str, found: Mapping[str, bytes], layout: Layout | None = None
+    ) -> Literal["array", "group"] | None:
+        """Return the type; without ``layout``, only the root of a hierarchy is found, by its entry point."""
+        if layout is not None:
+            array, group = self.keys(path, layout)
+            return "array" if array in found else "group" if group in found else None
         key = self.entry_point_key(path)
         return "group" if key in found and is_entry_point(load_document(found[key], key)) else None
 

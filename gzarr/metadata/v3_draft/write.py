@@ -20,7 +20,8 @@ from ...dtypes.v2 import parse_v2
 from ...dtypes.v3 import parse_v3
 from ...errors import ArgumentError
 from ..layout import ENTRY_POINT, NEW_ENTRY_POINT, Layout, parse_entry_point
-from ..v2.write import data_type_json, filters_of
+from ..model import data_type_json
+from ..v2.write import filters_of
 
 if TYPE_CHECKING:
     import numpy as np

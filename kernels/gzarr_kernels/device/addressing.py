@@ -1,11 +1,11 @@
-"""Where bytes lie: shuffled blocks, bit planes, byte order. Pure functions of integers, for every target.
+"""Addressing of bytes: shuffled blocks, bit planes, byte order. Pure functions of integers, for every target.
 
 A block of ``nbytes`` bytes in *byte planes* holds ``n = nbytes // typesize`` elements as ``typesize`` planes of ``n``
-bytes, byte ``j`` of element ``i`` at ``j * n + i``; the bytes behind the last whole element follow as they are. Source:
-c-blosc, ``shuffle-generic.h`` (format). Bit planes: see ``gzarr_kernels.bitshuffle``.
+bytes, with byte ``j`` of element ``i`` at ``j * n + i``; the bytes after the last whole element follow unchanged.
+Source: c-blosc, ``shuffle-generic.h`` (format). For bit planes see ``gzarr_kernels.bitshuffle``.
 
-Numba gives a float for a uint64 and an int64, so a value stays of one kind: offsets are int64, words are uint64.
-An index cast to uint64 is one that Numba does not test for being negative.
+In Numba, an operation on a uint64 and an int64 gives a float, so types are not mixed: offsets are int64, words are
+uint64. Indices are cast to uint64 so that Numba does not check whether they are negative.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ __all__ = [
 
 @body
 def quotient(a: int, b: int) -> int:
-    """Divide what is not negative by what is positive.
+    """Divide a non-negative by a positive integer.
 
-    Unsigned, so that a GPU, which has no 64-bit division, divides in 32 bits whenever both fit.
+    The division is unsigned, so that a GPU, which has no 64-bit division, divides in 32 bits if both fit.
     """
     return int64(uint64(a) // uint64(b))
 
@@ -66,7 +66,7 @@ def get_byte(arena: Bytes, offset: int) -> Any:
 
 @body
 def store(arena: Bytes, columns: Column, offset: int, value: Any, nbytes: int) -> None:
-    """Write the low ``nbytes`` bytes of a uint64, at most 8; in one go where they are 8 and aligned.
+    """Write the low ``nbytes`` bytes, at most 8, of a uint64; 8 aligned bytes are one store.
 
     ``columns`` is ``arena`` as int64.
     """
@@ -79,17 +79,17 @@ def store(arena: Bytes, columns: Column, offset: int, value: Any, nbytes: int) -
 
 @body
 def search(column: Column, offsets: int, low: int, count: int, item: int) -> int:
-    """Return the row that ``item`` is in.
+    """Return the row of ``item``.
 
     Parameters
     ----------
     column, offsets
-        Where the ``count + 1`` offsets of the rows begin in ``column``: row ``i`` has items ``offsets[i]`` to
+        Column, and index in it of the ``count + 1`` offsets of the rows: row ``i`` has items ``offsets[i]`` to
         ``offsets[i + 1]``.
     low
-        A row that is not behind it.
+        A row at or before the result.
     item
-        Below the last offset.
+        Item, less than the last offset.
     """
     high = count
     while high - low > 1:
@@ -103,7 +103,7 @@ def search(column: Column, offsets: int, low: int, count: int, item: int) -> int
 
 @body
 def plane_index(i: int, n: int, typesize: int) -> int:
-    """Return where in a block of byte planes byte ``i`` of the plain block lies; ``n`` is its number of elements."""
+    """Return the position in byte planes of byte ``i`` of a plain block of ``n`` elements."""
     element = quotient(i, typesize)
     if element >= n:
         return i
@@ -112,7 +112,7 @@ def plane_index(i: int, n: int, typesize: int) -> int:
 
 @body
 def element_index(i: int, n: int, typesize: int) -> int:
-    """Return where in a plain block byte ``i`` of the byte planes lies: the inverse of ``plane_index``."""
+    """Return the position in a plain block of byte ``i`` of the byte planes: the inverse of ``plane_index``."""
     if i >= n * typesize:
         return i
     plane = quotient(i, n)
@@ -121,18 +121,18 @@ def element_index(i: int, n: int, typesize: int) -> int:
 
 @body
 def shuffled_index(i: int, typesize: int, blocksize: int, nbytes: int) -> int:
-    """Return where in a chunk of blocks in byte planes byte ``i`` of the plain chunk lies.
+    """Return the position in a chunk of blocks in byte planes of byte ``i`` of the plain chunk.
 
     Parameters
     ----------
     i
-        Below ``nbytes``.
+        Position in the plain chunk, less than ``nbytes``.
     typesize
-        At least 1.
+        Element size in bytes, at least 1.
     blocksize
-        At least 1. The last block is what is left.
+        Block size in bytes, at least 1. The last block may be shorter.
     nbytes
-        Of the chunk.
+        Size of the chunk in bytes.
     """
     begin = quotient(i, blocksize) * blocksize
     return begin + plane_index(i - begin, quotient(min(blocksize, nbytes - begin), typesize), typesize)
@@ -140,13 +140,13 @@ def shuffled_index(i: int, typesize: int, blocksize: int, nbytes: int) -> int:
 
 @body
 def is_bit_shuffled(n: int) -> bool:
-    """Return whether a block of ``n`` elements of a bit-shuffled chunk is in bit planes; any other is plain."""
+    """Return whether a block of ``n`` elements of a bit-shuffled chunk is in bit planes rather than plain."""
     return n > 0 and n & 7 == 0
 
 
 @body
 def swapped(i: int, swap: int) -> int:
-    """Return where byte ``i`` of an element is when units of ``swap`` bytes are reversed; 0 or 1: where it is."""
+    """Return the position of byte ``i`` of an element with units of ``swap`` bytes reversed (0 or 1: unchanged)."""
     if swap < 2:
         return i
     unit = quotient(i, swap) * swap
@@ -155,9 +155,9 @@ def swapped(i: int, swap: int) -> int:
 
 @body
 def swap_in_word(value: Any, low: int) -> Any:
-    """Return the uint64 whose byte ``b`` is byte ``b ^ low`` of ``value``; ``low`` below 8.
+    """Return the uint64 whose byte ``b`` is byte ``b ^ low`` of ``value``; ``low`` is less than 8.
 
-    With 1, 3 or 7, units of 2, 4 or 8 bytes are reversed.
+    1, 3 and 7 reverse units of 2, 4 and 8 bytes.
     """
     if low & 1:
         value = (value & uint64(0x00FF00FF00FF00FF)) << uint64(8) | value >> uint64(8) & uint64(0x00FF00FF00FF00FF)

@@ -1,10 +1,10 @@
-"""From decoded chunks to results: unshuffle, swap, take a field, transpose and place, in one pass.
+"""Assembly of results from decoded chunks: unshuffle, swap, take a field, transpose and place, in one pass.
 
-The pieces of a wave are cut into tiles of ``TILE`` elements, in C order of the piece; a block takes a tile at a time.
-Its threads take consecutive words of the results, so that a warp writes, and reads where the order of the chunk allows
-it, consecutive memory. A thread finds its place by divisions once a tile; from word to word it adds.
+The pieces of a wave are divided into tiles of ``TILE`` elements, in C order of the piece; a block takes one tile at a
+time. Its threads take consecutive words of the results, so that a warp writes consecutive memory, and also reads it if
+the order of the chunk allows. A thread finds its position by division once per tile, and by addition from word to word.
 
-What the kernel is told is trusted: whoever makes the columns has checked them against the memory.
+The kernel trusts its columns: their creator must have checked them against the memory.
 """
 
 from __future__ import annotations
@@ -24,64 +24,64 @@ __all__ = ["THREADS", "TILE", "assemble", "blocks"]
 #: Elements of a tile.
 TILE: Final = 1024
 
-# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+# The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
 #: Number of placement dimensions, at least 1.
 K: Final = 0
-#: Bytes of an element of the results; a multiple of the word's.
+#: Size of an element of the results in bytes; a multiple of the word size.
 ITEMSIZE: Final = 1
-#: Of what is taken of a chunk's element, in bytes.
+#: Byte offset of the wanted field in an element of a chunk.
 FIELD_OFFSET: Final = 2
 #: Width of the units to swap, which divides ``ITEMSIZE``; 0 or 1 for none.
 SWAP: Final = 3
 #: Column (C,): byte offset of each decoded chunk.
 CHUNK_SOURCE: Final = 4
-#: Column (C,): 1 for plain bytes; above it, byte planes of so many bytes a block; 0 for an absent chunk, where
-#: ``CHUNK_SOURCE`` is the offset of one element of the results, which it holds everywhere.
+#: Column (C,): 1 for plain bytes; above 1, the element size of blocks in byte planes; 0 for an absent chunk, for which
+#: ``CHUNK_SOURCE`` is the offset of the fill element in the type of the results.
 CHUNK_TYPESIZE: Final = 5
-#: Column (C,): bytes of a block. The last one is what is left, and in planes of its own length.
+#: Column (C,): block size in bytes. The last block may be shorter, with planes of its own length.
 CHUNK_BLOCKSIZE: Final = 6
-#: Column (C,): bytes of each decoded chunk.
+#: Column (C,): size of each decoded chunk in bytes.
 CHUNK_NBYTES: Final = 7
-#: Number of pieces, and of the tiles of all.
+#: Number of pieces, and of all their tiles.
 PIECES: Final = 8
 TILES: Final = 9
 #: Column (P + 1,): tiles before each piece.
 TILE_OFFSETS: Final = 10
-#: Column (P,): which chunk.
+#: Column (P,): chunk of each piece.
 PIECE_CHUNK: Final = 11
-#: Columns (P, K), in elements: first in the chunk (or first row of the table), how many, first in the output.
+#: Columns (P, K), in elements: first in the chunk (or first row of the table), number, first in the output.
 START: Final = 12
 COUNT: Final = 13
 TARGET: Final = 14
-#: Column (P,): which output.
+#: Column (P,): output of each piece.
 OUTPUT: Final = 15
 #: Column (K,): step in the chunk, in elements.
 STEP: Final = 16
-#: Column (K,): bytes between neighbours in a decoded chunk.
+#: Column (K,): strides of a decoded chunk, in bytes.
 STRIDES: Final = 17
-#: Columns (G,), (G, K), in words: first element of each output, distances of neighbours, of any sign.
+#: Columns (G,), (G, K), in words: first element and strides (of any sign) of each output.
 OUTPUT_BASE: Final = 18
 OUTPUT_STRIDES: Final = 19
-#: Columns (K,): where in ``tables`` the indices along each dimension begin; -1 for none.
+#: Columns (K,): index in ``tables`` of the first index along each dimension; -1 for none.
 TABLE_SOURCE: Final = 20
 TABLE_TARGET: Final = 21
-#: Where in ``tables`` the points' coordinates (p, K) and positions (p,) begin; -1 for none. Row ``START[p, 0] + j`` is
+#: Index in ``tables`` of the points' coordinates (p, K) and positions (p,); -1 for none. Row ``START[p, 0] + j`` is
 #: element ``j`` of piece ``p``.
 POINT_SOURCE: Final = 22
 POINT_TARGET: Final = 23
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 24
 
 
 @body
 def _of(columns: Column, job: int, column: int, row: int) -> int:
-    """Return a row of a column that the header names."""
+    """Return a row of a column that the header refers to."""
     return get(columns, get(columns, job + column) + row)
 
 
 @body
 def _row_start(columns: Column, tables: Column, job: int, piece: int, row: int) -> tuple[int, int]:
-    """Return where a row (the last dimension) of a piece begins: bytes in the chunk, words in the outputs."""
+    """Return the start of a row (the last dimension) of a piece: bytes in the chunk, words in the outputs."""
     k = get(columns, job + K)
     output = _of(columns, job, OUTPUT, piece)
     from_chunk = get(columns, job + FIELD_OFFSET)
@@ -106,7 +106,7 @@ def _row_start(columns: Column, tables: Column, job: int, piece: int, row: int) 
             source = get(tables, table + first + j)
             to = get(tables, _of(columns, job, TABLE_TARGET, d) + first + j)
         else:
-            # What a table of the last dimension says is added for each element.
+            # The indices of a table of the last dimension are added for each element.
             source = 0
             to = 0
         from_chunk += source * _of(columns, job, STRIDES, d)
@@ -116,7 +116,7 @@ def _row_start(columns: Column, tables: Column, job: int, piece: int, row: int) 
 
 @body
 def _point(columns: Column, tables: Column, job: int, piece: int, j: int) -> tuple[int, int]:
-    """Return where element ``j`` of a piece of points is: bytes in the chunk, position in the output."""
+    """Return the location of element ``j`` of a piece of points: byte in the chunk, position in the output."""
     k = get(columns, job + K)
     row = _of(columns, job, START, piece * k) + j
     coordinates = get(columns, job + POINT_SOURCE) + row * k
@@ -128,7 +128,7 @@ def _point(columns: Column, tables: Column, job: int, piece: int, j: int) -> tup
 
 @body
 def _bytewise(arena: Bytes, columns: Column, job: int, which: int, at: int, first: int, width: int, swap: int) -> Any:
-    """Read ``width`` bytes, from byte ``first`` of the element at ``at`` on, each by itself: any layout, any swap."""
+    """Read ``width`` bytes of the element at ``at``, from its byte ``first``, singly: for any layout and swap."""
     chunk = _of(columns, job, CHUNK_SOURCE, which)
     typesize = _of(columns, job, CHUNK_TYPESIZE, which)
     value = uint64(0)
@@ -156,13 +156,13 @@ def _assemble_tile(
 ) -> None:
     """Write a thread's part of tile ``tile`` of a piece.
 
-    What few elements need is read again from the columns rather than kept: registers are what bounds the number of
-    threads that run at a time.
+    Values that few elements need are read from the columns again rather than kept: registers limit the number of
+    concurrent threads.
     """
     width = width_of(words)
     k = get(columns, job + K)
     points = get(columns, job + POINT_SOURCE) >= 0
-    # Words of an element, of a row (the last dimension), of the piece.
+    # Number of words of an element, of a row (the last dimension), and of the piece.
     per = quotient(get(columns, job + ITEMSIZE), width)
     last = 0 if points else k - 1
     row_words = _of(columns, job, COUNT, piece * k + last) * per
@@ -176,7 +176,7 @@ def _assemble_tile(
     chunk = _of(columns, job, CHUNK_SOURCE, which)
     typesize = _of(columns, job, CHUNK_TYPESIZE, which)
     swap = 0 if typesize == 0 else get(columns, job + SWAP)
-    # Reversing units of a power of two is an exclusive or of the byte's number: of whole words, and within a word.
+    # Reversing units of a power of two is an exclusive or of the byte's index: of whole words, and within a word.
     flip = swap - 1 if swap > 1 else 0
     flips = swap < 2 or swap & flip == 0
 
@@ -184,7 +184,7 @@ def _assemble_tile(
     table = not points and _of(columns, job, TABLE_SOURCE, last) >= 0
     by_source = _of(columns, job, STRIDES, last) * (1 if table else _of(columns, job, STEP, last))
     by_target = _of(columns, job, OUTPUT_STRIDES, output * k + last)
-    # Along the dimension before the last, rows are reached by adding while it has no table.
+    # Along the dimension before the last, rows are reached by addition if it has no table.
     near_count = 0
     near_source = 0
     near_target = 0
@@ -197,10 +197,10 @@ def _assemble_tile(
     column = here - quotient(here, row_words) * row_words
     row_source = 0
     row_target = 0
-    # The first row is one that adding does not reach.
+    # The first row is not reached by addition.
     moved = 1
     near = near_count
-    # The block that was read last.
+    # The last block read.
     block_begin = 0
     block_end = 0
     plane = 0
@@ -262,7 +262,7 @@ def _assemble_tile(
                 else:
                     bytewise = True
         if bytewise:
-            # Called in one place only: what is inlined there is a good part of the kernel.
+            # Called in one place only, because the inlined code is a large part of the kernel.
             value = _bytewise(arena, columns, job, which, at, first, width, 0 if flips else swap)
         if flips:
             value = swap_in_word(value, flip & (width - 1))
@@ -311,15 +311,15 @@ def assemble(arena: Bytes, words: Words, columns: Column, tables: Column, out: W
     arena
         uint8, the memory of a wave.
     words
-        The same memory as uint8, uint16, uint32 or uint64: the unit in which elements are moved.
+        The same memory as uint8, uint16, uint32 or uint64, the unit in which elements are moved.
     columns
         The same memory as int64.
     tables
         int64, index tables and points.
     out
-        The results' memory, of the type of ``words``.
+        Memory of the results, of the type of ``words``.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _assemble(
         raw(arena),

@@ -1,9 +1,9 @@
-"""Checksums of decoded frames: CRC-32, CRC-32C and Adler-32, compared with what the container says.
+"""Checksums of decoded frames: CRC-32, CRC-32C and Adler-32, compared with those of the container.
 
-A block takes a frame, its threads a slice each. The remainder of a message is linear: that of a slice, times ``x`` to
-the number of bits behind it, is the slice's part of the whole, and the parts add up without carry. What the register
-begins with is one more part. Adler's two sums are put together in the same way. Sources: RFC 1952, section 8 (CRC-32);
-RFC 3720, appendix B.4 (CRC-32C); RFC 1950, section 8.2 (Adler-32).
+A block takes a frame, and each of its threads a slice. The remainder of a message is linear: the remainder of a slice,
+multiplied by ``x`` to the power of the number of bits after it, is the slice's part of the whole, and the parts add up
+without carry. The initial register value is one more part. Adler's two sums are combined in the same way. Sources:
+RFC 1952, section 8 (CRC-32); RFC 3720, appendix B.4 (CRC-32C); RFC 1950, section 8.2 (Adler-32).
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
 
 __all__ = ["ADLER32", "CRC32", "CRC32C", "THREADS", "blocks", "checksums"]
 
-#: Kinds.
+#: Kinds of checksums.
 CRC32: Final = 1
 ADLER32: Final = 2
 CRC32C: Final = 3
 
-# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+# The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
 #: Number of frames.
 FRAMES: Final = 0
-#: Columns (F,): byte offset of each frame, its bytes, the checksum it should have, which kind that is.
+#: Columns (F,): byte offset of each frame, its size in bytes, its expected checksum, and the kind of checksum.
 SOURCE: Final = 1
 NBYTES: Final = 2
 EXPECTED: Final = 3
 KIND: Final = 4
-#: Index in ``statuses`` of the first frame's: 0 if it has that checksum, else 1.
+#: Index in ``statuses`` of the first frame's status: 0 if it has the expected checksum, else 1.
 STATUS_BASE: Final = 5
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 6
 
 #: Adler's modulus, the largest prime below 2**16.
 _MODULUS: Final = 65521
-#: Bytes after which Adler's sums are reduced; far from where 64 bits overflow.
+#: Bytes after which Adler's sums are reduced, long before 64 bits overflow.
 _REDUCE: Final = 1 << 20
-#: The polynomials, lowest power in the highest bit, as all values here.
+#: The polynomials, with the lowest power in the highest bit, like all values here.
 _POLYNOMIAL: Final = 0xEDB88320
 _POLYNOMIAL_C: Final = 0x82F63B78
 _BITS: Final = 64
 
 
 def _powers(polynomial: int) -> list[int]:
-    """Return ``x`` to ``8 * 2**k`` modulo a polynomial, for each ``k``."""
+    """Return ``x`` to the power of ``8 * 2**k`` modulo a polynomial, for each ``k``."""
     power = 1 << (31 - 8)
     powers = []
     for _ in range(_BITS):
@@ -65,7 +65,7 @@ def _powers(polynomial: int) -> list[int]:
     return powers
 
 
-#: Of both polynomials, one behind the other.
+#: Powers for both polynomials, one after the other.
 _POWERS = np.array(_powers(_POLYNOMIAL) + _powers(_POLYNOMIAL_C), np.uint32)
 
 
@@ -92,7 +92,7 @@ def _times(a: Any, b: Any, polynomial: Any) -> Any:
 
 @body
 def _behind(value: Any, nbytes: int, second: bool) -> Any:
-    """Return the remainder of a message from that of what precedes its last ``nbytes``, those taken as zero."""
+    """Return the remainder of a message that ends in ``nbytes`` zeros, from the remainder of the rest."""
     polynomial = uint64(_POLYNOMIAL_C if second else _POLYNOMIAL)
     power = _BITS if second else 0
     while nbytes > 0:
@@ -148,7 +148,7 @@ def _adler_part(arena: Bytes, source: int, nbytes: int, thread: int, threads: in
     begin = min(thread * slice_nbytes, nbytes)
     end = min(begin + slice_nbytes, nbytes)
     low = 1 if thread == 0 else 0
-    # The sum begins with 1, which every byte of the frame adds to the other sum.
+    # The low sum begins with 1, which is added to the high sum for every byte of the frame.
     high = nbytes % _MODULUS if thread == 0 else 0
     total = 0
     weighted = 0
@@ -167,7 +167,7 @@ def _adler_part(arena: Bytes, source: int, nbytes: int, thread: int, threads: in
 
 @body
 def _verdict(expected: int, kind: int, low: int, high: int) -> int:
-    """Return 0 if the parts of all threads put together are ``expected``, else 1."""
+    """Return 0 if the combined parts of all threads are ``expected``, else 1."""
     found = -1
     if kind == CRC32 or kind == CRC32C:
         found = low ^ 0xFFFFFFFF
@@ -178,7 +178,7 @@ def _verdict(expected: int, kind: int, low: int, high: int) -> int:
 
 @kernel
 def checksums(arena: Bytes, columns: Column, statuses: Statuses, job: int) -> None:
-    """Compare the checksums of frames, a block a frame.
+    """Compare the checksums of frames, one block per frame.
 
     Launched with ``blocks(frames)`` blocks of ``THREADS``.
 
@@ -189,9 +189,9 @@ def checksums(arena: Bytes, columns: Column, statuses: Statuses, job: int) -> No
     columns
         The same memory as int64.
     statuses
-        int32, written.
+        int32, output: statuses of frames.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     crc_tables = cuda.shared.array(512, uint32)
     sums = cuda.shared.array(2, int64)

@@ -1,7 +1,7 @@
-"""A kernel as machine code for a GPU, by numba-cuda and NVIDIA's linker; neither a GPU nor a driver is asked.
+"""Compilation of kernels to machine code by numba-cuda and NVIDIA's linker, without a GPU or a driver.
 
-The code takes a pointer for each memory and an int64 for each integer, in the order of the kernel's parameters: no
-shapes, no strides.
+The code takes a pointer for each memory and an int64 for each integer, in the order of the kernel's parameters, without
+shapes or strides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .target import Kernel
 
-#: By NumPy's code.
+#: Numba's element types by NumPy's character code.
 _ELEMENTS: Final[dict[str, Any]] = {
     np.dtype(kind.name).char: kind
     for kind in (types.uint8, types.uint16, types.int32, types.uint32, types.int64, types.uint64)
@@ -32,14 +32,14 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """What a driver loads.
+    """Code that a driver loads.
 
     Attributes
     ----------
     image
-        Machine code; PTX, which the driver compiles, where there is no linker.
+        Machine code; without a linker, PTX, which the driver compiles.
     entry
-        Name of the kernel in it.
+        Name of the kernel in the code.
     """
 
     image: bytes
@@ -52,9 +52,9 @@ def compiled(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineC
     Parameters
     ----------
     kernel
-        Of this package.
+        Kernel of this package.
     word
-        Bytes of the words of its memory; any if it takes none in words.
+        Size in bytes of the words of its memory; irrelevant if it takes no words.
     capability
         Compute capability of the GPU.
 
@@ -69,7 +69,7 @@ def compiled(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineC
 
 
 def ptx(kernel: Kernel, word: int, capability: tuple[int, int]) -> str:
-    """Return the PTX of a kernel; parameters as for :func:`compiled`."""
+    """Return the PTX of a kernel; for the parameters see :func:`compiled`."""
     codes = parameters(kernel.py_func, word)
     signature = tuple(types.int64 if code == INTEGER else types.CPointer(_ELEMENTS[code]) for code in codes)
     bounds = (THREADS, kernel.blocks) if kernel.blocks else None
@@ -80,11 +80,11 @@ def ptx(kernel: Kernel, word: int, capability: tuple[int, int]) -> str:
 
 @contextmanager
 def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
-    """Have numba-cuda compile for a capability, and beside every NumPy.
+    """Make numba-cuda compile for a capability, and with every NumPy.
 
-    It asks the current device when a kernel calls functions: here, a stand-in says what it would say. All its releases
-    up to 0.30.4 overload ``numpy.row_stack``, which NumPy 2.5 has no more, and compile nothing without it; its
-    maintainers have said that none will follow. So the name is there until the module that asks for it is imported.
+    It asks the current device when a kernel calls functions; here, a stand-in answers. All its releases up to 0.30.4
+    overload ``numpy.row_stack``, which NumPy 2.5 no longer has, and compile nothing without it; its maintainers have
+    said that no release will follow. So the name exists while the module that needs it is imported.
     """
     import numba.cuda.compiler
     import numba.cuda.dispatcher
@@ -107,13 +107,13 @@ def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
 
 
 def _linked(text: str, capability: tuple[int, int]) -> bytes:
-    """Return machine code for PTX; the PTX where there is no linker, or one that is older than what made it."""
+    """Return machine code for PTX, or the PTX itself if there is no linker or the linker is too old for it."""
     source = text.encode()
     try:
         from cuda.bindings import nvjitlink
 
         handle = nvjitlink.create(1, ["-arch=sm_{}{}".format(*capability)])
-    # Of the bindings, and of their search for the library: each release raises something else.
+    # Errors of the bindings, and of their search for the library; these differ between releases.
     except Exception:
         return source
     try:

@@ -1,6 +1,6 @@
-"""What containers hold besides their frames: sizes, and checksums, which are computed here.
+"""Parts of containers other than frames: sizes, and checksums, which are computed here.
 
-The frames themselves are put in their places by :mod:`copies`.
+:mod:`copies` copies the frames themselves.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["THREADS", "number_blocks", "put_checksums", "put_numbers"]
 
-# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
-#: Number of numbers, or of checksums.
+# The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
+#: Count of numbers or checksums.
 COUNT: Final = 0
-#: Column (N,): byte offset where each goes, 4 bytes.
+#: Column (N,): byte offset of the 4 bytes of each.
 TARGET: Final = 1
 #: Column (N,), for numbers: an int32 or uint32.
 VALUE: Final = 2
-#: Columns (N,), for checksums: byte offset and bytes of what is summed, and the kind.
+#: Columns (N,), for checksums: byte offset and size in bytes of the data, and the kind of checksum.
 SOURCE: Final = 2
 NBYTES: Final = 3
 KIND: Final = 4
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 5
 
 _BYTES: Final = 4
@@ -39,13 +39,13 @@ _MODULUS: Final = 65521
 
 
 def number_blocks(count: int) -> int:
-    """Return how many blocks of ``THREADS`` to launch for that many numbers."""
+    """Return the number of blocks of ``THREADS`` to launch for ``count`` numbers."""
     return _blocks(-(-count // THREADS))
 
 
 @body
 def _put(arena: Bytes, target: int, value: Any, big: bool) -> None:
-    """Write a uint64's low four bytes, the lowest first, or the highest where ``big``."""
+    """Write a uint64's low four bytes, little-endian, or big-endian if ``big``."""
     for b in range(_BYTES):
         shift = 8 * (_BYTES - 1 - b) if big else 8 * b
         arena[uint64(target + b)] = value >> uint64(shift) & uint64(255)
@@ -63,7 +63,7 @@ def _put_numbers(arena: Bytes, columns: Column, job: int, first: int, step: int)
 
 @body
 def _put_sum(arena: Bytes, target: int, kind: int, low: int, high: int) -> None:
-    """Write a checksum, put together from the parts of all threads: as its container has it."""
+    """Write a checksum, combined from the parts of all threads, in the byte order of its container."""
     if kind == ADLER32:
         _put(arena, target, uint64((high % _MODULUS) << 16 | low % _MODULUS), True)
     else:
@@ -83,16 +83,16 @@ def put_numbers(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _put_numbers(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel
 def put_checksums(arena: Bytes, columns: Column, job: int) -> None:
-    """Compute checksums and write them: CRC-32 and CRC-32C little-endian, Adler-32 big-endian. A block takes one.
+    """Compute checksums, one per block, and write them: CRC-32 and CRC-32C little-endian, Adler-32 big-endian.
 
-    Launched with ``checksums.blocks(count)`` blocks of ``THREADS``. What is summed must not be what is written.
+    Launched with ``checksums.blocks(count)`` blocks of ``THREADS``. The data and the checksums must not overlap.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def put_checksums(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     crc_tables = cuda.shared.array(512, uint32)
     sums = cuda.shared.array(2, int64)

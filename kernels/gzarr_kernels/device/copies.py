@@ -1,4 +1,4 @@
-"""Copies of frames: those that are stored as they are, and those that a decoder wants at another address."""
+"""Copies of frames: of uncompressed frames, and of frames that a decoder needs at another address."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["THREADS", "blocks", "copy_frames"]
 
-# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+# The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
 #: Number of frames.
 FRAMES: Final = 0
-#: Columns (F,): byte offset of each frame, and of where it goes; its bytes. The two may not overlap.
+#: Columns (F,): byte offset of each frame, of its copy, and its size in bytes. The two must not overlap.
 SOURCE: Final = 1
 TARGET: Final = 2
 NBYTES: Final = 3
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 4
 
 
@@ -34,7 +34,7 @@ def _copy(arena: Bytes, columns: Column, source: int, target: int, nbytes: int, 
     while i < head:
         arena[uint64(target + i)] = arena[uint64(source + i)]
         i += threads
-    # Of a source that is not aligned, a word is made of two; each of the two holds bytes of the frame.
+    # For an unaligned source, a word is combined from two, both of which contain bytes of the frame.
     shift = uint64(8 * ((source + head) & 7))
     first = (source + head) >> 3
     into = (target + head) >> 3
@@ -66,7 +66,7 @@ def _copy_frames(arena: Bytes, columns: Column, job: int, block: int, grid: int,
 
 @kernel
 def copy_frames(arena: Bytes, columns: Column, job: int) -> None:
-    """Copy frames within the arena, a block a frame.
+    """Copy frames within the arena, one block per frame.
 
     Launched with ``blocks(frames)`` blocks of ``THREADS``.
 
@@ -77,6 +77,6 @@ def copy_frames(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _copy_frames(raw(arena), raw(columns), job, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, cuda.blockDim.x)

@@ -1,12 +1,12 @@
-"""Filters undone for all chunks of a wave at once: delta, conversions of elements with scale and offset.
+"""Decoding of filters for all chunks of a wave at once: delta, and conversions of elements with scale and offset.
 
-All chunks of a launch have the same number of elements, one behind the other. The work is cut into *items* of 8 bytes
-of a chunk's result, by their position in it; the last item of a chunk may have fewer. Results begin at multiples of 8
-bytes, so that an item is one write; sources begin anywhere.
+All chunks of a launch have the same number of consecutive elements. The work is divided into *items* of 8 bytes of a
+chunk's result, by their position; the last item of a chunk may be shorter. Results begin at multiples of 8 bytes, so
+that an item is one write; sources begin anywhere.
 
-An element on its way is a uint64: an integer extended to 64 bits, or the bits of a float64. Every float16 and float32
-is one; what becomes of a NaN, which a GPU leaves open, is written out, as CPUs do it: it keeps its sign and the highest
-bits of its payload, and becomes a quiet one.
+In between, an element is a uint64: an integer extended to 64 bits, or the bits of a float64, which can represent every
+float16 and float32. A GPU's conversion of NaNs is unspecified, so NaNs are converted explicitly, like on CPUs: they
+keep their sign and the highest bits of their payload, and become quiet.
 """
 
 from __future__ import annotations
@@ -37,52 +37,52 @@ FLOAT: Final = 2
 BOOL: Final = 3
 _KINDS: Final = {"i": SIGNED, "u": UNSIGNED, "f": FLOAT, "b": BOOL}
 
-# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+# The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
 #: Number of chunks.
 CHUNKS: Final = 0
-#: Items and bytes of a chunk's result.
+#: Number of items and of bytes of a chunk's result.
 ITEMS: Final = 1
 NBYTES: Final = 2
-#: Columns (C,): byte offset of each chunk, and of where its result goes.
+#: Columns (C,): byte offset of each chunk, and of its result.
 SOURCE: Final = 3
 TARGET: Final = 4
-#: Of the elements before and after: kind, bytes (1, 2, 4 or 8), whether these are reversed.
+#: Elements before and after: kind, size in bytes (1, 2, 4 or 8), and whether the bytes are reversed.
 SOURCE_KIND: Final = 5
 SOURCE_WIDTH: Final = 6
 SOURCE_SWAP: Final = 7
 TARGET_KIND: Final = 8
 TARGET_WIDTH: Final = 9
 TARGET_SWAP: Final = 10
-#: Bytes of the floats in which elements are divided by a scale and added to an offset; 0 for neither. Both are the bits
-#: of a float64.
+#: Size in bytes of the floats in which elements are divided by a scale and added to an offset; 0 for neither. Scale and
+#: offset are the bits of a float64.
 LOOP: Final = 11
 SCALE: Final = 12
 OFFSET: Final = 13
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 14
 
-#: Items that a thread of ``accumulate`` takes at a time: 32 bytes, what memory moves at once.
+#: Items that a thread of ``accumulate`` takes at a time: 32 bytes, the size of one memory transaction.
 _RUN: Final = 4
 #: Partial sums of a block, twice: each step reads one half and writes the other.
 _SUMS: Final = 2 * THREADS
 
 _ALL: Final = 0xFFFFFFFFFFFFFFFF
 _SIGN: Final = 1 << 63
-#: All bits but that: Numba's ``_SIGN - 1`` would be a signed difference that overflows.
+#: All bits except the sign. In kernels, ``_SIGN - 1`` would be a signed difference that overflows.
 _MAGNITUDE: Final = _SIGN - 1
 _INFINITY: Final = 0x7FF0000000000000
 _QUIET: Final = 0x0008000000000000
-#: Subtracted from the bits of a float64, it divides that by 2 to the power of 24: subnormal float16 count 2**-24.
+#: Subtracting this from the bits of a float64 divides it by 2**24; subnormal float16 are multiples of 2**-24.
 _HALF_UNIT: Final = 24 << 52
 
 
 def blocks(chunks: int, nbytes: int) -> int:
-    """Return how many blocks of ``THREADS`` to launch ``convert``, and ``unpack_bits``, with.
+    """Return the number of blocks of ``THREADS`` for launches of ``convert`` and ``unpack_bits``.
 
     Parameters
     ----------
     chunks, nbytes
-        Number of chunks, and bytes of the result of each.
+        Number of chunks, and size of the result of each in bytes.
     """
     return _blocks(-(-chunks * -(-nbytes // 8) // THREADS))
 
@@ -99,20 +99,20 @@ def job(
     scale: float = 1.0,
     offset: float = 0.0,
 ) -> int:
-    """Write the columns of any kernel here.
+    """Write the columns of any kernel of this module.
 
     Parameters
     ----------
     put
-        Puts a column where the kernel finds it, and returns its index.
+        Function that stores a column for the kernel, and returns its index.
     source, target
-        int64 ``(C,)``: the columns of the header; ``target`` are multiples of 8.
+        int64 ``(C,)``, columns of the header; ``target`` are multiples of 8.
     nbytes
-        Of the result of a chunk, in whole elements.
+        Size of the result of a chunk in bytes, a whole number of elements.
     encoded, decoded
-        Elements before and after, in their byte order: integers, floats or booleans of at most 8 bytes.
+        Types of elements before and after, with byte order: integers, floats or booleans of at most 8 bytes.
     loop, scale, offset
-        Of ``convert``; see the header.
+        For ``convert``; see the header.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def job(
     header[SOURCE], header[TARGET] = put(source), put(target)
     header[SOURCE_KIND], header[TARGET_KIND] = _KINDS[encoded.kind], _KINDS[decoded.kind]
     header[SOURCE_WIDTH], header[TARGET_WIDTH] = encoded.itemsize, decoded.itemsize
-    # GPUs, and the hosts that they are in, are little-endian.
+    # GPUs and their hosts are little-endian.
     header[SOURCE_SWAP], header[TARGET_SWAP] = not encoded.isnative, not decoded.isnative
     header[LOOP] = loop
     header[SCALE : OFFSET + 1] = np.array([scale, offset], np.float64).view(np.int64)
@@ -134,7 +134,7 @@ def job(
 
 
 def _bitcast(from_type: Any, to_type: Any) -> Any:
-    """Return a function for bodies: the same bits as another type."""
+    """Return a function for bodies that reinterprets bits as another type."""
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def cast(typing_context: Any, value: Any) -> Any:
@@ -160,7 +160,7 @@ def _is_nan(bits: Any) -> bool:
 
 @body
 def _widened(bits: Any, width: int) -> Any:
-    """Return the float64 that a float of ``width`` bytes is, both as bits."""
+    """Return a float of ``width`` bytes as a float64, both as bits."""
     if width == 8:
         return bits | uint64(_QUIET) if _is_nan(bits) else bits
     if width == 4:
@@ -180,7 +180,7 @@ def _widened(bits: Any, width: int) -> Any:
 
 @body
 def _narrowed(bits: Any) -> Any:
-    """Return the nearest float32 of a float64, both as bits; the float64 is no NaN, or a quiet one, or was narrower."""
+    """Return the nearest float32 of a float64, both as bits; a NaN must be quiet or come from a narrower float."""
     if _is_nan(bits):
         return (bits & uint64(_SIGN)) >> uint64(32) | uint64(0x7F800000) | bits >> uint64(29) & uint64(0x7FFFFF)
     return uint64(_bits_of_float32(float32(_float64_of(bits))))
@@ -188,11 +188,11 @@ def _narrowed(bits: Any) -> Any:
 
 @body
 def _scaled(bits: Any, loop: int, scale: Any, offset: Any) -> Any:
-    """Divide by a scale and add an offset, each rounded once to floats of ``loop`` bytes; all are bits of float64."""
+    """Divide by a scale and add an offset, each rounded once to ``loop`` bytes; values are bits of float64."""
     if _is_nan(bits):
         return bits
     if loop == 4:
-        # Each is a float32 already.
+        # All three are exact as float32.
         quotient32 = float32(_float64_of(bits)) / float32(_float64_of(scale))
         return _bits_of_float64(float64(float32(quotient32 + float32(_float64_of(offset)))))
     return _bits_of_float64(_float64_of(bits) / _float64_of(scale) + _float64_of(offset))
@@ -200,14 +200,14 @@ def _scaled(bits: Any, loop: int, scale: Any, offset: Any) -> Any:
 
 @body
 def _extended(bits: Any, width: int) -> Any:
-    """Return a signed integer of ``width`` bytes as one of 64 bits."""
+    """Return a signed integer of ``width`` bytes sign-extended to 64 bits."""
     shift = 64 - 8 * width
     return uint64(int64(bits << uint64(shift)) >> int64(shift))
 
 
 @body
 def _element(arena: Bytes, columns: Column, offset: int, width: int, swap: int) -> Any:
-    """Return the element at a byte offset as a uint64, its higher bits zero."""
+    """Return the element at a byte offset as a uint64, with its higher bits zero."""
     value = uint64(0)
     if offset & (width - 1) == 0:
         value = uint64(columns[uint64(offset >> 3)]) >> uint64(8 * (offset & 7))
@@ -221,7 +221,7 @@ def _element(arena: Bytes, columns: Column, offset: int, width: int, swap: int) 
 
 @body
 def _converted(columns: Column, job: int, value: Any) -> Any:
-    """Return an element of the result for one of the source; only the low ``TARGET_WIDTH`` bytes count."""
+    """Return the converted element; only the low ``TARGET_WIDTH`` bytes are defined."""
     source_kind = get(columns, job + SOURCE_KIND)
     source_width = get(columns, job + SOURCE_WIDTH)
     target_kind = get(columns, job + TARGET_KIND)
@@ -239,7 +239,7 @@ def _converted(columns: Column, job: int, value: Any) -> Any:
         if target_kind == FLOAT or loop > 0:
             negative = source_kind == SIGNED
             if loop == 0 and target_width == 4:
-                # By way of a float64 it would be rounded twice.
+                # Conversion through a float64 would round twice.
                 nearest = float32(int64(value)) if negative else float32(value)
                 return uint64(_bits_of_float32(nearest))
             value = _bits_of_float64(float64(int64(value)) if negative else float64(value))
@@ -258,14 +258,14 @@ def _converted(columns: Column, job: int, value: Any) -> Any:
 
 @body
 def _ordered(columns: Column, job: int, word: Any) -> Any:
-    """Return a word of result elements with their bytes as they are to be written."""
+    """Return a word of result elements in the byte order of the result."""
     width = get(columns, job + TARGET_WIDTH)
     return swap_in_word(word, width - 1) if get(columns, job + TARGET_SWAP) else word
 
 
 @body
 def _word_size(columns: Column, job: int, item: int) -> int:
-    """Return the bytes of an item of a chunk."""
+    """Return the size of an item of a chunk in bytes."""
     return min(8, get(columns, job + NBYTES) - 8 * item)
 
 
@@ -302,7 +302,7 @@ def _convert(arena: Bytes, columns: Column, job: int, first: int, step: int) -> 
 
 @body
 def _sum(arena: Bytes, columns: Column, job: int, chunk: int, run: int) -> int:
-    """Return the sum of the elements of a run of items, modulo 2 to the power of 64."""
+    """Return the sum of the elements of a run of items, modulo 2**64."""
     width = get(columns, job + SOURCE_WIDTH)
     signed = get(columns, job + SOURCE_KIND) == SIGNED
     swap = get(columns, job + SOURCE_SWAP)
@@ -319,7 +319,7 @@ def _sum(arena: Bytes, columns: Column, job: int, chunk: int, run: int) -> int:
 
 @body
 def _write_sums(arena: Bytes, columns: Column, job: int, chunk: int, run: int, before: int, total: int) -> None:
-    """Write the running sums of a run of items; ``before`` is that of all up to its end, ``total`` its own."""
+    """Write the running sums of a run of items; ``before`` is the sum up to its end, ``total`` the run's own."""
     width = get(columns, job + SOURCE_WIDTH)
     signed = get(columns, job + SOURCE_KIND) == SIGNED
     swap = get(columns, job + SOURCE_SWAP)
@@ -347,13 +347,13 @@ def _write_sums(arena: Bytes, columns: Column, job: int, chunk: int, run: int, b
 
 @body
 def _plus(a: int, b: int) -> int:
-    """Add modulo 2 to the power of 64: what a sum of int64 is when it overflows is nowhere said."""
+    """Add modulo 2**64: overflow of an int64 sum is unspecified."""
     return int64(uint64(a) + uint64(b))
 
 
 @body
 def _scan_step(sums: Column, page: int, other: int, thread: int, step: int) -> None:
-    """Add to a thread's sum in one half, into the other, the sum ``step`` threads before it."""
+    """Add the sum of the thread ``step`` before to a thread's sum; read from one half, write to the other."""
     value = sums[uint64(page + thread)]
     if thread >= step:
         value = _plus(value, sums[uint64(page + thread - step)])
@@ -362,16 +362,16 @@ def _scan_step(sums: Column, page: int, other: int, thread: int, step: int) -> N
 
 @body
 def _runs(columns: Column, job: int) -> int:
-    """Return the runs of items of a chunk."""
+    """Return the number of runs of items of a chunk."""
     return (get(columns, job + ITEMS) + _RUN - 1) // _RUN
 
 
 @kernel
 def convert(arena: Bytes, columns: Column, job: int) -> None:
-    """Convert elements: between types, after a division by a scale and an addition of an offset, or only byte order.
+    """Convert elements between types or byte orders, optionally after dividing by a scale and adding an offset.
 
-    Launched with ``blocks(chunks, nbytes)`` blocks of ``THREADS``. A float must fit the integer that it becomes; floats
-    of 2 bytes are only read, and neither divided nor made integers of.
+    Launched with ``blocks(chunks, nbytes)`` blocks of ``THREADS``. Floats must fit the integers that they become;
+    floats of 2 bytes are only read, and neither scaled nor converted to integers.
 
     Parameters
     ----------
@@ -380,16 +380,16 @@ def convert(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _convert(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel
 def accumulate(arena: Bytes, columns: Column, job: int) -> None:
-    """Make integers of their differences: running sums, which wrap.
+    """Restore integers from their differences, by running sums that wrap.
 
-    Launched with a block of ``THREADS``, or fewer, a chunk. Threads add up a run each, their block the sums of these.
+    Launched with one block per chunk, of at most ``THREADS``. Each thread sums a run, and the block the sums of runs.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ def accumulate(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     sums = cuda.shared.array(_SUMS, int64)
     thread = cuda.threadIdx.x
@@ -421,7 +421,7 @@ def accumulate(arena: Bytes, columns: Column, job: int) -> None:
             before = _plus(carry, sums[page + thread])
             _write_sums(raw(arena), raw(columns), job, chunk, first + thread, before, total)
             carry = _plus(carry, sums[page + threads - 1])
-            # Before the next sums take the place of these.
+            # The next sums overwrite these.
             cuda.syncthreads()
             first += threads
         chunk += cuda.gridDim.x

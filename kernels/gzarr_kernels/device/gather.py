@@ -1,10 +1,10 @@
-"""From strided arrays to chunks in the order in which they are stored: gather, swap and fill, in one pass.
+"""Gathering of chunks in stored order from strided arrays: gather, swap and fill, in one pass.
 
-The reverse of :mod:`assemble`. A thread makes a word of a chunk at a time, and consecutive threads consecutive words:
-what is written is consecutive memory, and what is read too where the array lies in the order of the chunk. An element
-that no piece of the chunk covers is the fill value; of pieces that share an element the last one counts.
+The reverse of :mod:`assemble`. Each thread makes one word of a chunk at a time, and consecutive threads make
+consecutive words: writes are to consecutive memory, and so are reads if the array has the order of the chunk. Elements
+outside all pieces of a chunk get the fill value; where pieces overlap, the last one wins.
 
-What the kernel is told is trusted: whoever makes the columns has checked them against the memory.
+The kernel trusts its columns: their creator must have checked them against the memory.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ if TYPE_CHECKING:
 
 __all__ = ["THREADS", "blocks", "gather"]
 
-# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin. Dimensions are in
-# the order of the stored chunk, the slowest first.
-#: Number of chunks; words of a chunk; words of an element.
+# The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
+# Dimensions are in the order of the stored chunk, the slowest first.
+#: Number of chunks; number of words of a chunk, and of an element.
 CHUNKS: Final = 0
 WORDS: Final = 1
 PER: Final = 2
 #: Number of dimensions, at least 1.
 K: Final = 3
-#: Width of the units to swap less one, which are a power of two and no larger than an element; 0 for none.
+#: Width of the units to swap minus one; they are a power of two and no larger than an element; 0 for none.
 FLIP: Final = 4
-#: Column (K,): elements of a chunk.
+#: Column (K,): shape of a chunk, in elements.
 SHAPE: Final = 5
-#: Column (C,): word at which each chunk begins.
+#: Column (C,): first word of each chunk.
 TARGET: Final = 6
 #: Column (C + 1,): pieces before each chunk.
 PIECE_OFFSETS: Final = 7
-#: Columns (P, K), in elements: first in the chunk, how many.
+#: Columns (P, K), in elements: first in the chunk, number.
 START: Final = 8
 COUNT: Final = 9
-#: Column (P,): word of the array at which the first element of each piece is.
+#: Column (P,): word of the array with the first element of each piece.
 BASE: Final = 10
 #: Column (K,): step in the chunk, in elements.
 STEP: Final = 11
-#: Column (K,): distance of neighbours in the array, in words, of any sign.
+#: Column (K,): strides of the array in words, of any sign.
 STRIDES: Final = 12
 #: Column (PER,): words of the fill value, in native byte order.
 FILL: Final = 13
-#: Column (C,), written: 1 where an element of a chunk is not the fill value, bit for bit; else left alone.
+#: Column (C,), output: set to 1 if a chunk has an element that is not bitwise equal to the fill value.
 MARKS: Final = 14
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 15
 
 
 def blocks(words: int) -> int:
-    """Return how many blocks of ``THREADS`` to launch for chunks of that many words together."""
+    """Return the number of blocks of ``THREADS`` to launch for chunks with this total number of words."""
     return _blocks(-(-words // THREADS))
 
 
 @body
 def _of(columns: Column, job: int, column: int, row: int) -> int:
-    """Return a row of a column that the header names."""
+    """Return a row of a column that the header refers to."""
     return get(columns, get(columns, job + column) + row)
 
 
 @body
 def _place(columns: Column, job: int, piece: int, element: int) -> int:
-    """Return the word of the array at which an element of a chunk is, or -1 if it is not in a piece."""
+    """Return the word of the array with an element of a chunk, or -1 if the element is not in the piece."""
     k = get(columns, job + K)
     at = _of(columns, job, BASE, piece)
     left = element
@@ -100,7 +100,7 @@ def _gather(source: Any, words: Any, columns: Column, job: int, first: int, step
     per_chunk = get(columns, job + WORDS)
     per = get(columns, job + PER)
     flip = get(columns, job + FLIP)
-    # Reversing units of a power of two is an exclusive or of the byte's number: of whole words, and within a word.
+    # Reversing units of a power of two is an exclusive or of the byte's index: of whole words, and within a word.
     flip_words = quotient(flip & -width, width)
     flip_bytes = flip & (width - 1)
     total = get(columns, job + CHUNKS) * per_chunk
@@ -124,7 +124,7 @@ def _gather(source: Any, words: Any, columns: Column, job: int, first: int, step
                 value = uint64(source[uint64(at + part)])
                 break
         if value != fill:
-            # Threads that do so write the same.
+            # Concurrent threads write the same value.
             columns[uint64(get(columns, job + MARKS) + chunk)] = int64(1)
         to = _of(columns, job, TARGET, chunk) + element * per + (part ^ flip_words)
         words[uint64(to)] = swap_in_word(value, flip_bytes)
@@ -140,12 +140,12 @@ def gather(source: Words, words: Words, columns: Column, job: int) -> None:
     Parameters
     ----------
     source
-        The array's memory, as uint8, uint16, uint32 or uint64: the unit in which elements are moved.
+        Memory of the array as uint8, uint16, uint32 or uint64, the unit in which elements are moved.
     words
-        The memory of a wave, of the same type.
+        Memory of a wave, of the same type.
     columns
-        The memory of the wave as int64.
+        Memory of the wave as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _gather(raw(source), raw(words), raw(columns), job, cuda.grid(1), cuda.gridsize(1))

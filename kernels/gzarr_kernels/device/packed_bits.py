@@ -1,9 +1,9 @@
-"""Elements made of packed bits for all chunks of a wave at once.
+"""Unpacking of elements from packed bits, for all chunks of a wave at once.
 
-All chunks of a launch have the same number of elements. Of each some neighbouring bits are stored, of all the same
-ones, without gaps between elements. The work is cut into *items* of 8 bytes of a chunk's result, by their position in
-it; the last item of a chunk may have fewer. Results begin at multiples of 8 bytes, so that an item is one write;
-sources begin anywhere.
+All chunks of a launch have the same number of elements. The same contiguous range of bits is stored of each element,
+without gaps between elements. The work is divided into *items* of 8 bytes of a chunk's result, by their position; the
+last item of a chunk may be shorter. Results begin at multiples of 8 bytes, so that an item is one write; sources begin
+anywhere.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 __all__ = ["THREADS", "blocks", "job", "unpack_bits"]
 
-# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+# The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
 #: Number of chunks.
 CHUNKS: Final = 0
-#: Items and bytes of a chunk's result.
+#: Number of items and of bytes of a chunk's result.
 ITEMS: Final = 1
 NBYTES: Final = 2
-#: Columns (C,): byte offset of each chunk, and of where its result goes.
+#: Columns (C,): byte offset of each chunk, and of its result.
 SOURCE: Final = 3
 TARGET: Final = 4
-#: Bytes of an element: 1, 2, 4 or 8.
+#: Size of an element in bytes: 1, 2, 4 or 8.
 WIDTH: Final = 5
-#: Bits of an element that are stored, and which of its bits is the lowest of these.
+#: Number of stored bits of an element, and position of the lowest.
 KEPT: Final = 6
 FIRST_BIT: Final = 7
-#: What is set above the stored bits of an element, before they are shifted to ``FIRST_BIT``, if the highest is set.
+#: Bits to set above the stored bits of an element, before they are shifted to ``FIRST_BIT``, if the highest is set.
 SIGN: Final = 8
 #: 7 if the first bit of a byte is its highest, else 0.
 FLIP: Final = 9
-#: In which byte of a chunk the bits begin.
+#: Byte of a chunk in which the bits begin.
 BODY: Final = 10
-#: Which byte of a chunk says how many bits at its end are padding, -1 for none; and how many are.
+#: Byte of a chunk with the number of padding bits at its end, -1 for none; and their actual number.
 PADDING_AT: Final = 11
 PADDING: Final = 12
-#: Column (C,), where 1 is written for a chunk that says another number.
+#: Column (C,), output: set to 1 for a chunk that states another number.
 MARKS: Final = 13
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 14
 
 _ALL: Final = 0xFFFFFFFFFFFFFFFF
@@ -77,25 +77,25 @@ def job(
     Parameters
     ----------
     put
-        Puts a column where the kernel finds it, and returns its index.
+        Function that stores a column for the kernel, and returns its index.
     source, target
-        int64 ``(C,)``: the columns of the header; ``target`` are multiples of 8.
+        int64 ``(C,)``, columns of the header; ``target`` are multiples of 8.
     nbytes
-        Of the result of a chunk, in whole elements.
+        Size of the result of a chunk in bytes, a whole number of elements.
     width
-        Bytes of an element.
+        Size of an element in bytes.
     kept, first_bit
-        How many bits of an element are stored, and the lowest of them.
+        Number of stored bits of an element, and position of the lowest.
     sign_stop
-        Up to this bit, not included, the highest stored one is repeated; 0 for not at all. All others are zero.
+        Bit before which the repetition of the highest stored bit ends; 0 for no repetition. All other bits are zero.
     from_highest
-        Whether the first bit of a byte is its highest; ``kept`` must be 1 then.
+        Whether the first bit of a byte is its highest; then ``kept`` must be 1.
     body_at
-        In which byte of a chunk the bits begin.
+        Byte of a chunk in which the bits begin.
     padding_at
-        Which byte of a chunk says how many bits at its end are padding; -1 for none.
+        Byte of a chunk with the number of padding bits at its end; -1 for none.
     marks
-        Index of a column, a row a chunk, which ``padding_at`` asks for.
+        Index of a column with one row per chunk, needed for ``padding_at``.
 
     Returns
     -------
@@ -115,9 +115,9 @@ def job(
 
 @body
 def _bits(columns: Column, start: int, count: int) -> Any:
-    """Return ``count`` bits of memory, at most 64, as the lowest of a uint64; what is above them means nothing.
+    """Return ``count`` bits of memory, at most 64, as the low bits of a uint64; higher bits are undefined.
 
-    ``start`` counts the bits before them. Only words that hold some of them are read.
+    ``start`` is the number of bits before them. Only words that contain some of them are read.
     """
     shift = start & 63
     word = uint64(columns[uint64(start >> 6)]) >> uint64(shift)
@@ -128,7 +128,7 @@ def _bits(columns: Column, start: int, count: int) -> Any:
 
 @body
 def _unpack_bits(arena: Bytes, columns: Column, job: int, first: int, step: int) -> None:
-    """Write every ``step``-th item of elements, and the marks of chunks whose first item that is."""
+    """Write every ``step``-th item of elements; with the first item of a chunk, also its mark."""
     per_chunk = get(columns, job + ITEMS)
     items = per_chunk * get(columns, job + CHUNKS)
     nbytes = get(columns, job + NBYTES)
@@ -165,17 +165,17 @@ def _unpack_bits(arena: Bytes, columns: Column, job: int, first: int, step: int)
 
 @kernel
 def unpack_bits(arena: Bytes, columns: Column, job: int) -> None:
-    """Make elements of packed bits; mark chunks that state another number of bits of padding than they have.
+    """Unpack elements from packed bits; mark chunks that state a wrong number of padding bits.
 
     Launched with ``blocks(chunks, nbytes)`` blocks of ``THREADS``.
 
     Parameters
     ----------
     arena
-        uint8, the memory of a wave, from a multiple of 8 bytes on.
+        uint8, the memory of a wave, aligned to 8 bytes.
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _unpack_bits(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))

@@ -1,7 +1,7 @@
 """Bit planes to byte planes, and byte planes to plain bytes, for all chunks of a wave at once.
 
-The work is cut into *items* of 8 bytes of a block's result, by their position in it; the last item of a block may have
-fewer. Consecutive threads take consecutive items, so that a warp writes consecutive memory.
+The work is divided into *items* of 8 bytes of a block's result, by their position; the last item of a block may be
+shorter. Consecutive threads take consecutive items, so that a warp writes consecutive memory.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 
 __all__ = ["THREADS", "bit_planes_to_byte_planes", "blocks", "byte_planes_to_plain", "job"]
 
-# The header: int64 at index ``job`` of the columns. Columns are named by the index where they begin.
+# The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
 #: Number of chunks.
 CHUNKS: Final = 0
-#: Column (C + 1,): items before each chunk; :func:`item_offsets` makes it.
+#: Column (C + 1,): number of items before each chunk (:func:`item_offsets`).
 ITEM_OFFSETS: Final = 1
-#: Columns (C,): byte offset of each chunk, and of where its next form goes.
+#: Columns (C,): byte offset of each chunk, and of its result.
 SOURCE: Final = 2
 TARGET: Final = 3
-#: Columns (C,): bytes of an element, of a block, of the chunk. The last block is what is left.
+#: Columns (C,): size in bytes of an element, of a block, and of the chunk. The last block may be shorter.
 TYPESIZE: Final = 4
 BLOCKSIZE: Final = 5
 NBYTES: Final = 6
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 7
 
 
 def item_offsets(blocksize: npt.NDArray[np.int64], nbytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the items before each chunk, and last those of all; int64 ``(C + 1,)``.
+    """Return the number of items before each chunk, followed by the total; int64 ``(C + 1,)``.
 
     Parameters
     ----------
     blocksize, nbytes
-        int64 ``(C,)``: bytes of a block, at least 1, and of the chunk.
+        int64 ``(C,)``: size in bytes of a block, at least 1, and of the chunk.
     """
     whole, left = np.divmod(nbytes, blocksize)
     offsets = np.zeros(len(nbytes) + 1, np.int64)
@@ -64,7 +64,7 @@ def item_offsets(blocksize: npt.NDArray[np.int64], nbytes: npt.NDArray[np.int64]
 
 
 def blocks(items: int) -> int:
-    """Return how many blocks of ``THREADS`` to launch for that many items."""
+    """Return the number of blocks of ``THREADS`` to launch for ``items``."""
     return _blocks(-(-items // THREADS))
 
 
@@ -81,13 +81,13 @@ def job(
     Parameters
     ----------
     put
-        Puts a column where the kernel finds it, and returns its index.
+        Function that stores a column for the kernel, and returns its index.
     source, target, typesize, blocksize, nbytes
-        int64 ``(C,)``: the columns of the header.
+        int64 ``(C,)``, columns of the header.
 
     Returns
     -------
-    Index of the header, and how many blocks to launch.
+    Index of the header, and number of blocks to launch.
     """
     offsets = item_offsets(blocksize, nbytes)
     header = np.zeros(SIZE, np.int64)
@@ -103,7 +103,7 @@ def job(
 
 @body
 def _byte_planes_word(arena: Bytes, block: int, position: int, size: int, n: int, typesize: int) -> Any:
-    """Return up to 8 bytes of a block's byte planes, whether the block is in bit planes or, for its ``n``, plain."""
+    """Return up to 8 bytes of the byte planes of a block that is in bit planes or, depending on ``n``, plain."""
     value = uint64(0)
     whole = n * typesize
     if is_bit_shuffled(n) and position < whole:
@@ -168,9 +168,9 @@ def _convert(arena: Bytes, columns: Column, job: int, from_bits: bool, first: in
 
 @kernel
 def bit_planes_to_byte_planes(arena: Bytes, columns: Column, job: int) -> None:
-    """Bring bit-shuffled chunks to byte planes, those of their blocks included that their encoder left plain.
+    """Convert bit-shuffled chunks to byte planes, including blocks that their encoder left plain.
 
-    Of elements of one byte, the byte planes are the plain bytes.
+    The byte planes of elements of one byte are the plain bytes.
 
     Parameters
     ----------
@@ -179,14 +179,14 @@ def bit_planes_to_byte_planes(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _convert(raw(arena), raw(columns), job, True, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel
 def byte_planes_to_plain(arena: Bytes, columns: Column, job: int) -> None:
-    """Bring chunks in byte planes to plain bytes.
+    """Convert chunks in byte planes to plain bytes.
 
     Parameters
     ----------
@@ -195,6 +195,6 @@ def byte_planes_to_plain(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _convert(raw(arena), raw(columns), job, False, cuda.grid(1), cuda.gridsize(1))

@@ -1,12 +1,12 @@
-"""From decoded chunks to results where neighbours in both are neighbours: 16 bytes a thread.
+"""Assembly of results from decoded chunks whose rows are contiguous in both: 16 bytes per thread.
 
-What :mod:`assemble` does element by element, for pieces that are rows: runs of bytes which lie as they are, or in byte
-planes, in the chunk, and one after the other in the results. A row is cut at multiples of 16 bytes of the results into
-*units*; a thread writes one at a time, whole where it is all of the row, and the first and the last in parts. The units
-of a piece are cut into tiles; a block takes a tile at a time. From unit to unit a thread finds the row by adding, up to
-two dimensions above it; it divides where these end, and where tables of indices say which rows come.
+This does for rows what :mod:`assemble` does element by element. A row is a run of bytes that is plain or in byte planes
+in the chunk, and contiguous in the results. Rows are divided into *units* at multiples of 16 bytes of the results; a
+thread writes one unit at a time, the first and last of a row possibly in parts. The units of a piece are divided into
+tiles; a block takes one tile at a time. From unit to unit, a thread finds the row by addition along up to two
+dimensions above it; it divides where these end, and where index tables select the rows.
 
-What the kernels are told is trusted: whoever makes the columns has checked them against the memory.
+The kernels trust their columns: their creator must have checked them against the memory.
 """
 
 from __future__ import annotations
@@ -24,77 +24,76 @@ if TYPE_CHECKING:
 
 __all__ = ["THREADS", "blocks", "place_planes", "place_rows", "tile_of"]
 
-#: Units of a tile, at least and at most. A thread is told once a tile what there is to know of a piece, so large ones
-#: cost less; of small ones, there are enough for all multiprocessors.
+#: Least and most units of a tile. A thread reads the description of a piece once per tile, so large tiles cost less;
+#: small tiles are numerous enough for all multiprocessors.
 LEAST_TILE: Final = 1024
 MOST_TILE: Final = 8192
-#: Tiles of a launch that are enough.
+#: A sufficient number of tiles for a launch.
 ENOUGH_TILES: Final = 2048
-#: Units of a piece, and bytes of a chunk, are below this, so that what a step adds to them is still of 31 bits.
+#: Units of a piece and bytes of a chunk are below this, so that they still fit 31 bits after adding a step.
 LIMIT: Final = 1 << 30
-#: Bytes of the elements of byte planes that there is a way for.
+#: Supported element sizes of byte planes, in bytes.
 TYPESIZES: Final = (2, 4, 8, 16)
 
 # The header: int64 at index ``job`` of the columns.
-#: Width of the units to swap less one: 0, 1, 3 or 7. They lie at multiples of their width in the results.
+#: Width of the units to swap minus one: 0, 1, 3 or 7. They are at multiples of their width in the results.
 FLIP: Final = 0
-#: Bytes by which the results' memory begins behind a multiple of 16.
+#: Address of the results' memory modulo 16.
 SKEW: Final = 1
-#: Bytes of an element of the results, and of a decoded chunk.
+#: Size in bytes of an element of the results, and of a decoded chunk.
 ITEMSIZE: Final = 2
 NBYTES: Final = 3
-#: Number of pieces, and of the tiles of all.
+#: Number of pieces, and of all their tiles.
 PIECES: Final = 4
 TILES: Final = 5
-#: Units of a tile; :func:`tile_of` says how many.
+#: Units of a tile (:func:`tile_of`).
 TILE: Final = 6
-#: Where the column (P + 1,) of the tiles before each piece begins.
+#: Index of the column (P + 1,) of the tiles before each piece.
 TILE_OFFSETS: Final = 7
-#: Number of dimensions above the row, at least 2; where the columns (P, FIELDS + DIM_FIELDS * DIMS) of pieces begin.
+#: Number of dimensions above the row, at least 2; index of the columns (P, FIELDS + DIM_FIELDS * DIMS) of pieces.
 DIMS: Final = 8
 RECORDS: Final = 9
-#: Words of the header.
+#: Number of words of the header.
 SIZE: Final = 10
 
-# What there is to know of a piece.
-#: Byte offset of the decoded chunk. Of an absent one, of the element that it holds everywhere, repeated for 15 bytes
-#: more.
+# The record of a piece.
+#: Byte offset of the decoded chunk; for an absent chunk, of the fill element, repeated for 15 more bytes.
 SOURCE: Final = 0
-#: In the chunk, byte of the first element; in the results, byte at which it goes.
+#: Byte of the first element in the chunk; its byte in the results.
 FROM: Final = 1
 TO: Final = 2
-#: 0 for plain bytes; above it, byte planes of ``1 << SHIFT`` bytes a block; -1 for an absent chunk.
+#: 0 for plain bytes; above 0, byte planes of elements of ``1 << SHIFT`` bytes; -1 for an absent chunk.
 SHIFT: Final = 3
-#: Bytes of a block. The last one is what is left, and in planes of its own length.
+#: Block size in bytes. The last block may be shorter, with planes of its own length.
 BLOCKSIZE: Final = 4
-#: Bytes of a row; units of a row, at most; units of all rows.
+#: Bytes of a row; most units of a row; units of all rows.
 ROW: Final = 5
 ROW_UNITS: Final = 6
 UNITS: Final = 7
-#: Up to which index rows of the second dimension above the row are reached by adding: 0 where that or the first one has
+#: Index in the second dimension above the row up to which rows are reached by addition: 0 if it or the first has
 #: tables, else its count.
 ADDED: Final = 8
 FIELDS: Final = 9
 
-# And behind that of each dimension above the row, the one next to it first.
-#: How many; bytes between neighbours in the chunk, in the output (of any sign).
+# Then, for each dimension above the row, the nearest first:
+#: Count; strides in bytes in the chunk, and in the output (of any sign).
 COUNT: Final = 0
 BY_SOURCE: Final = 1
 BY_TARGET: Final = 2
-#: Where in ``tables`` the indices begin; -1 for none.
+#: Index in ``tables`` of the first index; -1 for none.
 TABLE_SOURCE: Final = 3
 TABLE_TARGET: Final = 4
 DIM_FIELDS: Final = 5
 
 
 def tile_of(units: int) -> int:
-    """Return how many units to make a tile where there are so many in all."""
+    """Return the number of units per tile for this total number of units."""
     return max(LEAST_TILE, min(units // ENOUGH_TILES // THREADS * THREADS, MOST_TILE))
 
 
 @body
 def _row_start(columns: Column, tables: Column, dims: int, record: int, row: int) -> tuple[int, int]:
-    """Return where a row of a piece begins, in bytes: in the chunk and in the results."""
+    """Return the start of a row of a piece in the chunk and in the results, in bytes."""
     source = get(columns, record + FROM)
     target = get(columns, record + TO)
     dim = record + FIELDS
@@ -118,9 +117,9 @@ def _row_start(columns: Column, tables: Column, dims: int, record: int, row: int
 
 @body
 def _plain_unit(arena: Bytes, source: int, first: int, end: int, whole: bool) -> tuple[Any, Any]:
-    """Return bytes ``first`` to ``end`` of the 16 at ``source``, as two words; what else they hold means nothing.
+    """Return bytes ``first`` to ``end`` of the 16 at ``source``, as two words whose other bytes are undefined.
 
-    Only words that hold one of these bytes are read. ``whole`` says that they are all.
+    Only words that contain one of these bytes are read. ``whole`` means all 16 bytes.
     """
     lead = source & 7
     at = source - lead
@@ -137,7 +136,7 @@ def _plain_unit(arena: Bytes, source: int, first: int, end: int, whole: bool) ->
         middle = load8(arena, at + 8)
     if end > 16 - lead:
         high = load8(arena, at + 16)
-    # In two steps: no word can be shifted by 64 bits.
+    # In two steps, because a word can't be shifted by 64 bits.
     return low >> shift | middle << uint64(1) << rest, middle >> shift | high << uint64(1) << rest
 
 
@@ -163,14 +162,14 @@ def _word(low: Any, high: Any) -> Any:
 
 @body
 def _pairs(even: Any, odd: Any) -> Any:
-    """Return the bytes of two uint32 in turn."""
+    """Return the interleaved bytes of two uint32."""
     even, odd = _exchange(even, odd, 16, uint32(0xFFFF))
     return _word(_middle(even), _middle(odd))
 
 
 @body
 def _load_8(arena: Bytes, at: int) -> Any:
-    """Return 8 bytes from anywhere."""
+    """Return 8 bytes from any offset."""
     lead = at & 7
     value = load8(arena, at - lead)
     if lead:
@@ -180,7 +179,7 @@ def _load_8(arena: Bytes, at: int) -> Any:
 
 @body
 def _load_4(arena: Bytes, at: int) -> Any:
-    """Return 4 bytes from anywhere, as uint32."""
+    """Return 4 bytes from any offset, as uint32."""
     lead = at & 3
     value = load4(arena, at - lead)
     if lead:
@@ -190,7 +189,7 @@ def _load_4(arena: Bytes, at: int) -> Any:
 
 @body
 def _load_2(arena: Bytes, at: int) -> Any:
-    """Return 2 bytes from anywhere, as uint32."""
+    """Return 2 bytes from any offset, as uint32."""
     if at & 1:
         return uint32(get_byte(arena, at) | get_byte(arena, at + 1) << uint64(8))
     return uint32(load2(arena, at))
@@ -200,7 +199,7 @@ def _load_2(arena: Bytes, at: int) -> Any:
 def _planes_unit(
     arena: Bytes, chunk: int, i: int, first: int, end: int, shift: int, blocksize: int, nbytes: int
 ) -> tuple[Any, Any]:
-    """Return bytes ``i + first`` to ``i + end`` of the plain chunk, as ``_plain_unit`` does."""
+    """Return bytes ``i + first`` to ``i + end`` of the plain chunk, like ``_plain_unit``."""
     low = uint64(0)
     high = uint64(0)
     begin = int32(divide(int32(i + first), blocksize) * blocksize)
@@ -208,7 +207,7 @@ def _planes_unit(
     inside = int32(i - begin)
     element = int32(inside >> shift)
     if inside < 0 or int32(element << shift) != inside or int32(inside + 16) > int32(plane << shift):
-        # In two blocks, or of bytes behind the last whole element of one.
+        # The unit is in two blocks, or has bytes after the last whole element of one.
         inside = int32(inside + first)
         for b in range(first, end):
             if inside >= blocksize:
@@ -245,7 +244,7 @@ def _planes_unit(
         low = _word(a, b)
         high = _word(c, d)
     elif shift == 3:
-        # Of each four planes, two elements' halves.
+        # Four planes at a time give one half of two elements.
         for half in range(2):
             a = _middle(_load_2(arena, source) | _load_2(arena, source + plane) << uint32(16))
             source += 2 * plane
@@ -297,8 +296,7 @@ def _place_tile(
 ) -> None:
     """Write a thread's part of tile ``tile`` of a piece.
 
-    What is kept from unit to unit is of 32 bits where it can be: registers are what bounds the number of threads that
-    run at a time.
+    Values kept from unit to unit have 32 bits if possible: registers limit the number of concurrent threads.
     """
     near_dim = record + FIELDS
     far_dim = near_dim + DIM_FIELDS
@@ -307,8 +305,8 @@ def _place_tile(
     end = int32(min(here + get(columns, job + TILE), get(columns, record + UNITS)))
     here = int32(here + thread)
 
-    # From one unit of the thread to its next: so many units and rows, the latter along the dimension next above the
-    # row and, what is more, along the one above that.
+    # Steps from one unit of the thread to its next: units, and rows along the nearest dimension above the row and along
+    # the one above that.
     near_count = int32(get(columns, near_dim + COUNT))
     added = int32(get(columns, record + ADDED))
     by_rows = int32(divide(threads, units))
@@ -420,15 +418,15 @@ def place_rows(arena: Bytes, columns: Column, tables: Column, out: Bytes, job: i
     Parameters
     ----------
     arena
-        uint8, the memory of a wave, at a multiple of 16 bytes.
+        uint8, the memory of a wave, aligned to 16 bytes.
     columns
         The same memory as int64.
     tables
         int64, index tables.
     out
-        uint8, the results' memory.
+        uint8, memory of the results.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _place(
         raw(arena),

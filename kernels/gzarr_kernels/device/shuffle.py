@@ -1,7 +1,7 @@
 """Plain bytes to byte planes and to bit planes, for all chunks of a wave at once: the reverse of :mod:`planes`.
 
-The columns are those of ``planes.job``. The work is cut into the same items, of 8 bytes of a block in byte planes; a
-thread of the one kernel writes such an item, of the other the byte of each of 8 bit planes that is made of it.
+The columns are those of ``planes.job``. The work is divided into the same items, of 8 bytes of a block in byte planes.
+A thread of one kernel writes such an item; a thread of the other writes the resulting byte of each of 8 bit planes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _convert(arena: Bytes, columns: Column, job: int, to_bits: bool, first: int,
         source = get(columns, get(columns, job + SOURCE) + chunk) + begin
         target = get(columns, get(columns, job + TARGET) + chunk) + begin
         if to_bits and is_bit_shuffled(n) and position < n * typesize:
-            # Planes are of whole words here, so all 8 bytes are the same byte of 8 elements.
+            # Planes consist of whole words here, so all 8 bytes are the same byte of 8 elements.
             value = transpose_bits_8x8(_planar_word(arena, source, position, 8, n, typesize))
             width = n >> 3
             plane = quotient(position, n)
@@ -61,7 +61,7 @@ def _convert(arena: Bytes, columns: Column, job: int, to_bits: bool, first: int,
                 value >>= uint64(8)
                 target += width
         else:
-            # What has no bit planes stays plain.
+            # Blocks without bit planes stay plain.
             elements = 0 if to_bits else n
             value = _planar_word(arena, source, position, size, elements, typesize)
             store(arena, columns, target + position, value, size)
@@ -70,7 +70,7 @@ def _convert(arena: Bytes, columns: Column, job: int, to_bits: bool, first: int,
 
 @kernel
 def plain_to_byte_planes(arena: Bytes, columns: Column, job: int) -> None:
-    """Bring plain chunks to byte planes, block by block.
+    """Convert plain chunks to byte planes, block by block.
 
     Parameters
     ----------
@@ -79,14 +79,14 @@ def plain_to_byte_planes(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _convert(raw(arena), raw(columns), job, False, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel
 def plain_to_bit_planes(arena: Bytes, columns: Column, job: int) -> None:
-    """Bring plain chunks to bit planes; blocks whose number of elements is not a multiple of 8 stay plain.
+    """Convert plain chunks to bit planes; blocks whose number of elements is not a multiple of 8 stay plain.
 
     Parameters
     ----------
@@ -95,6 +95,6 @@ def plain_to_bit_planes(arena: Bytes, columns: Column, job: int) -> None:
     columns
         The same memory as int64.
     job
-        Where in ``columns`` the header is.
+        Index of the header in ``columns``.
     """
     _convert(raw(arena), raw(columns), job, True, cuda.grid(1), cuda.gridsize(1))

@@ -1,15 +1,15 @@
-"""One source for the GPU, the simulator and the host: how the functions of this folder are compiled.
+"""Compilation of the functions in this folder: one source for the GPU, the simulator and the host.
 
-A kernel is thin: it asks which thread it is, and calls a ``body``, which holds the loop. For a GPU both are compiled to
-one program (:mod:`gzarr_kernels.device.compiler`), which takes pointers and integers. In Numba's simulator
+A kernel is thin: it determines its thread, and calls a ``body``, which contains the loop. For a GPU both are compiled
+to one program (:mod:`gzarr_kernels.device.compiler`), which takes pointers and integers. In Numba's simulator
 (``NUMBA_ENABLE_CUDASIM=1``) the kernel is Python and the body is compiled for the host, so that tests run the real
 loop, and fast.
 
-What a kernel takes of memory is 1-d; several arguments may be views of the same bytes. In the simulator they have to be
-``FakeCUDAArray``: NumPy arrays would be copied in and back one by one, each over what another has written.
+The memory arguments of a kernel are 1-d; several may be views of the same bytes. In the simulator they must be
+``FakeCUDAArray``: NumPy arrays would be copied in and back one by one, each overwriting the results of another.
 
-Numba notices a change only of the file that a cached function is in. Ours call functions of many files, so the name
-under which each is cached carries a fingerprint of the whole package: another version never loads a stale cache.
+Numba's cache notices changes only in the file of the cached function. Our kernels call functions of many files, so the
+name under which each is cached contains a fingerprint of the whole package: another version never loads a stale cache.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 #: Whether kernels run in Numba's simulator.
 SIMULATED: Final = bool(config.ENABLE_CUDASIM)
-#: Threads of a block, for every kernel here.
+#: Threads per block, for every kernel here.
 THREADS: Final = 256
-#: Blocks of a launch, at most; kernels stride over what is more.
+#: Most blocks in a launch; kernels stride over more work.
 MOST_BLOCKS: Final = 8192
 
 
@@ -42,35 +42,35 @@ def _fingerprint() -> str:
     return f"{value:08x}"
 
 
-#: Of the sources of all kernels.
+#: Fingerprint of the sources of all kernels.
 FINGERPRINT: Final = _fingerprint()
 _BODY: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 
 
 def _cached(decorate: Callable[..., Any], function: Callable[..., Any]) -> Any:
-    """Compile a function when it is first called, and cache it on disk; without a cache where none can be written."""
+    """Compile a function on its first call, and cache it on disk if a cache can be written."""
     function.__qualname__ = f"{function.__qualname__}_{FINGERPRINT}"
     try:
         return decorate(cache=True)(function)
-    # Numba's word for: neither the source's folder nor the user's cache folder can be written.
+    # Numba raises this if neither the source's folder nor the user's cache folder is writable.
     except RuntimeError:
         return decorate()(function)
 
 
 def body(function: Callable[..., Any]) -> Any:
-    """Make a function part of every kernel that calls it; the host can call it with NumPy arrays and integers."""
+    """Make a function that kernels inline, and that the host can call with NumPy arrays and integers."""
     if SIMULATED:
         return _cached(partial(njit, **_BODY), function)
-    # Only in the simulator is it more than a part of kernels, whose machine code is cached as a whole.
+    # Outside the simulator it is only a part of kernels, whose machine code is cached as a whole.
     return njit(**_BODY)(function)
 
 
-#: What a kernel's parameters are, by their annotations: NumPy's code of a memory's elements, WORD for those of a type
-#: that a launch chooses, INTEGER for an int64.
+#: Kinds of a kernel's parameters by their annotations: NumPy's code of the elements of memory, WORD for elements whose
+#: type is chosen at launch, INTEGER for an int64.
 WORD: Final = "word"
 INTEGER: Final = ""
 _PARAMETERS: Final = {"Bytes": "B", "Column": "l", "Statuses": "i", "Words": WORD, "int": INTEGER}
-#: By their bytes, the codes of words.
+#: NumPy's codes of words by their size in bytes.
 _WORD_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "L"}
 
 
@@ -81,10 +81,10 @@ class Kernel:
     Attributes
     ----------
     py_func
-        Takes 1-d memory and integers, and returns nothing.
+        Function of 1-d memory and integers, without a result.
     blocks
-        Blocks of ``THREADS`` that a multiprocessor shall run at a time, at least: what bounds the registers of a
-        thread. 0 leaves it to the compiler.
+        Least number of concurrent blocks of ``THREADS`` on a multiprocessor, which limits the registers of a thread. 0
+        leaves it to the compiler.
     """
 
     py_func: Callable[..., None]
@@ -92,7 +92,7 @@ class Kernel:
 
 
 def kernel(function: Callable[..., None] | None = None, *, blocks: int = 0) -> Any:
-    """Make a function a kernel, with ``blocks`` of :class:`Kernel`; its parameters' annotations say what they are."""
+    """Make a function a :class:`Kernel` with ``blocks``; annotations give the kinds of its parameters."""
     if function is None:
         return partial(kernel, blocks=blocks)
     parameters(function)
@@ -100,14 +100,14 @@ def kernel(function: Callable[..., None] | None = None, *, blocks: int = 0) -> A
 
 
 def parameters(function: Callable[..., None], word: int = 8) -> list[str]:
-    """Return what each parameter of a kernel is: the code of a memory's elements, or INTEGER.
+    """Return the kind of each parameter of a kernel: the code of the elements of memory, or INTEGER.
 
     Parameters
     ----------
     function
-        Of a kernel.
+        Function of a kernel.
     word
-        Bytes of a word.
+        Size of a word in bytes.
     """
     kinds = [_PARAMETERS[kind] for name, kind in function.__annotations__.items() if name != "return"]
     return [_WORD_CODES[word] if kind == WORD else kind for kind in kinds]
@@ -124,13 +124,13 @@ else:
 
     @body
     def raw(array: Any) -> Any:
-        """Return the argument: on a GPU a body takes what its kernel has."""
+        """Return the argument: on a GPU, a body takes the arguments of its kernel."""
         return array
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def width_of(typing_context: Any, array: Any) -> Any:
-    """``width_of(array)``: bytes of an element, a constant to the compiler (``array.itemsize`` is not)."""
+    """``width_of(array)``: size of an element in bytes, a compile-time constant (``array.itemsize`` is not)."""
     nbytes = array.dtype.bitwidth // 8
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -140,5 +140,5 @@ def width_of(typing_context: Any, array: Any) -> Any:
 
 
 def blocks(work: int) -> int:
-    """Return how many blocks to launch for some units of work of a block each, at least one."""
+    """Return the number of blocks to launch, at least one, for ``work`` units of one block each."""
     return max(1, min(work, MOST_BLOCKS))

@@ -1,8 +1,8 @@
-"""Words of byte memory: what a thread reads or writes at once, up to 16 bytes.
+"""Loads and stores of words of up to 16 bytes in byte memory.
 
-Numba has no wide loads from bytes. These become single instructions on every target: on a GPU ``ld.global.v2.u64`` and
-its like. Memory is uint8, an array or a pointer; offsets are in bytes, and the address has to be a multiple of the
-word's bytes. Values are uint64, whose least significant byte is the first in memory.
+Numba has no wide loads from bytes. These become single instructions on every target, such as ``ld.global.v2.u64`` on a
+GPU. Memory is uint8, an array or a pointer; offsets are in bytes, and the address must be a multiple of the word size.
+Values are uint64, whose least significant byte is the first in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAIR: Final = ir.VectorType(_I64, 2)
 
 
 def _at(context: Any, builder: Any, memory: Any, args: Any, word: Any) -> Any:
-    """Return a pointer to a word: of a memory, the first argument, at an offset, the second."""
+    """Return a pointer to a word in memory (first argument) at an offset (second argument)."""
     value, offset = args[0], args[1]
     data = value if isinstance(memory, types.CPointer) else context.make_array(memory)(context, builder, value).data
     return builder.bitcast(builder.gep(data, [offset]), word.as_pointer())
@@ -56,7 +56,7 @@ def _store(nbytes: int) -> Any:
     return store
 
 
-#: ``load8(memory, offset)``: a word; the bytes that it does not have are zero.
+#: ``load8(memory, offset)``: a word, zero-extended to 8 bytes.
 load2, load4, load8 = _load(2), _load(4), _load(8)
 #: ``store8(memory, offset, value)``: the low bytes of a value.
 store2, store4, store8 = _store(2), _store(4), _store(8)
@@ -64,7 +64,7 @@ store2, store4, store8 = _store(2), _store(4), _store(8)
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def load16(typing_context: Any, memory: Any, offset: Any) -> Any:
-    """``load16(memory, offset)``: two words in one go."""
+    """``load16(memory, offset)``: two words at once."""
     pair = types.UniTuple(types.uint64, 2)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -76,7 +76,7 @@ def load16(typing_context: Any, memory: Any, offset: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def store16(typing_context: Any, memory: Any, offset: Any, low: Any, high: Any) -> Any:
-    """``store16(memory, offset, low, high)``: two words in one go."""
+    """``store16(memory, offset, low, high)``: two words at once."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         value = ir.Constant(_PAIR, ir.Undefined)
@@ -90,7 +90,7 @@ def store16(typing_context: Any, memory: Any, offset: Any, low: Any, high: Any) 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def divide(typing_context: Any, a: Any, b: Any) -> Any:
-    """``divide(a, b)``: the quotient of two numbers of 32 bits, at once; a GPU divides wider ones by a long program."""
+    """``divide(a, b)``: the quotient of two 32-bit numbers; a GPU divides wider numbers much more slowly."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.zext(builder.udiv(*(builder.trunc(value, _I32) for value in args)), _I64)

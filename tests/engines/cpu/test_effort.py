@@ -1,4 +1,4 @@
-"""How hard compressors search in large writes: where that is gzarr's choice, and that files stay as small."""
+"""The effort of compressors in large writes: when gzarr chooses it, and that files stay as small."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LZ4 = [z.codec("numcodecs.lz4", acceleration=1)]
 
 
 def free(codecs: list[z.Json]) -> list[z.Json]:
-    """Return codecs that give no level."""
+    """Return codecs without a level."""
     levels = ("level", "clevel", "acceleration")
     return [
         z.codec(codec["name"], **{name: v for name, v in codec["configuration"].items() if name not in levels})
@@ -56,14 +56,14 @@ def free(codecs: list[z.Json]) -> list[z.Json]:
 
 
 def noise() -> np.ndarray[Any, Any]:
-    """Counts of a camera: a smooth image and shot noise."""
+    """Counts of a camera: a smooth image with shot noise."""
     z_, y, x = np.ogrid[: SHAPE[0], : SHAPE[1], : SHAPE[2]]
     smooth = 200 + 150 * np.sin(z_ / 20) * np.cos(y / 30) * np.sin(x / 25)
     return np.random.default_rng(0).poisson(smooth).astype("u2")
 
 
 def labels(planes: int = SHAPE[0]) -> np.ndarray[Any, Any]:
-    """Blobs of one number each, as a segmentation has them."""
+    """Blobs of one number each, like a segmentation."""
     z_, y, x = np.ogrid[:planes, : SHAPE[1], : SHAPE[2]]
     cells = (z_ + y // 3) // 9 * 997 + (y + x // 5) // 11 * 31 + (x + z_ // 4) // 13
     return (cells * 2654435761 % 60000).astype("u2")
@@ -71,7 +71,7 @@ def labels(planes: int = SHAPE[0]) -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """Let small writes have trials too; give the ways of the steps that each write was left with."""
+    """Let small writes have trials too; collect the ways of the steps chosen for each write."""
     found: list[list[int]] = []
     real = effort.settle
 
@@ -219,7 +219,7 @@ def test_whatever_the_way_peers_read_it(
 
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch, ways: list[list[int]]) -> list[WriteRequest]:
-    """The trials that there were; each finds way 2."""
+    """Collect the trials; each finds way 2."""
     found: list[WriteRequest] = []
 
     def best(trial: WriteRequest, program: EncodingProgram, ladder: Any) -> int:
@@ -337,7 +337,7 @@ def test_an_array_that_was_made_again_has_its_own_level(tmp_path: Path, trials: 
 def test_a_given_level_makes_the_bytes_of_the_library(
     codec: z.Json, make: Any, tmp_path: Path, ways: list[list[int]]
 ) -> None:
-    """Each stored chunk is compared with what the C library makes of its bytes, called by others than gzarr."""
+    """Each stored chunk is compared with the output of the C library for its bytes, called without gzarr."""
     data, chunks = make()[:32, :64, :64], (16, 32, 32)
     create(tmp_path / "a", data, [codec], chunks=chunks)[...] = data
     assert ways == [[0]]
@@ -374,7 +374,7 @@ def check_bytes(codec: z.Json, chunk: np.ndarray[Any, Any], found: bytes) -> Non
 
 
 def zstd(data: bytes, level: int, *, checksum: bool = False) -> bytes:
-    """Return a frame of the library that gzarr takes: numcodecs has one of its own."""
+    """Return a frame of the library that gzarr uses: numcodecs has its own."""
     _, name = libraries.encoder_addresses()["gzarr_zstd_compress"]
     (where,) = (row for row in libraries.ENCODERS["gzarr_zstd_compress"][1] if row.name == name)
     library = ctypes.CDLL(str(next(iter(libraries._files(where)))))

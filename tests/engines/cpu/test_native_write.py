@@ -1,4 +1,4 @@
-"""The native path of writing: what zarr-python and tensorstore read is what was written; and what is refused."""
+"""The native path of writing: zarr-python and tensorstore read what was written; and refused writes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ COMMON = ["raw", "zstd", "gzip", "crc", "zstd crc", "blosc lz4 shuffle", "blosc 
 
 @pytest.fixture(autouse=True)
 def _only_natively(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing fall back to host threads."""
+    """Fail if anything falls back to host threads."""
 
     def refuse(request: WriteRequest, rows: Any = None) -> None:
         pytest.fail(f"{request.node}: written by host threads")
@@ -66,7 +66,7 @@ def _only_natively(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def document(path: Path, content: z.Json) -> gzarr.Array:
-    """Store a metadata document; return its array for writing."""
+    """Store a metadata document; return its array, opened for writing."""
     path.mkdir(parents=True, exist_ok=True)
     (path / ("zarr.json" if content["zarr_format"] == 3 else ".zarray")).write_text(json.dumps(content))
     return writable(LocalStore(path))
@@ -275,7 +275,7 @@ def test_chunks_of_the_fill_value_are_erased_or_stored_as_asked(tmp_path: Path) 
 def test_uncompressed_chunks_in_parts(
     dtype: str, slab_nbytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large ones are gathered and written a part at a time; whatever is fill, and whatever order it lies in."""
+    """Large chunks are gathered and written in parts, with any fill values and any order."""
     monkeypatch.setattr(write_job, "_LEAST_SLABS_BYTES", 0)
     monkeypatch.setattr(write_job, "_SLAB_BYTES", slab_nbytes)
     native = np.dtype(dtype).newbyteorder("=")
@@ -432,7 +432,7 @@ def test_killed_at_any_moment_chunks_are_old_or_new_and_leftovers_go(tmp_path: P
 
 
 def _dead() -> str:
-    """Return what the temporary files of a process of this machine that has ended begin with."""
+    """Return the start of the names of temporary files of an ended process of this machine."""
     code = "from gzarr.stores import atomic_files as a; print(a.temporary_prefix()[len(a.TEMPORARY) : -1])"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 

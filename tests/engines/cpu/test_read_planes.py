@@ -1,4 +1,4 @@
-"""Planes of volumes whose chunks are shuffled: single elements of rows, picked out of byte planes."""
+"""Planes of volumes with shuffled chunks: single elements of rows, taken from byte planes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of large results: where it lies, what it holds, what is kept of it, and that nobody else's is touched."""
+"""Memory of large results: its location, its content, how much of it is kept, and that no other memory is touched."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> tuple[gzarr.Array, np.ndarray[Any, Any]]:
-    """An array of 36 MiB and a bit, of uncompressed and of absent chunks."""
+    """An array of a little over 36 MiB, with uncompressed and with absent chunks."""
     data = np.random.default_rng(3).integers(1, 250, (71, 520, 1024), dtype="u1")
     data[:40, :100] = 9
     array = zarr.create_array(
@@ -52,7 +52,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 def _mapping(address: int) -> dict[str, Any]:
-    """Return what Linux says about the mapping that holds an address: bytes, and ``flags``."""
+    """Return Linux's information on the mapping that contains an address, in bytes, and its ``flags``."""
     found: dict[str, Any] = {}
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -89,7 +89,7 @@ def test_large_results_are_in_huge_pages_and_hold_little_more(nbytes: int) -> No
 
 
 def test_a_result_holds_at_most_a_mebibyte_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process of its own: neighbouring mappings are one to Linux."""
+    """This runs in a separate process, because Linux merges neighbouring mappings."""
     code = """
 import json, numpy as np
 from gzarr.engines import result_memory
@@ -199,7 +199,7 @@ def test_results_are_right_again_and_again(
 def test_first_touch_leaves_what_is_there(
     volume: tuple[gzarr.Array, np.ndarray[Any, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A part of an array that looks new is read into; the rest of it is the caller's."""
+    """A read fills a part of an array that looks new; the rest belongs to the caller."""
     monkeypatch.setenv("GZARR_THREADS", "2")
     array, data = volume
     mine = result_memory.empty((80, 520, 1024), U1)

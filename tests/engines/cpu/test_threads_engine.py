@@ -1,4 +1,4 @@
-"""The host-threads engine with real codecs and stores: results, absent chunks, failures, what is asked of a store."""
+"""The host-threads engine with real codecs and stores: results, absent chunks, failures, store requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CODECS: tuple[Codec, ...] = (TransposeCodec((1, 0)), BytesCodec("big"), ZstdCode
 
 
 class Watched:
-    """A store that records what is asked of it, and fails on demand."""
+    """A store that records its requests, and fails on demand."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -68,7 +68,7 @@ class Watched:
 
 @dataclass
 class Volume:
-    """An array stored chunk by chunk, each under a key of its own or all packed into one."""
+    """Store an array chunk by chunk, each under its own key or all packed into one."""
 
     array: np.ndarray[Any, Any]
     block: tuple[int, ...]
@@ -358,7 +358,7 @@ def test_codecs_that_misbehave_give_our_error(result: Any, message: str) -> None
 
 
 class Slow(Watched):
-    """A store whose first chunk waits until another thread has one too."""
+    """A store whose first chunk waits until another thread also has one."""
 
     others = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Uncompressed chunks larger than what is read at a time: every box of them, as NumPy and zarr-python read it."""
+"""Uncompressed chunks larger than one request: all kinds of boxes, against NumPy and zarr-python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _data(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def _selections(shape: tuple[int, ...]) -> list[Any]:
-    """Return boxes that end anywhere, with steps, thin ones among them."""
+    """Return boxes with arbitrary ends and steps, including thin ones."""
     found: list[Any] = [..., (..., 3), (..., slice(1, None, 3)), (shape[0] // 2,), slice(1, None, 2)]
     for _ in range(8):
         ends = [sorted(RANDOM.integers(0, n + 1, 2).tolist()) for n in shape]

@@ -1,4 +1,4 @@
-"""``verify="cpu"``: no decoder of a device is given a frame that the host has not decoded, or a crc32c vouched for."""
+"""``verify="cpu"``: a device's decoders get only frames that the host has decoded, or that have a correct crc32c."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def stored(name: str) -> dict[str, bytes]:
 
 
 def outcome(read: Callable[[], Any]) -> Any:
-    """Return the bytes of what is read, or the error."""
+    """Return the bytes read, or the error."""
     try:
         return read().tobytes()
     except gzarr.ChunkDecodeError as error:
@@ -93,7 +93,7 @@ def device() -> Iterator[tuple[TestedDevice, SimulatedDevice]]:
 
 
 def is_sound(algorithm: str, frame: bytes, nbytes: int) -> bool:
-    """Return whether a frame decodes, by decoders that are not ours."""
+    """Return whether a frame decodes, by decoders other than gzarr's."""
     if algorithm == "gdeflate":
         decode = native.gdeflate()
         assert decode is not None
@@ -105,7 +105,7 @@ def is_sound(algorithm: str, frame: bytes, nbytes: int) -> bool:
 
 
 def damaged(good: bytes) -> Iterator[bytes]:
-    """Yield a chunk with one bit flipped, here and there, and with some bytes overwritten."""
+    """Yield a chunk with single bits flipped at various positions, and with some bytes overwritten."""
     for at in np.linspace(0, 8 * len(good) - 1, 40).astype(int).tolist():
         bad = bytearray(good)
         bad[at // 8] ^= 1 << at % 8
@@ -116,7 +116,7 @@ def damaged(good: bytes) -> Iterator[bytes]:
 
 
 def check(store: dict[str, bytes], tested: TestedDevice, device: SimulatedDevice, sound: int) -> Any:
-    """Read by the CPU and verified by a device; return what both gave, and how many frames the device was given."""
+    """Read on the CPU, and verified on a device; return both results, and the number of frames given to the device."""
     expected = outcome(lambda: gzarr.open_array(store, device="cpu")[...])
     device.given = []
     array = gzarr.open_array(store, device=tested.name, verify="cpu")

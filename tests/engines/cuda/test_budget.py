@@ -1,4 +1,4 @@
-"""What a read or a write may hold: how much is free is asked where it matters, and a full device is no obstacle."""
+"""Memory limits of reads and writes: free memory is queried where it matters, and a full device is no obstacle."""
 
 from __future__ import annotations
 

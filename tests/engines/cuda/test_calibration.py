@@ -1,4 +1,4 @@
-"""The rates of devices and of the CPU: measured once, and kept."""
+"""The rates of devices and of the CPU, which are measured once and kept."""
 
 from __future__ import annotations
 

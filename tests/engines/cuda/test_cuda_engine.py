@@ -214,7 +214,7 @@ def test_corrupt_chunks_are_named(name: str, tmp_path: Path, device: SimulatedDe
 
 
 def test_containers_that_the_device_does_not_take(tmp_path: Path, device: SimulatedDevice) -> None:
-    """Each is valid, so the CPU decodes it, in the middle of a read by the device."""
+    """Each container is valid, so the CPU decodes it within a read by the device."""
     data = data_of("u4")
     for name, others in {
         "zstd": [numcodecs.Zstd(1, checksum=True)],
@@ -238,7 +238,7 @@ def test_containers_that_the_device_does_not_take(tmp_path: Path, device: Simula
 def test_decoders_that_ask_for_more_alignment(
     side: str, alignment: int, name: str, tmp_path: Path, device: SimulatedDevice
 ) -> None:
-    """Whatever a version of nvCOMP asks for: frames are moved to where it reads, or left to the CPU."""
+    """Whatever alignment a version of nvCOMP needs, frames are moved to match it, or left to the CPU."""
     data = data_of("u4")
     create(tmp_path / "a", data, chunks=CHUNKS, zarr_format=2, compressors=COMPRESSORS[name])
     decoders = [decoder for algorithm in ALGORITHMS if (decoder := device.decompressor(algorithm)) is not None]

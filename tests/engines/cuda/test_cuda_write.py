@@ -1,4 +1,4 @@
-"""Writing from a device, on the simulated one: what is stored is read by zarr-python, tensorstore and gzarr's CPU."""
+"""Writing from the simulated device: zarr-python, tensorstore and gzarr's CPU engine read the stored arrays."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ INNER = {
 def test_shards(
     name: str, location: str, wave_bytes: int, tmp_path: Path, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shards in one wave and in several; some inner chunks are nothing but fill values, one shard is."""
+    """Shards in one wave and in several; some inner chunks, and one shard, have only fill values."""
     monkeypatch.setattr(write_engine, "WAVE_BYTES", wave_bytes)
     data = data_of("f4")
     data[:9, :5] = 1.5
@@ -312,7 +312,7 @@ def test_chains_of_the_host(tmp_path: Path, device: SimulatedDevice) -> None:
     ids=lambda step: step["name"],
 )
 def test_what_changes_values_when_it_encodes(step: z.Json, tmp_path: Path, device: SimulatedDevice) -> None:
-    """Such a codec decodes to what it is given, which is no reason to leave it out."""
+    """Such a codec decodes to its input, but must not be left out."""
     data = np.random.default_rng(4).random((6, 10)).astype("f4")
     data[0, 0] = 1
     found = []
@@ -350,7 +350,7 @@ def test_conversions(tmp_path: Path, device: SimulatedDevice) -> None:
 
 @pytest.mark.parametrize("fill", [0.0, float("nan"), -0.0])
 def test_chunks_of_the_fill_value_are_erased(fill: float, tmp_path: Path, device: SimulatedDevice) -> None:
-    """Bit for bit: neither another zero nor another NaN is the fill value."""
+    """The comparison is bitwise: another zero or another NaN is not the fill value."""
     other = np.array([0x7FF8000000000001], "u8").view("f8")[0] if np.isnan(fill) else -fill
     data = np.full((40, 10), fill)
     data[10:20] = other

@@ -1,4 +1,4 @@
-"""Writing from a device: streams, bounds on memory, stores and devices that fail, threads, and random writes."""
+"""Writing from a device: streams, memory limits, failing stores and devices, threads, and random writes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_memory_stays_within_the_budget(name: str, tmp_path: Path, device: Simul
 
 
 class FailingStore(MemoryStore):
-    """Refuses some key."""
+    """A store that refuses some keys."""
 
     refused = ""
 
@@ -130,7 +130,7 @@ def test_no_room_on_the_device(tmp_path: Path, device: SimulatedDevice) -> None:
 
 
 def test_writers_in_many_threads(tmp_path: Path, device: SimulatedDevice) -> None:
-    """Each writes a window of its own, and all share chunks with their neighbours."""
+    """Each thread writes a window of its own, and shares chunks with its neighbours."""
     data = data_of("i4")
     array = make(tmp_path, chunks=(8, 5, 7), shards=(16, 10, 21))
     values = [on(device, data[row : row + 5]) for row in range(0, 40, 5)]

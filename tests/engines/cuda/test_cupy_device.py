@@ -1,4 +1,4 @@
-"""The real device's calls of CuPy and the driver, as far as they go without a GPU: CuPy is real, the driver is not."""
+"""Calls of CuPy and the driver by the real device, as far as they need no GPU: CuPy is real, the driver is replaced."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def device() -> CupyDevice:
 
 
 class Driver:
-    """What a launch asks of the driver; records it, and copies the arguments as the driver does."""
+    """The driver's functions for launches; records launches, and copies the arguments like the driver."""
 
     def __init__(self) -> None:
         self.loaded: list[bytes] = []

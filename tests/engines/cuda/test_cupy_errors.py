@@ -1,4 +1,4 @@
-"""Errors of CUDA on the real device: CuPy and its exceptions are real, what calls the driver is not."""
+"""Errors of CUDA on the real device: CuPy and its exceptions are real, functions that call the driver are replaced."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RuntimeFailure = cupy.cuda.runtime.CUDARuntimeError
 
 
 class DriverFailure(cupy.cuda.driver.CUDADriverError):  # type: ignore[misc]
-    """CuPy's asks the driver for its name."""
+    """An error without CuPy's constructor, which asks the driver for the name of the error."""
 
     def __init__(self, status: int) -> None:
         RuntimeError.__init__(self, f"CUDA_ERROR_{status}")
@@ -38,7 +38,7 @@ class DriverFailure(cupy.cuda.driver.CUDADriverError):  # type: ignore[misc]
 
 
 class Failing:
-    """Any object of CuPy's: what is called of it fails, if it is told to."""
+    """Any object of CuPy, whose calls fail on demand."""
 
     ptr = 77
 
@@ -53,7 +53,7 @@ class Failing:
         return 3
 
     def status(self, name: str) -> int:
-        """Return what a function of the runtime does that raises no error of the runtime itself."""
+        """Return the status of a function that returns its runtime errors rather than raising them."""
         self.calls.append(name)
         if isinstance(self.error, RuntimeFailure):
             return self.error.status
@@ -81,7 +81,7 @@ def device() -> Iterator[CupyDevice]:
 
 
 def calls_of(device: CupyDevice, raw: Failing) -> dict[str, Callable[[], Any]]:
-    """Return all that a device, its streams and its events call."""
+    """Return all calls of a device, its streams and its events."""
     stream, event = CupyStream(raw, device._errors), CupyEvent(raw, device._errors)
     array = SimpleNamespace(data=raw, nbytes=8, get=raw.get, astype=raw.astype)
     host = np.zeros(8, np.uint8)
@@ -296,7 +296,7 @@ for call in (stream.synchronize, stream.__enter__, device.event, device.__enter_
 
 
 def test_real_calls_of_cupy_fail_as_ours() -> None:
-    """In a process that sees no GPU, also where there is one."""
+    """This runs in a process that sees no GPU, even if there is one."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
     command = [sys.executable, "-c", WITHOUT_A_DEVICE]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Calls of CUDA that fail, one after the other, and a context that dies: what is raised, and what is left behind."""
+"""Calls of CUDA that fail, one after the other, and a context that dies: exceptions, and what is left behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ZSTD = z.codec("zstd", level=1, checksum=False)
 
 @contextmanager
 def simulated() -> Iterator[SimulatedDevice]:
-    """Have a device of which nothing runs before somebody waits for it, and waves of one chunk."""
+    """A device on which nothing runs before somebody waits for it, with waves of one chunk."""
     made: dict[int, SimulatedDevice] = {}
 
     def make(ordinal: int) -> SimulatedDevice:
@@ -77,7 +77,7 @@ def on(device: SimulatedDevice, values: Any) -> Any:
 
 
 def check_idle(device: SimulatedDevice) -> None:
-    """No slot that another read may take has anything to do, but to wait for a caller's stream and to free memory."""
+    """Check that slots for other reads are idle, except for waiting for a caller's stream and freeing memory."""
     for slot in slots._idle.get(device.name, []):
         assert slot.gated or all(operation.func == device._forget for operation in slot.stream._pending)
 
@@ -150,7 +150,7 @@ def test_verified_by_the_host_it_kills_nothing(device: SimulatedDevice) -> None:
 
 
 def test_a_decoder_that_only_says_that_it_failed(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NvCOMP's own status says nothing of what CUDA said to it: that is found out when slots are waited for."""
+    """nvCOMP's own status does not tell CUDA's error, which is found when slots are waited for."""
     decoder = device.decompressor("zstd")
     assert decoder is not None
     run = type(decoder).run
@@ -210,7 +210,7 @@ def test_messages_are_bounded() -> None:
 
 
 class Refusing(MemoryStore):
-    """Does not give some key."""
+    """A store that fails to return some key."""
 
     def __init__(self, values: dict[str, bytes], refused: str) -> None:
         super().__init__(values)
@@ -226,7 +226,7 @@ class Refusing(MemoryStore):
 
 
 class Case:
-    """One use of a device: it raises, or gives what it should."""
+    """One use of a device, which raises an error or gives the expected result."""
 
     def __init__(self, name: str, device: SimulatedDevice) -> None:
         self.name = name
@@ -289,7 +289,7 @@ def test_every_call_may_fail(name: str, how: str) -> None:
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
 def test_cleaning_up_goes_on_where_it_fails(failing: int, device: SimulatedDevice) -> None:
-    """The error that led there is raised; the slot whose stream fails is nobody's, and all others are given back."""
+    """The original error is raised; the slot whose stream fails is dropped, and all others are returned."""
     array = opened(Refusing(stored(), "a/c/3"))
     waited: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Reads past host memory, on the simulated device: which chunks go that way, and what becomes of those that cannot."""
+"""Reads that bypass host memory, on the simulated device: which chunks they are for, and the fate of all others."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_field_of_records(tmp_path: Path, device: SimulatedDevice, files: Simu
 
 
 def test_the_callers_stream(tmp_path: Path) -> None:
-    """Streams run when they are waited for only: what is read is placed by the caller's, in its order."""
+    """Streams run only when waited for: the caller's stream places the chunks, in its order."""
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)["shards"], data)
     with simulated(eager=False) as (device, files):
@@ -199,7 +199,7 @@ def test_what_goes_through_the_host(why: str, tmp_path: Path, device: SimulatedD
 
 
 def stage_all(request: ReadRequest, files: SimulatedFiles, nbytes: int, capacity: int) -> tuple[Any, ...]:
-    """Take wave after wave; return the states, the bytes of the chunks that are READY, and the number of waves."""
+    """Take wave after wave; return the states, the bytes of READY chunks, and the number of waves."""
     device = files.device
     staging = direct.DirectStaging(device, files, request, nbytes)
     pending = np.arange(len(request.plan))
@@ -263,7 +263,7 @@ def test_ranges_outside_of_a_file(offset: int, tmp_path: Path, files: SimulatedF
 def test_memory_goes_back_with_its_wave(
     tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Although threads keep for a while what they have run."""
+    """Memory is returned although threads keep their last function for a while."""
     kept: list[Any] = []
     run = pool.run
 
@@ -285,7 +285,7 @@ def test_memory_goes_back_with_its_wave(
 
 
 def outcome(read: Callable[[], Any]) -> Any:
-    """Return what a read gives, or its error."""
+    """Return the result of a read, or its error."""
     try:
         result = read()
     except gzarr.ChunkError as error:
@@ -330,7 +330,7 @@ def damage(path: Path, what: str) -> None:
 @pytest.mark.parametrize("what", ["empty", "short", "long", "twice", "pipe", "directory", "gone"])
 @pytest.mark.parametrize("name", ["v3", "shards"])
 def test_damaged_files(name: str, what: str, tmp_path: Path, files: SimulatedFiles) -> None:
-    """What a file is instead is what the CPU engine says that it is; chunks beside it are read past the host."""
+    """For a path that is no file, the errors are those of the CPU engine; other chunks still bypass the host."""
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)[name], data)
     damage(tmp_path / "a" / "c" / "1" / "0", what)
@@ -347,7 +347,7 @@ def test_damaged_files(name: str, what: str, tmp_path: Path, files: SimulatedFil
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("what", ["short", "gone", "pipe", "directory"])
 def test_shards_that_change_behind_their_index(what: str, tmp_path: Path, device: SimulatedDevice) -> None:
-    """A range of a shard that is not there any more is a fault, never an absent chunk."""
+    """A range of a shard that is gone is an error, never an absent chunk."""
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)["shards"], data)
     shard = tmp_path / "a" / "c" / "0" / "0"

@@ -1,4 +1,4 @@
-"""Opening an array does not initialise CUDA, and what forked processes can do: with libraries that stand in for it."""
+"""Opening an array does not initialise CUDA; forked processes; with libraries that stand in for the driver."""
 
 from __future__ import annotations
 

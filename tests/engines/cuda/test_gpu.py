@@ -1,6 +1,6 @@
-"""Reads and writes as a GPU's users make them: streams, a bound on memory, other libraries, what others read.
+"""Reads and writes as in programs of GPU users: streams, memory limits, other libraries, other readers.
 
-Each test runs on every device that this run of pytest has: here the CPU and the simulated one; with ``GZARR_TEST_GPU=1
+Each test runs on every device of this pytest run: by default the CPU and the simulated device; with ``GZARR_TEST_GPU=1
 pytest -m gpu`` a real one.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def test_two_streams_of_the_caller(tmp_path: Path, device: TestedDevice) -> None:
-    """Reads on both are under way at once; each is done when its own stream is."""
+    """Reads on two streams run at once; each is done when its own stream is."""
     datas = [volume(seed=1), volume(seed=2)]
     arrays = [device.open(written(tmp_path / str(i), "zstd", data)) for i, data in enumerate(datas)]
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def test_memory_stays_within_the_budget(tmp_path: Path, device: TestedDevice) ->
 
 
 def _held(device: TestedDevice, stack: ExitStack) -> Callable[[], int]:
-    """Return what tells the most device and page-locked bytes that a read has held, besides its result."""
+    """Return a function for the most device and page-locked bytes that a read has held, besides its result."""
     if device.simulated is not None:
         simulated = device.simulated
         simulated.reset_peak()
@@ -115,9 +115,9 @@ def _held(device: TestedDevice, stack: ExitStack) -> Callable[[], int]:
 
 
 def _direct_files(device: TestedDevice) -> tuple[Any, str]:
-    """Return what reads files to a device past host memory, and what it lacks to do so ("": nothing).
+    """Return the reader of files to a device that bypasses host memory, and what it lacks ("": nothing).
 
-    Where GPUDirect Storage is not there, kvikio goes through host memory itself, so that its calls are tested.
+    Without GPUDirect Storage, kvikio itself goes through host memory, so its calls are tested anyway.
     """
     if device.simulated is not None:
         return SimulatedFiles(device.simulated), ""
@@ -224,7 +224,7 @@ def _blank(path: Path, document: dict[str, Any], device: TestedDevice) -> gzarr.
 
 
 def _left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Have the number of chunks that each write of a device leaves to the CPU put into a list."""
+    """Collect in a list the number of chunks that each write of a device leaves to the CPU."""
     found: list[int] = []
     write = write_engine.write
 

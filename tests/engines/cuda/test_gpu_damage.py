@@ -1,8 +1,8 @@
-"""Damaged chunks are named, and reads go on: on each device, as in ``test_gpu.py``.
+"""Damaged chunks are named in errors, and reads go on: on each device, as in ``test_gpu.py``.
 
-On a GPU a decoder may answer damage with an error that ends the context, and everything after it in the process fails:
-what is marked ``damage`` runs there last, and alone (see ``benchmarks/gpu_stages.py``). Where the host decodes frames
-first, no decoder of a GPU sees any damage.
+On a GPU, a decoder may react to damage with an error that ends the context, after which everything in the process
+fails: there, tests with the mark ``damage`` run last and alone (see ``benchmarks/gpu_stages.py``). If the host decodes
+frames first, no decoder of a GPU sees any damage.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def damages(good: bytes) -> dict[str, bytes]:
 
 
 def outcome(read: Callable[[], Any]) -> Any:
-    """Return what a read gives, or the error that it raises for a chunk."""
+    """Return the result of a read, or its error for a chunk."""
     try:
         return read()
     except gzarr.ChunkDecodeError as error:

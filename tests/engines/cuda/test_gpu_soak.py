@@ -1,4 +1,4 @@
-"""Random reads for a while, on each device as in ``test_gpu.py``; ``GZARR_SOAK_SECONDS`` makes it longer."""
+"""Random reads for a while, on each device as in ``test_gpu.py``; ``GZARR_SOAK_SECONDS`` sets the time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _slice(random: np.random.Generator, n: int) -> slice:
 
 
 def _some_read(random: np.random.Generator, shape: tuple[int, ...]) -> tuple[str, Any]:
-    """Return how to read, and what."""
+    """Return the kind of a read, and its selection."""
     kind = str(random.choice(["basic", "basic", "orthogonal", "points", "many"]))
     if kind == "points":
         n = int(random.integers(1, 40))
@@ -84,7 +84,7 @@ def _read(array: gzarr.Array, kind: str, what: Any, **options: Any) -> Any:
 
 @pytest.mark.timeout(SOAK_SECONDS + 120)
 def test_soak(tmp_path: Path, device: TestedDevice) -> None:
-    """Random selections of arrays of many formats, decoded here and there, in one wave and in many."""
+    """Random selections of arrays of many formats, decoded on the host or the device, in one wave and in many."""
     pairs = [(device.open(path), gzarr.open_array(path, device="cpu")) for path in _arrays(tmp_path)]
     deadline = time.monotonic() + SOAK_SECONDS
     seed = 0

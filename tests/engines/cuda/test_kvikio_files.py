@@ -1,4 +1,4 @@
-"""Files by kvikio, without a GPU: what is called of it, what its answers mean, and the errors that it raises."""
+"""Files by kvikio, without a GPU: its calls, the meaning of its results, and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gzarr.errors import DeviceError
 
 
 def test_kvikio_has_what_is_called(tmp_path: Path) -> None:
-    """The package itself, where it is installed: it opens files without a GPU, and reads only to one."""
+    """Compare with the package itself, if it is installed: without a GPU it opens files, but reads only to a GPU."""
     if importlib.util.find_spec("kvikio") is None:
         with pytest.raises(ModuleNotFoundError, match="kvikio"):
             kvikio_files.obstacle()
@@ -52,7 +52,7 @@ def test_kvikio_has_what_is_called(tmp_path: Path) -> None:
     [(True, False), (True, True), (False, False), (RuntimeError("no cuFile"), False), (None, False)],
 )
 def test_kvikio_is_used_where_it_says_so(available: Any, compatible: bool) -> None:
-    """None stands for a kvikio that is not installed."""
+    """None means that kvikio is not installed."""
     modules: dict[str, Any] = dict.fromkeys(("kvikio", "kvikio.cufile_driver", "kvikio.defaults"))
     if available is not None:
         answer = {"side_effect": available} if isinstance(available, Exception) else {"return_value": available}
@@ -71,7 +71,7 @@ def test_kvikio_is_used_where_it_says_so(available: Any, compatible: bool) -> No
 
 
 class _Library:
-    """A class ``kvikio.CuFile`` that reads into host memory."""
+    """Make a class ``kvikio.CuFile`` that reads into host memory."""
 
     def __init__(self, path: str, flags: str) -> None:
         self.file = Path(path).open(flags + "b", buffering=0)  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""Kernels are compiled once for all processes, and what takes long is said once in each."""
+"""Kernels are compiled once for all processes, and each process reports a long wait once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
 
 
 def wait_for_notices() -> None:
-    """Wait for the threads that say what takes so long."""
+    """Wait for the threads that report long waits."""
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
             thread.join()

@@ -1,7 +1,7 @@
-"""The bindings of nvCOMP against what its headers declare, for every version that is known, and against the library of
-the wheel that is installed; none of it needs a GPU.
+"""The bindings of nvCOMP against its headers' declarations, for every known version, and against the library of the
+installed wheel; none of it needs a GPU.
 
-Another version is checked without installing it by putting its unpacked wheel in front:
+To check another version without installing it, put its unpacked wheel first on the path:
 ``PYTHONPATH=UNPACKED pytest tests/engines/cuda/test_nvcomp.py``.
 """
 
@@ -38,7 +38,7 @@ algorithms = pytest.mark.parametrize("algorithm", tuple(ALGORITHMS))
 
 
 def parameters_of(facts: Facts, name: str) -> list[list[str]]:
-    """Return kind and name of each parameter of a function."""
+    """Return the kind and the name of each parameter of a function."""
     return [parameter.split() for parameter in facts["functions"][name].split(", ")]
 
 
@@ -48,7 +48,7 @@ def declared_types(facts: Facts, name: str, options: Any) -> list[Any]:
 
 
 class DeclaredLibrary:
-    """A library with the functions that a version declares; they record what they are given, by the headers' names."""
+    """A library with the functions that a version declares; they record their arguments, by the headers' names."""
 
     def __init__(self, version: str) -> None:
         self._facts = TABLE[version]
@@ -222,7 +222,7 @@ def fresh_load() -> Iterator[None]:
 
 
 def loaded(tmp_path: Path, in_wheel: dict[str, str], on_system: dict[str, str]) -> tuple[Library, list[str]]:
-    """Load where the wheel and the system have sonames, each with a version (``""``: it does not load)."""
+    """Load where the wheel and the system have these sonames, each with a version (``""``: it fails to load)."""
     (tmp_path / "lib64").mkdir(exist_ok=True)
     paths = {str(tmp_path / "lib64" / name): version for name, version in in_wheel.items()}
     for path in paths:
@@ -338,7 +338,7 @@ def test_a_wave_of_a_write_gives_encoders_what_they_ask_for(algorithm: str) -> N
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "zstd"])
 def test_scratch_of_a_compression_grows_with_the_batch(algorithm: str) -> None:
-    """Of zstd's encoder nvCOMP says it with a GPU only."""
+    """nvCOMP needs a GPU to tell this for zstd's encoder."""
     encoder = nvcomp_compress.NvcompCompressor(algorithm)
     sizes = [encoder.temp_nbytes(n, 1 << 16, n << 16) for n in (1, 2, 100, 1000)]
     assert sizes == sorted(sizes)

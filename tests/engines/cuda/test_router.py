@@ -1,4 +1,4 @@
-"""Where a read is decoded: the model, and the estimate of frames and filters."""
+"""The choice where to decode a read: the model, and the estimate of frames and filters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFAULT = router.default_rates()
 
 
 def work(algorithm: str | None = "zstd", *, chunks: int, chunk_nbytes: int, frames: int = 1, **more: Any) -> Work:
-    """Whole chunks of so many equal frames each."""
+    """Return whole chunks, each of the same number of equal frames."""
     values = {
         "chunks": chunks,
         "frames": chunks * frames,
@@ -241,7 +241,7 @@ def test_encoded_bytes_cost_the_device_and_needed_ones_the_cpu(asked: Work, rate
 
 
 def field(nbytes: int) -> np.ndarray[Any, Any]:
-    """Bytes that compress in every stream, however they are cut."""
+    """Bytes that compress in every stream, however they are divided."""
     return (np.arange(nbytes) // 40 % 7).astype(np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""The decoders of the simulated device: that they give what nvCOMP gives, and refuse what it does not take."""
+"""The decoders of the simulated device: they give the same results as nvCOMP, and refuse what nvCOMP does not take."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def encoded(algorithm: str, data: bytes) -> bytes:
 
 
 class Batch:
-    """Frames on a device, and a batch of them."""
+    """Frames on a device, and the arguments of their batch."""
 
     def __init__(self, device: SimulatedDevice, algorithm: str, frames: list[bytes], sizes: list[int]) -> None:
         self.device, self.stream = device, device.stream()
@@ -83,7 +83,7 @@ class Batch:
         return memory
 
     def run(self, **changed: int) -> tuple[list[bytes], list[int], list[int]]:
-        """Return what each frame gave room for, the bytes produced, and the statuses."""
+        """Return the target memory of each frame, the sizes produced, and the statuses."""
         self.decoder.run(self.stream, **{**self.arguments, **changed})
         self.stream.synchronize()
         decoded = self.targets.tobytes()

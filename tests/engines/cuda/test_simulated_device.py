@@ -1,4 +1,4 @@
-"""The simulated device itself: that it is late, that it overwrites, that it decodes, and that it notices."""
+"""The simulated device itself: that it runs late, overwrites freed memory, decodes, and detects errors."""
 
 from __future__ import annotations
 

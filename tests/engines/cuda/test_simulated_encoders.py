@@ -1,4 +1,4 @@
-"""The encoders of the simulated device: that they make frames that decoders take, and notice what is not allowed."""
+"""The encoders of the simulated device: decoders accept their frames, and misuse is detected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def device() -> Iterator[SimulatedDevice]:
 
 
 def run(device: SimulatedDevice, algorithm: str, parts: list[bytes], **changes: Any) -> list[tuple[int, bytes]]:
-    """Compress some frames in one batch; return statuses and what they became."""
+    """Compress some frames in one batch; return statuses and compressed frames."""
     encoder = device.compressor(algorithm)
     assert encoder is not None
     stream, n, largest = device.stream(), len(parts), max(map(len, parts))

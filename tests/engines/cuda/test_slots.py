@@ -1,4 +1,4 @@
-"""What reads keep for the next one. A caller's stream is not waited for; page-locked memory is given back."""
+"""Resources that reads keep for the next one. No read waits for a caller's stream; page-locked memory is returned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA = (np.arange(64 * 64).reshape(64, 64) // 7).astype("u2")
 
 @pytest.fixture
 def device() -> Iterator[SimulatedDevice]:
-    """A device whose streams, the default one included, run only what is waited for."""
+    """A device on which no stream, not even the default one, runs anything before somebody waits for it."""
     slots.release()
     made = SimulatedDevice(eager=False)
     with devices.use(lambda ordinal: made):
@@ -53,7 +53,7 @@ def read(array: gzarr.Array, kind: str, decode: Any) -> tuple[Any, np.ndarray[An
 def test_a_read_does_not_wait_for_the_callers_stream(
     kind: str, decode: str, array: gzarr.Array, device: SimulatedDevice
 ) -> None:
-    """Whatever is enqueued there, by earlier reads too; each takes a slot that waits for none of it."""
+    """A read does not wait for work in the stream, not even of earlier reads; each takes a slot that is idle."""
     reached: list[int] = []
     stream = device.current_stream()
     stream.enqueue(lambda: reached.append(1))

@@ -1,4 +1,4 @@
-"""Staging: chunks of every store, in waves of what fits; staging memory ends at a page that cannot be touched."""
+"""Staging: chunks of every store, in waves limited by memory; staging memory ends at an inaccessible page."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_shards_that_cannot_be_staged(tmp_path: Path) -> None:
 
 
 class Counting(MemoryStore):
-    """Counts what is fetched; fails for one key."""
+    """A store that counts its requests, and fails for one key."""
 
     def __init__(self, fails: str = "") -> None:
         super().__init__()

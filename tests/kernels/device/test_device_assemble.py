@@ -1,4 +1,4 @@
-"""The assemble kernel, by the simulator and as it is compiled for a GPU: against the plan's meaning, spelled out."""
+"""The assemble kernel, in the simulator and as compiled for a GPU, against a plain implementation of plans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = by_each_launcher
 
 @pytest.fixture(scope="module", autouse=True)
 def _loops_are_compiled() -> None:
-    """Compile the loop by itself: in a launch, the simulator's waiting threads slow the compiler down."""
+    """Compile the loop separately: in a launch, the simulator's waiting threads slow the compiler down."""
     nothing = np.zeros(64, np.int64)
     for width in (1, 2, 4, 8):
         words = nothing.view(f"u{width}")
@@ -36,7 +36,7 @@ def _loops_are_compiled() -> None:
 def run_assemble(
     case: Case, planned: Plan, chunks: list[np.ndarray[Any, Any] | None], fill: bytes, views: list[Any], memory: Any
 ) -> None:
-    """Write the columns as ``assemble`` documents them, and run it into ``memory``, of which ``views`` are parts."""
+    """Write the columns as documented by ``assemble``, and run it into ``memory``, of which ``views`` are parts."""
     k = len(case.chunk_shape)
     width = case.width
     encoded = [None if chunk is None else stored(case, chunk) for chunk in chunks]

@@ -1,4 +1,4 @@
-"""Filters undone by the device kernels, by each launcher, bit by bit as numcodecs does; and reads through them."""
+"""Decoding of filters by the device kernels, with each launcher, bitwise equal to numcodecs; and reads through them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SMALL = {"blocks": 1, "threads": 2}
 
 @pytest.fixture(scope="module", autouse=True)
 def _loops_are_compiled() -> None:
-    """Compile the loops by themselves: in a launch, the simulator's waiting threads slow the compiler down."""
+    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
     nothing = np.zeros(64, np.int64)
     arena = nothing.view(np.uint8)
     nothing[f.SOURCE_WIDTH] = nothing[f.TARGET_WIDTH] = 1
@@ -52,7 +52,7 @@ def _loops_are_compiled() -> None:
 
 
 def the_filter(encoder: Any, encoded_nbytes: int, decoded_nbytes: int) -> Filter:
-    """Return the step that undoes a codec of numcodecs."""
+    """Return the step that decodes a codec of numcodecs."""
     config = encoder.get_config()
     made = NumcodecsBytesToBytes(config.pop("id"), config)
     found = device_filters(made, BytesRepresentation(encoded_nbytes), BytesRepresentation(decoded_nbytes), 0)
@@ -62,7 +62,7 @@ def the_filter(encoder: Any, encoded_nbytes: int, decoded_nbytes: int) -> Filter
 
 
 def check(encoder: Any, chunks: list[np.ndarray[Any, Any]], **how: int) -> None:
-    """Compare the kernel's results for encoded chunks of one length with numcodecs'."""
+    """Compare the kernel's results for encoded chunks of one length with those of numcodecs."""
     with np.errstate(all="ignore"):
         expected = [encoder.decode(chunk).tobytes() for chunk in chunks]
     step = the_filter(encoder, chunks[0].nbytes, len(expected[0]))
@@ -75,7 +75,7 @@ def check(encoder: Any, chunks: list[np.ndarray[Any, Any]], **how: int) -> None:
 
 
 def values(dtype: Any, n: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    """Return any bits; of integers and floats, the extremes first."""
+    """Return arbitrary bits; for integers and floats, the extremes first."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return np.random.default_rng(seed).integers(0, 2, n).astype(np.bool_)
@@ -367,7 +367,7 @@ def test_reads_of_v3(
 
 
 def test_waves_with_absent_and_foreign_chunks(tmp_path: Path, simulated: devices.TestedDevice) -> None:
-    """Chunks of every kind in waves of a small budget, which bounds the memory that is held."""
+    """Chunks of every kind in waves of a small budget, which limits the memory held."""
     document = v2((64, 40), (8, 8), "<i4", blosc2(1), [DELTA, SHUFFLE2], fill=7)
     data = data_for("<i4", (64, 40))
     write(tmp_path / "a", document, data)

@@ -1,4 +1,4 @@
-"""``packbits``, ``scale_offset`` and ``cast_value`` undone by the device kernels, bit by bit as our own codecs do."""
+"""``packbits``, ``scale_offset`` and ``cast_value`` decoded by device kernels, bitwise equal to gzarr's own codecs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SMALL = {"blocks": 1, "threads": 2}
 
 @pytest.fixture(scope="module", autouse=True)
 def _loops_are_compiled() -> None:
-    """Compile the loops by themselves: in a launch, the simulator's waiting threads slow the compiler down."""
+    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
     nothing = np.zeros(64, np.int64)
     nothing[[f.SOURCE_WIDTH, f.TARGET_WIDTH, p.WIDTH, p.KEPT]] = 1
     f._convert(nothing.view(np.uint8), nothing, 0, 0, 1)
@@ -62,7 +62,7 @@ def step_of(ours: Any, decoded: ArrayRepresentation, swap: int = 0) -> Filter:
 
 
 def check(ours: Any, chunks: list[np.ndarray[Any, Any]], dtype: Any, **how: int) -> None:
-    """Compare the kernel's results for encoded arrays of one length with the codec's, in either byte order."""
+    """Compare the kernel's results for encoded arrays of one length with those of the codec, in either byte order."""
     decoded = like(chunks[0].size, dtype)
     expected = [ours.decode(chunk, decoded) for chunk in chunks]
     for swap in {0, chunks[0].itemsize} - {1}:
@@ -73,7 +73,7 @@ def check(ours: Any, chunks: list[np.ndarray[Any, Any]], dtype: Any, **how: int)
 
 
 def numbers(dtype: Any) -> np.ndarray[Any, Any]:
-    """Any bits, and the numbers of a type around everything that another type may stumble over."""
+    """Arbitrary bits, and the numbers of a type around all limits of other types."""
     dtype = np.dtype(dtype)
     bits = np.frombuffer(random_bytes(200 * dtype.itemsize, dtype.itemsize), dtype)
     powers = [sign * ((1 << k) + d) for k in range(65) for d in (-1, 0, 1) for sign in (1, -1)]
@@ -119,7 +119,7 @@ RANGES: list[tuple[str, int | None, int | None]] = [
 
 
 def packed(dtype: Any, n: int, first: int | None, last: int | None, padding: str) -> tuple[Any, list[bytes]]:
-    """Return the codec and three encoded chunks of any bits."""
+    """Return the codec and three encoded chunks of arbitrary bits."""
     limits = {name: bit for name, bit in (("first_bit", first), ("last_bit", last)) if bit is not None}
     ours = made("packbits", padding_encoding=padding, **limits)
     array = like(n, dtype)
@@ -336,7 +336,7 @@ READS: list[tuple[str, str, list[Any], set[str]]] = [
 
 
 def data_type_of(name: str) -> np.ndarray[Any, Any]:
-    """Return data that the chains above lose nothing of."""
+    """Return data that the chains above encode without loss."""
     data = data_for("f8") * 8 % 32
     whole = data % 2 == 0 if name == "bool" else data.astype(name)
     return whole - 1j * whole[::-1] if name.startswith("complex") else whole
@@ -391,7 +391,7 @@ def test_faulty_padding_is_the_error_of_the_cpu(
 
 
 def test_waves_of_packed_chunks(tmp_path: Path, simulated: devices.TestedDevice) -> None:
-    """Absent chunks, and waves of a small budget, which bounds the memory that is held."""
+    """Absent chunks, and waves of a small budget, which limits the memory held."""
     document = v3((64, 40), (8, 8), "float32", [LINE, BYTES, SHORT, ZSTD], 1.5)
     data = (data_for("f4", (64, 40)) * 8 % 32 / 8 - 0.5).astype("f4")
     write3(tmp_path / "a", document, data)

@@ -1,4 +1,4 @@
-"""The kernels of writing, by the simulator and as they are compiled for a GPU: against NumPy, zlib, their inverses."""
+"""The kernels of writing, in the simulator and as compiled for a GPU, against NumPy, zlib, and their inverses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = by_each_launcher
 
 @pytest.fixture(scope="module", autouse=True)
 def _loops_are_compiled() -> None:
-    """Compile the loops by themselves: in a launch, the simulator's waiting threads slow the compiler down."""
+    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
     nothing = np.zeros(64, np.int64)
     arena = nothing.view(np.uint8)
     for width in (1, 2, 4, 8):
@@ -42,7 +42,7 @@ def _loops_are_compiled() -> None:
 
 @dataclass(frozen=True)
 class Piece:
-    """A box of an array that goes to a chunk: first element and step there, and the part of the array."""
+    """A box of an array that goes to a chunk: its first element and step in the chunk, and the part of the array."""
 
     chunk: int
     start: tuple[int, ...]
@@ -50,7 +50,7 @@ class Piece:
 
 
 def first_byte(source: np.ndarray[Any, Any], part: tuple[slice, ...]) -> int:
-    """Return where in memory the first element of a part of an array is."""
+    """Return the position in memory of the first element of a part of an array."""
     begins = [item.indices(n)[0] for item, n in zip(part, source.shape, strict=True)]
     return source.ctypes.data + sum(b * stride for b, stride in zip(begins, source.strides, strict=True))
 
@@ -68,9 +68,9 @@ def run_gather(
     swap: int,
     chunks: int,
 ) -> tuple[list[bytes], list[int]]:
-    """Write the columns as ``gather`` documents them, and run it; return the chunks and their marks.
+    """Write the columns as documented by ``gather``, and run it; return the chunks and their marks.
 
-    ``root`` is the memory, uint8, that ``source`` lies in.
+    ``root`` is the memory, uint8, that contains ``source``.
     """
     itemsize = source.itemsize
     nbytes = int(np.prod(chunk_shape)) * itemsize
@@ -176,7 +176,7 @@ def test_chunks_of_the_fill_value_are_not_marked() -> None:
 
 
 def to_bit_planes(block: bytes, typesize: int) -> bytes:
-    """What c-blosc stores: blocks whose elements do not come in eights stay as they are."""
+    """Return the bytes that c-blosc stores: blocks whose number of elements is not a multiple of 8 stay unshuffled."""
     n = len(block) // typesize
     if n == 0 or n % 8:
         return block
@@ -188,7 +188,7 @@ def to_bit_planes(block: bytes, typesize: int) -> bytes:
 @pytest.mark.parametrize("bits", [False, True])
 @pytest.mark.parametrize("typesize", [1, 2, 3, 4, 7, 8, 16, 33])
 def test_shuffles_are_the_inverse_of_those_of_reading(typesize: int, bits: bool) -> None:
-    """Whole and short blocks, remainders, blocks of elements that do not come in eights."""
+    """Whole and short blocks, remainders, and blocks whose number of elements is not a multiple of 8."""
     cases = [(64, 0, 16), (65, 0, 16), (40, 3, 24), (33, 1, 8), (50, 5, 50), (1, 0, 8), (0, 0, 8), (7, 1, 7)]
     sizes = [n * typesize + min(extra, typesize - 1) for n, extra, _ in cases]
     chunks = [random_bytes(size, size) for size in sizes]

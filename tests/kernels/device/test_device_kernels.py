@@ -1,4 +1,4 @@
-"""The device kernels, by the simulator and as they are compiled for a GPU: against NumPy, c-blosc and zlib."""
+"""The device kernels, in the simulator and as compiled for a GPU, against NumPy, c-blosc and zlib."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = by_each_launcher
 
 @pytest.fixture(scope="module", autouse=True)
 def _loops_are_compiled() -> None:
-    """Compile the loops by themselves: in a launch, the simulator's waiting threads slow the compiler down."""
+    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
     nothing = np.zeros(64, np.int64)
     arena = nothing.view(np.uint8)
     p._convert(arena, nothing, 0, True, 0, 1)
@@ -40,7 +40,7 @@ def _loops_are_compiled() -> None:
 
 
 def to_bit_planes(block: bytes, typesize: int) -> bytes:
-    """What c-blosc stores: blocks whose number of elements is no multiple of 8 stay as they are."""
+    """Return the bytes that c-blosc stores: blocks whose number of elements is not a multiple of 8 stay unshuffled."""
     n = len(block) // typesize
     if n == 0 or n % 8:
         return block
@@ -71,7 +71,7 @@ def convert(kernel: Any, chunks: list[bytes], typesizes: list[int], blocksizes: 
 
 
 def chunk_cases(typesize: int) -> list[tuple[bytes, int]]:
-    """Chunks and their block sizes: whole and short blocks, remainders, bit-shuffled or not by their length."""
+    """Chunks and their block sizes: whole and short blocks, remainders, bit-shuffled or not depending on length."""
     pairs = []
     for i, (elements, extra, per_block) in enumerate(
         [(0, 0, 8), (1, 0, 8), (7, 0, 7), (8, 0, 8), (64, 0, 16), (65, 0, 16), (40, 3, 24), (33, 1, 8), (50, 5, 50)]

@@ -1,4 +1,4 @@
-"""The device kernels compile for every GPU that we name, without one: what is in the PTX, and what must not be."""
+"""The device kernels compile without a GPU for every GPU that we name; what PTX must and must not contain."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_assembler_takes_it_and_needs_no_stack(ptx: dict[str, dict[str, str]
 
 
 def assemble(ptx: str, architecture: str) -> str:
-    """Assemble to machine code, which needs no GPU either; return what the assembler says."""
+    """Assemble to machine code, which needs no GPU either; return the output of the assembler."""
     handle = nvjitlink.create(2, [f"-arch={architecture}", "-verbose"])
     try:
         nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx.encode(), len(ptx), "kernel")
@@ -146,7 +146,7 @@ FLOATS = {"convert"}
 
 @pytest.mark.timeout(600)
 def test_no_other_kernel_has_floats(ptx: dict[str, dict[str, str]]) -> None:
-    """What is a uint64 here and an int64 there is a float64 to Numba."""
+    """Numba makes a float64 of a uint64 and an int64."""
     for which, text in each(ptx):
         assert bool(re.search(r"\.[bt]?f(16|32|64)(x2)?\b", text)) == (which.split()[0] in FLOATS), which
 

@@ -1,4 +1,4 @@
-"""How the engine places decoded chunks: by which kernel, and that it writes what the plan means, in the simulator."""
+"""Placement of decoded chunks by the engine: the kernel that is used, and its results, in the simulator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = {id(kernel): kernel.py_func.__name__ for kernel in (a.assemble, r.place_
 
 @pytest.fixture(scope="module", autouse=True)
 def _loops_are_compiled() -> None:
-    """Compile the loops by themselves: in a launch, the simulator's waiting threads slow the compiler down."""
+    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
     assert SIMULATED
     nothing = np.zeros(64, np.int64)
     memory = nothing.view(np.uint8)
@@ -45,7 +45,7 @@ def _loops_are_compiled() -> None:
 
 
 class Host:
-    """What of a device says where arrays lie."""
+    """The part of a device that gives the addresses of arrays."""
 
     def __init__(self, memory: np.ndarray[Any, Any]) -> None:
         self.memory = memory
@@ -60,10 +60,10 @@ class Host:
 def place_chunks(
     case: Case, planned: Plan, fill: bytes, source: list[int | None], arena: Any, views: list[Any], memory: Any
 ) -> list[tuple[str, list[int], int]]:
-    """Place chunks that lie in an arena, at ``source``, behind room for columns.
+    """Place chunks in an arena at ``source``, after room for columns.
 
-    Returns the name of each kernel that ran, the bytes of a row of each of its pieces, and how many dimensions there
-    were above the rows.
+    Returns the name of each kernel that ran, the bytes per row of each of its pieces, and the number of dimensions
+    above the rows.
     """
     k = max(planned.chunks.shape[1], 1)
     words = placing_words(k, len(views), len(planned), len(planned.start))
@@ -108,7 +108,7 @@ def place_chunks(
 def run_placings(
     case: Case, planned: Plan, chunks: list[Any], fill: bytes, views: list[Any], memory: np.ndarray[Any, Any]
 ) -> list[tuple[str, list[int], int]]:
-    """Place chunks as a wave does. Reading before or behind them crashes."""
+    """Place chunks like a wave. Reads before or after them crash."""
     source: list[int | None] = []
     encoded = [None if chunk is None else stored(case, chunk) for chunk in chunks]
     at = -(-8 * placing_words(max(len(case.shape), 1), len(views), len(chunks), len(planned.start)) // 16) * 16
@@ -123,13 +123,13 @@ def run_placings(
 
 
 def kernels_of(case: Case) -> list[str]:
-    """Check a case, and return the kernels that ran."""
+    """Check a case, and return the names of the kernels that ran."""
     return [name for name, _, _ in check(case, run_placings)]
 
 
 @st.composite
 def long_rows(draw: st.DrawFn) -> Case:
-    """Draw a case in which rows of some dozens to thousands of bytes are the rule."""
+    """Draw a case, mostly with rows of some dozens to thousands of bytes."""
     itemsize = draw(st.sampled_from([1, 2, 4, 8, 16, 1, 2, 4, 8, 16, 3, 6, 12]))
     shape = (*draw(st.lists(st.integers(1, 7), max_size=3)), draw(st.integers(1, 300)))
     chunk_shape = [draw(st.integers(max(1, n // 2), n + 3)) for n in shape]
@@ -282,7 +282,7 @@ def test_a_launch_of_several_tiles_a_piece_and_a_piece_of_several_tiles() -> Non
 
 @pytest.mark.parametrize("typesize", [1, 4])
 def test_far_memory(typesize: int) -> None:
-    """Chunks and results behind 2 GiB, and rows of the results that are further apart."""
+    """Chunks and results beyond 2 GiB, and rows of results further apart than that."""
     far = (1 << 31) + 64
     case = Case((3, 250), (3, 250), (parse_basic((), (3, 250)),), 4, 4, typesize=typesize)
     data = random_bytes(3000)

@@ -1,4 +1,4 @@
-"""What running kernels from their IR shows, and what it catches: by small kernels with one thing wrong each."""
+"""The errors that running kernels from their IR detects, shown by small kernels with one error each."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_memory_is_shared_by_the_arrays_that_overlap() -> None:
 
 
 def test_mixed_signs_are_floats() -> None:
-    """Nor does the simulator say so: there a kernel is Python, whose integers have no limits."""
+    """The simulator does not detect this either: there a kernel is Python, whose integers have no limits."""
     values, out = np.array([2**60], np.uint64), np.zeros(1, np.uint64)
     launch(m.one_sign, values, out, 1, blocks=1, threads=1)
     assert out[0] == 2**60 + 1

@@ -1,4 +1,4 @@
-"""Whole reads and writes on the simulated device, with the kernels run as they are compiled for a GPU."""
+"""Whole reads and writes on the simulated device, with kernels run from the IR compiled for a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SELECTIONS: list[Any] = [..., (slice(31, 2, -3), slice(1, 20, 2)), (5, slice(Non
 
 @pytest.fixture(autouse=True)
 def _as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run kernels from their IR, with as many threads a block as on a GPU."""
+    """Run kernels from their IR, with as many threads per block as on a GPU."""
     monkeypatch.setattr(simulated_device, "run_kernel", kernel_ir_launch.run_kernel)
     monkeypatch.setattr(simulated_device, "MOST_BLOCKS", 3)
     monkeypatch.setattr(simulated_device, "MOST_THREADS", 256)
@@ -44,7 +44,7 @@ def launched(device: SimulatedDevice | None) -> set[str]:
 
 
 def check_reads(path: Path, device: devices.TestedDevice, data: np.ndarray[Any, Any], **options: Any) -> set[str]:
-    """Compare reads with NumPy's and the CPU engine's; return the kernels that ran."""
+    """Compare reads with those of NumPy and of the CPU engine; return the kernels that ran."""
     array = gzarr.open_array(path, device=device.name)
     z.same(gzarr.open_array(path, device="cpu")[...], data)
     for selection in SELECTIONS:

@@ -1,4 +1,4 @@
-"""A codec, a data type, a chunk grid and a store in a package of its own: what ``pip install`` of such a package adds.
+"""A package with a codec, a data type, a chunk grid and a store, which ``pip install`` makes available in gzarr.
 
 In documents of Zarr v3::
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class XorCodec(Codec):
-    """Every byte exclusive-or a key.
+    """Exclusive or of every byte with a key.
 
     Attributes
     ----------
     key
-        From 0 to 255.
+        Key, from 0 to 255.
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
@@ -47,7 +47,7 @@ class XorCodec(Codec):
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> XorCodec:
-        """Parse a v3 configuration; without ``from_v2``, the codec would be for v3 only."""
+        """Parse a v3 configuration. Without ``from_v2``, the codec would be for v3 only."""
         codec = cls(configuration.integer("key", 0, 255))
         configuration.finish()
         return codec
@@ -77,18 +77,18 @@ class XorCodec(Codec):
 
 
 class Pixel:
-    """Elements of one byte a channel."""
+    """Elements with one byte per channel."""
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> np.dtype[Any]:
-        """Return the type of elements with a field a channel."""
+        """Return the type of elements, with one field per channel."""
         channels = configuration.string("channels")
         configuration.finish()
         return np.dtype([(channel, "u1") for channel in channels])
 
 
 class Doubling:
-    """Chunks along each dimension twice as long as the one before."""
+    """Chunks that double in length along each dimension."""
 
     @classmethod
     def from_v3(cls, configuration: Configuration, shape: tuple[int, ...]) -> list[list[int]]:
@@ -107,14 +107,14 @@ class Doubling:
 
 
 class SqliteStore:
-    """Keys and values in a table, as zarr-python 2 had them.
+    """Keys and values in a table, as in zarr-python 2.
 
     Parameters
     ----------
     path
-        Of the database.
+        Path of the database.
     read_only
-        Refuse every change.
+        Whether to refuse all changes.
     """
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
