@@ -60,7 +60,7 @@ class WriteRequest:
         since the array was opened: it is kept, or becomes the fill value where nothing is stored.
     is_current
         Tells, asked with the locks of stored values held, whether nobody can have appended anything.
-    write_empty
+    write_empty_chunks
         Whether chunks of nothing but the fill value are stored; else their keys are erased, or left out of a shard.
     level_is_free
         Whether compressors may search otherwise than their level says (:mod:`gzarr.engines.cpu.effort`).
@@ -81,5 +81,5 @@ class WriteRequest:
     whole: npt.NDArray[np.bool_]
     beyond: npt.NDArray[np.bool_]
     is_current: Callable[[], bool]
-    write_empty: bool
+    write_empty_chunks: bool
     level_is_free: bool

@@ -196,5 +196,5 @@ def _middles(request: WriteRequest, program: EncodingProgram, rows: IntArray, mo
         value_of=np.arange(len(rows)),
         whole=np.ones(len(rows), np.bool_),
         beyond=np.zeros(len(rows), np.bool_),
-        write_empty=True,
+        write_empty_chunks=True,
     )

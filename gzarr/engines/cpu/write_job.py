@@ -105,7 +105,7 @@ class Job:
         job[r.PIECE_OFFSETS] = self._address(plan.piece_offsets)
         job[r.GEOMETRY] = self._geometry(request, program)
         job[r.FILL] = self._address(fill)
-        job[w.SKIP_FILL] = not request.write_empty
+        job[w.SKIP_FILL] = not request.write_empty_chunks
         width = max(program.swap, 1)
         job[w.STORED_FILL] = self._address(fill.reshape(-1, width)[:, ::-1].reshape(-1))
         job[w.DIRECT] = not program.swap

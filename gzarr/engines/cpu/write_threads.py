@@ -119,7 +119,7 @@ def _changed(
             target[inside] = source.flat[outside]
         else:
             target[(*inside, ...)] = source[(*outside, ...)]
-    if not request.write_empty and _is_fill(chunk, fill):
+    if not request.write_empty_chunks and _is_fill(chunk, fill):
         return None
     try:
         return flat(encode_chain(request.codecs, chunk, request.chunk))
