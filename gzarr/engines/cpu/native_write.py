@@ -77,7 +77,7 @@ def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> No
     if request.store.read_only:
         raise ReadOnlyError(f"{request.store!r} was opened read-only; nothing was changed")
     loop = kernels.load_writer()
-    program = effort.settle(request, program, rows, available())
+    program = effort.choose_search(request, program, rows, available())
     job = Job(request, program, rows)
     writer = _file_writer(request)
     if writer is None:
