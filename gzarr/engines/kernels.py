@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections import deque
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 KEEP_BYTES = 64 << 20
 #: Idle workers kept, at most.
 KEEP_WORKERS = 64
+#: How chunk files are opened. Without O_NONBLOCK, opening a named pipe in a store would block forever.
+OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _PATIENCE_SECONDS = 1.0
 # Far longer than Python lets a thread wait for another, which is what coming back may take.
 _SLICE_NS = 100_000_000

@@ -22,7 +22,6 @@ from ...plan.keys import ChunkKeys, distinct_rows
 from ...stores.base import WritableFiles
 from ...stores.buffers import store_parts
 from .. import failures, kernels, pool
-from ..kernels import address
 from . import effort
 from .write_job import Job, encode_in_memory
 
@@ -113,7 +112,7 @@ def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
 
 
 def _write_files(request: WriteRequest, job: Job, loop: Any, writer: FileWriter) -> None:
-    files = job.for_files(request, writer)
+    state, shared = job.for_files(request, writer)
     root = os.fsdecode(writer.root)
     folders = _folders(job.keys, root)
     # Leftovers of killed writers can only be in directories that were there before.
@@ -122,20 +121,19 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, writer: FileWriter)
         _each_folder(request, job, folders, writer.make_folder)
     try:
         n = len(job.rows)
-        kernels.run(loop.work, address(files.job), files.shared, n, _workers(job, request, n))
+        kernels.run(loop.work, job.slots.address, shared, n, _workers(job, request, n))
     finally:
         worker = kernels.take_worker()
-        loop.drop(address(files.job), len(files.state), worker.scratch_address)
+        loop.drop(job.slots.address, len(state), worker.scratch_address)
         kernels.give_worker_back(worker)
-    codes = files.state[:, loop.CODE]
+    codes = state[:, loop.CODE]
     done = np.flatnonzero(codes == 0)
     if writer.durable and len(done):
         _each_folder(request, job, folders, writer.flush_folder)
     writer.clean_folders(old, f"{root}/{job.keys[int(done[0])]}" if len(done) else None)
     bad = np.flatnonzero(codes > 0)
     if len(bad):
-        state = files.state[bad[0]]
-        code, detail, chunk = state[[loop.CODE, loop.DETAIL, loop.CHUNK]].tolist()
+        code, detail, chunk = state[bad[0]][[loop.CODE, loop.DETAIL, loop.CHUNK]].tolist()
         error = _status_failure(request, job, chunk, int(bad[0]), code, detail)
         raise failures.with_count(error, len(done), len(codes))
     erased = np.flatnonzero(codes == loop.ERASE).tolist()

@@ -7,7 +7,6 @@ says what it was.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 #: Decoded bytes of the chunks of a small read, at most: more is worth a second thread.
 SMALL_BYTES = 256 << 10
 _KEEP = 8
-#: How chunk files are opened. Without O_NONBLOCK, a named pipe that someone put into a store would be waited for for
-#: ever.
-OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class SmallReads:
@@ -102,65 +98,45 @@ class SmallReads:
         return worst <= (1 if fill else 0)
 
     def _prepare(self, n: int) -> tuple[npt.NDArray[np.int64], int, int]:
-        """Return the arena of a job of ``n`` chunks with all that stays, the job's address, and where the fill's is."""
+        """Return the arena of a job of ``n`` chunks, the job's address, and the position of its fill slot.
+
+        The arena holds the job and all its columns. What changes from read to read comes first, in the order of
+        :meth:`read`, so that one assignment fills it.
+        """
         from gzarr_kernels import geometry as g
         from gzarr_kernels import read as r
 
+        from .job_slots import ReadSlots
+
         k = self._ndim
         program = self._program
-        # What changes comes first, so that one assignment fills it; the order is that of ``read``.
-        status = 2
-        base = status + 2 * n
-        strides = base + 1
-        step = strides + k
-        start = step + k
-        count = start + n * k
-        target = count + n * k
-        grid = target + n * k
-        output = grid + n * k
-        offsets = output + n
-        tables = offsets + n + 1
-        geometry = tables + 2 * k
-        job = geometry + g.SIZE
-        arena = np.zeros(job + r.JOB_SIZE, np.int64)
-        at = address(arena)
-        arena[offsets : offsets + n + 1] = range(n + 1)
-        for slot, value in {
-            g.K: k,
-            g.ITEMSIZE: program.itemsize,
-            g.SWAP: program.swap,
-            g.START: at + 8 * start,
-            g.COUNT: at + 8 * count,
-            g.TARGET: at + 8 * target,
-            g.OUTPUT: at + 8 * output,
-            g.STEP: at + 8 * step,
-            g.SOURCE_STRIDES: address(program.strides),
-            g.BASES: at + 8 * base,
-            g.TARGET_STRIDES: at + 8 * strides,
-            g.TABLE_SOURCE: at + 8 * tables,
-            g.TABLE_TARGET: at + 8 * (tables + k),
-            g.ORDER: address(program.order),
-            g.CHUNK_SHAPE: address(program.shape),
-        }.items():
-            arena[geometry + slot] = value
-        for slot, value in {
-            r.MODE: r.MODE_FILES,
-            r.SHARED: at,
-            r.SPANS: n,
-            r.PATHS: address(self._prefix),
-            r.PREFIX_NBYTES: len(self._prefix),
-            r.GRID: at + 8 * grid,
-            r.COORDINATES: k,
-            r.SEPARATOR: self._separator,
-            r.PROGRAM: address(program.words),
-            r.OPERATIONS: program.operations,
-            r.CHUNK_NBYTES: program.chunk_nbytes,
-            r.MOST_ENCODED: self._most_encoded,
-            r.PIECE_OFFSETS: at + 8 * offsets,
-            r.GEOMETRY: at + 8 * geometry,
-            r.STATUS: at + 8 * status,
-            r.ZERO_STRIDES: address(program.zeros),
-            r.OPEN_FLAGS: OPEN_FLAGS,
-        }.items():
-            arena[job + slot] = value
-        return arena, at + 8 * job, job + r.FILL
+        sizes = (2, 2 * n, 1, k, k, n * k, n * k, n * k, n * k, n, n + 1, 2 * k, g.SIZE, r.JOB_SIZE)
+        arena = np.zeros(sum(sizes), np.int64)
+        shared, status, base, strides, step, start, count, target, grid, output, offsets, tables, geometry, job = (
+            np.split(arena, np.cumsum(sizes[:-1]))
+        )
+        offsets[:] = range(n + 1)
+        slots = ReadSlots(job)
+        slots.set_rows(n, shared)
+        slots.set_files(self._prefix, grid, k, self._separator)
+        slots.set_program(program.words, program.operations, program.chunk_nbytes)
+        slots.set_read(status, self._most_encoded, 0, program.zeros)
+        slots.geometry(
+            geometry,
+            k=k,
+            itemsize=program.itemsize,
+            swap=program.swap,
+            start=start,
+            count=count,
+            target=target,
+            output=output,
+            step=step,
+            chunk_shape=program.shape,
+            chunk_strides=program.strides,
+            order=program.order,
+            bases=base,
+            strides=strides,
+            tables=tables,
+        )
+        slots.set_pieces(offsets, geometry)
+        return arena, slots.address, arena.size - r.JOB_SIZE + r.FILL
