@@ -1,7 +1,7 @@
-"""The native path of the CPU engine: a read becomes a job of columns, and a few threads run the compiled loop over it.
+"""The native path of the CPU engine: a read becomes a job, and a few threads run the compiled loop over it.
 
-No Python runs a chunk: files are opened, read, decoded and placed by ``gzarr_kernels.read.work``, without the GIL.
-Stores that are not local files hand over encoded bytes, a batch at a time.
+No Python runs per chunk: ``gzarr_kernels.read.work`` opens, reads, decodes and places without the GIL. Stores other
+than local files hand over encoded bytes in batches.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Byte ranges of a file nearer than this are read in one request …
+#: Byte ranges of a file with smaller gaps than this are read in one request.
 GAP_BYTES = 4096
-#: … of at most this size (a larger chunk is a request of its own).
+#: Most bytes of such a request (a larger chunk has a request to itself).
 SPAN_BYTES = 1 << 20
-#: A read of fewer chunks and bytes than these runs in the caller's thread alone: starting a helper costs more.
+#: A read of at most this many chunks and bytes runs in the caller's thread alone: starting a helper would cost more.
 FEW_CHUNKS = 8
 FEW_BYTES = 256 << 10
-#: What a store that is not local files hands over at a time, to each thread.
+#: Most chunks and decoded bytes of a batch, which one thread fetches from a store other than local files.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 8 << 20
-#: Outputs larger than this do not stay in the caches anyhow, so rows are written past them.
+#: Larger outputs do not stay in the caches anyway, so rows are written past the caches.
 STREAM_BYTES = 16 << 20
 
 
 def small_reads_of(
     program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
 ) -> SmallReads | None:
-    """Return the short way for small reads of an array, or None if there is none (no local files, zero dimensions)."""
+    """Return the fast path for small reads, or None if there is none (no local files, or zero dimensions)."""
     root = store.file_root() if isinstance(store, LocalFiles) else None
     if root is None or not ndim:
         return None
@@ -56,7 +56,13 @@ def small_reads_of(
 
 
 def read(request: ReadRequest, program: NativeProgram) -> None:
-    """Read every chunk of ``request.plan`` into ``request.outputs``; raises as :func:`gzarr.engines.threads.read`."""
+    """Read every chunk of ``request.plan`` into ``request.outputs``.
+
+    Raises
+    ------
+    ChunkError
+        As for :func:`gzarr.engines.cpu.threads.read`.
+    """
     n = len(request.plan)
     if not n:
         return
@@ -76,10 +82,10 @@ def read(request: ReadRequest, program: NativeProgram) -> None:
 
 
 def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: Any, workers: int) -> None:
-    """Fetch and decode, a batch at a time in each thread: what is held is bounded, and fetching overlaps decoding."""
+    """Fetch and decode in batches, one per thread at a time: memory is bounded, and fetching overlaps decoding."""
     n = len(request.plan)
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(program.chunk_nbytes, 1), -(-n // workers)))
-    # Ranges of one key next to each other in a batch are one request.
+    # Adjacent ranges of one key in a batch are one request.
     rows = np.lexsort((request.sources.offset, request.sources.key_index))
 
     def read_batch(i: int) -> object:
@@ -100,21 +106,21 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
 
 
 def fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
-    """Fetch the encoded bytes of some chunks; None for absent ones. A failure names the chunk."""
+    """Return the encoded bytes of some chunks, None for absent ones; raise an error that names the chunk."""
     try:
         return list(threads.fetch(request.store, request.sources, rows.tolist(), request.most_encoded))
     except ChunkError:
         raise
-    # Stores of others raise what they like.
+    # Third-party stores may raise anything.
     except Exception as error:
         if len(rows) > 1:
-            # One at a time, to name the chunk that fails.
+            # One at a time, to find the chunk that fails.
             return [value for i in range(len(rows)) for value in fetch(request, rows[i : i + 1])]
         raise failures.store_failure(request, int(rows[0]), error) from error
 
 
 class _Job:
-    """The job of a read; everything that compiled code has an address of is kept alive here."""
+    """The job of a read; it keeps alive everything whose address compiled code has."""
 
     def __init__(self, request: ReadRequest, program: NativeProgram) -> None:
         from .job_slots import ReadSlots
@@ -150,11 +156,11 @@ class _Job:
         fill = address(program.fill) + field_offset if request.missing == "fill" else 0
         slots.set_read(self.status, request.most_encoded, fill, program.zeros)
         slots.set_pieces(plan.piece_offsets, self._geometry(request, program, field_offset))
-        # The address of the fill value points into it.
+        # It owns the fill value.
         self._program = program
 
     def part(self, rows: IntArray) -> tuple[ReadSlots, IntArray]:
-        """Return a job over some of the chunks, for encoded bytes in memory, and what its workers share."""
+        """Return the job of a batch of chunks whose encoded bytes are in memory, and its shared counters."""
         shared = np.zeros(3, np.int64)
         slots = self._slots.copy()
         slots.set_rows(len(rows), shared, rows)
@@ -173,7 +179,7 @@ class _Job:
         begin = sources.offset[rows]
         size = np.maximum(sources.nbytes[rows], 0)
         end = begin + size
-        # A span ends where the file changes, where the gap is wide, and where it would grow too large.
+        # A span ends where the file changes, where the gap is wide, and before it grows too large.
         cut = np.ones(n, np.bool_)
         cut[1:] = (file[1:] != file[:-1]) | (begin[1:] - end[:-1] > GAP_BYTES) | (begin[1:] < end[:-1])
         starts = np.flatnonzero(cut)
@@ -259,7 +265,7 @@ class _Job:
 
 
 def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: list[int]) -> int:
-    """Return which rows are contiguous in the chunk and in the outputs, as the geometry says it."""
+    """Return which rows are contiguous in the chunk and in the outputs: a value of the geometry's ``DENSE_ROWS``."""
     from gzarr_kernels import geometry as g
 
     k = plan.chunks.shape[1]
@@ -274,7 +280,7 @@ def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: list
 
 
 def _point_addresses(points: Points, program: NativeProgram, output: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return, for each point, its offset in the chunk in bytes and the address of its element of the output."""
+    """Return, for each point, its byte offset in the chunk and the address of its element in the output."""
     k = points.source.shape[1]
     source = points.source @ program.strides if k else np.zeros(len(points.target), np.int64)
     if output.flags.c_contiguous:
@@ -288,7 +294,7 @@ def _point_addresses(points: Points, program: NativeProgram, output: npt.NDArray
 
 
 def take_stats() -> dict[str, float]:
-    """Return and clear what the native loop did in this process, summed over threads; of reads under way, nothing.
+    """Return and reset the native loop's counters of this process, summed over threads, without reads under way.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The indexes of many shards in local files, read and checked by compiled code: no Python a shard."""
+"""Indexes of many shards in local files, read and checked by compiled code: no Python runs per shard."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def read_indexes(
     path_prefix
         Path of a shard's file up to its first coordinate.
     encoding
-        How the coordinates are joined.
+        Chunk key encoding, which gives the separator of the coordinates.
     shards
-        int64 ``(s, k)``, grid coordinates; ``k`` at least 1.
+        int64 ``(s, k)``, grid coordinates of the shards; ``k`` is at least 1.
     chunks_per_shard
-        Number of inner chunks of a shard.
+        Number of inner chunks in a shard.
     checksum
         Whether a crc32c follows the entries.
     at_start
-        Whether the index is at the start of the file; else at its end.
+        Whether the index is at the start of the file rather than at its end.
 
     Returns
     -------
     entries
-        uint64 ``(s, chunks_per_shard, 2)``, as stored: offset and size in bytes. Undefined where the status is not 0.
+        uint64 ``(s, chunks_per_shard, 2)``, offset and size in bytes as stored; undefined where the status is not 0.
     file_nbytes
-        int64 ``(s,)``, sizes of the files.
+        int64 ``(s,)``, sizes of the files in bytes.
     status
-        int64 ``(s, 2)``: ``gzarr_kernels.status`` and its detail.
+        int64 ``(s, 2)``, status (``gzarr_kernels.status``) and detail of each shard.
     """
     kernels.load()
     from gzarr_kernels import index

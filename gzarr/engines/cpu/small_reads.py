@@ -1,8 +1,8 @@
-"""The short way for small reads of local files: a job that is prepared once and only filled with numbers.
+"""The fast path for small reads of local files: a job is prepared once, and each read only fills in its numbers.
 
-A read of one chunk spends its time in Python, so here is as little of it as can be: plain integers, one NumPy
-assignment, one call of the compiled loop in the caller's own thread. Whatever goes wrong is left to the long way, which
-says what it was.
+A read of one chunk spends most of its time in Python, so there is as little Python here as possible: plain integers,
+one NumPy assignment, one call of the compiled loop in the caller's thread. After a failure, the caller reads again on
+the normal path, which reports the error.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from ...plan.planner import Term
     from .native_program import NativeProgram
 
-#: Decoded bytes of the chunks of a small read, at most: more is worth a second thread.
+#: Most decoded bytes of the chunks of a small read; more are worth a second thread.
 SMALL_BYTES = 256 << 10
+#: Most idle jobs kept, for each number of chunks.
 _KEEP = 8
 
 
@@ -33,11 +34,11 @@ class SmallReads:
     Parameters
     ----------
     program
-        Of a chunk.
+        Decoding program of a chunk.
     path_prefix
         Path of a chunk's file up to its first coordinate.
     encoding
-        How the coordinates are joined.
+        Chunk key encoding, which gives the separator of the coordinates.
     ndim
         Number of dimensions, at least 1.
     most_encoded
@@ -53,22 +54,22 @@ class SmallReads:
         self._separator = ord(encoding.separator)
         self._ndim = ndim
         self._fill = address(program.fill)
-        # Jobs that no read is using, by number of chunks; taking one is a single step, so threads never share one.
+        # Idle jobs by number of chunks. Popping one is atomic, so threads never share a job.
         self._jobs: dict[int, deque[tuple[npt.NDArray[np.int64], int, int]]] = {}
 
     def read(self, rows: list[tuple[Term, ...]], step: tuple[int, ...], view: npt.NDArray[Any], *, fill: bool) -> bool:
-        """Read whole elements of some chunks; return whether all went well.
+        """Read whole elements of some chunks; return whether that succeeded.
 
         Parameters
         ----------
         rows
-            From :func:`gzarr.plan.planner.box_chunks`.
+            The chunks, from :func:`gzarr.plan.planner.box_chunks`.
         step
-            In the chunks, one a dimension.
+            Step in the chunks along each dimension, in elements.
         view
-            Output with the array's dimensions.
+            Output, with as many dimensions as the array.
         fill
-            Whether absent chunks are filled; they are a failure otherwise.
+            Whether absent chunks are filled; otherwise they are failures.
         """
         n = len(rows)
         jobs = self._jobs.setdefault(n, deque())
@@ -100,8 +101,8 @@ class SmallReads:
     def _prepare(self, n: int) -> tuple[npt.NDArray[np.int64], int, int]:
         """Return the arena of a job of ``n`` chunks, the job's address, and the position of its fill slot.
 
-        The arena holds the job and all its columns. What changes from read to read comes first, in the order of
-        :meth:`read`, so that one assignment fills it.
+        The arena holds the job and its columns. The columns that differ between reads come first, in the order of
+        :meth:`read`, so that one assignment fills them.
         """
         from gzarr_kernels import geometry as g
         from gzarr_kernels import read as r
