@@ -337,9 +337,7 @@ def _locate_in_files(
                 kind, reason = failures.index_failure(*status[which[i]].tolist())
                 raise kind(reason, node=node, chunk=chunk, key=key)
             begins, length = found[i].tolist()
-            reason = (
-                f"its shard's index gives it {length} bytes from byte {begins} on, but the shard has {int(size[i])}"
-            )
+            reason = f"its shard's index gives it {length} bytes from byte {begins} on; the shard has {int(size[i])}"
             raise ChunkDecodeError(reason, node=node, chunk=chunk, key=key)
         offset[rows] = np.where(absent, 0, found[:, 0].astype(np.int64))
         nbytes[rows] = np.where(absent, ABSENT, found[:, 1].astype(np.int64))

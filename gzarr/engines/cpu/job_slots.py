@@ -1,7 +1,8 @@
-"""The int64 slots by which the compiled loops take their jobs: all of those for the CPU engine are filled here.
+"""Jobs of the compiled loops as int64 arrays. All of the CPU engine's jobs have their slots filled here.
 
-``gzarr_kernels.read`` and ``gzarr_kernels.geometry`` document the slots. Jobs of ``gzarr_kernels.write`` and
-``gzarr_kernels.index`` begin with those of ``read``, followed by their own. A slot that is not set is 0.
+The slots are documented in ``gzarr_kernels.read`` and ``gzarr_kernels.geometry``. Jobs of ``gzarr_kernels.write`` and
+``gzarr_kernels.index`` begin with the slots of ``read``, followed by their own. A slot that is not set is 0. Jobs of
+small reads are prepared here, too; later only their ``FILL`` slot changes (:mod:`gzarr.engines.cpu.small_reads`).
 
 Importing this module loads the compiled loop, so call :func:`gzarr.engines.kernels.load` first.
 """
@@ -28,7 +29,7 @@ _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLO
 
 
 class JobSlots:
-    """The slots that several loops have in common.
+    """A job, with the slots that several loops have in common.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class JobSlots:
         return other
 
     def keep(self, array: npt.NDArray[Any]) -> int:
-        """Return the address of an array and keep the array alive; of a strided one, which is only read, a copy."""
+        """Return the address of an array and keep it alive. A strided array is copied, so loops must only read it."""
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         self._keep.append(array)
@@ -70,7 +71,7 @@ class JobSlots:
         count
             Number of rows.
         shared
-            int64 ``(2,)`` or, for first touch, ``(3,)``, zeros: what the workers share.
+            int64 ``(2,)``, or ``(3,)`` for reads with first touch; zeros, the counters that workers share.
         chunk_rows
             int64 ``(count,)``, planned chunk of each row; None where row and chunk are the same.
         """
@@ -125,17 +126,18 @@ class JobSlots:
         itemsize, swap, field_offset
             Bytes of a placed element, of the units to swap (0 for none), and before the field in a stored element.
         start, count, target, output
-            int64 ``(m, k)`` three times, and ``(m,)``: the plan's columns of pieces.
+            The plan's columns of pieces: int64 ``(m, k)``, and ``(m,)`` for ``output``.
         step
             int64 ``(k,)``, step in the chunk, in elements.
         chunk_shape, chunk_strides, order
             int64 ``(k,)``: shape of the decoded chunk, its strides in bytes, its dimensions from slowest to fastest.
         bases, strides
-            int64 ``(g,)`` and ``(g, k)``: addresses of the outputs, which the caller keeps alive, and their strides.
+            int64 ``(g,)`` and ``(g, k)``: addresses of the outputs (or inputs), which the caller keeps alive, and their
+            strides in bytes.
         tables
             int64 ``(2, k)``: addresses of the index tables in the chunk and in the output, 0 where there is none.
         points
-            int64 ``(p,)`` twice, for a point selection: byte offsets in the chunk, addresses of elements of the output.
+            For a point selection, int64 ``(p,)`` each: byte offsets in the chunk, addresses of the output's elements.
         dense_rows
             0, ``SINGLE_ELEMENTS`` or ``ANY_ROWS``.
         stream
@@ -174,7 +176,7 @@ class JobSlots:
         job[r.NBYTES] = self.keep(nbytes)
 
     def set_files(self, prefix: npt.NDArray[np.uint8], grid: IntArray, k: int, separator: int) -> None:
-        """Set the files, one a chunk or shard.
+        """Set the files, one per chunk or shard.
 
         Parameters
         ----------
@@ -225,7 +227,7 @@ class ReadSlots(JobSlots):
         Parameters
         ----------
         paths, path_offsets
-            uint8, NUL-terminated paths; int64 ``(files + 1,)``, where each begins.
+            NUL-terminated paths, as uint8; int64 ``(files + 1,)``, where each begins.
         span_rows
             int64 ``(spans + 1,)``, first row of each span: a range that is read in one request.
         span_file, span_offset, span_nbytes
@@ -246,14 +248,14 @@ class ReadSlots(JobSlots):
         job[r.OPEN_FLAGS] = OPEN_FLAGS
 
     def set_read(self, status: IntArray, most_encoded: int, fill: int, zeros: IntArray) -> None:
-        """Set what only reads have.
+        """Set the slots that only reads have.
 
         Parameters
         ----------
         status
-            int64 ``(n, 2)``, zeros: becomes status and detail of each chunk.
+            int64 ``(n, 2)``, zeros; receives status and detail of each chunk.
         most_encoded
-            Bytes of the largest encoded chunk that is not refused.
+            Most bytes of an encoded chunk; larger ones are refused.
         fill
             Address of the element, or field of one, that fills absent chunks, or 0 if they are errors.
         zeros
@@ -289,16 +291,16 @@ class IndexSlots(JobSlots):
         checksum: bool,
         at_start: bool,
     ) -> None:
-        """Set what the reading of shard indexes has.
+        """Set the slots of reading shard indexes.
 
         Parameters
         ----------
         entries
-            uint64, becomes the entries of all shards; with 4 bytes to spare.
+            uint64, receives the entries of all shards; 4 bytes longer than that at least.
         entries_nbytes
             Bytes of the entries of one shard.
         file_nbytes, status
-            int64 ``(s,)`` and ``(s, 2)``, zeros: become sizes of the files, and status and detail of each shard.
+            int64 ``(s,)`` and ``(s, 2)``, zeros; receive sizes of the files, and status and detail of each shard.
         checksum, at_start
             Whether a crc32c follows the entries; whether the index is at the start of the file.
         """
@@ -324,7 +326,7 @@ class WriteSlots(JobSlots):
     def set_write(
         self, fill: npt.NDArray[np.uint8], stored_fill: npt.NDArray[np.uint8], *, skip_fill: bool, direct: bool
     ) -> None:
-        """Set what only writes have.
+        """Set the slots that only writes have.
 
         Parameters
         ----------
@@ -333,7 +335,7 @@ class WriteSlots(JobSlots):
         skip_fill
             Whether chunks of nothing but the fill value are left out.
         direct
-            Whether a chunk may be encoded from the input, where it lies there as it is stored.
+            Whether a chunk may be encoded straight from the input, if it lies there in stored order.
         """
         from gzarr_kernels import write as w
 
@@ -351,7 +353,7 @@ class WriteSlots(JobSlots):
         Parameters
         ----------
         state
-            int64 ``(values, STATE_SIZE)``, what has become of each.
+            int64 ``(values, STATE_SIZE)``, state of each stored value.
         value, turn, slot
             int64 ``(rows,)``: stored value of each row, its turn among the value's rows, its entry in the value's
             index; the last two only for files.
@@ -372,7 +374,7 @@ class WriteSlots(JobSlots):
         Parameters
         ----------
         prefix, token
-            uint8, ASCII, prefix of temporary names, and the number in the first one.
+            ASCII prefix of temporary names, as uint8; number in the first of them.
         durable
             Whether files are flushed to the disk before they are renamed.
         slab

@@ -120,7 +120,7 @@ class Job:
         Returns
         -------
         state
-            int64 ``(values, STATE_SIZE)``, what has become of each stored value.
+            int64 ``(values, STATE_SIZE)``, state of each stored value.
         shared
             int64 ``(2,)``: rows taken, and whether one has failed.
         """
