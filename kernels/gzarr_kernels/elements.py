@@ -69,7 +69,7 @@ _row8s = _make_row(u64, 8, bswap64)
 
 
 @part
-def copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
+def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
     """Copy rows of ``nbytes``: vectors in line, since rows are short, and a call costs more than their bytes."""
     if stream != 0 and target % 64 == 0 and by_target % 64 == 0 and nbytes >= 64:
         # Whole cache lines past the caches. What follows must not touch them again: that would read them back.
@@ -158,13 +158,20 @@ def copy_rows(
     """
     if source_stride == itemsize and target_stride == itemsize:
         if swap < 2:
-            copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)
+            _copy_dense(source, by_source, target, by_target, rows, n * itemsize, stream)
             return
         # Elements of several units, such as complex numbers, are then as many elements of one.
         n *= itemsize // swap
-        itemsize = swap
-        source_stride = swap
-        target_stride = swap
+        for r in range(rows):
+            s = source + r * by_source
+            t = target + r * by_target
+            if swap == 2:
+                _row2s(s, 2, t, 2, n)
+            elif swap == 4:
+                _row4s(s, 4, t, 4, n)
+            else:
+                _row8s(s, 8, t, 8, n)
+        return
     for r in range(rows):
         s = source + r * by_source
         t = target + r * by_target

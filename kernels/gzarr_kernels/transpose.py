@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .elements import copy_dense, copy_rows
+from .elements import copy_rows
 from .interleave import interleaved, prefetch, reversed_units, store
 from .jit import part, unit
 
@@ -82,8 +82,11 @@ _stage4 = _make_stage(4)
 _stage8 = _make_stage(8)
 
 
-def _make_tiles(width: int) -> Any:
-    """``tiles(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)`` for elements of ``width`` bytes."""
+def _make_turn(width: int) -> Any:
+    """``turn(staged, turned, mi, mj)``: transpose staged rows of elements of ``width`` bytes.
+
+    Behind the last row and column, whatever the buffer holds is turned too.
+    """
     lanes = _LANE // width
     line = _LINE // width
     rows = max(_ROWS, line)
@@ -112,87 +115,91 @@ def _make_tiles(width: int) -> Any:
         return types.void(types.int64, types.int64), codegen
 
     @part
-    def tiles(
-        source: int,
-        si: int,
-        sj: int,
-        target: int,
-        ti: int,
-        tj: int,
-        ni: int,
-        nj: int,
-        swap: int,
-        scratch: int,
-        stream: int,
-        far: int,
-    ) -> None:
-        staged = (scratch + _LINE - 1) // _LINE * _LINE
-        turned = staged + _BUFFER_BYTES
-        # Short rows from far away come whole, and the next rows are prefetched; else the next lines of the same rows.
-        whole = far != 0 and ni * width <= _FAR_ROW_BYTES
-        wide = (_FAR_BYTES if whole else _NEAR_BYTES) // width
-        ahead = _FAR_ROWS_AHEAD * sj if whole else _NEAR_AHEAD
-        # The first tiles may be narrower, so that all others begin at a line of the target.
-        head = 0
-        if tj == width and target % width == 0 and ti % _LINE == 0 and nj >= 4 * line:
-            head = -target % _LINE // width
-        over = (ni + wide - 1) // wide
-        along = (nj + (rows - head if head > 0 else 0) + rows - 1) // rows
-        for b in range(over * along):
-            p = b // along if whole else b % over
-            q = b % along if whole else b // over
-            i = p * wide
-            mi = min(wide, ni - i)
-            j = q * rows
-            mj = rows
-            if head > 0:
-                j = head + (q - 1) * rows if q > 0 else 0
-                mj = rows if q > 0 else head
-            mj = min(mj, nj - j)
-            s = source + i * si + j * sj
-            t = target + i * ti + j * tj
-            if si == width and mi % line == 0:
-                if swap < 2:
-                    _stage(s, sj, staged, plane, mj, mi * width, ahead)
-                elif swap == 2:
-                    _stage2(s, sj, staged, plane, mj, mi * width, ahead)
-                elif swap == 4:
-                    _stage4(s, sj, staged, plane, mj, mi * width, ahead)
-                else:
-                    _stage8(s, sj, staged, plane, mj, mi * width, ahead)
+    def turn(staged: int, turned: int, mi: int, mj: int) -> None:
+        for c in range(0, mi, lanes):
+            a = staged + c // line * plane + c % line * width
+            for r in range(0, mj, line):
+                transpose(a + r * _LINE, turned + c * run + r * width)
+
+    return turn
+
+
+_turn1 = _make_turn(1)
+_turn2 = _make_turn(2)
+_turn4 = _make_turn(4)
+_turn8 = _make_turn(8)
+_turn16 = _make_turn(16)
+
+
+@part
+def _tiles(
+    source: int,
+    si: int,
+    sj: int,
+    target: int,
+    ti: int,
+    tj: int,
+    ni: int,
+    nj: int,
+    width: int,
+    swap: int,
+    scratch: int,
+    stream: int,
+    far: int,
+) -> None:
+    """Copy tile after tile; parameters as of :func:`copy_tile`, ``width`` one of 1, 2, 4, 8 and 16."""
+    line = _LINE // width
+    rows = max(_ROWS, line)
+    run = rows * width
+    plane = rows * _LINE
+    staged = (scratch + _LINE - 1) // _LINE * _LINE
+    turned = staged + _BUFFER_BYTES
+    # Short rows from far away come whole, and the next rows are prefetched; else the next lines of the same rows.
+    whole = far != 0 and ni * width <= _FAR_ROW_BYTES
+    wide = (_FAR_BYTES if whole else _NEAR_BYTES) // width
+    ahead = _FAR_ROWS_AHEAD * sj if whole else _NEAR_AHEAD
+    # The first tiles may be narrower, so that all others begin at a line of the target.
+    head = 0
+    if tj == width and target % width == 0 and ti % _LINE == 0 and nj >= 4 * line:
+        head = -target % _LINE // width
+    over = (ni + wide - 1) // wide
+    along = (nj + (rows - head if head > 0 else 0) + rows - 1) // rows
+    for b in range(over * along):
+        p = b // along if whole else b % over
+        q = b % along if whole else b // over
+        i = p * wide
+        mi = min(wide, ni - i)
+        j = q * rows
+        mj = rows
+        if head > 0:
+            j = head + (q - 1) * rows if q > 0 else 0
+            mj = rows if q > 0 else head
+        mj = min(mj, nj - j)
+        s = source + i * si + j * sj
+        if si == width and mi % line == 0:
+            if swap < 2:
+                _stage(s, sj, staged, plane, mj, mi * width, ahead)
+            elif swap == 2:
+                _stage2(s, sj, staged, plane, mj, mi * width, ahead)
+            elif swap == 4:
+                _stage4(s, sj, staged, plane, mj, mi * width, ahead)
             else:
-                for c in range(0, mi, line):
-                    copy_rows(
-                        s + c * si,
-                        sj,
-                        si,
-                        staged + c // line * plane,
-                        _LINE,
-                        width,
-                        mj,
-                        min(line, mi - c),
-                        width,
-                        swap,
-                        0,
-                    )
-            # Behind the last rows and columns, whatever the buffers hold is turned too, and left there.
-            for c in range(0, mi, lanes):
-                a = staged + c // line * plane + c % line * width
-                for r in range(0, mj, line):
-                    transpose(a + r * _LINE, turned + c * run + r * width)
-            if tj == width:
-                copy_dense(turned, run, t, ti, mi, mj * width, stream)
-            else:
-                copy_rows(turned, run, width, t, ti, tj, mi, mj, width, 0, 0)
-
-    return tiles
-
-
-_tiles1 = _make_tiles(1)
-_tiles2 = _make_tiles(2)
-_tiles4 = _make_tiles(4)
-_tiles8 = _make_tiles(8)
-_tiles16 = _make_tiles(16)
+                _stage8(s, sj, staged, plane, mj, mi * width, ahead)
+        else:
+            for c in range(0, mi, line):
+                m = min(line, mi - c)
+                copy_rows(s + c * si, sj, si, staged + c // line * plane, _LINE, width, mj, m, width, swap, 0)
+        if width == 1:
+            _turn1(staged, turned, mi, mj)
+        elif width == 2:
+            _turn2(staged, turned, mi, mj)
+        elif width == 4:
+            _turn4(staged, turned, mi, mj)
+        elif width == 8:
+            _turn8(staged, turned, mi, mj)
+        else:
+            _turn16(staged, turned, mi, mj)
+        copy_rows(turned, run, width, target + i * ti + j * tj, ti, tj, mi, mj, width, 0, stream)
 
 
 @unit(types.void, 13)
@@ -237,16 +244,8 @@ def copy_tile(
         copy_rows(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, 0)
     elif nj * itemsize < _LANE:
         copy_rows(source, sj, si, target, tj, ti, nj, ni, itemsize, swap, 0)
-    elif itemsize == 1:
-        _tiles1(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
-    elif itemsize == 2:
-        _tiles2(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
-    elif itemsize == 4:
-        _tiles4(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
-    elif itemsize == 8:
-        _tiles8(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
-    elif itemsize == 16:
-        _tiles16(source, si, sj, target, ti, tj, ni, nj, swap, scratch, stream, far)
+    elif itemsize == 1 or itemsize == 2 or itemsize == 4 or itemsize == 8 or itemsize == 16:
+        _tiles(source, si, sj, target, ti, tj, ni, nj, itemsize, swap, scratch, stream, far)
     else:
         for j in range(0, nj, _BLOCK):
             mj = min(_BLOCK, nj - j)
