@@ -174,7 +174,7 @@ class Writer:
                 whole=np.zeros(len(part), np.bool_) if field is not None else _whole(part, grid),
                 beyond=metadata.chunk_grid.are_cut(values),
                 is_current=_never if lock else self._is_current,
-                write_empty=self.write_empty_chunks,
+                write_empty_chunks=self.write_empty_chunks,
                 level_is_free=metadata.level_is_free,
             )
             yield request, program

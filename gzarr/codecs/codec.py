@@ -84,8 +84,8 @@ class EncodingStep:
     parameters
         Up to five integers, as the operation takes them (``gzarr_kernels``).
     search
-        The library that searches for repetitions, and its level (LZ4: acceleration), if it can search in several ways
-        (``gzarr_kernels.searches``): ``"zstd"``, ``"lz4"`` or ``"deflate"``. Also where it works inside of a container.
+        The operation that searches for repetitions, if its row has ``candidates`` (``gzarr_kernels.operations``), and
+        its level (LZ4: acceleration). Inside a container, the operation of the container's compressor.
     parts
         Encoders that the operation needs besides its own (``gzarr_kernels.operations.PARTS``, or operations).
     way

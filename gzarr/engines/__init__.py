@@ -1,1 +1,1 @@
-"""Engines: the only places that know how encoded bytes become elements in memory."""
+"""Engines: the only modules that turn encoded bytes into elements in memory, and back."""

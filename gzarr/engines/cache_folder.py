@@ -1,4 +1,4 @@
-"""The folder for what can be made again: measured rates, machine code for devices."""
+"""The folder for data that can be regenerated: measured rates, machine code for devices."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def cache_folder() -> Path | None:
-    """Return ``$XDG_CACHE_HOME/gzarr`` or ``~/.cache/gzarr``, which need not be there; None if there is no home."""
+    """Return ``$XDG_CACHE_HOME/gzarr`` or ``~/.cache/gzarr``, which may not exist; None if there is no home folder."""
     folder = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        # The specification has relative paths ignored.
+        # The XDG specification says to ignore relative paths.
         root = Path(folder) if Path(folder).is_absolute() else Path.home() / ".cache"
     except RuntimeError:
         return None
@@ -20,9 +20,9 @@ def cache_folder() -> Path | None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file and its folder, all of it or nothing; where that cannot be done, it is not written.
+    """Write a file, and create its folder, completely or not at all; errors are ignored.
 
-    Many processes may write the same file.
+    Several processes may write the same file at once.
     """
     temporary = ""
     try:

@@ -1,4 +1,4 @@
-"""What went wrong with a chunk, in words: from the statuses of the compiled loop and from a store's exceptions."""
+"""Errors for chunks, from the statuses of the compiled loop and from the exceptions of stores."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _Failure = TypeVar("_Failure", bound=ChunkError)
 
 
 def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tuple[type[ChunkError], str]:
-    """Return kind and reason of a chunk's status (``gzarr_kernels.status``) that is not success."""
+    """Return class and reason of the error for a chunk's status (``gzarr_kernels.status``) other than success."""
     from gzarr_kernels import status as s
 
     labels = " + ".join(codec.label for codec in request.codecs)
     chunk = request.chunk
     expected = f"expected {chunk.nbytes} bytes for a chunk of shape {chunk.shape}, {chunk.dtype}"
     if code == s.ABSENT:
-        return MissingChunkError, "the store has no such chunk, and missing='error' was asked for"
+        return MissingChunkError, "the store has no such chunk, and missing='error' was requested"
     if code == s.IO_ERROR:
         return ChunkReadError, f"the file cannot be read: {_system(detail)}"
     if code == s.NO_MEMORY:
         return ChunkReadError, f"out of memory while decoding; {expected}"
     if code == s.SHORT_READ:
         nbytes, offset = int(request.sources.nbytes[row]), int(request.sources.offset[row])
-        what = "it" if nbytes == WHOLE else f"its byte range of {nbytes} bytes from {offset} on"
-        return ChunkDecodeError, f"the file ended while {what} was read: truncated, or changed meanwhile"
+        what = "it" if nbytes == WHOLE else f"its {nbytes} bytes from byte {offset} on"
+        return ChunkDecodeError, f"the file ended while reading {what}: truncated, or changed during the read"
     size = f"decodes to {detail} bytes" if detail >= 0 else "decodes to more bytes"
     return ChunkDecodeError, {
-        s.TOO_LARGE: f"{detail} encoded bytes are more than {labels} makes of such a chunk; {expected}",
+        s.TOO_LARGE: f"{detail} encoded bytes are more than {labels} makes of a chunk of this array; {expected}",
         s.WRONG_SIZE: f"{size} with {labels}; {expected}",
         s.CORRUPT: f"{labels} cannot decode it: corrupt or truncated (decoder's code {detail}); {expected}",
         s.BAD_CHECKSUM: f"the crc32c checksum does not match: the bytes are corrupt ({labels})",
@@ -43,20 +43,20 @@ def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tup
 
 
 def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
-    """Return kind and reason of the status of a shard's index that is not success."""
+    """Return class and reason of the error for the status of a shard's index other than success."""
     from gzarr_kernels import status as s
 
     if code == s.IO_ERROR:
         return ChunkReadError, f"the index of its shard cannot be read: {_system(detail)}"
     if code == s.SHORT_READ:
-        return ChunkDecodeError, f"the index of its shard is longer than the whole shard of {detail} bytes: truncated"
+        return ChunkDecodeError, f"its shard has {detail} bytes, fewer than its index should have: truncated"
     if code == s.BAD_CHECKSUM:
         return ChunkDecodeError, "the index of its shard does not match its crc32c checksum: corrupt or truncated"
     return ChunkReadError, f"the index of its shard cannot be read (status {code})"
 
 
 def store_failure(request: ReadRequest, row: int, cause: Exception) -> ChunkError:
-    """Return the error for a chunk that a store could not hand over."""
+    """Return the error for a chunk that the store failed to return."""
     if isinstance(cause, ValueSizeError):
         return request.failure(ChunkDecodeError, row, f"truncated, or too large: {cause}")
     return request.failure(ChunkReadError, row, f"the store failed: {cause}")
@@ -71,11 +71,11 @@ def _blosc(detail: int) -> str:
 
     reasons = {
         s.BLOSC_TRUNCATED: "truncated header or block table",
-        s.BLOSC_VERSION: "an unknown version of the format",
+        s.BLOSC_VERSION: "an unknown format version",
         s.BLOSC_BLOCKSIZE: "an impossible block size",
-        s.BLOSC_LENGTH: "it says it is longer than it is",
-        s.BLOSC_BLOCK_START: "a block lies outside of it, or over another",
-        s.BLOSC_STREAM_LENGTH: "a stream lies outside of it",
+        s.BLOSC_LENGTH: "its header gives more bytes than it has",
+        s.BLOSC_BLOCK_START: "a block is outside it or overlaps another",
+        s.BLOSC_STREAM_LENGTH: "a stream is outside it",
         s.BLOSC_COMPRESSOR: "an unknown compressor",
         s.BLOSC_TYPESIZE: "an element size of zero",
     }
@@ -83,8 +83,8 @@ def _blosc(detail: int) -> str:
 
 
 def with_count(error: _Failure, done: int, total: int) -> _Failure:
-    """Return an error of a write that also says how many of its stored values were written before."""
-    what = f"{done} of {total} stored values were written before; the others hold what they held"
+    """Return an error of a write, extended by how many stored values were written before it."""
+    what = f"{done} of {total} stored values were written before; the others are unchanged"
     counted = type(error)(f"{error.reason}; {what}", node=error.node, chunk=error.chunk, key=error.key)
     if isinstance(counted, OSError):
         cause = error.__cause__

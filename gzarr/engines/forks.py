@@ -1,4 +1,4 @@
-"""Locks that a fork waits for, so that a child never inherits one that is held by a thread it does not have."""
+"""Locks that a fork waits for, so that a child never inherits a lock held by a thread that it does not have."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import threading
 
 
 class ForkSafeLock:
-    """A lock for the life of the process: one a module, not one an object, and never held while another is taken.
+    """A lock for the life of the process: one per module, not per object, and never held while taking another one.
 
     Attributes
     ----------
     lock
-        For ``with``, at once: a forked child gets another one. It is the lock itself, because an interrupt (Ctrl-C) may
-        come between its being taken in an ``__enter__`` of ours and the block.
+        The lock, for use in ``with`` only; do not store it, since a forked child gets a new one. It is the plain lock
+        because in an ``__enter__`` of our own, an interrupt (Ctrl-C) could come after it is taken and before the block.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,9 @@
-"""The compiled kernels, loaded when first needed, and the scratch that workers keep between reads."""
+"""The compiled kernels, loaded when first needed, and the scratch buffers that workers keep between reads."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections import deque
@@ -18,15 +19,19 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Scratch buffers of all idle workers together hold about this much at most; larger ones are freed after a read.
+#: Most bytes, roughly, of the scratch buffers of all idle workers together; larger ones are freed after a read.
 KEEP_BYTES = 64 << 20
-#: Idle workers kept, at most.
+#: Most idle workers kept.
 KEEP_WORKERS = 64
+#: How chunk files are opened. Without O_NONBLOCK, opening a named pipe in a store would block forever.
+OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+#: Loading that takes longer than this is announced on stderr.
 _PATIENCE_SECONDS = 1.0
-# Far longer than Python lets a thread wait for another, which is what coming back may take.
+# How long the caller's thread stays in a loop at a time. Returning may mean waiting for the GIL, so this is much longer
+# than Python's switch interval.
 _SLICE_NS = 100_000_000
 
-# A fork waits for a load under way: the child would inherit half of it.
+# A fork waits for a load in progress; the child would otherwise inherit half of it.
 _lock = ForkSafeLock()
 _work: Any = None
 _writer: Any = None
@@ -36,7 +41,7 @@ _said = False
 
 
 def available() -> frozenset[str]:
-    """Return what the native loop has here, without loading it; see ``gzarr_kernels.libraries.available``."""
+    """Return the parts of the native loop that work here, without loading any (``gzarr_kernels.libraries``)."""
     from gzarr_kernels import libraries
 
     return libraries.available()
@@ -45,8 +50,8 @@ def available() -> frozenset[str]:
 def load() -> Any:
     """Return the compiled loop ``work(job, context, scratch)``.
 
-    The first call of a process loads Numba and the kernels from Numba's cache; the first after an installation compiles
-    them, and says so on stderr. All kernels are kept in that cache.
+    The first call in a process loads Numba, and the kernels from Numba's cache. The first call after an installation
+    compiles them into that cache, and says so on stderr.
     """
     if _work is not None:
         return _work
@@ -68,7 +73,7 @@ def operation(name: str, function: str) -> int:
     Parameters
     ----------
     name
-        Of ``gzarr_kernels.operations.OPERATIONS``; for ``"verifies"``, of its ``ALGORITHMS``.
+        Key of ``gzarr_kernels.operations.OPERATIONS``; for ``"verifies"``, of ``ALGORITHMS`` there.
     function
         ``"decode"``, ``"encode"``, ``"frames"`` or ``"verifies"``.
     """
@@ -87,7 +92,7 @@ def operation(name: str, function: str) -> int:
 
 
 def load_writer() -> Any:
-    """Return ``gzarr_kernels.write``: what :func:`load` loads, and the loop that writes."""
+    """Return ``gzarr_kernels.write``, with the loop that writes; everything that :func:`load` loads is loaded too."""
     if _writer is None:
         load()
 
@@ -102,9 +107,9 @@ def load_writer() -> Any:
 
 
 def _apart(load: Callable[[], None]) -> None:
-    """Load something where no interrupt (Ctrl-C) comes: in another thread than the main one.
+    """Load something outside the main thread, where no interrupt (Ctrl-C) can occur.
 
-    An interrupt would leave Numba's lock taken, and all later reads of other threads waiting for it.
+    An interrupt would leave Numba's lock taken, and later reads in other threads would wait for it forever.
     """
     failures: list[BaseException] = []
 
@@ -122,7 +127,7 @@ def _apart(load: Callable[[], None]) -> None:
         try:
             thread.start()
         except RuntimeError:
-            # No thread can be had, or the interpreter is ending.
+            # No thread can be started, or the interpreter is shutting down.
             run()
         else:
             thread.join()
@@ -132,16 +137,16 @@ def _apart(load: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def compiling(what: str) -> Iterator[None]:
-    """Say on stderr what takes so long, if it takes over a second: in one line, once a process.
+    """Print a notice on stderr if the block takes more than a second: one line, once per process.
 
     Parameters
     ----------
     what
-        That is loaded, or compiled where it is not found: ``"kernels"``.
+        What is loaded or compiled, for the notice: ``"kernels"``.
     """
     notice = threading.Timer(_PATIENCE_SECONDS, _say_so, (what,))
     notice.daemon = True
-    # Without a thread it takes as long, and nothing is said.
+    # If no thread can be started, there is no notice.
     with contextlib.suppress(RuntimeError):
         notice.start()
     try:
@@ -155,7 +160,7 @@ def _say_so(what: str) -> None:
     # A windowed program has no stderr.
     if not _said and sys.stderr is not None:
         _said = True
-        text = f"gzarr: loading its {what}; the first time after an installation they are compiled for this machine …"
+        text = f"gzarr: loading its {what}; the first time after an installation, they are compiled for this machine …"
         print(text, file=sys.stderr, flush=True)
 
 
@@ -167,9 +172,9 @@ class Worker:
     context
         int64, the slots of ``gzarr_kernels.context``.
     scratch
-        uint8, ``gzarr_kernels.read.WORKER_BYTES``.
+        uint8 ``(gzarr_kernels.read.WORKER_BYTES,)``, scratch memory.
     context_address, scratch_address
-        Where they are.
+        Addresses of the two.
     """
 
     __slots__ = ("context", "context_address", "scratch", "scratch_address")
@@ -187,12 +192,12 @@ class Worker:
             _release(self.context_address, -1)
 
 
-# Taking and giving back are single steps of a deque, so that no lock can be held when a process forks.
+# Taking and giving back are atomic operations of a deque, so no lock can be held when a process forks.
 _idle: deque[Worker] = deque()
 
 
 def take_worker() -> Worker:
-    """Return an idle worker, or a new one. Call :func:`load` before."""
+    """Return an idle worker, or a new one. Call :func:`load` first."""
     try:
         return _idle.pop()
     except IndexError:
@@ -200,7 +205,7 @@ def take_worker() -> Worker:
 
 
 def give_worker_back(worker: Worker, *, small: bool = False) -> None:
-    """Keep a worker for the next read, without its large buffers (``small``: the read had none)."""
+    """Keep a worker for the next read, without its large buffers (``small``: there are none)."""
     if not small:
         _release(worker.context_address, KEEP_BYTES // pool.thread_count())
     if len(_idle) < KEEP_WORKERS:
@@ -208,32 +213,32 @@ def give_worker_back(worker: Worker, *, small: bool = False) -> None:
 
 
 def release() -> None:
-    """Let go of all idle workers and their buffers."""
+    """Free all idle workers and their buffers."""
     while _idle:
         try:
             worker = _idle.pop()
         except IndexError:
             return
-        # All of it: decoder contexts too.
+        # Everything, including decoder contexts.
         _release(worker.context_address, -1)
 
 
 def run(work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers: int) -> None:
-    """Run a compiled loop over a job in some threads.
+    """Run a compiled loop over a job in several threads.
 
-    It is over soon after an interrupt (Ctrl-C): the caller's thread comes back from the loop now and then, which is
-    when Python notices, and the others stop after the chunk in hand.
+    An interrupt (Ctrl-C) ends it soon: the caller's thread returns from the loop now and then so that Python can notice
+    it, and the other threads stop after their current chunk.
 
     Parameters
     ----------
     work
-        ``work(job, context, scratch)``.
+        The loop, ``work(job, context, scratch)``.
     job
         Address of the job.
     shared
-        int64 ``(2,)`` of the job: turns taken, and whether the rest is left.
+        int64 ``(2,)`` or more, shared by the workers: turns taken, and whether to stop.
     turns, workers
-        How many turns there are, and in how many threads at most.
+        Number of turns, and most threads.
     """
     from gzarr_kernels.context import SLICE_NS
 
@@ -255,7 +260,7 @@ def run(work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers:
 
 
 def idle_workers() -> list[Worker]:
-    """Return the workers that no read is using."""
+    """Return the idle workers."""
     return list(_idle)
 
 

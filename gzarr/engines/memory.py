@@ -1,4 +1,4 @@
-"""Memory that is kept for the next call, and how it is given back."""
+"""Releasing the memory that is kept for later calls."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from . import kernels, result_memory
 
 
 def release_memory() -> None:
-    """Give back all memory that gzarr keeps for later calls; results that you hold are yours and stay.
+    """Release all memory that gzarr keeps for later calls; results that you still hold are not affected.
 
-    That is: memory of large results in host memory that were let go of (at most ``GZARR_RECYCLE_BYTES``, 512 MiB by
-    default), scratch buffers of threads (about 64 MiB at most), and for each CUDA device page-locked memory (1 GiB at
-    most), the streams it is used on, and what CuPy's default memory pool has cached for these streams. Work on these
-    streams is waited for. Other memory that CuPy's pools keep is CuPy's (``cupy.get_default_memory_pool()``).
+    Released are: the memory of large host results that you no longer hold (at most ``GZARR_RECYCLE_BYTES``, 512 MiB by
+    default); scratch buffers of threads (at most about 64 MiB); and for each CUDA device, page-locked memory (at most
+    1 GiB), the streams that use it, and the blocks that CuPy's default memory pool has cached for these streams. Work
+    on these streams is waited for. Other memory in CuPy's pools is CuPy's (``cupy.get_default_memory_pool()``).
 
-    Any thread may call it at any time; reads and writes under way are not disturbed.
+    Any thread may call this at any time; reads and writes in progress are not disturbed.
 
     Raises
     ------
@@ -24,7 +24,7 @@ def release_memory() -> None:
     """
     result_memory.release()
     kernels.release()
-    # Without it there are no devices.
+    # If the module is not loaded, no device has been used.
     slots = sys.modules.get("gzarr.engines.cuda.slots")
     if slots is not None:
         slots.release()

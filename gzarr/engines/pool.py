@@ -1,12 +1,12 @@
-"""The threads of the CPU engine: one pool a process, made at first use, forgotten at fork.
+"""The threads of the CPU engine: one pool per process, created at first use.
 
-The caller's own thread always works too, and never waits for a helper that has not started: many Python threads may
-read at once, and a read may happen inside a pool thread, without deadlock; where no thread can be started, the caller
-does it all. After ``fork`` the child makes a pool of its own.
+The caller's own thread always works too, and never waits for a helper that has not started. So many Python threads may
+read at once, and a read may run inside a pool thread, without deadlock. If no thread can be started, the caller does
+all the work. After ``fork``, the child creates its own pool.
 
-There is no lock here that Python code takes: an interrupt (Ctrl-C) at any moment leaves nothing taken, which cannot be
-said of the standard library's executors. Nor does the interpreter stop these threads before it has ended: those of the
-program that it waits for at exit still read and write.
+No Python code here takes a lock, so an interrupt (Ctrl-C) at any moment leaves none taken; the standard library's
+executors cannot promise that. The interpreter does not stop these threads at exit, so the program's own threads that it
+waits for can still read and write.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What work returns that wants no more to begin.
+#: Return value of work after which no further items are begun.
 STOP: Final = object()
 
-#: Where so much waits for threads that are busy, more helpers would come too late.
+#: With more requests than this waiting for busy threads, further helpers would start too late to be of use.
 _MOST_WAITING: Final = 1000
 
 _waiting: SimpleQueue[tuple[_Run, int]] = SimpleQueue()
-# One for each thread that was started.
+# One entry for each started thread.
 _started: list[None] = []
 
 
 def thread_count() -> int:
-    """Return how many threads a read uses: ``GZARR_THREADS``, or the cores that this process may run on.
+    """Return how many threads a read uses: ``GZARR_THREADS``, or the number of cores available to this process.
 
     Raises
     ------
@@ -55,12 +55,12 @@ def thread_count() -> int:
 def run(worker: Callable[[int], None], workers: int) -> None:
     """Run ``worker(0)`` … ``worker(workers - 1)``, the first in the calling thread; wait for those that started.
 
-    Workers share their work dynamically, so a worker that never starts (all pool threads busy) costs speed only.
+    Workers share their work dynamically, so one that never starts (all pool threads are busy) only costs speed.
 
     Raises
     ------
     Exception
-        The first exception of any worker, after all have ended.
+        The first exception of any worker, once all have ended.
     """
     if workers <= 1:
         worker(0)
@@ -74,7 +74,7 @@ def run(worker: Callable[[int], None], workers: int) -> None:
         worker(0)
         this.close()
     except BaseException:
-        # They use memory of the caller; and there is an exception to be raised already.
+        # Helpers use the caller's memory, so wait for them whatever happens; the first exception is the one to raise.
         while True:
             try:
                 this.close()
@@ -86,27 +86,27 @@ def run(worker: Callable[[int], None], workers: int) -> None:
         try:
             raise this.errors[0]
         finally:
-            # What an exception refers to by way of this function would live on with it: the memory of a whole read.
+            # Break the cycle of exception, traceback and this frame, which would keep the memory of a whole read alive.
             this.errors.clear()
 
 
 def each(work: Callable[[int], object], items: int, workers: int) -> None:
-    """Do ``work(0)`` … ``work(items - 1)``, in turns in some threads; begin no more once one has failed.
+    """Run ``work(0)`` … ``work(items - 1)`` in several threads, begun in this order; after a failure begin no more.
 
     Parameters
     ----------
     work
-        May return :data:`STOP`: begin no more, and raise nothing.
+        Function of the item's number. It may return :data:`STOP` to begin no more items without an exception.
     items, workers
-        How many there are, and in how many threads at most; one is the caller's.
+        Number of items, and most threads, including the caller's.
 
     Raises
     ------
     Exception
-        Of those raised the one of the lowest number, when all that had begun have ended. All before it had begun, so
-        which one that is does not depend on the threads.
+        The exception of the failed item with the lowest number, once all items in progress have ended. All items before
+        it were begun, so the choice does not depend on timing.
     """
-    # next() on a count, and append(), are one step for any number of threads, so they need no lock.
+    # next() on a count and append() are atomic, so they need no lock.
     turn = count()
     stopped: list[tuple[int, Exception | None]] = []
 
@@ -124,7 +124,7 @@ def each(work: Callable[[int], object], items: int, workers: int) -> None:
 
     run(worker, min(workers, items))
     errors = [(i, error) for i, error in stopped if error is not None]
-    # What an exception refers to by way of this function would live on with it: the memory of a whole read.
+    # Break the cycle of exception, traceback and this frame, which would keep the memory of a whole read alive.
     stopped.clear()
     if errors:
         try:
@@ -144,7 +144,7 @@ class _Run:
     Attributes
     ----------
     errors
-        What helpers raised, in the order of time.
+        Exceptions of helpers, in the order they occurred.
     """
 
     __slots__ = ("_closed", "_ended", "_running", "_worker", "errors")
@@ -157,8 +157,9 @@ class _Run:
         self.errors: list[BaseException] = []
 
     def help(self, i: int) -> None:
-        """Be a helper, unless the run has ended already."""
-        # In this order, and the caller's the other way round: either it waits for this one, or this one does nothing.
+        """Work as helper ``i``, unless the run has already ended."""
+        # First announce, then look; the caller closes first, then looks. So it waits for this helper, or the helper
+        # does nothing.
         self._running.append(i)
         try:
             if not self._closed:
@@ -170,23 +171,24 @@ class _Run:
             self._ended.put(None)
 
     def close(self) -> None:
-        """Let no more helpers begin, and wait for those that run. To be called again if it is interrupted."""
+        """Let no more helpers begin, and wait for the running ones. Call it again if it is interrupted."""
         self._closed = True
         while self._running:
-            # Whoever is still there says so when it has ended.
+            # Each running helper puts an item when it ends.
             self._ended.get()
-        # Helpers whose turn has not come wait in a queue, for long if all threads are busy.
+        # Helpers that have not begun may stay in the queue for long; they must not keep the worker's memory alive.
         self._worker = None
 
 
 def _start(threads: int) -> None:
-    """Start threads until there are so many, or the system has no more of them."""
+    """Start threads until there are ``threads``, or the system refuses another one."""
     while len(_started) < threads:
         try:
             _started.append(None)
             _thread.start_new_thread(_serve, (_waiting,))
         except BaseException as error:
-            # After an interrupt there may be one more than are counted. Fewer would make all reads slower.
+            # After an interrupt, one thread more than counted may be running. Counting one too many would be worse: all
+            # later reads would have a thread too few.
             _started.pop()
             if isinstance(error, (RuntimeError, MemoryError)):
                 return
@@ -194,11 +196,11 @@ def _start(threads: int) -> None:
 
 
 def _serve(waiting: SimpleQueue[tuple[_Run, int]]) -> None:
-    """Help, one run after the other, as long as the process lives."""
+    """Help one run after the other until the process ends."""
     while True:
         one, i = waiting.get()
         one.help(i)
-        # The caller's memory is not to be kept until the next one comes.
+        # Do not keep the caller's memory alive until the next run comes.
         del one
 
 

@@ -1,4 +1,4 @@
-"""What an engine is asked to do: one read, all of it in columns."""
+"""A read as an engine takes it, in columns."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     E = TypeVar("E", bound=ChunkError)
 
 Missing: TypeAlias = Literal["fill", "error"]
-#: What the host decodes before a device's decoder sees it.
+#: Whether the host checks frames by decoding them before a device's decoder sees them.
 Verify: TypeAlias = Literal["none", "cpu"]
 
 #: ``Sources.nbytes`` of a chunk that is the whole value of its key.
 WHOLE = -1
-#: ``Sources.nbytes`` of a chunk that a shard index says is absent.
+#: ``Sources.nbytes`` of a chunk that is absent according to a shard's index.
 ABSENT = -2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sources:
-    """Where the encoded bytes of each chunk of a plan are.
+    """Location of the encoded bytes of each chunk of a plan.
 
     Attributes
     ----------
     keys
-        Store keys from the store's root, each once.
+        Store keys, relative to the store's root, each once.
     key_index
-        int64 ``(n,)``: chunk ``i`` is in ``keys[key_index[i]]``.
+        int64 ``(n,)``: chunk ``i`` is in the value of ``keys[key_index[i]]``.
     offset, nbytes
-        int64 ``(n,)``: byte range within the value; ``nbytes`` is :data:`WHOLE` (then ``offset`` is 0) or
-        :data:`ABSENT` where it is not a range.
+        int64 ``(n,)``, byte range in the value. Where it is not a range, ``nbytes`` is :data:`WHOLE` (and ``offset`` 0)
+        or :data:`ABSENT`.
     """
 
     keys: Sequence[str]
@@ -56,25 +56,25 @@ class ReadRequest:
     Attributes
     ----------
     node
-        Path of the array, for messages (``"/"`` for the root).
+        Path of the array, for error messages (``"/"`` for the root).
     store
-        Where the keys are.
+        Store of the keys.
     codecs
-        Chain of a planned chunk in encoding order (of an inner chunk, in a sharded array).
+        Codec chain of a planned chunk (of an inner chunk, in a sharded array), in encoding order.
     chunk
-        What the chain decodes to: shape and dtype of a planned chunk, dimensions in the array's order.
+        Shape and dtype of a decoded planned chunk, dimensions in the array's order.
     plan, sources
-        Columns of equal length ``n``.
+        The planned chunks and their locations, columns of equal length ``n``.
     outputs
-        Views with the plan's ``k`` dimensions, one an output (point selections: the result array as it is).
+        One view per output, with the plan's ``k`` dimensions; for point selections, the result array as it is.
     field
         Name of the field of a structured dtype to place, or None for whole elements; ``outputs`` have its dtype.
     fill_value
-        What the elements of an absent chunk are: a scalar of ``chunk.dtype``.
+        Value of the elements of an absent chunk, a scalar of ``chunk.dtype``.
     missing
         Whether an absent chunk is filled or is an error.
     most_encoded
-        More encoded bytes than this no encoder makes of a planned chunk; they are not even read.
+        Most bytes that any encoder makes of a planned chunk; larger ones are not even read.
     """
 
     node: str
@@ -90,6 +90,6 @@ class ReadRequest:
     most_encoded: int
 
     def failure(self, kind: type[E], row: int, reason: str) -> E:
-        """Return an error of a kind about one chunk: row ``row`` of the plan."""
+        """Return an error of class ``kind`` for row ``row`` of the plan."""
         chunk = tuple(self.plan.chunks[row].tolist())
         return kind(reason, node=self.node, chunk=chunk, key=self.sources.keys[int(self.sources.key_index[row])])

@@ -1,18 +1,18 @@
 """Memory for large results: in huge pages, and recycled.
 
-Much of a fast read can be the operating system handing out zeroed pages for its result. So the memory of a
-large result that the caller has let go of is kept for the next result of about that size, as PyTorch's and CuPy's
-allocators do. What is kept is offered back to the system (``MADV_FREE``: it takes the pages whenever it needs them),
-never more than ``GZARR_RECYCLE_BYTES`` (default 512 MiB; 0 keeps nothing), and is let go before a result of another
-size is allocated: the peak of a read is the same as without.
+A fast read can spend much of its time waiting for zeroed pages from the operating system. So the memory of a large
+result that the caller no longer holds is kept for the next result of about that size, as PyTorch's and CuPy's
+allocators do. The system may take the kept pages back whenever it needs them (``MADV_FREE``). At most
+``GZARR_RECYCLE_BYTES`` are kept (default 512 MiB; 0 keeps nothing), and kept memory is freed before a result of another
+size is allocated, so the peak of a read is the same as without recycling.
 
-New memory begins at a huge page, so that all of it but the end is in such pages. They cost a third of small ones per
-byte, and a twentieth when they are freed. The end is in a huge page if it fills half of one: a result holds at most
-1 MiB more than its elements. The threads of a read share the first touch of new memory (:func:`take_untouched`).
+New memory begins at a huge page, so that all of it except the end is in huge pages. Per byte, they cost a third of
+small pages to touch and a twentieth to free. The end is in a huge page if it fills at least half of one, so a result
+takes at most 1 MiB more than its elements. The threads of a read share the first touch of new memory
+(:func:`take_untouched`).
 
-Smaller results are NumPy's business, which leaves them to the C library. glibc keeps freed memory for the next call
-as well, up to 32 MiB, and faster than any mapping is made. So with nothing kept here, results up to that size come from
-there, too.
+Smaller results are left to NumPy, and so to the C library. glibc also keeps freed memory, up to 32 MiB, and reuses it
+faster than a new mapping can be made. So with recycling off, results up to that size come from there, too.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from .kernels import address
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Results smaller than this are NumPy's own business, …
+#: Smaller results are allocated by NumPy.
 LARGE_BYTES = 4 << 20
-#: … and where nothing is kept here, those smaller than this: what glibc maps for itself, however much was freed before.
+#: With recycling off, smaller results are also allocated by NumPy: glibc makes a new mapping for each larger one.
 MALLOC_BYTES = 32 << 20
 DEFAULT_RECYCLE_BYTES = 512 << 20
 #: A huge page of most machines.
 HUGE_PAGE_BYTES = 2 << 20
-#: A kept piece of memory serves results of at least this part of it.
+#: Kept memory is reused for results of at least this share of its size.
 _FIT = 0.75
 
-# Steps of a deque are atomic: memory comes back in whatever thread drops the last reference, at any moment, where a
-# lock could be held by that very thread.
+# A deque's operations are atomic. Memory comes back at any moment, in whatever thread drops the last reference, which
+# might already hold a lock.
 _kept: deque[mmap.mmap] = deque()
 
 
 class _Owner:
-    """The base of a result array; when the last array over it goes, its memory is kept or freed.
+    """The base of a result array; when the last array over it is freed, its memory is kept or freed.
 
     Attributes
     ----------
     memory
-        The mapping, until then.
+        The mapping; None afterwards.
     untouched
-        Whether it is new, and nobody has made its pages ready.
+        Whether the mapping is new and its pages have not been made ready.
     """
 
     __slots__ = ("__array_interface__", "memory", "untouched")
@@ -72,20 +72,20 @@ class _Owner:
 
     def __del__(self) -> None:
         memory, self.memory = self.memory, None
-        # When the interpreter ends, this module's names may be gone already.
+        # At interpreter exit, this module's names may already be gone.
         if memory is not None and _keep is not None:
             _keep(memory)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return a new C-contiguous array of undefined content; a large one begins at a huge page.
+    """Return a new C-contiguous array with undefined content; a large one begins at a huge page.
 
     Raises
     ------
     MemoryError, ValueError
         If it cannot be allocated.
     ArgumentError
-        As :func:`recycle_bytes`.
+        If ``GZARR_RECYCLE_BYTES`` is invalid (:func:`recycle_bytes`).
     """
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < LARGE_BYTES or dtype.hasobject or not hasattr(mmap, "MADV_FREE"):
@@ -101,7 +101,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def take_untouched(array: npt.NDArray[Any]) -> tuple[int, int]:
-    """Return address and bytes of the memory of a new result, once: whoever takes it makes its pages ready.
+    """Return address and size in bytes of a new result's memory, once; the caller then makes its pages ready.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def take_untouched(array: npt.NDArray[Any]) -> tuple[int, int]:
 
     Returns
     -------
-    ``(0, 0)`` for memory that is not new, and for arrays of others.
+    Address and size; ``(0, 0)`` for memory that is not new, and for other arrays.
     """
     base = array.base
     owner = base.base if isinstance(base, np.ndarray) else None
@@ -122,7 +122,7 @@ def take_untouched(array: npt.NDArray[Any]) -> tuple[int, int]:
 
 
 def recycle_bytes() -> int:
-    """Return the most bytes to keep: ``GZARR_RECYCLE_BYTES``, or 512 MiB.
+    """Return the most bytes to keep: ``GZARR_RECYCLE_BYTES``, by default 512 MiB.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def release() -> None:
 
 
 def _take_kept(nbytes: int, limit: int) -> mmap.mmap | None:
-    """Return kept memory of at least ``nbytes``, or None; what is not of this size is let go."""
+    """Return kept memory for ``nbytes``, or None; kept memory of other sizes is freed."""
     while True:
         try:
             memory = _kept.pop()
@@ -151,30 +151,30 @@ def _take_kept(nbytes: int, limit: int) -> mmap.mmap | None:
             return None
         if nbytes <= limit and _FIT * _room(memory) <= nbytes <= _room(memory):
             return memory
-        # Not of this size: it goes now, so that it never adds to a read's peak.
+        # Freed now, so that it never adds to a read's peak.
         del memory
 
 
 def _map(nbytes: int) -> mmap.mmap:
     """Return new memory for ``nbytes``, in huge pages where the system has them, from :func:`_first_page` on."""
     last = nbytes % HUGE_PAGE_BYTES
-    # A small rest is less work in small pages, and holds no more than it needs.
+    # A short end is cheaper in small pages, and takes no more memory than it needs.
     nbytes_huge = nbytes - last + (HUGE_PAGE_BYTES if 2 * last >= HUGE_PAGE_BYTES else 0)
     try:
-        # What is more than needed is addresses alone: it is never touched.
+        # The excess only takes address space: it is never touched.
         memory = mmap.mmap(-1, max(nbytes, nbytes_huge) + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError) as error:
         raise MemoryError(str(error)) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         begin = _first_page(memory) - _address(memory)
-        # Refused where the kernel has no huge pages; then small ones will do.
+        # Refused by kernels without huge pages; then small ones have to do.
         with contextlib.suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE, begin, nbytes_huge)
     return memory
 
 
 def _room(memory: mmap.mmap) -> int:
-    """Return how many bytes a mapping has for results."""
+    """Return how many bytes of a mapping are usable for a result."""
     return len(memory) - HUGE_PAGE_BYTES
 
 
@@ -192,7 +192,7 @@ def _keep(memory: mmap.mmap) -> None:
         if _room(memory) > recycle_bytes():
             return
         memory.madvise(mmap.MADV_FREE)
-    # At exit modules are half gone, and whatever goes wrong here only means that the memory is freed.
+    # At exit, modules are half gone. Any error here only means that the memory is freed.
     except (ArgumentError, OSError, AttributeError, TypeError):
         return
     _kept.append(memory)

@@ -1,10 +1,10 @@
-"""From chunks to byte ranges: a shard only rewrites the plan.
+"""From chunks to byte ranges: sharding only changes where the chunks of a plan are.
 
-The plan is made over the grid of the innermost chunks. Here each of them gets its shard's key and, from the shard's
-index, its byte range; nested shards are gone through level by level, in columns.
+A plan of a sharded array covers the grid of the innermost chunks. Here each chunk gets its shard's key and, from the
+shard's index, its byte range; nested shards are resolved level by level, in columns.
 
-Between the reading of an index and of the chunks that it points to, a writer may replace the shard. So the versions of
-shards are compared afterwards, and what was replaced is read again: a chunk is the old one or the new one.
+A writer may replace a shard after its index is read and before its chunks are. So the versions of shards are compared
+afterwards, and replaced shards are read again: a chunk is either the old or the new one.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 #: Most bytes of decoded shard indexes that an array keeps.
 CACHE_BYTES = 16 << 20
-#: Up to so many shards are looked up one by one, in the cache first; the indexes of more are read by compiled code.
+#: Up to this many shards are looked up one by one, first in the cache; compiled code reads the indexes of more.
 FEW_SHARDS = 4
-#: Index bytes that are read at a time.
+#: Bytes of indexes that compiled code reads at a time.
 BATCH_BYTES = 8 << 20
-#: How often one shard is read again because it was replaced meanwhile.
+#: How often one shard is read again because it was replaced during the read.
 MOST_ATTEMPTS = 100
 
 
@@ -54,10 +54,10 @@ _cache_lock = ForkSafeLock()
 
 
 class ShardIndexCache:
-    """Decoded shard indexes of one array, least recently used first out.
+    """Decoded shard indexes of one array; the least recently used ones are dropped first.
 
-    An index is kept only while its value's version (``VersionedStore.version``) stays the same, so a rewritten shard is
-    never read with its old index. Values of stores without versions are not kept.
+    An index is used only while the version of its value (``VersionedStore.version``) stays the same, so a rewritten
+    shard is never read with its old index. Indexes from stores without versions are not kept.
     """
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
@@ -66,16 +66,16 @@ class ShardIndexCache:
         self._limit = limit_bytes
 
     def get(self, key: Hashable, version: Hashable) -> Index | None:
-        """Return the index kept under ``key`` if it is of that version."""
+        """Return the index kept under ``key`` if it has that version."""
         with _cache_lock.lock:
             entry = self._entries.get(key)
             if entry is not None:
                 self._entries.move_to_end(key)
-        # Versions are a store's own objects: they are compared without the lock.
+        # Versions may be objects of a third-party store, so they are compared without the lock.
         return None if entry is None or entry[0] != version else entry[1]
 
     def put(self, key: Hashable, version: Hashable, index: Index) -> None:
-        """Keep an index; drop old ones until all fit the limit."""
+        """Keep an index; drop old ones until the rest fits the limit."""
         if index.nbytes > self._limit // 4:
             return
         with _cache_lock.lock:
@@ -109,24 +109,24 @@ def read_shards(
     cache: ShardIndexCache,
     read: Callable[[Plan, Sources], None],
 ) -> None:
-    """Read the chunks of a plan over innermost chunks, each from a shard as it was at one moment.
+    """Read the chunks of a plan over innermost chunks, each from one version of its shard.
 
     Parameters
     ----------
     levels, encoding, prefix, plan, store, node, cache
         As for :func:`locate`.
     read
-        Reads planned chunks from where they are. It is called again for shards that were replaced meanwhile, if the
-        store can tell (``VersionedStore``).
+        Function that reads planned chunks from their sources. It is called again for shards that were replaced during
+        the read, if the store can tell (``VersionedStore``).
 
     Raises
     ------
     ChunkError
-        If an index is corrupt, the store or ``read`` fails, or a shard is replaced every time that it is read.
+        If an index is corrupt, the store or ``read`` fails, or a shard is replaced every time it is read.
     """
 
     def attempt(part: Plan) -> tuple[set[str], ChunkError | None]:
-        """Read; return the shards that were replaced meanwhile, and the failure that this may be the reason for."""
+        """Read; return the keys of shards that were replaced during the read, and the failure that this may explain."""
         versions: dict[str, Hashable] = {}
         failure = None
         try:
@@ -141,7 +141,7 @@ def read_shards(
     replaced, failure = attempt(plan)
     if not replaced:
         return
-    # One shard at a time: however many there are, writers do not keep pace with that.
+    # One shard at a time: writers cannot keep up with that, however many shards there are.
     shards, shard_of = distinct_rows(levels[0].locate(plan.chunks, levels[-1].inner_shape)[0])
     for i, key in enumerate(chunk_keys(encoding, prefix, shards)):
         if failure is None and key not in replaced:
@@ -151,18 +151,18 @@ def read_shards(
             if not attempt(part)[0]:
                 break
         else:
-            reason = f"its shard was replaced each of the {MOST_ATTEMPTS} times that it was read; read it again later"
+            reason = f"its shard was replaced during each of {MOST_ATTEMPTS} reads; try again later"
             raise ChunkReadError(reason, node=node, chunk=tuple(part.chunks[0].tolist()), key=key)
 
 
 def _replaced(store: ReadableStore, versions: dict[str, Hashable]) -> set[str]:
-    """Return the keys whose values are not of these versions any more."""
+    """Return the keys whose values no longer have these versions."""
     if not isinstance(store, VersionedStore):
         return set()
     try:
         now = versions_of(store, versions)
         return {key for (key, version), found in zip(versions.items(), now, strict=True) if found != version}
-    # Stores of others raise what they like; reading again gives it a name.
+    # Third-party stores may raise anything; reading again reports the error.
     except Exception:
         return set(versions)
 
@@ -177,22 +177,22 @@ def locate(
     cache: ShardIndexCache,
     versions: dict[str, Hashable],
 ) -> Sources:
-    """Return where each chunk of a plan over innermost chunks is.
+    """Return the sources of the chunks of a plan over innermost chunks.
 
     Parameters
     ----------
     levels
-        Outermost first; at least one.
+        Levels of shards, outermost first; at least one.
     encoding, prefix
-        How the keys of the outermost shards are spelled.
+        Chunk key encoding of the outermost shards, and the node's path with a trailing slash.
     plan
-        Over the grid of the innermost chunks.
+        Plan over the grid of the innermost chunks.
     store, node
-        Where shards are; the array's path, for messages.
+        Store of the shards; path of the array, for error messages.
     cache
-        Of this array.
+        Index cache of this array.
     versions
-        Gets those of shards that there are, as they were before their indexes were read, where the store has versions.
+        Dictionary to fill: key → version of each existing shard before its index was read, if the store has versions.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def locate(
                 located = _locate_in_files(level, count, some, of, linear[rows], chunks[rows], store, node)
                 offset[rows], nbytes[rows] = located
             continue
-        # Rows of one shard together. A level below the first has a shard of its own for each byte range.
+        # Group the rows by shard. Below the first level, each byte range is a shard of its own.
         if depth == 0:
             group_of = shard_of
         else:
@@ -254,7 +254,7 @@ def locate(
                 index = _index(store, cache, level, shape, key, base, size, versions)
             except ChunkDecodeError:
                 raise
-            # Stores of others raise what they like; only what is wrong with the bytes is a ValueError of ours.
+            # Third-party stores may raise anything; invalid bytes are a ValueError from here.
             except Exception as cause:
                 chunk = tuple(chunks[first].tolist())
                 kind = ChunkDecodeError if isinstance(cause, ValueError) else ChunkReadError
@@ -269,13 +269,13 @@ def locate(
             offset[rows] = np.where(absent, 0, entries[:, 0].astype(np.int64) + base)
             nbytes[rows] = np.where(absent, ABSENT, entries[:, 1].astype(np.int64))
 
-        # In threads where there are many, since reading an index waits for the store.
+        # In threads if there are many, since reading an index waits for the store.
         pool.each(resolve, len(groups), min(pool.thread_count(), len(groups) // 4))
     return Sources(keys, key_index, offset, nbytes)
 
 
 def _plain_index(level: ShardLevel, store: ReadableStore) -> bool:
-    """Whether compiled code can read the indexes: local files, entries as they are, at most a crc32c behind them."""
+    """Return whether compiled code can read the indexes: local files, plain entries, at most a crc32c after them."""
     if "loop" not in kernels.available() or "crc32c" not in kernels.available():
         return False
     if not isinstance(store, LocalFiles) or store.file_root() is None:
@@ -295,9 +295,9 @@ def _locate_in_files(
     store: ReadableStore,
     node: str,
 ) -> tuple[IntArray, IntArray]:
-    """Return offset and size of chunks from the indexes of many shards in local files, a batch of shards at a time.
+    """Return offsets and sizes of chunks, from the indexes of many shards in local files, in batches of shards.
 
-    All shards have ``per_shard`` inner chunks; chunk ``i`` is number ``linear[i]`` in shard ``shard_of[i]``.
+    All shards have ``per_shard`` inner chunks; chunk ``i`` is entry ``linear[i]`` of shard ``shard_of[i]``.
     """
     from gzarr_kernels import status as status_codes
 
@@ -325,7 +325,7 @@ def _locate_in_files(
         absent = (found[:, 0] == EMPTY) & (found[:, 1] == EMPTY)
         code = status[which, 0]
         absent |= code == status_codes.ABSENT
-        # Each side is compared with the size first, so that their sum cannot wrap around.
+        # Both terms are compared with the size first, so that their sum cannot wrap around.
         inside = (found[:, 0] <= size) & (found[:, 1] <= size)
         inside &= np.where(inside, found[:, 0] + found[:, 1], np.uint64(0)) <= size
         bad = ~absent & ((code != 0) | ~inside)
@@ -337,7 +337,7 @@ def _locate_in_files(
                 kind, reason = failures.index_failure(*status[which[i]].tolist())
                 raise kind(reason, node=node, chunk=chunk, key=key)
             begins, length = found[i].tolist()
-            reason = f"the index of its shard puts {length} bytes at {begins}, beyond the {int(size[i])} that there are"
+            reason = f"its shard's index gives it {length} bytes from byte {begins} on; the shard has {int(size[i])}"
             raise ChunkDecodeError(reason, node=node, chunk=chunk, key=key)
         offset[rows] = np.where(absent, 0, found[:, 0].astype(np.int64))
         nbytes[rows] = np.where(absent, ABSENT, found[:, 1].astype(np.int64))
@@ -356,13 +356,13 @@ def _index(
 ) -> Index | None:
     """Return the index of one shard as ``(inner chunks, 2)``, or None if the store has no such shard.
 
-    ``shape`` is the shard's, as the codec sees it; ``base`` and ``size`` are its place in the value of ``key``, where
-    ``size`` is ``WHOLE`` for the value itself.
+    ``shape`` is the shape of the shard as stored; ``base`` and ``size`` are its byte range in the value of ``key``, and
+    ``size`` is ``WHOLE`` for the whole value.
     """
     name = (key, base, size)
     version = store.version(key) if isinstance(store, VersionedStore) else None
     if version is not None:
-        # An inner shard's comes later than its outer one's, which counts.
+        # Keep the version from before the outer index was read; that of an inner shard is taken later.
         versions.setdefault(key, version)
     if version is not None and (hit := cache.get(name, version)) is not None:
         return hit
@@ -380,7 +380,7 @@ def _index(
         raise ValueError(f"the shard is shorter than its index of {nbytes} bytes: {error}") from error
     if data is None:
         if size != WHOLE:
-            raise ValueError("the shard vanished while it was read")
+            raise ValueError("the shard was erased during the read")
         return None
     index = level.codec.decode_index(data, shape, shard_nbytes=None if size == WHOLE else size).reshape(-1, 2)
     if version is not None:

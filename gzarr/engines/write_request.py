@@ -1,4 +1,4 @@
-"""What an engine is asked to write: one write, all of it in columns."""
+"""A write as an engine takes it, in columns."""
 
 from __future__ import annotations
 
@@ -22,48 +22,49 @@ if TYPE_CHECKING:
 class WriteRequest:
     """A write of ``n`` planned chunks into ``s`` stored values.
 
-    A stored value is what one key holds: a chunk, or a shard with some of the planned (inner) chunks.
+    A stored value is the value of one key: a chunk, or a shard that contains some of the planned (inner) chunks.
 
     Attributes
     ----------
     node
-        Path of the array with a leading slash, for messages.
+        Path of the array with a leading slash, for error messages.
     store
-        What is written to, and read where a stored value is changed in part.
+        Store to write to, and to read from where a stored value is partly changed.
     levels
-        Shards around the planned chunks, outermost first; empty where each planned chunk is a stored value.
+        Shards around the planned chunks, outermost first; empty if each planned chunk is a stored value.
     codecs
-        Chain of a planned chunk, in encoding order.
+        Codec chain of a planned chunk, in encoding order.
     chunk
-        A planned chunk, in the array's order of dimensions.
+        Shape and dtype of a planned chunk, dimensions in the array's order.
     shape
-        Of the array, in elements.
+        Shape of the array, in elements.
     plan
-        As for reading, the other way round: its ``target`` columns say where in the inputs elements come from. Where
-        two pieces have an element in common, the later one counts.
+        As for reading, but its ``target`` columns say where in the inputs elements come from. Where pieces overlap, the
+        later one wins.
     keys
-        Of the stored values, ``s``.
+        Keys of the ``s`` stored values.
     value_of
-        int64 ``(n,)``: in which stored value each planned chunk is.
+        int64 ``(n,)``, stored value of each planned chunk.
     inputs
-        What is written: arrays of the array's dtype (of the field's), in native byte order, with the dimensions of the
-        plan, of any strides (0 where broadcast); for points arrays of the selection's shape.
+        Arrays to write, of the array's dtype (or the field's) in native byte order, with the plan's dimensions and any
+        strides (0 where broadcast); for points, arrays of the selection's shape.
     field
-        Field of a structured type that is written, or None for whole elements.
+        Name of the field of a structured dtype to write, or None for whole elements.
     fill_value
-        Of elements that nothing was written to; None for zeros.
+        Value of elements that were never written; None for zeros.
     whole
-        bool ``(n,)``: whether everything of the chunk that lies within the array is written, so that what is stored
-        there does not matter.
+        bool ``(n,)``: whether the write covers all of the chunk that lies within the array, so that its old content
+        does not matter.
     beyond
-        bool ``(s,)``: whether a stored value reaches beyond the array. What is there may be what others have appended
-        since the array was opened: it is kept, or becomes the fill value where nothing is stored.
+        bool ``(s,)``: whether a stored value reaches beyond the array. Others may have appended elements there since
+        the array was opened: those are kept; where nothing is stored, the fill value is used.
     is_current
-        Tells, asked with the locks of stored values held, whether nobody can have appended anything.
-    write_empty
-        Whether chunks of nothing but the fill value are stored; else their keys are erased, or left out of a shard.
+        Function to call with the locks of stored values held; returns whether nobody can have appended anything.
+    write_empty_chunks
+        Whether chunks of nothing but the fill value are stored; otherwise their keys are erased, or they are left out
+        of their shard.
     level_is_free
-        Whether compressors may search otherwise than their level says (:mod:`gzarr.engines.cpu.effort`).
+        Whether compressors may deviate from the search of their level (:mod:`gzarr.engines.cpu.effort`).
     """
 
     node: str
@@ -81,5 +82,5 @@ class WriteRequest:
     whole: npt.NDArray[np.bool_]
     beyond: npt.NDArray[np.bool_]
     is_current: Callable[[], bool]
-    write_empty: bool
+    write_empty_chunks: bool
     level_is_free: bool

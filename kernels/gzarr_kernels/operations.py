@@ -16,8 +16,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
+from .searches import DEFLATE_CANDIDATES, LZ4_CANDIDATES, ZSTD_CANDIDATES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .searches import Candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,8 @@ class Operation:
         Algorithm of its frames on a device; None if a device has no decoder for it. Blosc's depends on the container.
     container
         Bytes around its frame. Blosc containers have many frames, and code of their own.
+    candidates
+        Ways to search that a write may try if the level is gzarr's choice; None if there is only the level's own.
     """
 
     module: str | None
@@ -163,6 +169,7 @@ class Operation:
     in_place: bool = False
     algorithm: str | None = None
     container: Container = field(default_factory=Container)
+    candidates: Candidates | None = None
 
 
 _BLOSC2: Final = Library("blosc2", "blosc2", ("lib/libblosc2.so*", "lib/libblosc2*.dylib"))
@@ -294,7 +301,11 @@ ALGORITHMS: dict[str, Algorithm] = {
 #: Operations by name.
 OPERATIONS: dict[str, Operation] = {
     "zstd": Operation(
-        module="gzarr_kernels.zstd", decoder=(_ZSTD_DECODER,), encoder=(_ZSTD_ENCODER,), algorithm="zstd"
+        module="gzarr_kernels.zstd",
+        decoder=(_ZSTD_DECODER,),
+        encoder=(_ZSTD_ENCODER,),
+        algorithm="zstd",
+        candidates=ZSTD_CANDIDATES,
     ),
     "lz4": Operation(
         module="gzarr_kernels.lz4",
@@ -302,6 +313,7 @@ OPERATIONS: dict[str, Operation] = {
         encoder=(_LZ4_ENCODER,),
         algorithm="lz4",
         container=Container(states_size=True),
+        candidates=LZ4_CANDIDATES,
     ),
     "gzip": Operation(
         module="gzarr_kernels.deflate",
@@ -324,6 +336,7 @@ OPERATIONS: dict[str, Operation] = {
         decoder=(_deflate_decoder("deflate"),),
         encoder=(_deflate_encoder("deflate"),),
         algorithm="deflate",
+        candidates=DEFLATE_CANDIDATES,
     ),
     "gdeflate": Operation(module="gzarr_kernels.frames", decoder=None, encoder=None, algorithm="gdeflate"),
     "snappy": Operation(module="gzarr_kernels.snappy", encoder=None, algorithm="snappy"),

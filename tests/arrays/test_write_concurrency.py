@@ -395,7 +395,7 @@ def test_a_shard_replaced_between_its_index_and_its_chunks(
         np.testing.assert_array_equal(found, w.stamp(generation, array.shape, inner)[selection])
     replace_until = generation + 100_000
     monkeypatch.setattr(shards, "MOST_ATTEMPTS", 5)
-    with pytest.raises(gzarr.ChunkReadError, match=r"key 'c/1/0': its shard was replaced each of the 5 times"):
+    with pytest.raises(gzarr.ChunkReadError, match=r"key 'c/1/0': its shard was replaced during each of 5 reads"):
         array[4:8, :32]
 
 

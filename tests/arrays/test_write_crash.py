@@ -161,7 +161,7 @@ def incompressible(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 def check_what_was_written(error: gzarr.ChunkWriteError, path: Path, old: int, new: np.ndarray[Any, Any]) -> None:
     """Check that the message gives the number of new stored values, and that all others are unchanged."""
-    counts = re.search(r"(\d+) of (\d+) stored values were written before; the others hold what they held", str(error))
+    counts = re.search(r"(\d+) of (\d+) stored values were written before; the others are unchanged", str(error))
     assert counts is not None
     found = gzarr.open_array(path, device="cpu")[...]
     written = 0

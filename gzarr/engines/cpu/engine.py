@@ -1,4 +1,4 @@
-"""The CPU engine: the native loop for chains of native operations, host threads for all others."""
+"""The CPU engine: the native loop for chains of native operations, host threads for all other chains."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class CpuEngine:
     Parameters
     ----------
     decoding
-        The array's chain, taken apart.
+        The array's analysed chain.
     fill_value
-        Of absent chunks.
+        Fill value of absent chunks.
     store, prefix, encoding
-        Where unsharded chunks are: the store, the node's path with a slash, how keys are spelled.
+        Location of unsharded chunks: the store, the node's path with a trailing slash, the chunk key encoding.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class CpuEngine:
         Raises
         ------
         ChunkError
-            For the first chunk that fails; the outputs then hold some chunks and not others.
+            If a chunk fails; the outputs then hold some of the chunks.
         """
         _refuse_large(request)
         program = self._program()
@@ -58,7 +58,7 @@ class CpuEngine:
         native.read(request, program)
 
     def small_reads(self) -> SmallReads | None:
-        """Return the short way for small reads of whole elements, or None where the array has none."""
+        """Return the fast path for small reads of whole elements, or None if the array has none."""
         if not self._small_reads_known:
             program = None if self._decoding.levels else self._program()
             if program is not None:
@@ -76,11 +76,11 @@ class CpuEngine:
 
 
 def _refuse_large(request: ReadRequest) -> None:
-    """Refuse byte ranges of a shard's index that no encoder makes, before memory is taken for them."""
+    """Refuse byte ranges from a shard's index that are larger than any encoder's output, before allocating memory."""
     large = request.sources.nbytes > request.most_encoded
     if large.any():
         row = int(np.argmax(large))
         nbytes = int(request.sources.nbytes[row])
         most = request.most_encoded
-        reason = f"the shard's index says that it has {nbytes} bytes, more than the {most} that it can have"
+        reason = f"the shard's index gives it {nbytes} bytes; a chunk of this array has at most {most}"
         raise request.failure(ChunkDecodeError, row, reason)

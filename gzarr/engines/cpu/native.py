@@ -1,13 +1,12 @@
-"""The native path of the CPU engine: a read becomes a job of columns, and a few threads run the compiled loop over it.
+"""The native path of the CPU engine: a read becomes a job, and a few threads run the compiled loop over it.
 
-No Python runs a chunk: files are opened, read, decoded and placed by ``gzarr_kernels.read.work``, without the GIL.
-Stores that are not local files hand over encoded bytes, a batch at a time.
+No Python runs per chunk: ``gzarr_kernels.read.work`` opens, reads, decodes and places without the GIL. Stores other
+than local files hand over encoded bytes in batches.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,36 +17,38 @@ from ...stores.base import LocalFiles
 from .. import failures, kernels, pool, result_memory
 from ..kernels import address
 from . import threads
-from .small_reads import OPEN_FLAGS, SmallReads
+from .small_reads import SmallReads
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...metadata.model import ChunkKeyEncoding
+    from ...plan.planner import Plan, Points
     from ...stores.base import ReadableStore
-    from ..request import ReadRequest
+    from ..request import ReadRequest, Sources
+    from .job_slots import ReadSlots
     from .native_program import NativeProgram
 
     IntArray = npt.NDArray[np.int64]
 
-#: Byte ranges of a file nearer than this are read in one request …
+#: Byte ranges of a file with smaller gaps than this are read in one request.
 GAP_BYTES = 4096
-#: … of at most this size (a larger chunk is a request of its own).
+#: Most bytes of such a request (a larger chunk has a request to itself).
 SPAN_BYTES = 1 << 20
-#: A read of fewer chunks and bytes than these runs in the caller's thread alone: starting a helper costs more.
+#: A read of at most this many chunks and bytes runs in the caller's thread alone: starting a helper would cost more.
 FEW_CHUNKS = 8
 FEW_BYTES = 256 << 10
-#: What a store that is not local files hands over at a time, to each thread.
+#: Most chunks and decoded bytes of a batch, which one thread fetches from a store other than local files.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 8 << 20
-#: Outputs larger than this do not stay in the caches anyhow, so rows are written past them.
+#: Larger outputs do not stay in the caches anyway, so rows are written past the caches.
 STREAM_BYTES = 16 << 20
 
 
 def small_reads_of(
     program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
 ) -> SmallReads | None:
-    """Return the short way for small reads of an array, or None if there is none (no local files, zero dimensions)."""
+    """Return the fast path for small reads, or None if there is none (no local files, or zero dimensions)."""
     root = store.file_root() if isinstance(store, LocalFiles) else None
     if root is None or not ndim:
         return None
@@ -55,7 +56,13 @@ def small_reads_of(
 
 
 def read(request: ReadRequest, program: NativeProgram) -> None:
-    """Read every chunk of ``request.plan`` into ``request.outputs``; raises as :func:`gzarr.engines.threads.read`."""
+    """Read every chunk of ``request.plan`` into ``request.outputs``.
+
+    Raises
+    ------
+    ChunkError
+        As for :func:`gzarr.engines.cpu.threads.read`.
+    """
     n = len(request.plan)
     if not n:
         return
@@ -69,16 +76,16 @@ def read(request: ReadRequest, program: NativeProgram) -> None:
         _run_batches(request, program, job, work, workers)
     else:
         if workers > 1:
-            job.share_first_touch(request)
+            job.share_first_touch()
         kernels.run(work, job.address, job.shared, job.turns, workers)
     job.check(request)
 
 
 def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: Any, workers: int) -> None:
-    """Fetch and decode, a batch at a time in each thread: what is held is bounded, and fetching overlaps decoding."""
+    """Fetch and decode in batches, one per thread at a time: memory is bounded, and fetching overlaps decoding."""
     n = len(request.plan)
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(program.chunk_nbytes, 1), -(-n // workers)))
-    # Ranges of one key next to each other in a batch are one request.
+    # Adjacent ranges of one key in a batch are one request.
     rows = np.lexsort((request.sources.offset, request.sources.key_index))
 
     def read_batch(i: int) -> object:
@@ -87,135 +94,92 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
         buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
         job.where[batch] = [0 if b is None else address(b) for b in buffers]
         job.nbytes[batch] = [-1 if b is None else b.size for b in buffers]
-        part = job.part(batch)
+        part, shared = job.part(batch)
         worker = kernels.take_worker()
         try:
             work(part.address, worker.context_address, worker.scratch_address)
         finally:
             kernels.give_worker_back(worker)
-        return pool.STOP if part.failed else None
+        return pool.STOP if shared[1] else None
 
     pool.each(read_batch, -(-n // most), workers)
 
 
 def fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
-    """Fetch the encoded bytes of some chunks; None for absent ones. A failure names the chunk."""
+    """Return the encoded bytes of some chunks, None for absent ones; raise an error that names the chunk."""
     try:
         return list(threads.fetch(request.store, request.sources, rows.tolist(), request.most_encoded))
     except ChunkError:
         raise
-    # Stores of others raise what they like.
+    # Third-party stores may raise anything.
     except Exception as error:
         if len(rows) > 1:
-            # One at a time, to name the chunk that fails.
+            # One at a time, to find the chunk that fails.
             return [value for i in range(len(rows)) for value in fetch(request, rows[i : i + 1])]
         raise failures.store_failure(request, int(rows[0]), error) from error
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """A job over some rows of another."""
-
-    job: IntArray
-    shared: IntArray
-    rows: IntArray
-
-    @property
-    def address(self) -> int:
-        return address(self.job)
-
-    @property
-    def failed(self) -> bool:
-        return bool(self.shared[1])
-
-
 class _Job:
-    """The job's columns; everything that compiled code has an address of is kept alive here."""
+    """The job of a read; it keeps alive everything whose address compiled code has."""
 
     def __init__(self, request: ReadRequest, program: NativeProgram) -> None:
-        from gzarr_kernels import geometry as g
-        from gzarr_kernels import read as r
+        from .job_slots import ReadSlots
 
         plan, sources = request.plan, request.sources
         n, k = plan.chunks.shape
-        self._keep: list[Any] = [plan, sources, program, request.outputs]
+        self._outputs = request.outputs
         self.status = np.zeros((n, 2), np.int64)
         self.shared = np.zeros(3, np.int64)
-        self.job = job = np.zeros(r.JOB_SIZE, np.int64)
-        self.in_memory = False
-        job[r.SHARED] = address(self.shared)
-        job[r.SPANS] = n
-        job[r.PROGRAM] = address(program.words)
-        job[r.OPERATIONS] = program.operations
-        job[r.CHUNK_NBYTES] = program.chunk_nbytes
-        job[r.MOST_ENCODED] = request.most_encoded
-        job[r.PIECE_OFFSETS] = self._address(plan.piece_offsets)
-        job[r.GEOMETRY] = self._geometry(request, program)
-        job[r.STATUS] = address(self.status)
-        # The geometry has found where in an element the field is.
-        field_offset = int(self.geometry[g.FIELD_OFFSET])
-        job[r.FILL] = address(program.fill) + field_offset if request.missing == "fill" else 0
-        job[r.ZERO_STRIDES] = address(program.zeros)
-        job[r.OPEN_FLAGS] = OPEN_FLAGS
+        self._slots = slots = ReadSlots()
+        self.address = slots.address
+        self.turns = n
+        rows: IntArray | None = None
         root = request.store.file_root() if isinstance(request.store, LocalFiles) else None
+        self.in_memory = root is None
         if root is None:
-            self.in_memory = True
             self.where = np.zeros(n, np.int64)
             self.nbytes = np.zeros(n, np.int64)
-            job[r.MODE] = r.MODE_MEMORY
-            job[r.WHERE] = address(self.where)
-            job[r.NBYTES] = address(self.nbytes)
+            slots.set_memory(self.where, self.nbytes)
         elif isinstance(sources.keys, ChunkKeys) and sources.keys.chunks is plan.chunks:
             encoding = sources.keys.encoding
-            prefix = file_prefix(root, sources.keys.prefix, encoding, k)
-            path = np.frombuffer(prefix, np.uint8)
-            job[r.MODE] = r.MODE_FILES
-            job[r.PATHS] = self._address(path)
-            job[r.PREFIX_NBYTES] = len(prefix)
-            job[r.GRID] = self._address(plan.chunks)
-            job[r.COORDINATES] = k
-            job[r.SEPARATOR] = ord(encoding.separator)
+            prefix = np.frombuffer(file_prefix(root, sources.keys.prefix, encoding, k), np.uint8)
+            slots.set_files(prefix, plan.chunks, k, ord(encoding.separator))
         else:
-            self._ranges(request, root)
-        self.address = address(job)
-        self.turns = int(job[r.SPANS])
+            self.turns, rows = self._set_ranges(sources, root)
+        slots.set_rows(self.turns, self.shared, rows)
+        slots.set_program(program.words, program.operations, program.chunk_nbytes)
+        field_offset = 0
+        if request.field is not None:
+            fields = request.chunk.dtype.fields
+            assert fields is not None
+            field_offset = fields[request.field][1]
+        fill = address(program.fill) + field_offset if request.missing == "fill" else 0
+        slots.set_read(self.status, request.most_encoded, fill, program.zeros)
+        slots.set_pieces(plan.piece_offsets, self._geometry(request, program, field_offset))
+        # It owns the fill value.
+        self._program = program
 
-    def _address(self, array: npt.NDArray[Any]) -> int:
-        """Return the address of an array that compiled code reads whole; keep it alive."""
-        if not array.flags.c_contiguous:
-            array = np.ascontiguousarray(array)
-        self._keep.append(array)
-        return address(array)
+    def part(self, rows: IntArray) -> tuple[ReadSlots, IntArray]:
+        """Return the job of a batch of chunks whose encoded bytes are in memory, and its shared counters."""
+        shared = np.zeros(3, np.int64)
+        slots = self._slots.copy()
+        slots.set_rows(len(rows), shared, rows)
+        return slots, shared
 
-    def part(self, rows: IntArray) -> _Part:
-        """Return a job over some of the chunks (in memory)."""
-        from gzarr_kernels import read as r
-
-        part = _Part(self.job.copy(), np.zeros(3, np.int64), np.ascontiguousarray(rows))
-        part.job[r.SHARED] = address(part.shared)
-        part.job[r.SPANS] = len(rows)
-        part.job[r.CHUNK_ROWS] = address(part.rows)
-        return part
-
-    def share_first_touch(self, request: ReadRequest) -> None:
+    def share_first_touch(self) -> None:
         """Have the workers make the pages of a new result ready before they read."""
-        from gzarr_kernels import read as r
+        # All outputs are in one piece of memory, except windows of different shapes.
+        self._slots.set_first_touch(*result_memory.take_untouched(self._outputs[0]))
 
-        # Outputs are all in one piece of memory, but for windows of different shapes.
-        self.job[r.NEW], self.job[r.NEW_NBYTES] = result_memory.take_untouched(request.outputs[0])
-
-    def _ranges(self, request: ReadRequest, root: bytes) -> None:
-        """Cut byte ranges into spans: neighbours in one file are one request."""
-        from gzarr_kernels import read as r
-
-        sources = request.sources
+    def _set_ranges(self, sources: Sources, root: bytes) -> tuple[int, IntArray]:
+        """Cut byte ranges into spans: neighbours in a file are one request; return number and rows of the spans."""
         n = len(sources.offset)
         rows = np.lexsort((sources.offset, sources.key_index))
         file = sources.key_index[rows]
         begin = sources.offset[rows]
         size = np.maximum(sources.nbytes[rows], 0)
         end = begin + size
-        # A span ends where the file changes, where the gap is wide, and where it would grow too large.
+        # A span ends where the file changes, where the gap is wide, and before it grows too large.
         cut = np.ones(n, np.bool_)
         cut[1:] = (file[1:] != file[:-1]) | (begin[1:] - end[:-1] > GAP_BYTES) | (begin[1:] < end[:-1])
         starts = np.flatnonzero(cut)
@@ -224,102 +188,65 @@ class _Job:
         cut[1:] |= bucket[1:] != bucket[:-1]
         starts = np.flatnonzero(cut)
         stops = np.append(starts[1:], n)
-        self._keep += [rows]
-        job = self.job
-        job[r.MODE] = r.MODE_RANGES
-        job[r.SPANS] = len(starts)
-        job[r.SPAN_ROWS] = self._address(np.append(starts, n))
-        job[r.CHUNK_ROWS] = self._address(rows)
-        job[r.SPAN_FILE] = self._address(file[starts])
-        job[r.SPAN_OFFSET] = self._address(begin[starts])
-        job[r.SPAN_NBYTES] = self._address(end[stops - 1] - begin[starts])
-        job[r.WHERE] = self._address(sources.offset)
-        job[r.NBYTES] = self._address(sources.nbytes)
         keys = sources.keys.all() if isinstance(sources.keys, ChunkKeys) else sources.keys
         folder = os.fsdecode(root)
         paths = np.frombuffer(os.fsencode("".join([f"{folder}/{key}\0" for key in keys])), np.uint8)
-        job[r.PATHS] = self._address(paths)
-        job[r.PATH_OFFSETS] = self._address(np.append(0, np.flatnonzero(paths == 0) + 1))
+        self._slots.set_ranges(
+            paths=paths,
+            path_offsets=np.append(0, np.flatnonzero(paths == 0) + 1),
+            span_rows=np.append(starts, n),
+            span_file=file[starts],
+            span_offset=begin[starts],
+            span_nbytes=end[stops - 1] - begin[starts],
+            offset=sources.offset,
+            nbytes=sources.nbytes,
+        )
+        return len(starts), rows
 
-    def _geometry(self, request: ReadRequest, program: NativeProgram) -> int:
-        from gzarr_kernels import geometry as g
+    def _geometry(self, request: ReadRequest, program: NativeProgram, field_offset: int) -> IntArray:
+        from .job_slots import piece_columns
 
         plan = request.plan
         outputs = request.outputs
-        k = plan.chunks.shape[1]
+        start, count, target, step = piece_columns(plan)
+        k = len(step)
         first = outputs[0]
-        itemsize = first.dtype.itemsize
-        field_offset = 0
-        if request.field is not None:
-            fields = request.chunk.dtype.fields
-            assert fields is not None
-            field_offset = fields[request.field][1]
-        self.geometry = geometry = np.zeros(g.SIZE, np.int64)
-        geometry[g.K] = max(k, 1)
-        geometry[g.ITEMSIZE] = itemsize
-        geometry[g.SWAP] = program.swap
-        geometry[g.FIELD_OFFSET] = field_offset
-        ones = len(plan.start) if k == 0 else 0
-        zero, one = np.zeros((ones, 1), np.int64), np.ones((ones, 1), np.int64)
-        geometry[g.START] = self._address(zero if k == 0 else plan.start)
-        geometry[g.COUNT] = self._address(one if k == 0 else plan.count)
-        geometry[g.TARGET] = self._address(zero if k == 0 else plan.target)
-        geometry[g.OUTPUT] = self._address(plan.output)
-        geometry[g.STEP] = self._address(np.ones(1, np.int64) if k == 0 else plan.step)
-        geometry[g.SOURCE_STRIDES] = address(program.strides)
-        geometry[g.ORDER] = address(program.order)
-        geometry[g.CHUNK_SHAPE] = address(program.shape)
+        points = None
         if plan.points is not None:
-            self._points(request, program, geometry)
-            bases, strides = [address(first)], [0] * max(k, 1)
+            points = _point_addresses(plan.points, program, first)
+            bases, strides = [address(first)], [0] * k
         elif len(outputs) == 1:
             bases, strides = [address(first)], list(first.strides) or [0]
         else:
             bases = [address(output) for output in outputs]
             strides = [stride for output in outputs for stride in (output.strides or (0,))]
-        tables = [0] * (2 * max(k, 1))
-        dense = plan.points is None and first.dtype.itemsize == program.itemsize
+        tables = [0] * (2 * k)
         for d, table in enumerate(plan.tables):
             if table is not None:
-                tables[d] = self._address(table.source)
-                tables[max(k, 1) + d] = self._address(table.target)
-        if dense and k:
-            d = int(program.order[-1])
-            dense = (
-                plan.tables[d] is None
-                and plan.step[d] == 1
-                and program.strides[d] == itemsize
-                and program.swap in (0, itemsize)
-            )
-            if dense:
-                rows = all(stride == itemsize for stride in strides[d::k])
-                geometry[g.DENSE_ROWS] = g.ANY_ROWS if rows else g.SINGLE_ELEMENTS
-        geometry[g.STREAM] = sum(output.nbytes for output in outputs) > STREAM_BYTES
-        arena = np.array([*bases, *strides, *tables], np.int64)
-        start = self._address(arena)
-        geometry[g.BASES] = start
-        geometry[g.TARGET_STRIDES] = start + 8 * len(bases)
-        geometry[g.TABLE_SOURCE] = start + 8 * (len(bases) + len(strides))
-        geometry[g.TABLE_TARGET] = start + 8 * (len(bases) + len(strides) + max(k, 1))
-        return address(geometry)
-
-    def _points(self, request: ReadRequest, program: NativeProgram, geometry: IntArray) -> None:
-        from gzarr_kernels import geometry as g
-
-        points = request.plan.points
-        assert points is not None
-        output = request.outputs[0]
-        k = points.source.shape[1]
-        source = points.source @ program.strides if k else np.zeros(len(points.target), np.int64)
-        if output.flags.c_contiguous:
-            target = points.target * output.dtype.itemsize
-        else:
-            index = np.unravel_index(points.target, output.shape)
-            target = np.zeros(len(points.target), np.int64)
-            for i, stride in zip(index, output.strides, strict=True):
-                target += i * stride
-        geometry[g.POINT_SOURCE] = self._address(source)
-        geometry[g.POINT_TARGET] = self._address(target + address(output))
+                tables[d] = self._slots.keep(table.source)
+                tables[k + d] = self._slots.keep(table.target)
+        # One allocation for all three.
+        numbers = np.array([*bases, *strides, *tables], np.int64)
+        return self._slots.geometry(
+            k=k,
+            itemsize=first.dtype.itemsize,
+            swap=program.swap,
+            field_offset=field_offset,
+            start=start,
+            count=count,
+            target=target,
+            output=plan.output,
+            step=step,
+            chunk_shape=program.shape,
+            chunk_strides=program.strides,
+            order=program.order,
+            bases=numbers[: len(bases)],
+            strides=numbers[len(bases) : -2 * k],
+            tables=numbers[-2 * k :],
+            points=points,
+            dense_rows=_dense_rows(plan, program, first.dtype.itemsize, strides),
+            stream=sum(output.nbytes for output in outputs) > STREAM_BYTES,
+        )
 
     def check(self, request: ReadRequest) -> None:
         """Raise the error of the first chunk that failed."""
@@ -337,8 +264,37 @@ class _Job:
             raise request.failure(kind, row, reason)
 
 
+def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: list[int]) -> int:
+    """Return which rows are contiguous in the chunk and in the outputs: a value of the geometry's ``DENSE_ROWS``."""
+    from gzarr_kernels import geometry as g
+
+    k = plan.chunks.shape[1]
+    if not k or plan.points is not None or itemsize != program.itemsize:
+        return 0
+    d = int(program.order[-1])
+    if plan.tables[d] is not None or plan.step[d] != 1:
+        return 0
+    if program.strides[d] != itemsize or program.swap not in (0, itemsize):
+        return 0
+    return g.ANY_ROWS if all(stride == itemsize for stride in strides[d::k]) else g.SINGLE_ELEMENTS
+
+
+def _point_addresses(points: Points, program: NativeProgram, output: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Return, for each point, its byte offset in the chunk and the address of its element in the output."""
+    k = points.source.shape[1]
+    source = points.source @ program.strides if k else np.zeros(len(points.target), np.int64)
+    if output.flags.c_contiguous:
+        target = points.target * output.dtype.itemsize
+    else:
+        index = np.unravel_index(points.target, output.shape)
+        target = np.zeros(len(points.target), np.int64)
+        for i, stride in zip(index, output.strides, strict=True):
+            target += i * stride
+    return source, target + address(output)
+
+
 def take_stats() -> dict[str, float]:
-    """Return and clear what the native loop did in this process, summed over threads; of reads under way, nothing.
+    """Return and reset the native loop's counters of this process, summed over threads, without reads under way.
 
     Returns
     -------

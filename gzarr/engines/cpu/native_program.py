@@ -1,4 +1,4 @@
-"""A program as jobs of compiled code take it: its words, and the arrays that all jobs of an array share."""
+"""A decoding program in the form that compiled code takes, shared by all jobs of an array."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NativeProgram:
-    """A program with the arrays that each job of an array shares.
+    """A decoding program in the form that compiled code takes.
 
     Attributes
     ----------
     words
         int64, the operations as ``gzarr_kernels.decode`` reads them.
     operations
-        Their number.
+        Number of operations.
     chunk_nbytes
-        Of a decoded chunk.
+        Size of a decoded chunk in bytes.
     itemsize
-        Of an element of the chunk.
+        Size of an element of the chunk in bytes.
     swap
-        Width of units to swap.
+        Width in bytes of the units to swap; 0 for none.
     strides, order, shape, zeros
-        int64 ``(max(k, 1),)``: bytes between neighbours in a decoded chunk, dimensions from slowest to fastest, chunk
-        shape.
+        int64 ``(max(k, 1),)``: strides of a decoded chunk in bytes, dimensions from slowest to fastest, chunk shape,
+        zeros.
     fill
-        One element in native byte order.
+        uint8 ``(itemsize,)``, the fill value in native byte order.
     """
 
     words: IntArray
@@ -54,7 +54,7 @@ class NativeProgram:
 
 
 def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> NativeProgram:
-    """Turn a program into what jobs share."""
+    """Return a program in the form that compiled code takes."""
     from gzarr_kernels.decode import IN_PLACE
     from gzarr_kernels.operations import OPERATIONS
 

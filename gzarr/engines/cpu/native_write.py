@@ -1,8 +1,8 @@
-"""The native path of writing: a write becomes a job of columns, and a few threads run the compiled loop over it.
+"""The native path of writing: a write becomes a job, and a few threads run the compiled loop over it.
 
-No Python runs a chunk of a local store: chunks are gathered, encoded and written by ``gzarr_kernels.write.work``,
-without the GIL, each file under a temporary name that it loses once it is complete. Other stores are handed encoded
-bytes, a batch at a time.
+No Python runs per chunk of a local store: ``gzarr_kernels.write.work`` gathers, encodes and writes chunks without the
+GIL. Each file is written under a temporary name and renamed once it is complete. Other stores are given encoded bytes
+in batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ...plan.keys import ChunkKeys, distinct_rows
 from ...stores.base import WritableFiles
 from ...stores.buffers import store_parts
 from .. import failures, kernels, pool
-from ..kernels import address
 from . import effort
 from .write_job import Job, encode_in_memory
 
@@ -38,15 +37,15 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: A write of fewer bytes than this runs in the caller's thread alone: starting a helper costs more.
+#: A write of at most this many bytes runs in the caller's thread alone: starting a helper would cost more.
 FEW_BYTES = 64 << 10
-#: What is encoded at a time, in each thread, for a store that is not local files.
+#: Most chunks and encoded bytes of a batch, which one thread encodes for a store other than local files.
 BATCH_CHUNKS = 64
 BATCH_BYTES = 4 << 20
 
 
 def available() -> frozenset[str]:
-    """Return what native writing has here, without loading it; see ``gzarr_kernels.libraries.encoders``."""
+    """Return the parts of native writing that work here, without loading any (``gzarr_kernels.libraries``)."""
     from gzarr_kernels import libraries
 
     return libraries.encoders()
@@ -58,26 +57,26 @@ def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> No
     Parameters
     ----------
     request
-        The write; at most one level of shards, and no field.
+        The write, with at most one level of shards and no field.
     program
-        How ``request.codecs`` encode ``request.chunk``.
+        Encoding program of ``request.codecs`` for ``request.chunk``.
     rows
-        Which planned chunks: all that are planned of some stored values, which they cover
-        (:func:`gzarr.engines.write_threads.complete_values`).
+        int64 ``(n,)``, planned chunks: all those of some stored values, which they must cover completely
+        (:func:`gzarr.engines.cpu.write_threads.complete_values`).
 
     Raises
     ------
     ReadOnlyError
         If the store is read-only.
     ChunkWriteError
-        If the store fails, or memory is out. All stored values are then whole, some with what they held before.
+        If the store fails or memory runs out. Every stored value is then complete; some still hold their old content.
     """
     if not len(rows):
         return
     if request.store.read_only:
         raise ReadOnlyError(f"{request.store!r} was opened read-only; nothing was changed")
     loop = kernels.load_writer()
-    program = effort.settle(request, program, rows, available())
+    program = effort.choose_search(request, program, rows, available())
     job = Job(request, program, rows)
     writer = _file_writer(request)
     if writer is None:
@@ -87,7 +86,7 @@ def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> No
 
 
 def _file_writer(request: WriteRequest) -> FileWriter | None:
-    """Return how the loop can write the store's files itself, or None."""
+    """Return the store's file writer, if the compiled loop can write the files itself, or None."""
     if not isinstance(request.store, WritableFiles) or "files" not in available():
         return None
     if request.levels and not _plain_index(request.levels[0]):
@@ -96,7 +95,7 @@ def _file_writer(request: WriteRequest) -> FileWriter | None:
 
 
 def _plain_index(level: ShardLevel) -> bool:
-    """Whether entries are stored as they are in memory, at most with a crc32c behind them."""
+    """Return whether index entries are stored as they are in memory, followed by at most a crc32c."""
     first, *rest = level.codec.index_codecs
     plain = isinstance(first, BytesCodec) and first.endian == "little" and first.stored_dtype is None
     checked = len(rest) == 1 and isinstance(rest[0], Crc32cCodec) and "crc32c" in available()
@@ -113,29 +112,28 @@ def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
 
 
 def _write_files(request: WriteRequest, job: Job, loop: Any, writer: FileWriter) -> None:
-    files = job.for_files(request, writer)
+    state, shared = job.for_files(request, writer)
     root = os.fsdecode(writer.root)
     folders = _folders(job.keys, root)
-    # Leftovers of killed writers can only be in directories that were there before.
+    # Killed writers can only have left files in directories that already existed.
     old = [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112
     if writer.durable:
         _each_folder(request, job, folders, writer.make_folder)
     try:
         n = len(job.rows)
-        kernels.run(loop.work, address(files.job), files.shared, n, _workers(job, request, n))
+        kernels.run(loop.work, job.slots.address, shared, n, _workers(job, request, n))
     finally:
         worker = kernels.take_worker()
-        loop.drop(address(files.job), len(files.state), worker.scratch_address)
+        loop.drop(job.slots.address, len(state), worker.scratch_address)
         kernels.give_worker_back(worker)
-    codes = files.state[:, loop.CODE]
+    codes = state[:, loop.CODE]
     done = np.flatnonzero(codes == 0)
     if writer.durable and len(done):
         _each_folder(request, job, folders, writer.flush_folder)
     writer.clean_folders(old, f"{root}/{job.keys[int(done[0])]}" if len(done) else None)
     bad = np.flatnonzero(codes > 0)
     if len(bad):
-        state = files.state[bad[0]]
-        code, detail, chunk = state[[loop.CODE, loop.DETAIL, loop.CHUNK]].tolist()
+        code, detail, chunk = state[bad[0]][[loop.CODE, loop.DETAIL, loop.CHUNK]].tolist()
         error = _status_failure(request, job, chunk, int(bad[0]), code, detail)
         raise failures.with_count(error, len(done), len(codes))
     erased = np.flatnonzero(codes == loop.ERASE).tolist()
@@ -151,14 +149,14 @@ def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Ca
         try:
             change(folder)
         except OSError as cause:
-            reason = f"the directory {folder!r} cannot be made or flushed to the disk: {cause.strerror or cause}"
+            reason = f"cannot create the directory {folder!r} or flush it to disk: {cause.strerror or cause}"
             error = _failure(request, job, int(job.rows[0]), 0, reason)
             error.errno = cause.errno
             raise error from cause
 
 
 def _folders(keys: ChunkKeys, root: str) -> list[str]:
-    """Return the directories that some values are in."""
+    """Return the directories of some stored values."""
     chunks = keys.chunks[:1]
     if keys.encoding.separator == "/" and keys.chunks.shape[1]:
         chunks, _ = distinct_rows(keys.chunks[:, :-1])
@@ -170,10 +168,10 @@ def _folders(keys: ChunkKeys, root: str) -> list[str]:
 
 
 def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) -> None:
-    """Encode and store, a batch at a time in each thread: what is held is bounded, and storing overlaps encoding."""
+    """Encode and store in batches, one per thread at a time: memory is bounded, and storing overlaps encoding."""
     values = len(job.keys)
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // program.most_nbytes))
-    # A shard is stored as a whole; of other values, several are encoded together.
+    # A shard is stored as a whole; other values are encoded several at a time.
     step = 1 if request.levels else max(1, min(most, -(-values // pool.thread_count())))
     batches = -(-values // step)
     done = count()
@@ -199,7 +197,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
 
 
 def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: IntArray) -> list[bytes | None]:
-    """Return the encoded bytes of some rows of the job; None for chunks of nothing but the fill value."""
+    """Return the encoded bytes of some rows of the job, None for chunks of nothing but the fill value."""
     found = encode_in_memory(job, program, rows, 1)
     if found.failure is not None:
         code, detail, chunk = found.failure.tolist()
@@ -213,7 +211,7 @@ def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: Int
 
 
 def _assemble(level: ShardLevel, slots: IntArray, encoded: list[bytes | None]) -> list[bytes]:
-    """Lay inner chunks out one after the other, in the order of the index, which is the first part or the last one."""
+    """Return the parts of a shard: its inner chunks in the order of the index, and the index first or last."""
     stored = level.stored_shape
     index = np.full((int(np.prod(level.codec.chunks_per_shard(stored), dtype=np.int64)), 2), EMPTY, np.uint64)
     at_start = level.codec.index_location == "start"
@@ -229,18 +227,18 @@ def _assemble(level: ShardLevel, slots: IntArray, encoded: list[bytes | None]) -
     return parts
 
 
-# -- one stored value, and what can be wrong with it
+# -- one stored value, and its errors
 
 
 def _store(request: WriteRequest, job: Job, value: int, parts: list[bytes]) -> None:
-    """Set a stored value, or erase it if there is nothing to store."""
+    """Store a value, or erase it if there is nothing to store."""
     key = job.keys[value]
     try:
         if not parts:
             request.store.erase(key)
         else:
             store_parts(request.store, key, parts)
-    # Stores of others raise what they like.
+    # Third-party stores may raise anything.
     except Exception as cause:
         error = _failure(request, job, int(job.rows[job.first[value]]), value, f"the store failed: {cause}")
         if isinstance(cause, OSError):
@@ -249,13 +247,13 @@ def _store(request: WriteRequest, job: Job, value: int, parts: list[bytes]) -> N
 
 
 def _failure(request: WriteRequest, job: Job, row: int, value: int, reason: str) -> ChunkWriteError:
-    """Return the error of a planned chunk of a stored value of the job."""
+    """Return the error for a planned chunk in a stored value of the job."""
     chunk = tuple(request.plan.chunks[row].tolist())
     return ChunkWriteError(reason, node=request.node, chunk=chunk, key=job.keys[value])
 
 
 def _status_failure(request: WriteRequest, job: Job, row: int, value: int, code: int, detail: int) -> ChunkWriteError:
-    """Return the error for a status of the loop and its detail."""
+    """Return the error for a status and detail of the compiled loop."""
     from gzarr_kernels import status as s
 
     labels = " + ".join(codec.label for codec in request.codecs)

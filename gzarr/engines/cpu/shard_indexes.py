@@ -1,14 +1,12 @@
-"""The indexes of many shards in local files, read and checked by compiled code: no Python a shard."""
+"""Indexes of many shards in local files, read and checked by compiled code: no Python runs per shard."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import kernels, pool
-from ..kernels import address
-from .small_reads import OPEN_FLAGS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,61 +32,44 @@ def read_indexes(
     path_prefix
         Path of a shard's file up to its first coordinate.
     encoding
-        How the coordinates are joined.
+        Chunk key encoding, which gives the separator of the coordinates.
     shards
-        int64 ``(s, k)``, grid coordinates; ``k`` at least 1.
+        int64 ``(s, k)``, grid coordinates of the shards; ``k`` is at least 1.
     chunks_per_shard
-        Number of inner chunks of a shard.
+        Number of inner chunks in a shard.
     checksum
         Whether a crc32c follows the entries.
     at_start
-        Whether the index is at the start of the file; else at its end.
+        Whether the index is at the start of the file rather than at its end.
 
     Returns
     -------
     entries
-        uint64 ``(s, chunks_per_shard, 2)``, as stored: offset and size in bytes. Undefined where the status is not 0.
+        uint64 ``(s, chunks_per_shard, 2)``, offset and size in bytes as stored; undefined where the status is not 0.
     file_nbytes
-        int64 ``(s,)``, sizes of the files.
+        int64 ``(s,)``, sizes of the files in bytes.
     status
-        int64 ``(s, 2)``: ``gzarr_kernels.status`` and its detail.
+        int64 ``(s, 2)``, status (``gzarr_kernels.status``) and detail of each shard.
     """
     kernels.load()
     from gzarr_kernels import index
-    from gzarr_kernels import read as r
+
+    from .job_slots import IndexSlots
 
     count = len(shards)
     # Room for one checksum behind the last index.
     entries = np.empty(count * chunks_per_shard * 2 + 1, np.uint64)
     file_nbytes = np.zeros(count, np.int64)
     status = np.zeros((count, 2), np.int64)
-    shared = np.zeros(2, np.int64)
-    prefix = np.frombuffer(path_prefix, np.uint8)
-    grid = np.ascontiguousarray(shards)
-    job: npt.NDArray[Any] = np.zeros(index.JOB_SIZE, np.int64)
-    for slot, value in {
-        r.SHARED: address(shared),
-        r.SPANS: count,
-        r.PATHS: address(prefix),
-        r.PREFIX_NBYTES: len(prefix),
-        r.GRID: address(grid),
-        r.COORDINATES: grid.shape[1],
-        r.SEPARATOR: ord(encoding.separator),
-        r.STATUS: address(status),
-        r.OPEN_FLAGS: OPEN_FLAGS,
-        index.ENTRIES_NBYTES: chunks_per_shard * 16,
-        index.CHECKSUM: int(checksum),
-        index.AT_START: int(at_start),
-        index.INTO: address(entries),
-        index.FILE_NBYTES: address(file_nbytes),
-    }.items():
-        job[slot] = value
-    where = address(job)
+    slots = IndexSlots()
+    slots.set_rows(count, np.zeros(2, np.int64))
+    slots.set_files(np.frombuffer(path_prefix, np.uint8), shards, shards.shape[1], ord(encoding.separator))
+    slots.set_indexes(entries, chunks_per_shard * 16, file_nbytes, status, checksum=checksum, at_start=at_start)
 
     def run(_: int) -> None:
         worker = kernels.take_worker()
         try:
-            index.read_indexes(where, worker.context_address, worker.scratch_address)
+            index.read_indexes(slots.address, worker.context_address, worker.scratch_address)
         finally:
             kernels.give_worker_back(worker)
 

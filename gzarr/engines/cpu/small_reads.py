@@ -1,13 +1,12 @@
-"""The short way for small reads of local files: a job that is prepared once and only filled with numbers.
+"""The fast path for small reads of local files: a job is prepared once, and each read only fills in its numbers.
 
-A read of one chunk spends its time in Python, so here is as little of it as can be: plain integers, one NumPy
-assignment, one call of the compiled loop in the caller's own thread. Whatever goes wrong is left to the long way, which
-says what it was.
+A read of one chunk spends most of its time in Python, so there is as little Python here as possible: plain integers,
+one NumPy assignment, one call of the compiled loop in the caller's thread. After a failure, the caller reads again on
+the normal path, which reports the error.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +22,10 @@ if TYPE_CHECKING:
     from ...plan.planner import Term
     from .native_program import NativeProgram
 
-#: Decoded bytes of the chunks of a small read, at most: more is worth a second thread.
+#: Most decoded bytes of the chunks of a small read; more are worth a second thread.
 SMALL_BYTES = 256 << 10
+#: Most idle jobs kept, for each number of chunks.
 _KEEP = 8
-#: How chunk files are opened. Without O_NONBLOCK, a named pipe that someone put into a store would be waited for for
-#: ever.
-OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class SmallReads:
@@ -37,11 +34,11 @@ class SmallReads:
     Parameters
     ----------
     program
-        Of a chunk.
+        Decoding program of a chunk.
     path_prefix
         Path of a chunk's file up to its first coordinate.
     encoding
-        How the coordinates are joined.
+        Chunk key encoding, which gives the separator of the coordinates.
     ndim
         Number of dimensions, at least 1.
     most_encoded
@@ -57,22 +54,22 @@ class SmallReads:
         self._separator = ord(encoding.separator)
         self._ndim = ndim
         self._fill = address(program.fill)
-        # Jobs that no read is using, by number of chunks; taking one is a single step, so threads never share one.
+        # Idle jobs by number of chunks. Popping one is atomic, so threads never share a job.
         self._jobs: dict[int, deque[tuple[npt.NDArray[np.int64], int, int]]] = {}
 
     def read(self, rows: list[tuple[Term, ...]], step: tuple[int, ...], view: npt.NDArray[Any], *, fill: bool) -> bool:
-        """Read whole elements of some chunks; return whether all went well.
+        """Read whole elements of some chunks; return whether that succeeded.
 
         Parameters
         ----------
         rows
-            From :func:`gzarr.plan.planner.box_chunks`.
+            The chunks, from :func:`gzarr.plan.planner.box_chunks`.
         step
-            In the chunks, one a dimension.
+            Step in the chunks along each dimension, in elements.
         view
-            Output with the array's dimensions.
+            Output, with as many dimensions as the array.
         fill
-            Whether absent chunks are filled; they are a failure otherwise.
+            Whether absent chunks are filled; otherwise they are failures.
         """
         n = len(rows)
         jobs = self._jobs.setdefault(n, deque())
@@ -102,65 +99,45 @@ class SmallReads:
         return worst <= (1 if fill else 0)
 
     def _prepare(self, n: int) -> tuple[npt.NDArray[np.int64], int, int]:
-        """Return the arena of a job of ``n`` chunks with all that stays, the job's address, and where the fill's is."""
+        """Return the arena of a job of ``n`` chunks, the job's address, and the position of its fill slot.
+
+        The arena holds the job and its columns. The columns that differ between reads come first, in the order of
+        :meth:`read`, so that one assignment fills them.
+        """
         from gzarr_kernels import geometry as g
         from gzarr_kernels import read as r
 
+        from .job_slots import ReadSlots
+
         k = self._ndim
         program = self._program
-        # What changes comes first, so that one assignment fills it; the order is that of ``read``.
-        status = 2
-        base = status + 2 * n
-        strides = base + 1
-        step = strides + k
-        start = step + k
-        count = start + n * k
-        target = count + n * k
-        grid = target + n * k
-        output = grid + n * k
-        offsets = output + n
-        tables = offsets + n + 1
-        geometry = tables + 2 * k
-        job = geometry + g.SIZE
-        arena = np.zeros(job + r.JOB_SIZE, np.int64)
-        at = address(arena)
-        arena[offsets : offsets + n + 1] = range(n + 1)
-        for slot, value in {
-            g.K: k,
-            g.ITEMSIZE: program.itemsize,
-            g.SWAP: program.swap,
-            g.START: at + 8 * start,
-            g.COUNT: at + 8 * count,
-            g.TARGET: at + 8 * target,
-            g.OUTPUT: at + 8 * output,
-            g.STEP: at + 8 * step,
-            g.SOURCE_STRIDES: address(program.strides),
-            g.BASES: at + 8 * base,
-            g.TARGET_STRIDES: at + 8 * strides,
-            g.TABLE_SOURCE: at + 8 * tables,
-            g.TABLE_TARGET: at + 8 * (tables + k),
-            g.ORDER: address(program.order),
-            g.CHUNK_SHAPE: address(program.shape),
-        }.items():
-            arena[geometry + slot] = value
-        for slot, value in {
-            r.MODE: r.MODE_FILES,
-            r.SHARED: at,
-            r.SPANS: n,
-            r.PATHS: address(self._prefix),
-            r.PREFIX_NBYTES: len(self._prefix),
-            r.GRID: at + 8 * grid,
-            r.COORDINATES: k,
-            r.SEPARATOR: self._separator,
-            r.PROGRAM: address(program.words),
-            r.OPERATIONS: program.operations,
-            r.CHUNK_NBYTES: program.chunk_nbytes,
-            r.MOST_ENCODED: self._most_encoded,
-            r.PIECE_OFFSETS: at + 8 * offsets,
-            r.GEOMETRY: at + 8 * geometry,
-            r.STATUS: at + 8 * status,
-            r.ZERO_STRIDES: address(program.zeros),
-            r.OPEN_FLAGS: OPEN_FLAGS,
-        }.items():
-            arena[job + slot] = value
-        return arena, at + 8 * job, job + r.FILL
+        sizes = (2, 2 * n, 1, k, k, n * k, n * k, n * k, n * k, n, n + 1, 2 * k, g.SIZE, r.JOB_SIZE)
+        arena = np.zeros(sum(sizes), np.int64)
+        shared, status, base, strides, step, start, count, target, grid, output, offsets, tables, geometry, job = (
+            np.split(arena, np.cumsum(sizes[:-1]))
+        )
+        offsets[:] = range(n + 1)
+        slots = ReadSlots(job)
+        slots.set_rows(n, shared)
+        slots.set_files(self._prefix, grid, k, self._separator)
+        slots.set_program(program.words, program.operations, program.chunk_nbytes)
+        slots.set_read(status, self._most_encoded, 0, program.zeros)
+        slots.geometry(
+            geometry,
+            k=k,
+            itemsize=program.itemsize,
+            swap=program.swap,
+            start=start,
+            count=count,
+            target=target,
+            output=output,
+            step=step,
+            chunk_shape=program.shape,
+            chunk_strides=program.strides,
+            order=program.order,
+            bases=base,
+            strides=strides,
+            tables=tables,
+        )
+        slots.set_pieces(offsets, geometry)
+        return arena, slots.address, arena.size - r.JOB_SIZE + r.FILL

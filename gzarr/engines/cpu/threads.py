@@ -1,7 +1,7 @@
-"""The host-threads engine: any codec, any store; each chunk is decoded by ``Codec.decode`` and placed by NumPy.
+"""The host-threads engine, for any codec and any store: ``Codec.decode`` decodes each chunk and NumPy places it.
 
-It is the engine of last resort (a codec without a native operation), and its :func:`place` says in a few lines what a
-plan means, so tests hold the other engines to it. Threads help because stores and most codecs release the GIL.
+It is the engine of last resort, for codecs without a native operation. Its :func:`place` defines in a few lines what a
+plan means, so tests compare the other engines with it. Threads help because stores and most codecs release the GIL.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 Encoded: TypeAlias = bytes | memoryview
 
-#: A batch of byte ranges of one key holds at most this many chunks and (but for its first chunk) bytes, so that the
-#: memory held is bounded however many chunks a shard has.
+#: Most chunks and bytes in a batch of byte ranges of one key (its first chunk may be larger), so that memory is bounded
+#: however many chunks a shard has.
 BATCH_CHUNKS = 32
 BATCH_BYTES = 4 << 20
 
 
 def read(request: ReadRequest) -> None:
-    """Read every chunk of ``request.plan`` into ``request.outputs``; after an error some are there and others not.
+    """Read every chunk of ``request.plan`` into ``request.outputs``; after an error they hold some of the chunks.
 
     Parameters
     ----------
     request
-        Its ``chunk`` is what ``codecs`` decode to; its ``outputs`` are written in place.
+        The read; its ``outputs`` are written in place.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def read(request: ReadRequest) -> None:
     ChunkDecodeError
         If the bytes of a chunk do not decode to ``request.chunk``.
     MetadataError
-        If the codecs cannot apply to ``request.chunk`` at all.
+        If the codecs do not apply to ``request.chunk``.
     """
     if not len(request.plan):
         return
@@ -68,23 +68,23 @@ def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int], most_enco
     Parameters
     ----------
     store
-        Whole values are fetched with ``get``; all byte ranges with one ``get_partial_values``, in which adjacent ranges
-        of a key are one.
+        The store. Whole values are fetched with ``get``; all byte ranges with one ``get_partial_values``, in which
+        adjacent ranges of a key are merged.
     sources
-        Where the chunks are.
+        Location of the chunks.
     rows
-        Which chunks, as rows of ``sources``.
+        Rows of ``sources`` to fetch.
     most_encoded
-        Whole values of more bytes are refused; by stores that can tell, before they are read.
+        Most bytes of a whole value. Larger ones are refused, before they are read if the store knows their size.
 
     Returns
     -------
-    The bytes of each chunk, in the order of ``rows``; None for an absent one.
+    The bytes of each chunk, in the order of ``rows``; None for absent chunks.
 
     Raises
     ------
     StoreError
-        If the store fails, or returns fewer or more bytes than were asked for.
+        If the store fails, or returns fewer or more bytes than requested.
     """
     values: list[Encoded | None] = []
     ranges: list[tuple[int, int, int, int]] = []
@@ -133,7 +133,7 @@ def _whole(store: ReadableStore, key: str, most_encoded: int) -> bytes | None:
     value = store.get(key)
     if value is not None and len(value) > most_encoded:
         raise ValueSizeError(
-            f"{store!r}: {key!r} has {len(value)} bytes, more than the {most_encoded} that such a chunk can have",
+            f"{store!r}: {key!r} has {len(value)} bytes; a chunk of this array has at most {most_encoded}",
             key=key,
         )
     return value
@@ -142,18 +142,18 @@ def _whole(store: ReadableStore, key: str, most_encoded: int) -> bytes | None:
 def place(
     chunk: npt.NDArray[Any], plan: Plan, i: int, outputs: Sequence[npt.NDArray[Any]], field: str | None = None
 ) -> None:
-    """Place chunk ``i`` of a plan: the meaning of :class:`gzarr.plan.planner.Plan`, spelled out.
+    """Place chunk ``i`` of a plan: the definition of what a :class:`gzarr.plan.planner.Plan` means.
 
     Parameters
     ----------
     chunk
-        The whole chunk, of the plan's chunk shape.
+        The decoded chunk, in the plan's chunk shape.
     plan, i
-        Which pieces go where.
+        The plan, and the row of the chunk in it.
     outputs
-        Arrays of the plan's ``k`` dimensions, or for points result arrays of any shape.
+        Arrays with the plan's ``k`` dimensions; for points, result arrays of any shape.
     field
-        Name of the field of ``chunk.dtype`` that the outputs take, or None for whole elements.
+        Name of the field of ``chunk.dtype`` to place, or None for whole elements.
     """
     if field is not None:
         chunk = chunk[field]
@@ -161,14 +161,14 @@ def place(
         if plan.points is not None:
             outputs[output].flat[target] = chunk[source]
         else:
-            # The ellipsis keeps zero dimensions an array: an element may itself be a sequence.
+            # With zero dimensions, the ellipsis gives an array rather than an element, which may itself be a sequence.
             outputs[output][(*target, ...)] = chunk[(*source, ...)]
 
 
 def pieces(plan: Plan, i: int) -> Iterator[tuple[int, Any, Any]]:
-    """Yield, for each piece of chunk ``i``, its output, its index within the chunk and that within the output.
+    """Yield, for each piece of chunk ``i``, the number of its output and its index in the chunk and in the output.
 
-    For points the last is one of the output's ``flat`` iterator.
+    For points, the last index is one into the output's ``flat``.
     """
     for piece in range(int(plan.piece_offsets[i]), int(plan.piece_offsets[i + 1])):
         output = int(plan.output[piece])
@@ -189,7 +189,7 @@ def pieces(plan: Plan, i: int) -> Iterator[tuple[int, Any, Any]]:
                 source.append(slice(start, start + (number - 1) * step + 1, step))
                 target.append(slice(to, to + number))
         if sum(table is not None for table in plan.tables) > 1:
-            # Several index arrays would select points; as an open mesh they select a box.
+            # Several index arrays would select points; an open mesh of them selects a box.
             source = list(np.ix_(*(_indices(entry) for entry in source)))
             target = list(np.ix_(*(_indices(entry) for entry in target)))
         yield output, tuple(source), tuple(target)
@@ -200,13 +200,13 @@ def _indices(entry: Any) -> npt.NDArray[np.int64]:
 
 
 def _batches(sources: Sources, workers: int) -> list[list[int]]:
-    """Cut the chunks into what a thread takes at a time: one whole value, or some byte ranges of one key."""
+    """Return the chunks in the batches that threads take: one whole value, or several byte ranges of one key."""
     ranges = np.flatnonzero(sources.nbytes >= 0)
     batches = [[row] for row in np.flatnonzero(sources.nbytes < 0).tolist()]
     if not len(ranges):
         return batches
     ranges = ranges[np.lexsort((sources.offset[ranges], sources.key_index[ranges]))]
-    # Few chunks are cut finer, so that every thread has work.
+    # Smaller batches when there are few chunks, so that every thread has work.
     most = max(1, min(BATCH_CHUNKS, len(ranges) // (4 * workers)))
     key_of_batch, batch_nbytes = -1, 0
     keys, sizes = sources.key_index[ranges].tolist(), sources.nbytes[ranges].tolist()
@@ -224,23 +224,23 @@ def _read_batch(
 ) -> None:
     try:
         values = fetch(request.store, request.sources, rows, request.most_encoded)
-    # Stores of others raise what they like.
+    # Third-party stores may raise anything.
     except Exception as cause:
         if len(rows) == 1:
             raise store_failure(request, rows[0], cause) from cause
-        # One at a time: to name the chunk that fails, and to read those that do not.
+        # One at a time, to find the chunk that fails and to read the others.
         for row in rows:
             _read_batch(request, steps, fill, [row])
         return
     for position, row in enumerate(rows):
-        # Each chunk is let go before the next is decoded.
+        # Frees each encoded chunk before the next is decoded.
         data, values[position] = values[position], None
         if data is not None:
             chunk = _decode(request, steps, data, row)
         elif request.missing == "fill":
             chunk = fill
         else:
-            reason = "the store has no such chunk, and missing='error' was asked for"
+            reason = "the store has no such chunk, and missing='error' was requested"
             raise request.failure(MissingChunkError, row, reason)
         place(chunk, request.plan, row, request.outputs, request.field)
 
@@ -253,7 +253,7 @@ def _decode(request: ReadRequest, steps: Sequence[Representation], data: Any, ro
             data = codec.decode(data, decoded)
     except ChunkError:
         raise
-    # Libraries behind codecs raise what they like on corrupt input, RuntimeError and MemoryError included.
+    # Codec libraries may raise anything on corrupt input, including RuntimeError and MemoryError.
     except Exception as cause:
         reason = str(cause) or type(cause).__name__
         raise request.failure(ChunkDecodeError, row, f"{label} cannot decode it: {reason}") from cause
@@ -266,7 +266,7 @@ def _decode(request: ReadRequest, steps: Sequence[Representation], data: Any, ro
 
 
 def fill_chunk(fill_value: Any, chunk: ArrayRepresentation) -> npt.NDArray[Any]:
-    """Return a chunk of fill values that takes the memory of one element."""
+    """Return a chunk of fill values that occupies the memory of one element."""
     one = np.zeros(1, chunk.dtype)
     if fill_value is not None:
         one[0] = fill_value

@@ -1,11 +1,11 @@
-"""A write as the compiled loop takes it: columns, and everything behind their addresses."""
+"""A write as a job of the compiled loop, with the arrays that the job points to."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,65 +24,43 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Uncompressed chunks above this are gathered and written in parts of about so many bytes, which stay in the cache.
+#: Larger uncompressed chunks are gathered and written in slabs of about ``_SLAB_BYTES``, which stay in the cache.
 _LEAST_SLABS_BYTES = 1 << 20
 _SLAB_BYTES = 256 << 10
-#: Of how many files at once chunks are encoded: for each worker, and at most; they are open.
-_FILES_A_WORKER = 2
+#: Number of files that are open, with chunks being encoded, at the same time: per worker, and at most.
+_FILES_PER_WORKER = 2
 _MOST_FILES = 64
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FileJob:
-    """A job whose values are files.
-
-    Attributes
-    ----------
-    job
-        int64, the slots of ``gzarr_kernels.write``.
-    state
-        int64 ``(values, STATE_SIZE)``, what has become of each.
-    shared
-        int64 ``(2,)``: rows taken, and whether one has failed.
-    """
-
-    job: IntArray
-    state: IntArray
-    shared: IntArray
 
 
 class Job:
-    """What files and other stores have in common; everything that compiled code has an address of is kept alive here.
+    """The job of a write, without a target: :meth:`for_files` or :func:`encode_in_memory` adds one.
 
     Parameters
     ----------
     request, program, rows
-        As of :func:`gzarr.engines.native_write.write`.
+        As for :func:`gzarr.engines.cpu.native_write.write`.
 
     Attributes
     ----------
-    job
-        int64, the slots of ``gzarr_kernels.write``.
+    slots
+        The job; it keeps alive the arrays whose addresses it has.
     rows
-        int64 ``(n,)``, planned chunks, those of a stored value together and in the order of its index.
+        int64 ``(n,)``, planned chunks, grouped by stored value, in the order of the shard's index.
     value
-        int64 ``(n,)``, which of the stored values each is in.
+        int64 ``(n,)``, stored value of each row.
     slot
-        int64 ``(n,)``, which entry of the index of its shard each has.
+        int64 ``(n,)``, entry of each row in its shard's index.
     keys
-        Of the stored values.
+        Keys of the stored values.
     first
-        int64 ``(values + 1,)``, the first row of each stored value.
+        int64 ``(values + 1,)``, first row of each stored value.
     """
 
     def __init__(self, request: WriteRequest, program: EncodingProgram, rows: IntArray) -> None:
-        from gzarr_kernels import read as r
-        from gzarr_kernels import write as w
+        from .job_slots import WriteSlots
 
         slot = inner_index(request, rows) if request.levels else np.zeros(len(rows), np.int64)
         order = np.lexsort((slot, request.value_of[rows]))
-        self._keep: list[Any] = []
         self.rows = np.ascontiguousarray(rows[order], np.int64)
         self.slot = slot[order]
         which = request.value_of[self.rows]
@@ -96,61 +74,59 @@ class Job:
         if request.fill_value is not None:
             element[0] = request.fill_value
         fill = element.view(np.uint8)
-        # Bytes of an index of the slowest dimension.
+        # Bytes per index of the slowest dimension.
         self._plane_nbytes = max(program.strides, default=1)
-        self.job = job = np.zeros(w.JOB_SIZE, np.int64)
-        job[r.PROGRAM] = self._address(_words(program))
-        job[r.OPERATIONS] = len(program.steps)
-        job[r.CHUNK_NBYTES] = chunk.nbytes
-        job[r.PIECE_OFFSETS] = self._address(plan.piece_offsets)
-        job[r.GEOMETRY] = self._geometry(request, program)
-        job[r.FILL] = self._address(fill)
-        job[w.SKIP_FILL] = not request.write_empty
+        self._operations = len(program.steps)
+        # The job has their addresses.
+        self._inputs = request.inputs
+        self.slots = slots = WriteSlots()
+        slots.set_program(_words(program), self._operations, chunk.nbytes)
+        slots.set_pieces(plan.piece_offsets, self._geometry(request, program))
         width = max(program.swap, 1)
-        job[w.STORED_FILL] = self._address(fill.reshape(-1, width)[:, ::-1].reshape(-1))
-        job[w.DIRECT] = not program.swap
+        slots.set_write(
+            fill,
+            fill.reshape(-1, width)[:, ::-1].reshape(-1),
+            skip_fill=not request.write_empty_chunks,
+            direct=not program.swap,
+        )
 
-    def _address(self, array: npt.NDArray[Any]) -> int:
-        """Return the address of an array that compiled code reads or writes whole; keep it alive."""
-        if not array.flags.c_contiguous:
-            array = np.ascontiguousarray(array)
-        self._keep.append(array)
-        return address(array)
-
-    def _geometry(self, request: WriteRequest, program: EncodingProgram) -> int:
-        from gzarr_kernels import geometry as g
+    def _geometry(self, request: WriteRequest, program: EncodingProgram) -> IntArray:
+        from .job_slots import piece_columns
 
         plan, inputs = request.plan, request.inputs
-        k = max(plan.chunks.shape[1], 1)
-        # The single element of an array without dimensions is one along one.
-        scalar = plan.chunks.shape[1] == 0
-        pieces = (len(plan.start), 1) if scalar else plan.start.shape
-        zeros, ones = np.zeros(pieces, np.int64), np.ones(pieces, np.int64)
-        geometry = np.zeros(g.SIZE, np.int64)
-        geometry[g.K] = k
-        geometry[g.ITEMSIZE] = request.chunk.dtype.itemsize
-        geometry[g.SWAP] = program.swap
-        geometry[g.START] = self._address(zeros if scalar else plan.start)
-        geometry[g.COUNT] = self._address(ones if scalar else plan.count)
-        geometry[g.TARGET] = self._address(zeros if scalar else plan.target)
-        geometry[g.OUTPUT] = self._address(plan.output)
-        geometry[g.STEP] = self._address(np.ones(k, np.int64) if scalar else plan.step)
-        geometry[g.SOURCE_STRIDES] = self._address(np.array(program.strides or (0,), np.int64))
-        geometry[g.BASES] = self._address(np.array([address(array) for array in inputs], np.int64))
+        start, count, target, step = piece_columns(plan)
+        k = len(step)
         strides = [stride for array in inputs for stride in (array.strides or (0,))]
-        geometry[g.TARGET_STRIDES] = self._address(np.array(strides, np.int64))
-        geometry[g.TABLE_SOURCE] = geometry[g.TABLE_TARGET] = self._address(np.zeros(k, np.int64))
-        geometry[g.ORDER] = self._address(np.array(program.order or (0,), np.int64))
-        geometry[g.CHUNK_SHAPE] = self._address(np.array(request.chunk.shape or (1,), np.int64))
-        self._keep.append(inputs)
-        return self._address(geometry)
+        return self.slots.geometry(
+            k=k,
+            itemsize=request.chunk.dtype.itemsize,
+            swap=program.swap,
+            start=start,
+            count=count,
+            target=target,
+            output=plan.output,
+            step=step,
+            chunk_shape=np.array(request.chunk.shape or (1,), np.int64),
+            chunk_strides=np.array(program.strides or (0,), np.int64),
+            order=np.array(program.order or (0,), np.int64),
+            bases=np.array([address(array) for array in inputs], np.int64),
+            strides=np.array(strides, np.int64),
+            tables=np.zeros((2, k), np.int64),
+        )
 
-    def for_files(self, request: WriteRequest, writer: FileWriter) -> FileJob:
-        """Complete the job for the loop to write files of a store. It lives as long as this."""
-        from gzarr_kernels import read as r
+    def for_files(self, request: WriteRequest, writer: FileWriter) -> tuple[IntArray, IntArray]:
+        """Complete the job so that the loop itself writes the files of a local store.
+
+        Returns
+        -------
+        state
+            int64 ``(values, STATE_SIZE)``, state of each stored value.
+        shared
+            int64 ``(2,)``: rows taken, and whether one has failed.
+        """
         from gzarr_kernels import write as w
 
-        job, keys = self.job, self.keys
+        slots, keys = self.slots, self.keys
         values, k = keys.chunks.shape
         counts = np.diff(self.first)
         shared = np.zeros(2, np.int64)
@@ -158,45 +134,33 @@ class Job:
         state[:, w.COUNT] = counts
         state[:, w.DESCRIPTOR] = -1
         state[:, w.CODE] = w.PENDING
-        prefix = file_prefix(writer.root, keys.prefix, keys.encoding, k)
-        temporary = os.fsencode(writer.temporary_prefix())
-        job[r.MODE] = r.MODE_FILES
-        job[r.SHARED] = self._address(shared)
-        job[r.SPANS] = len(self.rows)
         turn = np.arange(len(self.rows)) - np.repeat(self.first[:-1], counts)
-        # Chunks of a file are written in their turns. Those of some files are taken alternately, so that a worker
-        # seldom waits for the one who has the chunk before.
-        together = min(_FILES_A_WORKER * pool.thread_count(), _MOST_FILES)
+        # Chunks of a file are written in their turns. The chunks of several files are taken alternately, so that a
+        # worker seldom waits for the worker that has the previous chunk.
+        together = min(_FILES_PER_WORKER * pool.thread_count(), _MOST_FILES)
         taken = np.lexsort((self.value, turn, self.value // together))
-        job[r.CHUNK_ROWS] = self._address(self.rows[taken])
-        job[r.PATHS] = self._address(np.frombuffer(prefix, np.uint8))
-        job[r.PREFIX_NBYTES] = len(prefix)
-        job[r.GRID] = self._address(keys.chunks)
-        job[r.COORDINATES] = k
-        job[r.SEPARATOR] = ord(keys.encoding.separator)
-        job[w.VALUE] = self._address(self.value[taken])
-        job[w.TURN] = self._address(turn[taken])
-        job[w.SLOT] = self._address(self.slot[taken])
-        job[w.STATE] = self._address(state)
-        job[w.TEMPORARY] = self._address(np.frombuffer(temporary, np.uint8))
-        job[w.TEMPORARY_NBYTES] = len(temporary)
-        job[w.TOKEN] = secrets.randbits(62)
-        job[w.CREATE_FLAGS] = _CREATE_FLAGS
-        job[w.DURABLE] = writer.durable
-        if not job[r.OPERATIONS] and not request.levels and request.chunk.nbytes > _LEAST_SLABS_BYTES:
-            job[w.SLAB] = max(1, _SLAB_BYTES // self._plane_nbytes)
+        slots.set_rows(len(self.rows), shared, self.rows[taken])
+        slots.set_values(state, self.value[taken], turn[taken], self.slot[taken])
+        prefix = np.frombuffer(file_prefix(writer.root, keys.prefix, keys.encoding, k), np.uint8)
+        slots.set_files(prefix, keys.chunks, k, ord(keys.encoding.separator))
+        slab = 0
+        if not self._operations and not request.levels and request.chunk.nbytes > _LEAST_SLABS_BYTES:
+            slab = max(1, _SLAB_BYTES // self._plane_nbytes)
+        temporary = np.frombuffer(os.fsencode(writer.temporary_prefix()), np.uint8)
+        slots.set_temporary_files(temporary, secrets.randbits(62), durable=writer.durable, slab=slab)
         if request.levels:
             (level,) = request.levels
             stored = level.stored_shape
             entries = int(np.prod(level.codec.chunks_per_shard(stored), dtype=np.int64))
-            indexes = np.full((values, entries, 2), EMPTY, np.uint64)
-            job[w.INDEXES] = self._address(indexes)
-            job[w.ENTRIES] = entries
-            job[w.CHECKSUM] = len(level.codec.index_codecs) > 1
-            job[w.AT_START] = level.codec.index_location == "start"
-            if job[w.AT_START]:
+            at_start = level.codec.index_location == "start"
+            slots.set_shards(
+                np.full((values, entries, 2), EMPTY, np.uint64),
+                checksum=len(level.codec.index_codecs) > 1,
+                at_start=at_start,
+            )
+            if at_start:
                 state[:, w.OFFSET] = level.codec.index_nbytes(stored)
-        return FileJob(job, state, shared)
+        return state, shared
 
 
 def _words(program: EncodingProgram) -> IntArray:
@@ -215,16 +179,16 @@ def _words(program: EncodingProgram) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Chunks that were encoded in memory.
+    """Chunks encoded in memory.
 
     Attributes
     ----------
     arena
-        uint8; the ``i``-th begins at ``i * most_nbytes`` of the program.
+        uint8; chunk ``i`` begins at byte ``i * program.most_nbytes``.
     nbytes
-        int64 ``(n,)``: encoded bytes of each, -1 for chunks of nothing but the fill value.
+        int64 ``(n,)``, encoded size of each chunk in bytes; -1 for a chunk of nothing but the fill value.
     failure
-        int64, status, detail and planned chunk of the one that failed; None if there is none.
+        int64 ``(3,)``, status, detail and planned chunk of the failure; None if there is none.
     """
 
     arena: npt.NDArray[np.uint8]
@@ -233,24 +197,17 @@ class Encoded:
 
 
 def encode_in_memory(job: Job, program: EncodingProgram, rows: IntArray, workers: int) -> Encoded:
-    """Encode some rows of a job, which stays as it is, in some threads."""
-    from gzarr_kernels import read as r
+    """Encode some rows of a job in up to ``workers`` threads; the job is not changed."""
     from gzarr_kernels import write as w
 
     n = len(rows)
     arena = np.empty(n * program.most_nbytes, np.uint8)
-    where = address(arena) + program.most_nbytes * np.arange(n)
     nbytes, shared = np.zeros(n, np.int64), np.zeros(2, np.int64)
-    chunks, value = np.ascontiguousarray(job.rows[rows]), np.zeros(n, np.int64)
     state = np.zeros(w.STATE_SIZE, np.int64)
-    part = job.job.copy()
-    part[r.MODE] = r.MODE_MEMORY
-    part[r.SHARED] = address(shared)
-    part[r.SPANS] = n
-    part[r.CHUNK_ROWS] = address(chunks)
-    part[r.WHERE] = address(where)
-    part[r.NBYTES] = address(nbytes)
-    part[w.VALUE] = address(value)
-    part[w.STATE] = address(state)
-    kernels.run(w.work, address(part), shared, n, workers)
+    slots = job.slots.copy()
+    slots.set_rows(n, shared, job.rows[rows])
+    slots.set_memory(address(arena) + program.most_nbytes * np.arange(n), nbytes)
+    # One value for all rows: only its failure is of interest.
+    slots.set_values(state, np.zeros(n, np.int64))
+    kernels.run(w.work, slots.address, shared, n, workers)
     return Encoded(arena, nbytes, state[[w.CODE, w.DETAIL, w.CHUNK]] if shared[1] else None)

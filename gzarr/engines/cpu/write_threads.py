@@ -1,7 +1,6 @@
-"""Writing in host threads: any codec, any store; chunks that are changed in part are read, changed and written.
+"""Writing in host threads, for any codec and any store; partly changed chunks are read, modified and written back.
 
-What a stored value held is replaced in one step or not at all. The chunks of a shard that are not touched keep their
-bytes; they are not decoded.
+A stored value is replaced in one step or not at all. Untouched chunks of a shard keep their bytes and are not decoded.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ def write(request: WriteRequest, rows: IntArray | None = None, *, already: int =
     request
         The write.
     rows
-        Which planned chunks; None for all.
+        int64 ``(n,)``, planned chunks to write; None for all.
     already
-        How many stored values of the request were written before this, for messages.
+        Number of stored values of the request that were written before this call, for error messages.
 
     Raises
     ------
     ChunkWriteError
-        If the store fails, or a codec cannot encode a chunk.
+        If the store fails or a codec cannot encode a chunk.
     ChunkReadError, ChunkDecodeError
-        If a stored value that is to be changed in part cannot be read. In either case all stored values are whole, some
-        with what they held before.
+        If a stored value that is to be partly changed cannot be read. After any of these errors, every stored value is
+        complete; some still hold their old content.
     """
     if rows is None:
         rows = np.arange(len(request.plan))
@@ -65,7 +64,7 @@ def write(request: WriteRequest, rows: IntArray | None = None, *, already: int =
     try:
         pool.each(write_value, len(groups), pool.thread_count())
     except ChunkError as error:
-        # Only now have the other threads ended what they had begun.
+        # Only now have the other threads finished the values that they were writing.
         raise failures.with_count(error, already + next(done), already + len(groups)) from error.__cause__
 
 
@@ -79,7 +78,7 @@ def _write_value(request: WriteRequest, rows: IntArray, fill: npt.NDArray[Any]) 
                 request.store.erase(key)
             else:
                 request.store.set(key, parts)
-        # Stores of others raise what they like.
+        # Third-party stores may raise anything.
         except Exception as cause:
             raise _failure(request, ChunkWriteError, int(rows[0]), key, f"the store failed: {cause}") from cause
 
@@ -92,12 +91,12 @@ def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
     try:
         return request.store.get(key)
     except Exception as cause:
-        reason = f"it is to be changed in part, and the store failed to read it: {cause}"
+        reason = f"the write changes only part of it, and the store failed to read it: {cause}"
         raise _failure(request, ChunkReadError, row, key, reason) from cause
 
 
 def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) -> bytes | None:
-    """Return what a stored value that is one chunk is to hold, or None for nothing."""
+    """Return the new content of a stored value that is one chunk, or None to erase it."""
     replaced = request.whole[row] and not request.beyond[request.value_of[row]]
     stored = None if replaced else _get(request, row, key)
     encoded = _changed(request, row, key, fill, stored)
@@ -107,9 +106,9 @@ def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) ->
 def _changed(
     request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], stored: Any | None
 ) -> npt.NDArray[np.uint8] | None:
-    """Return a planned chunk, changed and encoded, or None if nothing is to be stored for it.
+    """Return a planned chunk, changed and encoded, or None if it should not be stored.
 
-    ``stored`` is what it held, encoded; None if that is nothing, or does not matter.
+    ``stored`` is its old encoded content; None if it is absent or does not matter.
     """
     chunk = _before(request, row, key, fill, stored)
     target = chunk if request.field is None else chunk[request.field]
@@ -119,29 +118,29 @@ def _changed(
             target[inside] = source.flat[outside]
         else:
             target[(*inside, ...)] = source[(*outside, ...)]
-    if not request.write_empty and _is_fill(chunk, fill):
+    if not request.write_empty_chunks and _is_fill(chunk, fill):
         return None
     try:
         return flat(encode_chain(request.codecs, chunk, request.chunk))
     except ChunkError:
         raise
-    # Libraries behind codecs raise what they like.
+    # Codec libraries may raise anything.
     except Exception as cause:
         reason = f"its elements cannot be encoded: {cause}"
         raise _failure(request, ChunkWriteError, row, key, reason) from cause
 
 
 def _before(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], stored: Any | None) -> npt.NDArray[Any]:
-    """Return what a chunk held."""
+    """Return the old elements of a chunk."""
     if stored is None:
         return np.array(fill)
     try:
         return np.array(decode_chain(request.codecs, stored, request.chunk))
     except Exception as cause:
         if request.whole[row]:
-            # Nothing of the array is lost with it, and the next reader finds it in order.
+            # Every element within the array is overwritten, so nothing is lost, and the chunk becomes readable again.
             return np.array(fill)
-        reason = f"it is to be changed in part, and what it holds cannot be decoded: {cause}"
+        reason = f"the write changes only part of it, and its stored bytes cannot be decoded: {cause}"
         raise _failure(request, ChunkDecodeError, row, key, reason) from cause
 
 
@@ -154,7 +153,7 @@ def _is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
         return all(type(item) is type(one) and item == one for item in chunk.flat)
     elements = chunk.reshape(-1).view(np.uint8).reshape(chunk.size, -1)
     pattern = np.array([one], chunk.dtype).view(np.uint8)
-    # Most chunks that are not empty show it in their first elements.
+    # In most chunks that are not empty, the first elements already differ.
     return bool((elements[:64] == pattern).all()) and bool((elements == pattern).all())
 
 
@@ -162,7 +161,7 @@ def _is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
 
 
 def _shard(request: WriteRequest, rows: IntArray, key: str, fill: npt.NDArray[Any]) -> bytes | None:
-    """Return what a shard is to hold, or None for nothing."""
+    """Return the new content of a shard, or None to erase it."""
     (level,) = request.levels
     linear = inner_index(request, rows)
     first = int(rows[0])
@@ -194,9 +193,9 @@ def _shard(request: WriteRequest, rows: IntArray, key: str, fill: npt.NDArray[An
 
 
 def kept_in_part(request: WriteRequest, values: IntArray) -> npt.NDArray[np.bool_]:
-    """Return which of some stored values hold something beyond the array, or may: that has to be kept.
+    """Return which of some stored values hold, or may hold, elements beyond the array, which have to be kept.
 
-    Ask with their locks held.
+    To be called with the values' locks held.
     """
     kept = request.beyond[values]
     some = np.flatnonzero(kept)
@@ -206,7 +205,7 @@ def kept_in_part(request: WriteRequest, values: IntArray) -> npt.NDArray[np.bool
 
 
 def complete_values(request: WriteRequest) -> npt.NDArray[np.bool_]:
-    """Return which stored values are written as wholes, what they hold in the array does not matter, ``(s,)``."""
+    """Return bool ``(s,)``: whether a stored value is overwritten completely, as far as it lies within the array."""
     whole = np.bincount(request.value_of[request.whole], minlength=len(request.keys))
     if not request.levels:
         return np.asarray(whole == 1)
@@ -217,14 +216,14 @@ def complete_values(request: WriteRequest) -> npt.NDArray[np.bool_]:
 
 
 def _is_complete(request: WriteRequest, rows: IntArray) -> bool:
-    """Return whether some planned chunks are all that a stored value has within the array, and are whole."""
+    """Return whether some planned chunks overwrite all that a stored value has within the array."""
     if not request.whole[rows].all():
         return False
     return not request.levels or len(rows) == _inside(request, int(rows[0]), request.levels[0])
 
 
 def inner_index(request: WriteRequest, rows: IntArray) -> IntArray:
-    """Return which entry of its shard's index each of some planned chunks has."""
+    """Return the entries of some planned chunks in the indexes of their shards, int64 ``(n,)``."""
     (level,) = request.levels
     per_shard = [a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)]
     inner = request.plan.chunks[rows] % np.array(per_shard, np.int64)
@@ -250,12 +249,12 @@ def _index(
 ) -> npt.NDArray[np.uint64]:
     try:
         if stored.size < index_nbytes:
-            raise ValueError(f"its {stored.size} bytes are too few for an index of {index_nbytes}")
+            raise ValueError(f"the shard has {stored.size} bytes, too few for an index of {index_nbytes}")
         at_start = level.codec.index_location == "start"
         part = stored[:index_nbytes] if at_start else stored[stored.size - index_nbytes :]
         return level.codec.decode_index(part, level.stored_shape, shard_nbytes=stored.size).reshape(-1, 2)
     except ValueError as cause:
-        reason = f"it is to be changed in part, and the index of its shard cannot be read: {cause}"
+        reason = f"the write changes only part of its shard, whose index cannot be read: {cause}"
         raise _failure(request, ChunkDecodeError, row, key, reason) from cause
 
 
@@ -267,7 +266,7 @@ def _stored_part(stored: npt.NDArray[np.uint8], entry: npt.NDArray[np.uint64]) -
 def _assemble(
     level: ShardLevel, parts: dict[int, npt.NDArray[np.uint8]], total: int, index_nbytes: int
 ) -> bytes | None:
-    """Lay inner chunks out one after the other, in the order of the index."""
+    """Return a shard with its inner chunks in the order of the index, or None if there are none."""
     if not parts:
         return None
     index = np.full((total, 2), EMPTY, np.uint64)

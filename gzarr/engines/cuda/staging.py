@@ -16,8 +16,7 @@ from ...plan.keys import ChunkKeys, file_prefix
 from ...stores.base import LocalFiles
 from .. import kernels, pool
 from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch
-from ..cpu.small_reads import OPEN_FLAGS
-from ..kernels import address
+from ..kernels import OPEN_FLAGS, address
 
 if TYPE_CHECKING:
     import numpy.typing as npt

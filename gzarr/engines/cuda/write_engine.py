@@ -314,7 +314,7 @@ class _Writing:
     def _finish(self, waves: deque[WriteWave]) -> None:
         """Store the values that the oldest wave has encoded."""
         wave = waves[0]
-        encoded = wave.finish(keep_empty=self._request.write_empty, packed=bool(self._request.levels))
+        encoded = wave.finish(keep_empty=self._request.write_empty_chunks, packed=bool(self._request.levels))
         values = self._request.value_of[wave.rows]
         first = np.flatnonzero(np.diff(values, prepend=np.int64(-1)))
         ready = []

@@ -73,15 +73,15 @@ def labels(planes: int = SHAPE[0]) -> np.ndarray[Any, Any]:
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Let small writes have trials too; collect the ways of the steps chosen for each write."""
     found: list[list[int]] = []
-    real = effort.settle
+    real = effort.choose_search
 
-    def settle(request: WriteRequest, program: EncodingProgram, rows: Any, available: frozenset[str]) -> Any:
+    def choose(request: WriteRequest, program: EncodingProgram, rows: Any, available: frozenset[str]) -> Any:
         settled = real(request, program, rows, available)
         found.append([step.way for step in settled.steps])
         return settled
 
-    monkeypatch.setattr(effort, "_SHARE", 1 / 4)
-    monkeypatch.setattr(effort, "settle", settle)
+    monkeypatch.setattr(effort, "_TRIAL_SHARE", 1 / 4)
+    monkeypatch.setattr(effort, "choose_search", choose)
     return found
 
 
@@ -156,11 +156,11 @@ def test_structure_is_searched_lazily_at_high_levels(
 @pytest.mark.parametrize(
     ("sizes", "taken"),
     [
-        # By way, the sizes of four pieces that are 100 bytes each by way 1. Ways 2 and 3 are of one kind, 4 of another.
+        # By way, the sizes of four pieces that are 100 bytes each by way 1. Ways 2 and 3 are one group, 4 is another.
         ({2: [102] * 4, 3: [90] * 4}, 2),
         ({2: [102, 102, 102, 103], 3: [100] * 4}, 3),
         ({2: [96, 96, 120, 120], 3: [103, 103, 99, 99]}, 3),
-        # Much larger in the first half: the rest is not looked at; very much: nor are others of the kind.
+        # Much larger in the first half: the rest is not looked at; very much: nor is the rest of the group.
         ({2: [104, 104, 0, 0], 3: [100] * 4}, 3),
         ({2: [130, 130, 0, 0], 3: [0] * 4, 4: [101] * 4}, 4),
         ({2: [130] * 4, 4: [103] * 4}, 0),
@@ -187,7 +187,7 @@ def test_the_first_way_that_is_good_enough_is_taken(
     monkeypatch.setattr(effort, "_encoded_nbytes", encoded)
     trial: Any = SimpleNamespace(plan=range(4))
     program: Any = Program()
-    assert effort._best(trial, program, effort._Candidates(((2, 3), (4,)), 1)) == taken
+    assert effort._best_way(trial, program, ((2, 3), (4,)), 1) == taken
 
 
 @pytest.mark.parametrize(
@@ -203,13 +203,13 @@ def test_the_first_way_that_is_good_enough_is_taken(
 def test_whatever_the_way_peers_read_it(
     codec: z.Json, way: int, chunks: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = effort.settle
+    real = effort.choose_search
 
-    def settle(request: WriteRequest, program: EncodingProgram, rows: Any, available: frozenset[str]) -> Any:
+    def choose(request: WriteRequest, program: EncodingProgram, rows: Any, available: frozenset[str]) -> Any:
         assert real(request, program, rows, available) == program
         return program.searching(way)
 
-    monkeypatch.setattr(effort, "settle", settle)
+    monkeypatch.setattr(effort, "choose_search", choose)
     data = labels() if chunks == CHUNKS else noise()
     if chunks == (5, 7, 3):
         data = data[:11, :20, :13]
@@ -222,11 +222,11 @@ def trials(monkeypatch: pytest.MonkeyPatch, ways: list[list[int]]) -> list[Write
     """Collect the trials; each finds way 2."""
     found: list[WriteRequest] = []
 
-    def best(trial: WriteRequest, program: EncodingProgram, ladder: Any) -> int:
+    def best(trial: WriteRequest, program: EncodingProgram, groups: Any, reference: int) -> int:
         found.append(trial)
         return 2
 
-    monkeypatch.setattr(effort, "_best", best)
+    monkeypatch.setattr(effort, "_best_way", best)
     return found
 
 
@@ -407,7 +407,7 @@ def test_small_writes_have_no_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*_: Any) -> None:
         pytest.fail("a trial")
 
-    monkeypatch.setattr(effort, "_best", refuse)
+    monkeypatch.setattr(effort, "_best_way", refuse)
     data = noise()
     create(tmp_path, data, free(ZSTD))[...] = data
 
@@ -465,7 +465,7 @@ def test_a_trial_is_the_middle_of_chunks_as_they_are_stored(
     program = analyse_encoding(request.codecs, request.chunk, native_write.available())
     assert program is not None
     rows = np.array([0, 5, 7])
-    trial = effort._middles(request, program, rows, most)
+    trial = effort._trial_request(request, program, rows, most)
     shorter = analyse_encoding(trial.codecs, trial.chunk, native_write.available())
     assert shorter is not None
     found = encode_in_memory(Job(trial, shorter, np.arange(3)), shorter, np.arange(3), 1)

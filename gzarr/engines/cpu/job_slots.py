@@ -1,0 +1,420 @@
+"""Jobs of the compiled loops as int64 arrays. All of the CPU engine's jobs have their slots filled here.
+
+The slots are documented in ``gzarr_kernels.read`` and ``gzarr_kernels.geometry``. Jobs of ``gzarr_kernels.write`` and
+``gzarr_kernels.index`` begin with the slots of ``read``, followed by their own. A slot that is not set is 0. Jobs of
+small reads are prepared here, too; later only their ``FILL`` slot changes (:mod:`gzarr.engines.cpu.small_reads`).
+
+Importing this module loads the compiled loop, so call :func:`gzarr.engines.kernels.load` first.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+from gzarr_kernels import geometry as g
+from gzarr_kernels import read as r
+
+from ..kernels import OPEN_FLAGS, address
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...plan.planner import Plan
+
+    IntArray = npt.NDArray[np.int64]
+
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+class JobSlots:
+    """A job, with the slots that several loops have in common.
+
+    Parameters
+    ----------
+    array
+        int64, contiguous zeros.
+
+    Attributes
+    ----------
+    array
+        int64, the slots.
+    address
+        Address of the first one, as loops take it.
+    """
+
+    def __init__(self, array: IntArray) -> None:
+        self.array = array
+        self.address = address(array)
+        self._keep: list[Any] = []
+
+    def copy(self) -> Self:
+        """Return a job with the same slots, for some of its rows."""
+        other = type(self).__new__(type(self))
+        JobSlots.__init__(other, self.array.copy())
+        other._keep.append(self)
+        return other
+
+    def keep(self, array: npt.NDArray[Any]) -> int:
+        """Return the address of an array and keep it alive. A strided array is copied, so loops must only read it."""
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+        self._keep.append(array)
+        return address(array)
+
+    def set_rows(self, count: int, shared: IntArray, chunk_rows: IntArray | None = None) -> None:
+        """Set the rows (chunks, spans or shards) that the workers take.
+
+        Parameters
+        ----------
+        count
+            Number of rows.
+        shared
+            int64 ``(2,)``, or ``(3,)`` for reads with first touch; zeros, the counters that workers share.
+        chunk_rows
+            int64 ``(count,)``, planned chunk of each row; None where row and chunk are the same.
+        """
+        job = self.array
+        job[r.SHARED] = self.keep(shared)
+        job[r.SPANS] = count
+        job[r.CHUNK_ROWS] = 0 if chunk_rows is None else self.keep(chunk_rows)
+
+    def set_program(self, words: IntArray, operations: int, chunk_nbytes: int) -> None:
+        """Set the operations, as ``gzarr_kernels.decode`` or ``encode`` reads them, and the size of a decoded chunk."""
+        job = self.array
+        job[r.PROGRAM] = self.keep(words)
+        job[r.OPERATIONS] = operations
+        job[r.CHUNK_NBYTES] = chunk_nbytes
+
+    def set_pieces(self, offsets: IntArray, geometry: IntArray) -> None:
+        """Set the first piece of each chunk, int64 ``(n + 1,)``, and the geometry, from :meth:`geometry`."""
+        self.array[r.PIECE_OFFSETS] = self.keep(offsets)
+        self.array[r.GEOMETRY] = self.keep(geometry)
+
+    def geometry(
+        self,
+        into: IntArray | None = None,
+        *,
+        k: int,
+        itemsize: int,
+        swap: int,
+        field_offset: int = 0,
+        start: IntArray,
+        count: IntArray,
+        target: IntArray,
+        output: IntArray,
+        step: IntArray,
+        chunk_shape: IntArray,
+        chunk_strides: IntArray,
+        order: IntArray,
+        bases: IntArray,
+        strides: IntArray,
+        tables: IntArray,
+        points: tuple[IntArray, IntArray] | None = None,
+        dense_rows: int = 0,
+        stream: bool = False,
+    ) -> IntArray:
+        """Return the slots of a geometry, for :meth:`set_pieces`.
+
+        Parameters
+        ----------
+        into
+            int64 ``(SIZE,)``, zeros, to fill; None for a new array.
+        k
+            Number of dimensions, at least 1.
+        itemsize, swap, field_offset
+            Bytes of a placed element, of the units to swap (0 for none), and before the field in a stored element.
+        start, count, target, output
+            The plan's columns of pieces: int64 ``(m, k)``, and ``(m,)`` for ``output``.
+        step
+            int64 ``(k,)``, step in the chunk, in elements.
+        chunk_shape, chunk_strides, order
+            int64 ``(k,)``: shape of the decoded chunk, its strides in bytes, its dimensions from slowest to fastest.
+        bases, strides
+            int64 ``(g,)`` and ``(g, k)``: addresses of the outputs (or inputs), which the caller keeps alive, and their
+            strides in bytes.
+        tables
+            int64 ``(2, k)``: addresses of the index tables in the chunk and in the output, 0 where there is none.
+        points
+            For a point selection, int64 ``(p,)`` each: byte offsets in the chunk, addresses of the output's elements.
+        dense_rows
+            0, ``SINGLE_ELEMENTS`` or ``ANY_ROWS``.
+        stream
+            Whether rows are written past the caches.
+        """
+        geometry = np.zeros(g.SIZE, np.int64) if into is None else into
+        tables_address = self.keep(tables)
+        geometry[g.K] = k
+        geometry[g.ITEMSIZE] = itemsize
+        geometry[g.SWAP] = swap
+        geometry[g.FIELD_OFFSET] = field_offset
+        geometry[g.START] = self.keep(start)
+        geometry[g.COUNT] = self.keep(count)
+        geometry[g.TARGET] = self.keep(target)
+        geometry[g.OUTPUT] = self.keep(output)
+        geometry[g.STEP] = self.keep(step)
+        geometry[g.SOURCE_STRIDES] = self.keep(chunk_strides)
+        geometry[g.BASES] = self.keep(bases)
+        geometry[g.TARGET_STRIDES] = self.keep(strides)
+        geometry[g.TABLE_SOURCE] = tables_address
+        geometry[g.TABLE_TARGET] = tables_address + 8 * k
+        geometry[g.ORDER] = self.keep(order)
+        geometry[g.DENSE_ROWS] = dense_rows
+        geometry[g.CHUNK_SHAPE] = self.keep(chunk_shape)
+        if points is not None:
+            geometry[g.POINT_SOURCE] = self.keep(points[0])
+            geometry[g.POINT_TARGET] = self.keep(points[1])
+        geometry[g.STREAM] = stream
+        return geometry
+
+    def set_memory(self, where: IntArray, nbytes: IntArray) -> None:
+        """Set addresses and sizes of the encoded chunks in memory, int64 ``(n,)`` each."""
+        job = self.array
+        job[r.MODE] = r.MODE_MEMORY
+        job[r.WHERE] = self.keep(where)
+        job[r.NBYTES] = self.keep(nbytes)
+
+    def set_files(self, prefix: npt.NDArray[np.uint8], grid: IntArray, k: int, separator: int) -> None:
+        """Set the files, one per chunk or shard.
+
+        Parameters
+        ----------
+        prefix
+            uint8, path up to the first coordinate.
+        grid
+            int64 ``(n, k)``, coordinates.
+        k
+            Number of coordinates.
+        separator
+            Code of the character between two of them.
+        """
+        job = self.array
+        job[r.MODE] = r.MODE_FILES
+        job[r.PATHS] = self.keep(prefix)
+        job[r.PREFIX_NBYTES] = len(prefix)
+        job[r.GRID] = self.keep(grid)
+        job[r.COORDINATES] = k
+        job[r.SEPARATOR] = separator
+        job[r.OPEN_FLAGS] = OPEN_FLAGS
+
+
+class ReadSlots(JobSlots):
+    """The job of a read, for ``gzarr_kernels.read.work``.
+
+    Parameters
+    ----------
+    array
+        int64, contiguous zeros to fill; None for a new array.
+    """
+
+    def __init__(self, array: IntArray | None = None) -> None:
+        super().__init__(np.zeros(r.JOB_SIZE, np.int64) if array is None else array)
+
+    def set_ranges(
+        self,
+        paths: npt.NDArray[np.uint8],
+        path_offsets: IntArray,
+        span_rows: IntArray,
+        span_file: IntArray,
+        span_offset: IntArray,
+        span_nbytes: IntArray,
+        offset: IntArray,
+        nbytes: IntArray,
+    ) -> None:
+        """Set byte ranges of files.
+
+        Parameters
+        ----------
+        paths, path_offsets
+            NUL-terminated paths, as uint8; int64 ``(files + 1,)``, where each begins.
+        span_rows
+            int64 ``(spans + 1,)``, first row of each span: a range that is read in one request.
+        span_file, span_offset, span_nbytes
+            int64 ``(spans,)``: file, first byte and size.
+        offset, nbytes
+            int64 ``(n,)``: first byte in the file and size of each chunk; sizes below 0 are absent chunks.
+        """
+        job = self.array
+        job[r.MODE] = r.MODE_RANGES
+        job[r.PATHS] = self.keep(paths)
+        job[r.PATH_OFFSETS] = self.keep(path_offsets)
+        job[r.SPAN_ROWS] = self.keep(span_rows)
+        job[r.SPAN_FILE] = self.keep(span_file)
+        job[r.SPAN_OFFSET] = self.keep(span_offset)
+        job[r.SPAN_NBYTES] = self.keep(span_nbytes)
+        job[r.WHERE] = self.keep(offset)
+        job[r.NBYTES] = self.keep(nbytes)
+        job[r.OPEN_FLAGS] = OPEN_FLAGS
+
+    def set_read(self, status: IntArray, most_encoded: int, fill: int, zeros: IntArray) -> None:
+        """Set the slots that only reads have.
+
+        Parameters
+        ----------
+        status
+            int64 ``(n, 2)``, zeros; receives status and detail of each chunk.
+        most_encoded
+            Most bytes of an encoded chunk; larger ones are refused.
+        fill
+            Address of the element, or field of one, that fills absent chunks, or 0 if they are errors.
+        zeros
+            int64 ``(k,)``, strides of a chunk of fill values.
+        """
+        job = self.array
+        job[r.STATUS] = self.keep(status)
+        job[r.MOST_ENCODED] = most_encoded
+        job[r.FILL] = fill
+        job[r.ZERO_STRIDES] = self.keep(zeros)
+
+    def set_first_touch(self, begin: int, nbytes: int) -> None:
+        """Set address and size of new memory whose pages the workers make ready; 0 bytes for none."""
+        self.array[r.NEW] = begin
+        self.array[r.NEW_NBYTES] = nbytes
+
+
+class IndexSlots(JobSlots):
+    """The job of reading shard indexes, for ``gzarr_kernels.index.read_indexes``."""
+
+    def __init__(self) -> None:
+        from gzarr_kernels import index
+
+        super().__init__(np.zeros(index.JOB_SIZE, np.int64))
+
+    def set_indexes(
+        self,
+        entries: npt.NDArray[np.uint64],
+        entries_nbytes: int,
+        file_nbytes: IntArray,
+        status: IntArray,
+        *,
+        checksum: bool,
+        at_start: bool,
+    ) -> None:
+        """Set the slots of reading shard indexes.
+
+        Parameters
+        ----------
+        entries
+            uint64, receives the entries of all shards; 4 bytes longer than that at least.
+        entries_nbytes
+            Bytes of the entries of one shard.
+        file_nbytes, status
+            int64 ``(s,)`` and ``(s, 2)``, zeros; receive sizes of the files, and status and detail of each shard.
+        checksum, at_start
+            Whether a crc32c follows the entries; whether the index is at the start of the file.
+        """
+        from gzarr_kernels import index
+
+        job = self.array
+        job[r.STATUS] = self.keep(status)
+        job[index.ENTRIES_NBYTES] = entries_nbytes
+        job[index.CHECKSUM] = checksum
+        job[index.AT_START] = at_start
+        job[index.INTO] = self.keep(entries)
+        job[index.FILE_NBYTES] = self.keep(file_nbytes)
+
+
+class WriteSlots(JobSlots):
+    """The job of a write, for ``gzarr_kernels.write.work``."""
+
+    def __init__(self) -> None:
+        from gzarr_kernels import write as w
+
+        super().__init__(np.zeros(w.JOB_SIZE, np.int64))
+
+    def set_write(
+        self, fill: npt.NDArray[np.uint8], stored_fill: npt.NDArray[np.uint8], *, skip_fill: bool, direct: bool
+    ) -> None:
+        """Set the slots that only writes have.
+
+        Parameters
+        ----------
+        fill, stored_fill
+            uint8 ``(itemsize,)``: the fill value in native and in stored byte order.
+        skip_fill
+            Whether chunks of nothing but the fill value are left out.
+        direct
+            Whether a chunk may be encoded straight from the input, if it lies there in stored order.
+        """
+        from gzarr_kernels import write as w
+
+        job = self.array
+        job[r.FILL] = self.keep(fill)
+        job[w.STORED_FILL] = self.keep(stored_fill)
+        job[w.SKIP_FILL] = skip_fill
+        job[w.DIRECT] = direct
+
+    def set_values(
+        self, state: IntArray, value: IntArray, turn: IntArray | None = None, slot: IntArray | None = None
+    ) -> None:
+        """Set the stored values that chunks go into.
+
+        Parameters
+        ----------
+        state
+            int64 ``(values, STATE_SIZE)``, state of each stored value.
+        value, turn, slot
+            int64 ``(rows,)``: stored value of each row, its turn among the value's rows, its entry in the value's
+            index; the last two only for files.
+        """
+        from gzarr_kernels import write as w
+
+        job = self.array
+        job[w.STATE] = self.keep(state)
+        job[w.VALUE] = self.keep(value)
+        if turn is not None:
+            job[w.TURN] = self.keep(turn)
+        if slot is not None:
+            job[w.SLOT] = self.keep(slot)
+
+    def set_temporary_files(self, prefix: npt.NDArray[np.uint8], token: int, *, durable: bool, slab: int) -> None:
+        """Set how files are written.
+
+        Parameters
+        ----------
+        prefix, token
+            ASCII prefix of temporary names, as uint8; number in the first of them.
+        durable
+            Whether files are flushed to the disk before they are renamed.
+        slab
+            How many indices of the slowest dimension of an uncompressed chunk are written at a time; 0 for all.
+        """
+        from gzarr_kernels import write as w
+
+        job = self.array
+        job[w.TEMPORARY] = self.keep(prefix)
+        job[w.TEMPORARY_NBYTES] = len(prefix)
+        job[w.TOKEN] = token
+        job[w.CREATE_FLAGS] = _CREATE_FLAGS
+        job[w.DURABLE] = durable
+        job[w.SLAB] = slab
+
+    def set_shards(self, indexes: npt.NDArray[np.uint64], *, checksum: bool, at_start: bool) -> None:
+        """Set the indexes of shards to write.
+
+        Parameters
+        ----------
+        indexes
+            uint64 ``(values, entries, 2)``, all EMPTY.
+        checksum, at_start
+            Whether a crc32c follows the entries; whether the index is at the start of the file.
+        """
+        from gzarr_kernels import write as w
+
+        job = self.array
+        job[w.INDEXES] = self.keep(indexes)
+        job[w.ENTRIES] = indexes.shape[1]
+        job[w.CHECKSUM] = checksum
+        job[w.AT_START] = at_start
+
+
+def piece_columns(plan: Plan) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return a plan's columns ``start``, ``count`` and ``target``, and its ``step``, with at least one dimension.
+
+    The element of an array without dimensions is the only one along one dimension.
+    """
+    if plan.chunks.shape[1]:
+        return plan.start, plan.count, plan.target, plan.step
+    zeros, ones = np.zeros((len(plan.start), 1), np.int64), np.ones((len(plan.start), 1), np.int64)
+    return zeros, ones, zeros, np.ones(1, np.int64)
