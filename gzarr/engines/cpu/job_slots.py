@@ -58,10 +58,14 @@ class JobSlots:
 
     def keep(self, array: npt.NDArray[Any]) -> int:
         """Return the address of an array and keep it alive. A strided array is copied, so loops must only read it."""
-        if not array.flags.c_contiguous:
+        interface = array.__array_interface__
+        # None for nearly all arrays, and faster than asking for the flags.
+        if interface["strides"] is not None and not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
+            interface = array.__array_interface__
         self._keep.append(array)
-        return address(array)
+        result: int = interface["data"][0]
+        return result
 
     def set_rows(self, count: int, shared: IntArray, chunk_rows: IntArray | None = None) -> None:
         """Set the rows (chunks, spans or shards) that the workers take.
