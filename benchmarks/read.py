@@ -24,6 +24,7 @@ import datetime
 import gc
 import json
 import shlex
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 #: A run shorter than this is repeated within its round.
 SHORTEST_ROUND_S = 0.02
+#: Runs in which gzarr's stages are measured, of which the median counts.
+STAGE_ROUNDS = 3
 #: Number of a peer's results that are compared in workloads of many reads (for gzarr, all).
 PEER_READS_CHECKED = 10
 
@@ -152,6 +155,29 @@ def _time(
             measured.notes.setdefault(name, f"{done} of {arguments.rounds} rounds within the budget")
 
 
+def _stages(ready: dict[str, list[Call]], rivals: dict[str, Rival], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return milliseconds of thread time of gzarr's stages, by column, in separate runs.
+
+    ``other`` is the rest of the threads' time: planning, starting threads, waiting, and page faults of new memory.
+    """
+    from gzarr.engines.cpu.native import take_stats
+
+    found: dict[str, Any] = {}
+    for name in [name for name in ready if name in rivals and name not in PEERS]:
+        runs = []
+        with rivals[name].session():
+            for _ in range(min(arguments.rounds, STAGE_ROUNDS)):
+                if rivals[name].warm_up:
+                    ready[name][0]()
+                take_stats()
+                wall = 1e3 * _run_once(ready[name]) * arguments.threads
+                stats = take_stats()
+                stages = {stage: stats[f"{stage}_ms"] for stage in ("read", "decode", "place")}
+                runs.append({"wall": wall, **stages, "other": wall - sum(stages.values())})
+        found[name] = {stage: statistics.median(run[stage] for run in runs) for stage in runs[0]}
+    return found
+
+
 def _measure(
     workload: Workload, rivals: dict[str, Rival], arguments: argparse.Namespace
 ) -> tuple[Measured, Stored, bool]:
@@ -184,6 +210,7 @@ def _measure(
     except (ImportError, OSError) as error:
         measured.notes["limit"] = str(error)
     _time(ready, rivals, arguments, measured)
+    facts["stages_thread_ms"] = _stages(ready, rivals, arguments)
     if limit is not None:
         limit.close()
     return measured, stored, sound
@@ -232,6 +259,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     about = f"{facts['cpu']}, {facts['cores']} cores, {arguments.threads} threads, median of {arguments.rounds} rounds"
     print(f"{header['command']}\n{about}\n" + ", ".join(f"{n} {v}" for n, v in versions.items()) + "\n")
     print(report.table(results, list(rivals)) + "\n")
+    print(report.stages_table(results) + "\n")
     print(report.targets_table(goals))
     if arguments.plot:
         report.plot(results, list(rivals), arguments.plot, about)

@@ -173,6 +173,18 @@ def table(measured: Sequence[Read], rivals: Sequence[str]) -> str:
     return "\n\n".join(filter(None, [_grid(times), _grid(speeds), notes]))
 
 
+def stages_table(measured: Sequence[Measured]) -> str:
+    """Return the plain text table of gzarr's stages: milliseconds of thread time in each."""
+    parts = ("wall", "read", "decode", "place", "other")
+    rows = [["thread ms", "column", "wall x threads", *parts[1:]]]
+    for m in measured:
+        for rival, stages in m.facts.get("stages_thread_ms", {}).items():
+            rows.append(
+                [m.name, rival, *(_milliseconds(stages[s]) for s in ("wall", "read", "decode", "place", "other"))]
+            )
+    return _grid(rows)
+
+
 def speed_targets(measured: Sequence[Read]) -> list[Target]:
     """Return the project's targets, compared with the times of the workloads."""
     speedups = {m.name: v for m in measured if (v := m.speedup()) is not None}

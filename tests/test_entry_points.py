@@ -207,6 +207,22 @@ def test_a_resized_chunk_grid_of_another_package(example: Path) -> None:
     array.resize((2, 6))
     assert np.array_equal(gzarr.open_array(store, device="cpu")[...], DATA[:2])
     assert sorted(store) == ["c/0/0", "c/1/0", "zarr.json"]
+    with pytest.raises(gzarr.ArgumentError, match="erase=False is not possible"):
+        array.resize((1, 6), erase=False)
+    array.resize((3, 6), erase=False)
+    assert array.shape == (3, 6)
+
+
+def test_a_chunk_grid_of_another_package_and_no_elements(install: Callable[..., Path]) -> None:
+    """Without elements there are no chunks, so chunks may change along all dimensions."""
+    text = "class Grid:\n def from_v3(configuration, shape): return [max(n // 2, 1) for n in shape]"
+    install("some-grid", "1", {"gzarr.chunk_grids": {"some": "broken_plugin:Grid"}}, "broken_plugin", text)
+    document = v3((0, 10), (1, 5), "uint16", [LITTLE]) | {"chunk_grid": "some"}
+    store = {"zarr.json": json.dumps(document).encode()}
+    first, second = (gzarr.open_array(store, device="cpu", mode="r+") for _ in range(2))
+    first.resize((4, 20))
+    second.resize((5, 20))
+    assert gzarr.open_array(store, device="cpu").chunks == second.chunks == (2, 10)
 
 
 @pytest.mark.parametrize("grid", ["some", {"name": "some"}, {"name": "some", "configuration": {}}])

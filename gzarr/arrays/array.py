@@ -136,7 +136,8 @@ class Array(WritableArray):
             New shape in elements, with the same number of dimensions.
         erase
             Whether stored elements outside the new shape are erased: whole chunks (shards), and parts of the chunks at
-            its edge. If False, they stay in the store and reappear when the array grows.
+            its edge. If False, they stay in the store and reappear when the array grows; not possible with a chunk
+            grid from another package.
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 

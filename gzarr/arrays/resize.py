@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ..codecs.codec import ArrayRepresentation
 from ..engines.cpu.threads import fill_chunk
 from ..errors import ArgumentError, GzarrError
+from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import resized
 from ..nodes.change import change_array, hold_documents, reader_of
@@ -42,7 +43,14 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
 
     def change(found: ArrayMetadata) -> ArrayMetadata:
         before.append(_checked(array, found))
-        return resized(before[0], shape)  # type: ignore[arg-type]
+        new = resized(before[0], shape)  # type: ignore[arg-type]
+        shrinks = any(a < b for a, b in zip(new.shape, found.shape, strict=True))
+        if shrinks and not erase and _grid_is_of_plugin(found):
+            raise ArgumentError(
+                f"{array.name}: erase=False is not possible with the chunk grid of another package, which may use "
+                "other chunks when the array grows again"
+            )
+        return new
 
     with _turn(array, lock=lock):
         after = change_array(store, array.path, array.zarr_format, change, array._become)
@@ -122,11 +130,16 @@ def _checked(array: WritableArray, found: ArrayMetadata) -> ArrayMetadata:
 
 def _layout(metadata: ArrayMetadata, path: str) -> tuple[Any, ...]:
     """Return the metadata that determines the stored bytes of an element and their place."""
-    even = [axis.longest if axis.is_regular else None for axis in metadata.chunk_grid.axes]
+    regular = not _grid_is_of_plugin(metadata)
+    even = [axis.longest if regular and axis.is_regular else None for axis in metadata.chunk_grid.axes]
     return (
         (metadata.dtype, metadata.key_prefix(path), metadata.chunk_key_encoding, even),
         [codec.label for codec in metadata.codecs],
     )
+
+
+def _grid_is_of_plugin(metadata: ArrayMetadata) -> bool:
+    return FORMATS[metadata.zarr_format].grid_is_of_plugin(metadata)
 
 
 def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadata, *, lock: bool = False) -> None:

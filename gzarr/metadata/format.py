@@ -249,6 +249,10 @@ class Format(ABC):
         """
         return metadata.chunk_grid.resized(shape)
 
+    def grid_is_of_plugin(self, metadata: ArrayMetadata) -> bool:
+        """Return whether the chunk grid is of another package, so that chunk lengths may depend on the shape."""
+        return False
+
     def unconsolidated(self, group: GroupMetadata) -> GroupMetadata:
         """Return the metadata of the same group without consolidated metadata."""
         return replace(group, consolidated=None)

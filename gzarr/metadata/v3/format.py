@@ -96,6 +96,9 @@ class V3(Format):
     def resized_grid(self, metadata: ArrayMetadata, shape: tuple[int, ...]) -> ChunkGrid:
         return parse.resized_by_plugin(metadata, shape) or super().resized_grid(metadata, shape)
 
+    def grid_is_of_plugin(self, metadata: ArrayMetadata) -> bool:
+        return bool(metadata.document) and parse.plugin_of_grid(metadata.document) is not None
+
     def unconsolidated(self, group: GroupMetadata) -> GroupMetadata:
         return replace(group, consolidated=None, document=_without_consolidated(group.document))
 

@@ -340,8 +340,9 @@ def resized_by_plugin(metadata: ArrayMetadata, shape: tuple[int, ...]) -> ChunkG
         grid = parse_array(document, allow_pickle=True, allow_fallback=True).chunk_grid
     except MetadataError as error:
         raise ArgumentError(f"{what}: {error.message}; {advice}") from error
+    has_chunks = 0 not in metadata.shape and 0 not in shape
     for d, (before, after) in enumerate(zip(metadata.chunk_grid.axes, grid.axes, strict=True)):
-        if not before.agrees(after):
+        if has_chunks and not before.agrees(after):
             raise ArgumentError(f"{what}: existing chunks would have other lengths along dimension {d}; {advice}")
     return grid
 
