@@ -42,8 +42,8 @@ HUGE_PAGE_BYTES = 2 << 20
 #: Kept memory is reused for results of at least this share of its size.
 _FIT = 0.75
 
-# A deque's operations are atomic. Memory comes back at any moment, in whatever thread drops the last reference, which
-# might already hold a lock.
+# A deque's operations are atomic. Memory is given back at any moment, by the thread that drops the last reference,
+# and that thread might already hold a lock.
 _kept: deque[mmap.mmap] = deque()
 
 

@@ -220,7 +220,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             yield path, entry.metadata if isinstance(entry.metadata, MetadataError) else self._node(path, entry)
 
     def _walk(self, max_depth: int | None) -> Iterator[tuple[str, Entry]]:
-        """Yield what :meth:`walk` does, without making the nodes."""
+        """Yield the same nodes as :meth:`walk`, as entries."""
         if max_depth is not None and (not hasattr(max_depth, "__index__") or max_depth < 0):
             raise ArgumentError(f"max_depth must be None or an integer of at least 0, not {max_depth!r}")
         levels = [("", iter(self._entries().items()))]
