@@ -82,7 +82,7 @@ class Forecast:
 
 
 def forecast(array: ArrayCopy) -> Forecast:
-    """Return what the copy of an array will change.
+    """Return the changes that the copy of an array will make.
 
     Parameters
     ----------

@@ -192,7 +192,7 @@ def _keep(memory: mmap.mmap) -> None:
         if _room(memory) > recycle_bytes():
             return
         memory.madvise(mmap.MADV_FREE)
-    # At exit, modules are half gone. Any error here only means that the memory is freed.
+    # At exit, modules may be partly deleted. Any error here only means that the memory is freed.
     except (ArgumentError, OSError, AttributeError, TypeError):
         return
     _kept.append(memory)

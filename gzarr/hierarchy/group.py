@@ -99,7 +99,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             self._missing,
             self._verify,
             reader.allow_pickle,
-            # True was a demand on the group that was opened; groups below have no consolidated metadata of their own.
+            # True applies only to the opened group; groups below it have no consolidated metadata themselves.
             False if reader.use_consolidated is False else None,
             reader.allow_fallback,
             self._mode,

@@ -319,7 +319,7 @@ def make_directories(path: str, *, durable: bool) -> None:
 
 
 def _is_there(path: str) -> bool:
-    """Return whether an existing name is a directory; raise ``FileNotFoundError`` if it has gone meanwhile."""
+    """Return whether an existing name is a directory; raise ``FileNotFoundError`` if it has been erased meanwhile."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
     except FileNotFoundError:

@@ -401,7 +401,7 @@ def _key(device: Device) -> tuple[str, str]:
 
 
 def _facts(device: Device) -> dict[str, Any]:
-    """Return what the rates depend on; if any value differs, they are measured again."""
+    """Return the facts that the rates depend on; if any of them differs, the rates are measured again."""
     return {
         "format": _FORMAT,
         "machine": platform.node(),

@@ -216,7 +216,7 @@ class CudaEngine:
 
 
 class _Read:
-    """One read: cuts it into waves and runs them; holds what they share."""
+    """One read: cuts it into waves and runs them; holds their shared state."""
 
     def __init__(self, device: Device, request: ReadRequest, whole: Any, stream: Any, budget: Budget) -> None:
         self._device = device

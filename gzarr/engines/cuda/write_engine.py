@@ -214,7 +214,7 @@ class _Shard:
 
 
 class _Writing:
-    """One write: divides it into waves and runs them; holds what they share."""
+    """One write: divides it into waves and runs them; holds their shared state."""
 
     def __init__(
         self,
