@@ -270,7 +270,7 @@ class SimulatedDevice:
     def _plain(self, array: Any, *, pinned: bool = False) -> np.ndarray[Any, Any]:
         """Return an array's elements for an operation, without keeping the array alive, as in CUDA."""
         if pinned == isinstance(array, DeviceArray):
-            raise SimulatedFault(f"a {type(array).__name__} where {'page-locked' if pinned else 'device'} memory is expected")
+            raise SimulatedFault(f"a {type(array).__name__} where {'page-locked' if pinned else 'device'} memory goes")
         if not array.size:
             return np.empty(array.shape, array.dtype)
         low, high = np.lib.array_utils.byte_bounds(array)
