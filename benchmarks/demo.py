@@ -1,4 +1,4 @@
-"""The main job: gzarr reads a 256 MiB volume written by zarr-python, then writes it, and zarr-python reads it back.
+"""The demo: gzarr reads a 256 MiB volume written by zarr-python, then writes it, and zarr-python reads it back.
 
     ci/demo                     or, in an environment that has zarr and matplotlib:  python benchmarks/demo.py
 
@@ -50,7 +50,7 @@ def _to_host(result: Any) -> npt.NDArray[Any]:
 
 
 def _recycling(job: Callable[[], Any], nbytes: str) -> Callable[[], None]:
-    """Return a job under a setting of ``GZARR_RECYCLE_BYTES``; its result is freed under the setting, too."""
+    """Return a job under a setting of ``GZARR_RECYCLE_BYTES``; its result is also freed under that setting."""
 
     def run() -> None:
         os.environ["GZARR_RECYCLE_BYTES"] = nbytes
@@ -110,8 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edge", type=int, default=512, help="edge of the volume in voxels (default 512: 256 MiB)")
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds (default 5)")
-    parser.add_argument("--device", default="auto", help="where gzarr reads to (default auto)")
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture goes")
+    parser.add_argument("--device", default="auto", help="device that gzarr reads to (default auto)")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for the picture")
     arguments = parser.parse_args(argv)
     if arguments.edge < 1 or arguments.rounds < 1:
         parser.error("--edge and --rounds must be positive")
@@ -166,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         file = arguments.output / "slice.png"
         z = arguments.edge // 2
         _draw(_to_host(array[z]), file, f"a[{z}] of the sample volume, read by gzarr")
-        print(f"\n{file.resolve()}: a slice of what was read")
+        print(f"\n{file.resolve()}: a slice of the result")
     return 0
 
 

@@ -1,8 +1,8 @@
 """The numbers in the benchmark's arrays: smooth fields with sensor noise, deterministic, generated slab by slab.
 
-Real data compress 1.5 to 4 times because they are both smooth and noisy; random or constant data would measure
-something that nobody stores. Each function makes rows ``start:stop`` of the first axis of an array of shape ``shape``;
-each slab has noise from a random stream of its own.
+Real data compress 1.5 to 4 times because they are both smooth and noisy; random or constant data would not be
+representative. Each function makes rows ``start:stop`` of the first axis of an array of shape ``shape``;
+each slab has a separate random stream for its noise.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python benchmarks/gpu.py                        everything, at 2 GiB per array, some ten minutes
     python benchmarks/gpu.py --seconds 200 --mib 512 --workload zstd --json gpu.json
 
-Rounds are interleaved, and medians of the host's clock count, with the device synchronized; times between CUDA events
-are in the JSON file. The page cache is warm. Every reader's result is compared with the data before it is timed. A
-reader that would not finish in time reads a part, and its time is multiplied by the number of parts. Workloads that do
-not fit into ``--seconds`` are left out and listed; the published pipelines come first.
+Rounds are interleaved. Reported times are medians of the host's clock, with the device synchronized; times between
+CUDA events are in the JSON file. The page cache is warm. Every reader's result is compared with the data before it is
+timed. A reader that would not finish in time reads a part, and its time is multiplied by the number of parts. Workloads
+that do not fit into ``--seconds`` are left out and listed; the published pipelines come first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from gzarr.engines.cuda.device_protocol import Device
 
-#: A reader that exceeds its budget on one of this many parts of a read does not read the whole.
+#: Number of parts of a read. A reader that exceeds its budget on one part does not read the whole.
 PARTS = 16
 #: Budget of one reader, as a fraction of the time of a workload.
 BUDGET_SHARE = 0.2
@@ -279,14 +279,14 @@ class Comparison:
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--mib", type=int, default=2048, help="of each array (default 2048)")
-    found.add_argument("--seconds", type=float, default=600.0, help="it ends within about these (default 600)")
+    found.add_argument("--mib", type=int, default=2048, help="size of each array (default 2048)")
+    found.add_argument("--seconds", type=float, default=600.0, help="approximate time limit (default 600)")
     found.add_argument("--rounds", type=int, default=5, help="timed rounds, at most (default 5)")
     found.add_argument("--workload", action="append", metavar="TEXT", help="only workloads whose name contains TEXT")
     found.add_argument("--rival", action="append", choices=list(RIVALS), help="only this reader (repeatable)")
     found.add_argument("--threads", type=int, default=report.machine()["cores"], help="default: this process's cores")
     found.add_argument("--data", type=Path, default=default_data_dir(), help="where generated arrays are kept")
-    found.add_argument("--no-targets", action="store_true", help="leave out start-up time and the host's cost a chunk")
+    found.add_argument("--no-targets", action="store_true", help="leave out start-up and the host's time per chunk")
     found.add_argument("--list", action="store_true", help="name the workloads and stop")
     found.add_argument("--json", type=Path, metavar="FILE")
     return found
@@ -383,7 +383,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{header['command']}\n{header['device'].get('name', 'no CUDA device')}, {arguments.threads} threads\n")
     print(gpu_report.table(results, list(rivals)))
     if left_out:
-        print(f"left out, no time left: {', '.join(left_out)}")
+        print(f"left out for lack of time: {', '.join(left_out)}")
     print("\n" + report.targets_table(goals))
     return 0 if sound else 1
 

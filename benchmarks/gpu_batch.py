@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     IntArray = npt.NDArray[np.int64]
 
-#: What a device aligns memory to.
+#: Alignment of memory on a device, in bytes.
 ALIGNMENT = 256
-#: Behind every frame: decoders may read whole words.
+#: Unused bytes after every frame: decoders may read whole words.
 PADDING = 64
 
 

@@ -87,7 +87,7 @@ def decode_damaged(device: Device, algorithm: str, damage: str) -> dict[str, Any
         answer["statuses"], answer["produced"] = statuses.tolist(), produced.tolist()
         answer["noticed"] = bool(statuses[1] != 0 or produced[1] != len(data))
         answer["neighbours intact"] = batch.decoded(0) == wanted and batch.decoded(2) == wanted
-    except Exception as error:  # whatever it is, it is the answer
+    except Exception as error:  # any error is the answer
         answer["error"] = _sentence(error)
     try:
         again = FrameBatch.of(device, algorithm, [good], [len(data)])
@@ -99,7 +99,7 @@ def decode_damaged(device: Device, algorithm: str, damage: str) -> dict[str, Any
 
 
 def damaged(device: Device, seconds: float) -> dict[str, Any]:
-    """A status, or a dead context? For every algorithm, and several kinds of damage, each in a separate process."""
+    """Does damage lead to a status, or a dead context? Every algorithm and kind of damage in a separate process."""
     cases = [(a, d) for d in gpu_samples.damages(bytes(64)) for a in gpu_samples.ALGORITHMS]
     deadline = time.monotonic() + seconds
 
@@ -234,7 +234,7 @@ def _sentence(error: Exception) -> str:
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--seconds", type=float, default=60.0, help="it ends within about these (default 60)")
+    found.add_argument("--seconds", type=float, default=60.0, help="approximate time limit (default 60)")
     found.add_argument("--question", action="append", choices=list(QUESTIONS), help="only this one (repeatable)")
     found.add_argument("--without", action="append", choices=list(QUESTIONS), default=[], help="not this one")
     found.add_argument("--json", type=Path, metavar="FILE")
@@ -256,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.damaged:
         with device:
             print(json.dumps(decode_damaged(device, *arguments.damaged)), flush=True)
-            # A lost context can't be left, or cleaned up after.
+            # A lost context can be neither left nor cleaned up.
             os._exit(0)
     names = [name for name in arguments.question or QUESTIONS if name not in arguments.without]
     answers = ask(device, names, arguments.seconds)

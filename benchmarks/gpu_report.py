@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: The project's targets: multiple of the fastest rival, fraction of the slowest limit, and two others.
 LEAST_SPEEDUP, LEAST_OF_LIMIT = 3.0, 0.75
 MOST_FIRST_ARRAY_MS, MOST_HOST_US = 100.0, 2.0
-#: Chunks compared with the limit: of these sizes, in these codecs.
+#: Sizes and codecs of the chunks that are compared with the limit.
 LIMIT_CHUNK_NBYTES = (64 << 10, 1 << 20)
 LIMIT_CODECS = ("blosc", "lz4", "zstd")
 
@@ -98,7 +98,7 @@ def table(measured: Sequence[DeviceMeasured], rivals: Sequence[str]) -> str:
         )
     notes = [f"[{number}] {note}" for note, number in marks.items()]
     if any(m.estimated for m in measured):
-        notes.append("~ a part of the read was timed, and counted as often as the whole has parts")
+        notes.append("~ a part of the read was timed; the time is multiplied by the number of parts")
     return "\n".join([_grid(rows), *([""] if notes else []), *notes])
 
 

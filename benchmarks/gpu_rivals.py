@@ -166,6 +166,6 @@ def available(names: Iterable[str], threads: int) -> tuple[dict[str, Rival], dic
     for name in names:
         try:
             rivals[name] = RIVALS[name](threads)
-        except Exception as error:  # a package that is broken raises whatever it likes
+        except Exception as error:  # a broken package may raise anything
             absent[name] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
     return rivals, absent

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 ALGORITHMS = ("zstd", "lz4", "deflate", "snappy")
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = b"\x50\x2a\x4d\x18"
-#: A snappy copy with an offset of two bytes is of at most this many bytes.
+#: Most bytes of a snappy copy with an offset of two bytes.
 _SNAPPY_COPY = 64
-#: Snappy is encoded in Python, piece by piece of this many bytes, and repeats them.
+#: Bytes of the piece that is encoded as snappy, in Python; longer data repeats it.
 _SNAPPY_PIECE = 64 << 10
 
 
@@ -39,7 +39,7 @@ def encode(algorithm: str, data: bytes) -> bytes:
     if algorithm == "zstd":
         return bytes(zstd.compress(data, 3))
     if algorithm == "lz4":
-        # Without numcodecs' size in front.
+        # Without the size that numcodecs puts before it.
         return bytes(lz4.compress(data, 1)[4:])
     if algorithm == "deflate":
         return deflate(data)

@@ -1,11 +1,11 @@
-"""The stages of ``ci/gpu``: each gets a share of the remaining time, none stops the next, the table comes last.
+"""The stages of ``ci/gpu``: each gets a share of the remaining time, even after a failure; the table comes last.
 
 The most valuable stages come first. Each stage is a separate process, and those that give damaged frames to decoders
 come last: a sticky error of CUDA (such as an illegal address) fails only its own process.
 
 Time that a stage does not use goes to the later ones. A stage that exceeds its share is ended; a stage with too little
 time is left out: both are reported, and neither is a failure. Only Python's standard library is imported, because
-packages may be what is missing.
+packages may be missing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 #: Time reserved for the table and the report.
 RESERVE_S = 10.0
-#: A script that knows its time limit ends this long before it would be ended.
+#: A script that knows its time limit ends this long before the limit.
 MARGIN_S = 15.0
-#: Fraction of its stage's time for the reads of the soak; before, Python imports and kernels are loaded.
+#: Fraction of the soak's time for its reads; the rest is for Python's imports and for loading kernels.
 SOAK_SHARE = 0.5
 TAIL_LINES = 15
 #: Location of libnvvm, which compiles our kernels, if neither a wheel nor the environment gives one.
@@ -211,7 +211,7 @@ def run(stage: Stage, seconds: float, out: Path, environment: Mapping[str, str])
             env={**environment, **added},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A group of its own: it is ended with everything that it started.
+            # A separate process group, so that the stage is ended with everything that it started.
             start_new_session=True,
         )
     except OSError as error:
@@ -261,7 +261,7 @@ def run_all(
         remaining = deadline - time.monotonic()
         share = limit(stages, at, remaining)
         if share is None:
-            note = f"{max(remaining, 0):.0f} s were left, it takes {stage.least_s:.0f} at least"
+            note = f"{max(remaining, 0):.0f} s were left, but it needs at least {stage.least_s:.0f} s"
             print(f"== {stage.name}: left out, {note}", flush=True)
             outcomes.append(Outcome(stage.name, stage.required, "left out", note=note))
             continue
@@ -367,8 +367,8 @@ def _before(folders: Sequence[str], variable: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ci/gpu", description="Everything that needs a GPU, within some minutes.")
-    parser.add_argument("--wheels", type=Path, metavar="DIR", help="install its wheels on top of what is installed")
-    parser.add_argument("--minutes", type=float, default=9.0, help="it ends within them (default 9)")
+    parser.add_argument("--wheels", type=Path, metavar="DIR", help="also install the wheels in DIR")
+    parser.add_argument("--minutes", type=float, default=9.0, help="time limit (default 9)")
     parser.add_argument("--out", type=Path, default=ROOT / "gpu-output", metavar="DIR", help="default: gpu-output")
     return parser
 

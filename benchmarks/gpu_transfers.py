@@ -157,7 +157,7 @@ def _by_kvikio(path: Path, threads: int, piece: int, targets: dict[str, Any], st
                     file.pread(target).get()
 
                 found.append(_rate(f"kvikio to {name}", threads, piece, stream, read))
-    except Exception as error:  # not installed, or it does not work here: that is the answer
+    except Exception as error:  # not installed, or not working: the error is the answer
         return [
             {"way": "kvikio", "threads": threads, "piece_nbytes": piece, "error": f"{type(error).__name__}: {error}"}
         ]
@@ -186,7 +186,7 @@ def launches(device: Device, seconds: float) -> dict[str, Any]:
     host[:] = 0
     device.copy_in(memory, host, stream)
 
-    # A job of no frames.
+    # A job without frames.
     def by_engine() -> None:
         base = device.address(memory)
         device.launch(c.copy_frames, 1, c.THREADS, stream, base, base, 0)
@@ -297,7 +297,7 @@ def assemble(
     layout = DecodedChunks(numbers, numbers * chunk_nbytes, np.full(count, planes), sizes, chunk_nbytes)
     strides = np.empty(chunk_shape, f"V{itemsize}", order=order).strides  # type: ignore[call-overload]
 
-    # Columns come behind the chunks in one memory.
+    # The columns follow the chunks in the same memory.
     at = aligned(nbytes)
     host = device.pinned(at + 8 * placing_words(3, 1, count, count))
     host[: count * chunk_nbytes].reshape(count, chunk_nbytes)[:] = chunk
@@ -306,7 +306,7 @@ def assemble(
     (one,) = placings(columns, read, layout, into, strides, 0)
     arena = device.allocate(host.size, stream)
     device.copy_in(arena, host, stream)
-    # Before the page-locked memory is let go of.
+    # The page-locked memory must not be released before this.
     stream.synchronize()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""The wheels that ``ci/gpu --wheels DIR`` takes to a machine without network: downloads and checks them.
+"""Download and check the wheels that ``ci/gpu --wheels DIR`` installs on a machine without network.
 
 There is one version of each. All requirements of gzarr and of the wheels must be among them, or on the machine already.
 """
@@ -40,7 +40,7 @@ PINS = (
     "zfpy==1.0.1",
     "cast-value-rs==0.5.1",
     "pytest-timeout==2.4.0",
-    # What these require.
+    # Their requirements.
     "click==8.5.1",
     "cloudpickle==3.1.2",
     "donfig==0.8.1.post1",

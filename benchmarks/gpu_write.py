@@ -3,9 +3,9 @@
     python benchmarks/gpu_write.py                        512 MiB per array, about a minute
     python benchmarks/gpu_write.py --codec zstd --mib 2048 --json write.json
 
-``gzarr`` gets an array on the device; ``gzarr, host`` and ``zarr-python`` get a copy in host memory, which is made anew
-each time and included in the time. Files are replaced, and not flushed to disk. Rounds are interleaved, medians count.
-Each writer's output is read by gzarr's CPU engine and compared before it is timed.
+``gzarr`` gets an array on the device; ``gzarr, host`` and ``zarr-python`` get a copy in host memory, which is made in
+each run and included in its time. Files are replaced, and not flushed to disk. Rounds are interleaved, and medians are
+reported. Each writer's output is read by gzarr's CPU engine and compared before it is timed.
 """
 
 from __future__ import annotations
@@ -142,11 +142,11 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--mib", type=int, default=512, help="of each array (default 512)")
-    found.add_argument("--seconds", type=float, default=60.0, help="it ends within about these (default 60)")
+    found.add_argument("--mib", type=int, default=512, help="size of each array (default 512)")
+    found.add_argument("--seconds", type=float, default=60.0, help="approximate time limit (default 60)")
     found.add_argument("--rounds", type=int, default=5, help="timed rounds, at most (default 5)")
     found.add_argument("--codec", action="append", metavar="TEXT", help="only arrays whose name contains TEXT")
-    found.add_argument("--data", type=Path, default=default_data_dir(), help="below which arrays are written")
+    found.add_argument("--data", type=Path, default=default_data_dir(), help="directory for the arrays")
     found.add_argument("--json", type=Path, metavar="FILE")
     return found
 
@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number, dataset in enumerate(chosen):
         left = (deadline - time.monotonic()) / (len(chosen) - number)
         if left <= 0:
-            print(f"{dataset.name}: left out, no time left", file=sys.stderr)
+            print(f"{dataset.name}: left out for lack of time", file=sys.stderr)
             continue
         folder = Path(tempfile.mkdtemp(prefix=".write-", dir=arguments.data))
         try:

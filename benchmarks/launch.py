@@ -40,7 +40,7 @@ def main() -> None:
                     device.launch(kernel, 64, 256, stream, *range(arguments), word=word)
                 rounds.append((time.perf_counter() - begin) / LAUNCHES)
             us = 1e6 * statistics.median(rounds)
-            print(f"{kernel.py_func.__name__}, {arguments} arguments: {us:.1f} µs a launch")
+            print(f"{kernel.py_func.__name__}, {arguments} arguments: {us:.1f} µs per launch")
 
 
 if __name__ == "__main__":

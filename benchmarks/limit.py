@@ -1,7 +1,7 @@
 """The limit: the same compressed bytes in memory, decoded by the bare C library into a reused chunk buffer per thread.
 
-Without a store, a plan, placement, or first touch of an output, what remains is the decoder's own time, which no reader
-with these libraries can beat on a whole-array read (a partial read may, by decoding only parts of chunks). Each chunk
+Without a store, a plan, placement, or first touch of an output, only the decoder's own time remains. No reader with
+these libraries can beat it on a whole-array read (a partial read may, by decoding only parts of chunks). Each chunk
 is one call through ctypes, which releases the GIL; it costs about a microsecond, one to two per cent of the fastest
 decode of a chunk of 256 KiB. If several builds of a library are installed, the fastest on the workload's own chunks is
 used.

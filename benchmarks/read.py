@@ -5,8 +5,8 @@
     python benchmarks/read.py --workload zstd --rival "gzarr fresh" --rival tensorstore
     python benchmarks/read.py --json read.json --plot read.png
 
-Rounds are interleaved (every rival once, then every rival again, in changing order) and the median counts. The page
-cache is warm, all rivals have the same number of threads, and every rival's result is compared with the generated
+Rounds are interleaved (every rival once, then every rival again, in changing order) and the median is reported. The
+page cache is warm, all rivals have the same number of threads, and every rival's result is compared with the generated
 data, element by element, before anything is timed. Times include freeing the result: a reader that gets memory from
 the system pays for returning it, too.
 
@@ -134,11 +134,11 @@ def _time(
     spent: dict[str, list[float]] = {name: [] for name in names}
     repeats = dict.fromkeys(names, 1)
     gc.collect()
-    # Round 0 is not counted: it warms contexts and caches, and finds out how often a short run is repeated.
+    # Round 0 is not counted: it warms contexts and caches, and shows how often to repeat a short run.
     for turn in range(arguments.rounds + 1):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
-            # A machine may stall once; that must leave neither a peer nor gzarr with a single, unlucky round.
+            # A machine may stall once; neither a peer nor gzarr must be left with a single, unlucky round.
             if spent[name] and sum(spent[name]) - max(spent[name]) > arguments.budget:
                 continue
             with rivals[name].session() if name in rivals else contextlib.nullcontext():

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 #: The project's targets (multiple of the fastest peer; geometric mean; fraction of the limit with ``out=``).
 LEAST_SPEEDUP, LEAST_GEOMETRIC_MEAN, LEAST_OF_LIMIT = 1.3, 2.0, 0.8
-#: Columns of gzarr in which each read returns a result of its own: in new memory for each, like the peers, and by
-#: gzarr's default.
+#: Columns of gzarr in which each read returns a new result: in new memory, like the peers, and by gzarr's default.
 FRESH, RECYCLED = "gzarr fresh", "gzarr recycled"
 #: Least size of chunks that are compared with the limit.
 LIMIT_CHUNK_NBYTES = 256 * 1024
@@ -27,7 +26,7 @@ LIMIT_CHUNK_NBYTES = 256 * 1024
 class Measured:
     """One workload."""
 
-    #: Column whose ratios count.
+    #: Column whose ratios are the result.
     quoted: ClassVar[str] = "gzarr"
 
     name: str
@@ -142,7 +141,7 @@ def _milliseconds(value: float | None) -> str:
 
 
 def table(measured: Sequence[Read], rivals: Sequence[str]) -> str:
-    """Return the plain text tables: milliseconds with the ratios, then gigabytes a second, then the footnotes."""
+    """Return the plain text tables: milliseconds with the ratios, then gigabytes per second, then the footnotes."""
     columns = ["limit", *(r for r in RIVALS if r in rivals)]
     marks: dict[str, int] = {}
 
@@ -252,7 +251,7 @@ def plot(measured: Sequence[Measured], rivals: Sequence[str], file: Path, subtit
         # Where reading is all overhead, the limit lies far outside the picture.
         if limit is not None and limit < most:
             axes.plot([limit, limit], [n - 0.42, n + 0.42], color="black", linewidth=1.4)
-    axes.plot([], [], color="black", linewidth=1.4, label="limit: bare C library, one reused chunk buffer a thread")
+    axes.plot([], [], color="black", linewidth=1.4, label="limit: bare C library, one reused chunk buffer per thread")
     axes.axvline(1, color="black", linewidth=0.6, linestyle=":")
     axes.set_yticks(range(len(shown)), [m.name for m in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)

@@ -2,7 +2,7 @@
 
 A rival turns a workload into a list of calls without arguments; one run of the workload makes each call once. Only the
 calls are timed: arrays are opened before. A call returns a new result (except for ``gzarr out=``), in the rival's own
-container. If a rival has several ways to read a pattern, the fastest one found is used; the docstrings tell which.
+array type. If a rival has several ways to read a pattern, the fastest one found is used; the docstrings tell which.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Rival(Protocol):
     name: str
     #: Distributions whose versions are reported.
     distributions: tuple[str, ...]
-    #: Whether each round begins with a call that is not timed, whose memory the others reuse.
+    #: Whether each round begins with an untimed call, so that timed calls reuse its memory.
     warm_up: bool
 
     def session(self) -> AbstractContextManager[object]:

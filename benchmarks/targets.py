@@ -37,7 +37,7 @@ gzarr.open_array(sys.argv[1], device="cpu")[tuple(slice(0, 8) for _ in range(int
 print(time.perf_counter() - start)
 """
 
-# Writing 5 to clear_refs sets the peak (VmHWM) back to the present (proc(5)).
+# Writing 5 to clear_refs resets the peak (VmHWM) to the current value (proc(5)).
 _PEAK = """
 import json, sys
 import gzarr

@@ -200,8 +200,8 @@ def measure(functions: dict[str, Callable[[], None]], nbytes: int, rounds: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7, help="rounds, of which the median counts")
-    parser.add_argument("--only", default="", help="only cases whose label has this in it")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds; their median is reported")
+    parser.add_argument("--only", default="", help="only cases whose label contains this")
     parser.add_argument("--offset", type=int, default=0, help="bytes from a cache line to the output's first element")
     parser.add_argument("--numpy", action="store_true", help="NumPy too")
     parser.add_argument("--json", type=Path, help="file for the results")

@@ -6,8 +6,8 @@
     python benchmarks/write.py --json write.json
 
 Each run writes a whole array into a fresh directory that contains only the metadata document, and that is removed
-before the next run; in memory (/dev/shm) if there is room, without flushing to disk. Rounds are interleaved (every
-rival once, then every rival again, in changing order) and the median counts. All rivals have the same number of
+before the next run; in memory (/dev/shm) if there is room. Nothing is flushed to disk. Rounds are interleaved (every
+rival once, then every rival again, in changing order) and the median is reported. All rivals have the same number of
 threads, and zarr-python reads back each rival's output, which is compared with the data, element by element, before
 anything is timed. Peak memory is that of one write in a fresh process, beyond the input.
 
@@ -56,7 +56,7 @@ APPEND_STEPS, APPEND_PART, APPEND_SHAPE = 1000, 0.1, (64, 64)
 MOST_APPEND_RATIO = 1.25
 _MIB = 2**20
 
-# Writing 5 to clear_refs sets the peak (VmHWM) back to the present (proc(5)).
+# Writing 5 to clear_refs resets the peak (VmHWM) to the current value (proc(5)).
 _PEAK = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
@@ -141,7 +141,7 @@ def _check(rival: Any, dataset: Dataset, data: npt.NDArray[Any], expected: str, 
     with _fresh(dataset, home) as path:
         rival.write(path, data)()
         array: Any = zarr.open_array(str(path), mode="r")[...]
-        assert digest(array) == expected, "other elements are read than were written"
+        assert digest(array) == expected, "the elements read differ from those written"
         skipped = dataset.document()[0]
         return sum(f.stat().st_size for f in path.rglob("*") if f.is_file() and f.name != skipped)
 
@@ -344,7 +344,7 @@ def table(measured: Sequence[Written], rivals: Sequence[str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark; return 1 if what a rival wrote was wrong or gzarr failed."""
+    """Run the benchmark; return 1 if a rival's output was wrong or gzarr failed."""
     arguments = _arguments(argv)
     chosen = _datasets(arguments.scale)
     if arguments.workload:

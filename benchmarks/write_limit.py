@@ -1,9 +1,9 @@
 """The limit of writing: contiguous chunks in memory, compressed by the bare C library into a reused buffer per thread,
 and appended to one file.
 
-Without a store, gathering, several files and renaming, what remains is the time of the encoder, and of the kernel for
-copying its output, which no writer with these libraries at these levels can beat (gzarr's column ``automatic`` may
-search less, see ``gzarr.engines.cpu.effort``; and gzarr has data in the cache that are in memory here). Each chunk is
+Without a store, gathering, several files and renaming, only the times of the encoder and of the kernel's copy of its
+output remain. No writer with these libraries at these levels can beat them (gzarr's column ``automatic`` may search
+less, see ``gzarr.engines.cpu.effort``; and gzarr has data in the cache that are in memory here). Each chunk is
 one call through ctypes, which releases the GIL. If several builds of a library are installed, the fastest on the
 workload's own chunks is used.
 """

@@ -1,7 +1,7 @@
 """The writers that are compared, each set up as its own documentation recommends for speed, with the same threads.
 
 A rival turns an empty array, with only a metadata document, and its elements into a call without arguments that writes
-all of it; only the call is timed. None flushes to disk, none stores chunks of only fill values.
+the whole array; only the call is timed. No rival flushes to disk, or stores chunks that hold only fill values.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ named_pythons() {
 versioned_python() {
     local candidate pyenv
     pyenv=${PYENV_ROOT:-$(pyenv root 2>/dev/null || printf '%s\n' "${HOME:-}/.pyenv")}
-    # What is on PATH may be a shim of pyenv without an interpreter behind it: each is asked.
+    # A command on PATH may be a pyenv shim without an interpreter, so each candidate is run.
     for candidate in "python$1" "$pyenv/versions/$1".*/bin/python; do
         if "$candidate" -c 'import sys, venv, ensurepip
 sys.exit("{}.{}".format(*sys.version_info) != sys.argv[1])' "$1" >/dev/null 2>&1; then

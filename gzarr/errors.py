@@ -53,7 +53,7 @@ class MetadataError(GzarrError, ValueError):
     Parameters
     ----------
     message
-        What is wrong and what was expected.
+        Description of the error and of the expected content.
     json_path
         Location in the document, e.g. ``$.codecs[1].configuration.level``.
     key

@@ -1,1 +1,1 @@
-"""Arrays: read, written, resized."""
+"""Arrays: reading, writing and resizing."""

@@ -82,7 +82,7 @@ class Reader:
         self._grid: ChunkGrid | None = None
         self._engine: CpuEngine | None = None
         self._cuda: CudaEngine | None = None
-        # Of the chunks of a rectilinear grid, one a shape, least recently used first.
+        # One reader for each chunk shape of a rectilinear grid, least recently used first.
         self._shapes: OrderedDict[tuple[int, ...], Reader] = OrderedDict()
 
     @property
@@ -194,7 +194,7 @@ class Reader:
         if reader is None:
             metadata = replace(self._metadata, chunk_grid=ChunkGrid.regular(self._metadata.shape, chunk_shape))
             reader = Reader(metadata, self._store, self._path, self._device)
-        # Threads may do this at the same time: the worst is a reader made twice.
+        # Several threads may do this at once; at worst, a reader is made twice.
         self._shapes[chunk_shape] = reader
         while len(self._shapes) > KEEP_SHAPES:
             with contextlib.suppress(KeyError):

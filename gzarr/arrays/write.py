@@ -68,7 +68,7 @@ class Writer:
         self._path = path
         self._name = f"/{path}"
         self._prefix = metadata.key_prefix(path)
-        # By shape of the chunks, of which a rectilinear grid has several; least recently used first.
+        # One chain for each chunk shape (a rectilinear grid has several), least recently used first.
         self._chains: OrderedDict[tuple[int, ...], _Chain] = OrderedDict()
 
     def with_metadata(self, metadata: ArrayMetadata) -> Writer:
@@ -86,7 +86,7 @@ class Writer:
             chain = _Chain(decoding, analyse_encoding(decoding.codecs, decoding.chunk, native_write.available()))
         elif self.metadata.chunk_grid.is_regular:
             return chain
-        # Threads may do this at the same time: the worst is a chain that is analysed twice.
+        # Several threads may do this at once; at worst, a chain is analysed twice.
         self._chains.pop(chunk_shape, None)
         self._chains[chunk_shape] = chain
         while len(self._chains) > KEEP_SHAPES:
@@ -274,7 +274,7 @@ def between_processes(store: ReadableStore, keys: Iterable[str], below: str = ""
     store
         Store of the keys.
     keys
-        All keys to be locked, at once to avoid deadlocks; none for the node itself.
+        Keys to lock, all in one call to avoid deadlocks; none to lock the node itself.
     below
         Prefix of their node.
 
@@ -294,7 +294,7 @@ def _write(request: WriteRequest, program: EncodingProgram | None) -> None:
     try:
         _write_on_host(request, program)
     except MemoryError as cause:
-        # A few bytes of metadata may demand this: the index of a shard may have terabytes.
+        # A few bytes of metadata can cause this: they may imply a shard index of terabytes.
         chunk = tuple(request.plan.chunks[0].tolist())
         reason = f"there is not enough memory to write such chunks, or shards ({str(cause) or 'out of memory'})"
         raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=request.keys[0]) from cause

@@ -223,7 +223,7 @@ class WritableArray(ReadableArray):
     def _become(self, metadata: ArrayMetadata) -> None:
         """Take over the metadata of a new shape."""
         reader = Reader(metadata, self._store, self._path, self._device)
-        # Held, so that another thread that is taking over attributes does not restore the old shape.
+        # The lock keeps a thread that is taking over attributes from restoring the old shape.
         with hold_documents(self._store, self._path):
             self._metadata = metadata
             self._reader = reader

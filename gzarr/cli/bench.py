@@ -107,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read only a leading part of arrays that are larger than this (default 2GiB)",
     )
     parser.add_argument(
-        "--rounds", type=_positive, default=5, metavar="N", help="timed reads, of which the median counts (default 5)"
+        "--rounds", type=_positive, default=5, metavar="N", help="timed reads; their median is reported (default 5)"
     )
     parser.add_argument("--device", default="auto", help="device of the results: auto (default), cpu, cuda, cuda:N")
     parser.add_argument(
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
     node = open(args.path, path=args.node, device=args.device)
     arrays = [n for _, n in node.members(None) if not isinstance(n, Group)] if isinstance(node, Group) else [node]
     if not arrays:
-        print("gzarr: no arrays there", file=sys.stderr)
+        print("gzarr: no arrays found", file=sys.stderr)
         return 1
     peers = [p for p in args.peer or PEERS if p != "none"]
     measured: list[Measured] = []
@@ -383,6 +383,6 @@ def _text(m: Measured) -> str:
         lines.append(f"  {name:<12}{ms:10.2f} ms  {m.gb_per_s(name):7.2f} GB/s  {verdict}".rstrip())
     if m.stages_ms:
         stages = ", ".join(f"{stage.removesuffix('_ms')} {ms:.2f} ms" for stage, ms in m.stages_ms.items())
-        lines.append(f"  gzarr's stages, thread time a read: {stages}")
+        lines.append(f"  gzarr's stages, thread time per read: {stages}")
     lines += [f"  {name:<12}-  {remark}" for name, remark in m.remarks.items()]
     return "\n".join(lines)

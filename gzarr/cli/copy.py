@@ -211,7 +211,7 @@ def summary(planned: Copy, args: argparse.Namespace) -> str:
     """Return a one-line summary of a finished copy."""
     parts = f"{counted(planned.written, 'part')} written"
     if args.resume:
-        parts += f", {planned.kept:,} were there already"
+        parts += f", {planned.kept:,} already present"
     checked = ", read back and compared" if args.read_back else ""
     nodes = f"{counted(len(planned.arrays), 'array')} and {counted(len(planned.groups), 'group')}"
     return f"{nodes}: {parts}{checked}"

@@ -318,7 +318,7 @@ def _numba_cuda() -> Part:
         return Part(title, "not usable", f"{found}; its simulator is on", "unset NUMBA_ENABLE_CUDASIM")
     if not nvvm.is_available():
         advice = 'pip install "numba-cuda[cu13]", or "numba-cuda[cu12]" for a driver of CUDA 12'
-        return Part(title, "not usable", f"{found}; no library NVVM", advice)
+        return Part(title, "not usable", f"{found}; the NVVM library was not found", advice)
     return Part(title, "ok", found)
 
 
@@ -357,7 +357,7 @@ def _kvikio(driver: Driver) -> Part:
 def _gds(driver: Driver, kvikio: Part) -> Part:
     """Report whether files can be read straight into GPU memory, or why not."""
     title = "GPUDirect Storage"
-    # nvidia-fs's directory in /proc is there while it is loaded.
+    # This directory exists while the kernel module is loaded.
     loaded = Path("/proc/driver/nvidia-fs").is_dir()
     version = _text_of(Path("/sys/module/nvidia_fs/version"))
     module = f"nvidia-fs {version}".rstrip() if loaded else "nvidia-fs not loaded"

@@ -260,7 +260,7 @@ def _storage_rows(array: Array) -> list[tuple[str, str]]:
     share = f" ({present / total:.1%})" if total else ""
     rows = [("Stored", readable_size(stored)), (f"{what} stored", f"{present:,} of {total:,}{share}")]
     if stored:
-        # Only the chunks that are present count, on both sides.
+        # Both sizes count only the chunks that are present.
         chunk_nbytes = array.dtype.itemsize
         for length in array.metadata.chunk_shape:
             chunk_nbytes *= length

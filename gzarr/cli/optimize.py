@@ -1,8 +1,8 @@
 """``gzarr optimize SRC DST``: copy to chunks, shards and codecs that suit a GPU, after showing what will change.
 
-The chunks, shards and codecs are those that :func:`gzarr.create_array` chooses. The forecast shows for each array, now
-and after the copy, the number of frames (units of decompression), where the router would decode a read of the whole
-array with the assumed rates of a device, and the size in the store, which is estimated from a sample for the copy.
+:func:`gzarr.create_array` chooses the chunks, shards and codecs. For each array, now and after the copy, the forecast
+shows the number of frames (units of decompression), where the router would decode a read of the whole array with the
+assumed rates of a device, and the size in the store. For the copy, that size is estimated from a sample.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Forecast:
 
 
 def forecast(array: ArrayCopy) -> Forecast:
-    """Return what the copy of an array will change.
+    """Return the changes that the copy of an array will make.
 
     Parameters
     ----------

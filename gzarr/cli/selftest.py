@@ -1,7 +1,7 @@
 """Self-test of every codec, for ``gzarr doctor``: small arrays in memory are encoded and read back.
 
 They are encoded independently of gzarr's codecs, by numcodecs, google-crc32c, the standard library, or the encoders
-below. Not tested are codecs that always work, because they are a few lines of NumPy or Python, and codecs of optional
+below. Codecs that are a few lines of NumPy or Python always work and are not tested. Neither are codecs of optional
 packages: opening an array that needs one reports a missing package.
 """
 

@@ -201,7 +201,7 @@ def _integers_to_float64(whole: npt.NDArray[Any], rounding: Rounding) -> _Floats
 
 @functools.lru_cache(maxsize=64)
 def _small_numbers(dtype: np.dtype[Any]) -> tuple[_Floats, npt.NDArray[np.bool_], bool, bool]:
-    """Return an 8-bit or smaller type's sorted finite numbers, which are even, and if it has NaN and infinity."""
+    """Return the sorted finite numbers of a type of at most 8 bits, which are even, and if it has NaN and infinity."""
     raw = np.arange(1 << bits(dtype), dtype=np.uint8)
     values = raw.view(dtype).astype(np.float64)
     finite, index = np.unique(values[np.isfinite(values)], return_index=True)
@@ -210,7 +210,7 @@ def _small_numbers(dtype: np.dtype[Any]) -> tuple[_Floats, npt.NDArray[np.bool_]
 
 
 def _neighbours(values: _Floats, dtype: np.dtype[Any], largest: float) -> tuple[_Floats, _Floats, npt.NDArray[Any]]:
-    """Return the neighbours in ``dtype`` below and above (both the number if exact), and if the lower is even."""
+    """Return the neighbours in ``dtype`` below and above (both the number if exact), and whether the lower is even."""
     if dtype.itemsize == 1:
         numbers, even, *_ = _small_numbers(dtype)
         i = np.searchsorted(numbers, values, "right") - 1

@@ -1,7 +1,7 @@
 """The codecs of a new array, from the arguments of its creation.
 
-By default, elements of several bytes get Blosc containers with lz4 and a byte shuffle: no other compressor was read
-faster on the CPU (``benchmarks/read.py``, the ``blosc-lz4`` workloads against those of zstd and gzip), and its blocks
+By default, elements of several bytes get Blosc containers with lz4 and a byte shuffle: no other compressor gave faster
+reads on the CPU (``benchmarks/read.py``, the ``blosc-lz4`` workloads against those of zstd and gzip), and its blocks
 are many independent streams, which suits a GPU. Elements of one byte have nothing to shuffle, and lz4 alone compresses
 images poorly: they get zstd, and so do strings.
 

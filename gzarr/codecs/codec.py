@@ -78,18 +78,18 @@ class EncodingStep:
     Attributes
     ----------
     name
-        As of the operation that decodes it.
+        Name of the operation that decodes the result.
     most_nbytes
-        More bytes than this it does not make.
+        Upper limit of the encoded size, in bytes.
     parameters
-        Up to five integers, as the operation takes them (``gzarr_kernels``).
+        Parameters of the operation (``gzarr_kernels``), at most five integers.
     search
-        The operation that searches for repetitions, if its row has ``candidates`` (``gzarr_kernels.operations``), and
-        its level (LZ4: acceleration). Inside a container, the operation of the container's compressor.
+        Name and level (for LZ4, acceleration) of the operation that searches for repetitions, if its row has
+        ``candidates`` (``gzarr_kernels.operations``). For a container, the operation of its compressor.
     parts
-        Encoders that the operation needs besides its own (``gzarr_kernels.operations.PARTS``, or operations).
+        Names of other encoders that the operation needs: operations, or ``gzarr_kernels.operations.PARTS``.
     way
-        How it searches, a number of ``gzarr_kernels.searches``; 0 is as its level says.
+        Search method, a number of ``gzarr_kernels.searches``; 0 for the default of the level.
     """
 
     name: str
@@ -154,13 +154,13 @@ class Codec(ABC):
         return None
 
     def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
-        """Return the native encoding step, or None where only :meth:`encode` will do.
+        """Return the native encoding step, or None if only :meth:`encode` can encode.
 
         Parameters
         ----------
         nbytes
-            Bytes that are encoded, at most.
+            Size of the input in bytes, at most.
         exact
-            Whether they are always so many.
+            Whether the input always has exactly this size.
         """
         return None

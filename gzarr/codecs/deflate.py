@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _MAX_RATIO = 1032  # of deflate: 258 bytes from two bits
-_DEFAULT_LEVEL = 6  # what zlib takes for level -1
+_DEFAULT_LEVEL = 6  # zlib's meaning of level -1
 
 
 def deflate_step(name: str, level: int, nbytes: int) -> EncodingStep:
-    """Return the native step for ``"gzip"``, ``"zlib"`` or ``"deflate"`` and at most so many bytes."""
+    """Return the native step for ``"gzip"``, ``"zlib"`` or ``"deflate"`` and at most ``nbytes`` bytes."""
     level = _DEFAULT_LEVEL if level < 0 else level
-    # libdeflate: five bytes for each stored block of 5,000 or more, and the container.
+    # libdeflate adds five bytes for each stored block of at least 5,000 bytes; the rest is for the container.
     return EncodingStep(name, nbytes + nbytes // 500 + 64, (level,), ("deflate", level))
 
 

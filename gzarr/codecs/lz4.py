@@ -94,6 +94,6 @@ class Lz4Codec(Codec):
         """One ``lz4`` step, if the bytes fit one block."""
         if nbytes > _MAX_BYTES:
             return None
-        # LZ4_compressBound of lz4.h, behind four bytes of size.
+        # LZ4_compressBound of lz4.h, and four bytes of size.
         most = nbytes + nbytes // 255 + 20
         return EncodingStep("lz4", most, (self.acceleration,), ("lz4", self.acceleration))

@@ -187,7 +187,7 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))
 
     def _for(self, dtype: np.dtype[Any]) -> NumcodecsArrayToArray:
-        # Documents may omit what the array's data type implies.
+        # Documents may omit parameters that the array's data type implies.
         if self.id in ("packbits", "bitround") or self._states_dtype():
             return self
         name = "decode_dtype" if self.id == "astype" else "dtype"

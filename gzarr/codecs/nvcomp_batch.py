@@ -124,7 +124,7 @@ class NvcompBatchCodec(Codec):
         return (Operation(self.algorithm),)
 
     def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
-        """One step of LZ4, Zstandard or deflate; in host memory its options say nothing."""
+        """One step of LZ4, Zstandard or deflate; options have no effect in host memory."""
         if self.algorithm == "deflate":
             return deflate_step("deflate", -1, nbytes)
         codec: Codec | None = {"lz4": Lz4Codec(), "zstd": ZstdCodec()}.get(self.algorithm)

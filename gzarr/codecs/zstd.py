@@ -24,8 +24,8 @@ from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operatio
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
-_BLOCK_BYTES = 128 << 10  # the most that one block of three bytes or more decodes to
-_DEFAULT_LEVEL = 3  # what zstd takes for level 0
+_BLOCK_BYTES = 128 << 10  # largest decoded size of a block; an encoded block has at least three bytes
+_DEFAULT_LEVEL = 3  # zstd's meaning of level 0
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Sources: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html#permitted-fill-values (v3),
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types (extensions),
-https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#fill-value-encoding (v2). What zarr-python 2 wrote beyond the
-v2 specification (a bare ``0`` for any type, numbers as strings) is accepted for v2 only.
+https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#fill-value-encoding (v2). Spellings of
+zarr-python 2 that the v2 specification lacks (a bare ``0`` for any type, numbers as strings) are accepted for v2 only.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ class Spelling:
     Attributes
     ----------
     lenient
-        Whether to accept what zarr-python 2 wrote beyond the v2 specification (a bare ``0`` for any type, numbers as
-        strings).
+        Whether to accept spellings of zarr-python 2 that the v2 specification lacks (a bare ``0`` for any type, numbers
+        as strings).
     exact_nan
         Whether NaNs other than the canonical one are written as hexadecimal digits.
     bytes_as_integers

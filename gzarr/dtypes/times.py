@@ -24,7 +24,7 @@ _UNITS: Final = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps
 
 
 def not_a_time(dtype: np.dtype[Any]) -> Any:
-    """Return NaT of a date or duration type. Through a view, because NumPy 2.5 warns about types without a unit."""
+    """Return NaT of a date or duration type, made by a view: NumPy 2.5 warns about types without a unit."""
     return np.array(-(2**63), np.int64).view(native(dtype))[()]
 
 

@@ -10,10 +10,10 @@ from . import kernels, result_memory
 def release_memory() -> None:
     """Release all memory that gzarr keeps for later calls; results that you still hold are not affected.
 
-    Released are: the memory of large host results that you no longer hold (at most ``GZARR_RECYCLE_BYTES``, 512 MiB by
+    This covers the memory of large host results that you no longer hold (at most ``GZARR_RECYCLE_BYTES``, 512 MiB by
     default); scratch buffers of threads (at most about 64 MiB); and for each CUDA device, page-locked memory (at most
-    1 GiB), the streams that use it, and the blocks that CuPy's default memory pool has cached for these streams. Work
-    on these streams is waited for. Other memory in CuPy's pools is CuPy's (``cupy.get_default_memory_pool()``).
+    1 GiB), the streams that use it, and the blocks that CuPy's default memory pool has cached for these streams. The
+    call waits for work on these streams. Other memory in CuPy's pools is CuPy's (``cupy.get_default_memory_pool()``).
 
     Any thread may call this at any time; reads and writes in progress are not disturbed.
 

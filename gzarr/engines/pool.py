@@ -134,7 +134,7 @@ def each(work: Callable[[int], object], items: int, workers: int) -> None:
 
 
 class _Run:
-    """What the threads of one run share.
+    """State shared by the threads of one run.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class ReadRequest:
     missing
         Whether an absent chunk is filled or is an error.
     most_encoded
-        Most bytes that any encoder makes of a planned chunk; larger ones are not even read.
+        Largest encoded size of a planned chunk by any encoder, in bytes; larger values are not even read.
     """
 
     node: str

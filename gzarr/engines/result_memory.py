@@ -42,8 +42,8 @@ HUGE_PAGE_BYTES = 2 << 20
 #: Kept memory is reused for results of at least this share of its size.
 _FIT = 0.75
 
-# A deque's operations are atomic. Memory comes back at any moment, in whatever thread drops the last reference, which
-# might already hold a lock.
+# A deque's operations are atomic. Memory is given back at any moment, by the thread that drops the last reference,
+# and that thread might already hold a lock.
 _kept: deque[mmap.mmap] = deque()
 
 
@@ -192,7 +192,7 @@ def _keep(memory: mmap.mmap) -> None:
         if _room(memory) > recycle_bytes():
             return
         memory.madvise(mmap.MADV_FREE)
-    # At exit, modules are half gone. Any error here only means that the memory is freed.
+    # At exit, modules may be partly deleted. Any error here only means that the memory is freed.
     except (ArgumentError, OSError, AttributeError, TypeError):
         return
     _kept.append(memory)

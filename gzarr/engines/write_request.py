@@ -61,7 +61,7 @@ class WriteRequest:
     is_current
         Function to call with the locks of stored values held; returns whether nobody can have appended anything.
     write_empty_chunks
-        Whether chunks of nothing but the fill value are stored; otherwise their keys are erased, or they are left out
+        Whether chunks that hold only the fill value are stored; otherwise their keys are erased, or they are left out
         of their shard.
     level_is_free
         Whether compressors may deviate from the search of their level (:mod:`gzarr.engines.cpu.effort`).

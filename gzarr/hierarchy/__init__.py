@@ -1,1 +1,1 @@
-"""Nodes of a hierarchy: found, made, and what groups do."""
+"""Arrays and groups in a hierarchy: opening, creating, and the methods of groups."""

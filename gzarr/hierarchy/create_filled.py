@@ -91,8 +91,8 @@ def empty_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> 
     Parameters
     ----------
     array
-        A :class:`gzarr.Array`, of which the new array takes shape, data type, chunks, shards, codecs, fill value,
-        dimension names and format; or any other array or nested lists, for shape and data type.
+        A :class:`gzarr.Array`, for its shape, data type, chunks, shards, codecs, fill value, dimension names and
+        format; or any other array or nested lists, for shape and data type.
     store
         As for :func:`create_array`; None for memory.
     **arguments

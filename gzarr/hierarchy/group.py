@@ -99,7 +99,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             self._missing,
             self._verify,
             reader.allow_pickle,
-            # True was a demand on the group that was opened; groups below have no consolidated metadata of their own.
+            # True applies only to the opened group; groups below it have no consolidated metadata themselves.
             False if reader.use_consolidated is False else None,
             reader.allow_fallback,
             self._mode,
@@ -220,7 +220,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             yield path, entry.metadata if isinstance(entry.metadata, MetadataError) else self._node(path, entry)
 
     def _walk(self, max_depth: int | None) -> Iterator[tuple[str, Entry]]:
-        """Yield what :meth:`walk` does, without making the nodes."""
+        """Yield the same nodes as :meth:`walk`, as entries."""
         if max_depth is not None and (not hasattr(max_depth, "__index__") or max_depth < 0):
             raise ArgumentError(f"max_depth must be None or an integer of at least 0, not {max_depth!r}")
         levels = [("", iter(self._entries().items()))]

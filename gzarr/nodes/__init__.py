@@ -1,1 +1,1 @@
-"""Documents in a store: found, made, changed."""
+"""Documents of nodes in a store: finding, creating and changing them."""

@@ -236,7 +236,7 @@ def delete_node(store: Store, path: str) -> None:
 
 
 def erase_node(store: Store, path: str, layout: Layout | None) -> None:
-    """Erase the documents first, so that nobody reads an array that has lost chunks; then everything below."""
+    """Erase the documents first, so that no reader sees an array that has lost chunks; then everything below."""
     keys, prefixes = keys_and_prefixes(path, layout)
     store.erase_values(keys)
     for prefix in prefixes:

@@ -319,7 +319,7 @@ def make_directories(path: str, *, durable: bool) -> None:
 
 
 def _is_there(path: str) -> bool:
-    """Return whether an existing name is a directory; raise ``FileNotFoundError`` if it has gone meanwhile."""
+    """Return whether an existing name is a directory; raise ``FileNotFoundError`` if it has been erased meanwhile."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
     except FileNotFoundError:
@@ -341,7 +341,7 @@ def make_directory_in(directory: int, name: str, *, durable: bool) -> None:
 # -- for engines
 
 
-# Others may erase an emptied directory before there is a file in it.
+# Other processes may erase an empty directory before it holds a file.
 _MOST_ATTEMPTS = 20
 
 
@@ -357,30 +357,30 @@ class FolderWriter:
         return temporary_prefix()
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it, durably if that is asked for."""
+        """Make a folder and its missing parents; if durable, flush their names."""
         for attempt in range(_MOST_ATTEMPTS):
             try:
                 make_directories(folder, durable=self.durable)
                 return
             except FileNotFoundError:
-                # Somebody else has emptied one of them just then.
+                # Another process has just erased one of them.
                 if attempt == _MOST_ATTEMPTS - 1:
                     raise
 
     def flush_folder(self, folder: str) -> None:
-        """Have the names in a folder reach the disk."""
-        # Where it is not there any more, somebody else has erased what was written.
+        """Flush the names in a folder to the disk."""
+        # If the folder is gone, another process has erased the written files.
         with contextlib.suppress(FileNotFoundError):
             sync_directory(None, folder)
 
     def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
-        """Remove what killed writers left; ``written`` was written just now, by the clock of its file system."""
+        """Remove the leftovers of killed writers; the time of ``written``, a new file, is the current time."""
         now_ns = 0
         if written is not None:
             try:
                 now_ns = os.stat(written).st_mtime_ns  # noqa: PTH116
             except OSError:
-                # Erased meanwhile by somebody else: without the time, only what is known to be abandoned goes.
+                # Erased meanwhile by another process: without a time, only leftovers of ended processes are removed.
                 now_ns = 0
         for folder in folders:
             clean_once(None, folder, folder, now_ns)

@@ -100,14 +100,14 @@ class LocalFiles(Protocol):
 
 @runtime_checkable
 class DirectoryStore(Protocol):
-    """A store whose values are files of one directory, whoever reads them: two such stores may hold the same value."""
+    """A store whose values are files below one directory, so that two such stores may share values."""
 
     def directory(self) -> bytes:
         """Return the absolute path of the directory: ``key`` is the file ``directory/key``."""
 
 
 class FileWriter(Protocol):
-    """What an engine needs to write files of a store itself.
+    """Functions and settings for an engine that writes the files of a store itself.
 
     Each file is written under a temporary name in its own folder, and renamed when it is complete.
 
@@ -126,13 +126,13 @@ class FileWriter(Protocol):
         """Return the beginning of temporary names; the caller makes the rest unique."""
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it, durably if that is asked for; raise OSError where that fails."""
+        """Make a folder and its missing parents, and flush their names if ``durable``; raise OSError on failure."""
 
     def flush_folder(self, folder: str) -> None:
-        """Have the names in a folder reach the disk; a folder that is gone is none of this writer's."""
+        """Flush the names in a folder to the disk; a folder that another process has erased is ignored."""
 
     def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
-        """Remove what killed writers left in some folders; ``written`` is a file written just now, if there is one."""
+        """Remove the leftovers of killed writers from folders; ``written`` is a file that was just written, if any."""
 
 
 @runtime_checkable
@@ -140,15 +140,15 @@ class WritableFiles(Protocol):
     """A store into which an engine may write files itself, instead of calling ``set``."""
 
     def file_writer(self) -> FileWriter | None:
-        """Return how, or None if engines must use ``set``."""
+        """Return the file writer, or None if engines must use ``set``."""
 
 
 @runtime_checkable
 class PresenceStore(Protocol):
-    """A store that can tell cheaply, and for certain, which values there are."""
+    """A store that can tell cheaply and reliably which values exist."""
 
     def contains(self, keys: Collection[str]) -> list[bool]:
-        """Return whether there is a value of each key, in order."""
+        """Return whether each key has a value, in order."""
 
 
 @runtime_checkable
@@ -213,7 +213,7 @@ def versions_of(store: VersionedStore, keys: Collection[str]) -> list[Hashable |
 def knows_of(store: object, faster: str, method: str) -> bool:
     """Return whether a store has a method ``faster`` that matches its ``method``.
 
-    A third-party class may override one of them and inherit the other from a class that does not know of the change.
+    A third-party class may override one of them and inherit the other, which then does not match.
     """
     for kind in type(store).__mro__:
         if faster in vars(kind):

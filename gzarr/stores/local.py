@@ -128,12 +128,12 @@ class LocalStore:
         return os.fsencode(self.root)
 
     def file_writer(self) -> FolderWriter | None:
-        """Return how engines write files themselves, or None: links are refused, or a class may do more in ``set``."""
+        """Return the file writer for engines, or None if links are refused or a subclass may do more in ``set``."""
         root = self.file_root()
         return None if root is None or type(self) is not LocalStore else FolderWriter(root, self.durable)
 
     def contains(self, keys: Iterable[str]) -> list[bool]:
-        """Return whether there is a value of each key, in order."""
+        """Return whether each key has a value, in order."""
         return [version is not None for version in self.versions(keys)]
 
     def _fail(self, what: str, key: str, exc: BaseException) -> NoReturn:

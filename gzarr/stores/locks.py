@@ -117,7 +117,7 @@ def node_is_held(store: Any, path: str) -> bool:
 
 
 def _root(store: Any) -> bytes | None:
-    """Return the directory that a store's values are files in, or None."""
+    """Return the directory that holds a store's values as files, or None."""
     if isinstance(store, DirectoryStore):
         return store.directory()
     return store.file_root() if isinstance(store, LocalFiles) else None

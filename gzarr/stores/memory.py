@@ -135,7 +135,7 @@ class MemoryStore:
         return values
 
     def contains(self, keys: Iterable[str]) -> list[bool]:
-        """Return whether there is a value of each key, in order."""
+        """Return whether each key has a value, in order."""
         found = []
         for key in keys:
             split_key(key)

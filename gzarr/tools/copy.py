@@ -459,7 +459,7 @@ def _array_metadata(
     if format.features.dimension_names and metadata.dimension_names is not None:
         names = dimension_names_of(metadata.attributes, metadata.ndim)
         if not source_format.features.dimension_names and names == metadata.dimension_names:
-            # Version 2 keeps in this attribute what version 3 has a member for.
+            # Version 2 keeps dimension names in this attribute; version 3 has a member for them.
             rest = {name: value for name, value in metadata.attributes.items() if name != DIMENSIONS_ATTRIBUTE}
             arguments["attributes"] = rest
     if format.can_reuse(metadata):

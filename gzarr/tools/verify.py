@@ -160,7 +160,7 @@ class _Chunks:
         self._path = path
         self._metadata = metadata
         self._listed = isinstance(store, ListableStore)
-        # What a chunk has beyond the array's end is decoded, too.
+        # The parts of chunks beyond the array's end are decoded, too.
         grid = metadata.chunk_grid
         self._grid = grid.resized(grid.covered_shape)
         self._whole = Array(replace(metadata, chunk_grid=self._grid), store, path, device="cpu")
@@ -262,7 +262,7 @@ class _Chunks:
         return _tiles([s.start for s in box], [s.stop for s in box], self._unit)
 
     def _index_reason(self, key: str, coords: Coords) -> str | None:
-        """Return what is wrong with the index of a shard, or None."""
+        """Return the reason why the index of a shard cannot be read, or None if it can."""
         level = self._levels[0]
         shape = level.stored_shape_of(coords)
         nbytes = level.codec.index_nbytes(shape)

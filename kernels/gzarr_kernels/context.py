@@ -45,7 +45,7 @@ WAY: Final = 24
 #: Nanoseconds after which a loop over chunks returns to its caller even if chunks are left; 0: no limit.
 SLICE_NS: Final = 25
 #: For the chunk being decoded: element size of byte planes that the caller takes, or 0; address of the geometry, and
-#: the range of its pieces to be placed (LAST_PIECE 0: everything); scratch for ``mark_piece``. See ``decode.py``.
+#: the range of its pieces to be placed (everything if LAST_PIECE is 0); scratch for ``mark_piece``. See ``decode.py``.
 PLANES: Final = 26
 GEOMETRY: Final = 27
 FIRST_PIECE: Final = 28

@@ -55,7 +55,7 @@ _AVAIL_IN: Final = 8
 _NEXT_OUT: Final = 24
 _AVAIL_OUT: Final = 32
 _STREAM_BYTES: Final = 112
-#: After it, the version of zlib that it is for, of which zlib checks the first character.
+#: The required version of zlib, stored after the stream; zlib checks only the first character.
 _VERSION: Final = 112
 _STREAM_AND_VERSION_BYTES: Final = 120
 _RAW_WINDOW_BITS: Final = -15

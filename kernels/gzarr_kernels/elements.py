@@ -106,7 +106,7 @@ _dense8s = _make_dense_swap(u64, 8, bswap64)
 def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: int, nbytes: int, stream: int) -> None:
     """Copy rows of ``nbytes`` with inline vectors: the rows are short, and a call would cost more than the copy."""
     if stream != 0 and target % 64 == 0 and by_target % 64 == 0 and nbytes >= 64:
-        # Whole cache lines past the caches. The rest must not touch them again: that would read them back.
+        # Whole cache lines bypass the caches. Later writes must not touch these lines again: that would read them back.
         for r in range(rows):
             s = source + r * by_source
             t = target + r * by_target
@@ -132,19 +132,19 @@ def _copy_dense(source: int, by_source: int, target: int, by_target: int, rows: 
             t = target + r * by_target
             i = 0
             while i + 64 <= nbytes:
-                # Hardware prefetches the bytes after a row, not the next row elsewhere.
+                # The hardware prefetches the bytes that follow a row, but not the next row, which is elsewhere.
                 prefetch(s + i + _ROWS_AHEAD * by_source)
                 move64(s + i, t + i)
                 i += 64
             if i < nbytes:
-                # The last vectors overlap the ones before.
+                # The last vectors overlap those before them.
                 move64(s + nbytes - 64, t + nbytes - 64)
     elif nbytes >= 32:
         for r in range(rows):
             s = source + r * by_source
             t = target + r * by_target
             prefetch(s + _ROWS_AHEAD * by_source)
-            # Half a line: the rest of it has to be read first.
+            # Half of a cache line is written, so the line has to be read first.
             prefetch(t + _ROWS_AHEAD * by_target)
             move32(s, t)
             move32(s + nbytes - 32, t + nbytes - 32)
@@ -191,7 +191,7 @@ def copy_rows(
     """Copy ``rows`` rows of ``n`` elements of ``itemsize`` bytes.
 
     ``by_source`` and ``by_target`` are the bytes between rows, ``source_stride`` and ``target_stride`` those between
-    elements. With a nonzero ``stream``, dense rows may be written past the caches.
+    elements. With a nonzero ``stream``, writes of dense rows may bypass the caches.
     """
     if source_stride == itemsize and target_stride == itemsize:
         if swap < 2:

@@ -16,8 +16,8 @@ from .memory import atomic_add, copy, i64, u32
 from .read import open_file, read_range, write_path
 from .symbols import c_close, c_lseek
 
-# The job: an int64 array. It begins with the slots of ``read.py``, of which SHARED, SPANS (number of shards), PATHS,
-# PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR, STATUS and OPEN_FLAGS are used.
+# The job: an int64 array. It begins with the slots of ``read.py``. Those in use are SHARED, SPANS (number of
+# shards), PATHS, PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR, STATUS and OPEN_FLAGS.
 #: Size of an index without its checksum, whether a crc32c follows it, and whether it is at the start of the file.
 ENTRIES_NBYTES: Final = R.JOB_SIZE
 CHECKSUM: Final = R.JOB_SIZE + 1

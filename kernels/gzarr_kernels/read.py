@@ -504,8 +504,8 @@ def work(job: int, context: int, worker: int) -> None:
     c[C.DESCRIPTOR] = -1
     stop = 0
     end = slice_end(context)
-    # The system zeroes a page for each worker that touches it first: if two write to one page at the same moment, one
-    # page is zeroed in vain, and neighbouring chunks share most of their pages.
+    # If two workers touch a new page at the same moment, the system zeroes a page for each, one of them in vain.
+    # Neighbouring chunks share most of their pages.
     done = 0
     while done < j[NEW_NBYTES] and atomic_load(j[SHARED] + 8) == 0:
         if end > 0 and now(context) > end:

@@ -88,7 +88,7 @@ ZSTD_CANDIDATES: Final = Candidates(
     least_level=MappingProxyType(dict.fromkeys((*ZSTD_LAZY[0], *ZSTD_LAZY[1]), ZSTD_LAZY_LEVEL)),
     reference=ZSTD_UNSPLIT,
 )
-#: Each way from the first level on that means a higher level of libdeflate.
+#: A way is tried from the first level on that stands for a higher level of libdeflate than the way itself.
 DEFLATE_CANDIDATES: Final = Candidates(
     small_frames=((1, 2),), large_frames=((1, 2),), least_level=MappingProxyType({1: 1, 2: 2})
 )

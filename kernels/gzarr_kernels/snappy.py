@@ -87,7 +87,7 @@ def snappy_decompress(source: int, nbytes: int, target: int, capacity: int) -> i
 
 @entry(5)
 def decode(source: int, nbytes: int, target: int, capacity: int, produced: int) -> None:
-    """Decode for a caller in Python; the int64 at ``produced`` is set to what :func:`snappy_decompress` returns."""
+    """Decode for a caller in Python; the int64 at ``produced`` is set to the result of :func:`snappy_decompress`."""
     i64(produced)[0] = snappy_decompress(source, nbytes, target, capacity)
 
 

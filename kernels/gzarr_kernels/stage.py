@@ -81,12 +81,12 @@ READY: Final = 0
 ABSENT: Final = 1
 #: No room left in this wave.
 DEFERRED: Final = 2
-#: For the host's decoders.
+#: Left to the host's decoders.
 FALLBACK: Final = 3
 
-#: Chunks begin at multiples of this …
+#: Alignment of chunks, in bytes.
 _ALIGNMENT: Final = 64
-#: … and are followed by this many bytes, for decoders that read whole words.
+#: Unused bytes after each chunk, for decoders that read whole words.
 _BEHIND: Final = 64
 
 

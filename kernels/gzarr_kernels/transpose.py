@@ -28,16 +28,16 @@ _I64 = ir.IntType(64)
 #: Bytes of a cache line.
 _LINE: Final = 64
 _LANE: Final = 16
-#: Bytes of a source row in one tile: one line if the source is in a near cache; more from memory, where neighbouring
-#: lines come together.
+#: Bytes of a source row in one tile: one line if the source is in a near cache; more if it is in memory, where
+#: neighbouring lines are fetched together.
 _NEAR_BYTES: Final = 64
 _FAR_BYTES: Final = 256
-#: Source rows in a tile, or a line's worth of small elements. More rows evict each other (measured: half the speed with
-#: 64 rows 4 KiB apart).
+#: Source rows in a tile; for small elements, as many as fill a line. More rows evict each other (measured: half the
+#: speed with 64 rows 4 KiB apart).
 _ROWS: Final = 32
 _NEAR_AHEAD: Final = 128
 _FAR_ROWS_AHEAD: Final = 8
-#: From memory, rows of at most this many bytes are staged whole; the hardware prefetches the lines of longer ones.
+#: Rows of at most this many bytes are staged whole if they are in memory; the hardware prefetches longer rows.
 _FAR_ROW_BYTES: Final = 512
 #: Bytes between the two buffers of a tile: ``_FAR_BYTES`` of each of 64 rows.
 _BUFFER_BYTES: Final = 16 << 10
@@ -50,7 +50,7 @@ _BLOCK: Final = 64
 def _make_stage(swap: int) -> Any:
     """``stage(source, by_source, target, plane, rows, nbytes, ahead)``: copy rows, in lines, to a pitch of 64 bytes.
 
-    The next line of each row goes ``plane`` bytes further on. Memory ``ahead`` bytes ahead of each line is prefetched.
+    The next line of each row goes ``plane`` bytes after this one. Memory ``ahead`` bytes after each line is prefetched.
     """
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -87,7 +87,7 @@ _stage8 = _make_stage(8)
 def _make_turn(width: int) -> Any:
     """``turn(staged, turned, mi, mj)``: transpose staged rows of elements of ``width`` bytes.
 
-    Beyond the last row and column, whatever the buffer holds is transposed too.
+    The contents of the buffer beyond the last row and column are transposed too.
     """
     lanes = _LANE // width
     line = _LINE // width
@@ -156,7 +156,8 @@ def _tiles(
     plane = rows * _LINE
     staged = (scratch + _LINE - 1) // _LINE * _LINE
     turned = staged + _BUFFER_BYTES
-    # Short rows in memory are staged whole, and the next rows prefetched; else the next lines of the same rows are.
+    # Short rows in memory are staged whole, and the next rows are prefetched. Otherwise the next lines of the same
+    # rows are prefetched.
     whole = far != 0 and ni * width <= _FAR_ROW_BYTES
     wide = (_FAR_BYTES if whole else _NEAR_BYTES) // width
     ahead = _FAR_ROWS_AHEAD * sj if whole else _NEAR_AHEAD
@@ -235,7 +236,7 @@ def copy_tile(
     scratch
         Address of ``TILE_BYTES`` bytes.
     stream
-        Nonzero if whole lines may be written past the caches.
+        Nonzero if writes of whole lines may bypass the caches.
     far
         Nonzero if the source is in memory or a distant cache.
     """

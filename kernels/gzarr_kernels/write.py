@@ -33,11 +33,10 @@ from .symbols import (
     c_yield,
 )
 
-# The job: an int64 array. The first slots are those of ``read.py``, of which writing uses MODE (FILES or MEMORY),
-# SHARED, SPANS (number of rows), CHUNK_ROWS (the row's chunk in the plan), WHERE and NBYTES (MEMORY: address of the
-# row's output buffer; number of encoded bytes, -1 for a chunk that is all fill), PATHS, PREFIX_NBYTES, GRID,
-# COORDINATES, SEPARATOR (of the values' keys), PROGRAM, OPERATIONS, CHUNK_NBYTES, PIECE_OFFSETS, GEOMETRY, STATUS and
-# FILL.
+# The job: an int64 array. It begins with the slots of ``read.py``. Writing uses MODE (FILES or MEMORY), SHARED, SPANS
+# (number of rows), CHUNK_ROWS (the row's chunk in the plan), WHERE and NBYTES (MEMORY: address of the row's output
+# buffer; number of encoded bytes, -1 for a chunk that is all fill), PATHS, PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR
+# (of the values' keys), PROGRAM, OPERATIONS, CHUNK_NBYTES, PIECE_OFFSETS, GEOMETRY, STATUS and FILL.
 #: int64 (rows,): the row's value, its turn within the value, and its entry in the value's index.
 VALUE: Final = R.JOB_SIZE
 TURN: Final = R.JOB_SIZE + 1
@@ -81,7 +80,7 @@ DETAIL: Final = 6
 CHUNK: Final = 7
 STATE_SIZE: Final = 8
 
-#: Outcomes beside the statuses: not written yet; all fill, and an existing file has to go.
+#: Outcomes other than statuses: not written yet; all fill, so that an existing file has to be erased.
 PENDING: Final = -1
 ERASE: Final = -2
 

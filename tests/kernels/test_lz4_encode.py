@@ -17,7 +17,7 @@ from support.guarded_memory import Guarded
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the compiled loop needs POSIX")
 
-#: It may write so many bytes behind its target.
+#: Number of bytes that the encoder may write after its target.
 SLACK = 16
 
 

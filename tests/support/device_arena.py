@@ -69,14 +69,14 @@ def launched_by(name: str) -> Iterator[None]:
         _launcher[0] = before
 
 
-#: A mark: a test runs once by each launcher.
+#: Mark for tests that run once with each launcher.
 by_each_launcher = pytest.mark.usefixtures("launcher")
 
 
 def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int | None = None) -> None:
-    """Run a kernel, by default with as many threads as the launcher chooses."""
+    """Run a kernel, by default with a number of threads that the launcher chooses."""
     if threads is None:
-        # Few, so that each takes several items, or all of a real launch: as it comes.
+        # Either few threads, so that each takes several items, or as many as in a real launch.
         threads = target.THREADS if _launcher[0] == "ir" and arguments[-1] % 2 else THREADS
     LAUNCHERS[_launcher[0]](kernel, *arguments, blocks=blocks, threads=threads)
 

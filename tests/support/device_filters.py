@@ -60,7 +60,7 @@ def data_for(dtype: Any, shape: tuple[int, ...] = SHAPE) -> np.ndarray[Any, Any]
 
 def kernels_for(path: Path, document: dict[str, Any], device: devices.TestedDevice) -> set[str]:
     """Compare a read on the device with the CPU engine; return the kernels of filters that ran."""
-    # Of an array of few small chunks it says that the CPU is faster.
+    # A large shape, because the router would choose the CPU for few small chunks.
     name = "zarr.json" if document["zarr_format"] == 3 else ".zarray"
     large = {**document, "shape": [1 << 20 for _ in document["shape"]]}
     text = gzarr.open_array({name: json.dumps(large).encode()}, device=device.name).decode_path

@@ -36,7 +36,7 @@ COMPRESSORS: dict[str, Any] = {
 
 @contextmanager
 def simulated() -> Iterator[SimulatedDevice]:
-    """A device on which nothing runs before somebody waits for it."""
+    """A device on which work runs only when something waits for it."""
     made = SimulatedDevice(eager=False)
     slots.release()
     with devices.use(lambda ordinal: made), made:

@@ -82,7 +82,7 @@ class TestedDevice:
         return array
 
     def read(self, array: Any, selection: Any = ..., **options: Any) -> np.ndarray[Any, Any]:
-        """Read from an array or one of its indexers; two of three times decoded on a GPU, once on the host.
+        """Read from an array or one of its indexers; on a GPU, two of three reads are decoded there, one on the host.
 
         Checks that results are on the array's device; returns them in host memory.
         """
@@ -130,7 +130,7 @@ def use(kind: str) -> Iterator[TestedDevice]:
             made[ordinal] = SimulatedDevice(ordinal, eager=False)
             return made[ordinal]
 
-        # What a simulated device does a second is of no interest.
+        # The rates of a simulated device mean nothing.
         assumed = mock.patch.object(calibration, "rates", return_value=router.default_rates())
         with devices.use(make), assumed:
             devices.get_device("cuda:0")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-#: Where archives of version 2 and 3 are: another directory is what ``ci/interop`` has just had written.
+#: Directory of the archives of version 2 and 3; ``ci/interop`` sets another one, with new archives.
 V2_V3 = Path(os.environ.get("GZARR_GOLDEN") or GOLDEN / "v2_v3").absolute()
 
 Place = tuple[Any, ...]
@@ -141,7 +141,7 @@ def _nested(value: Any, times: int) -> str:
     return "[" * times + json.dumps(value) + "]" * times
 
 
-#: What replaces a value, as JSON text.
+#: Replacements for values, as JSON text.
 REPLACEMENTS = (
     *("null", "true", "false", "0", "-1", "1", "1.5", "-0.0", "NaN", "Infinity", str(2**63), str(-(2**64)), "9" * 400),
     *('""', '"x"', '"\\u0000"', '"../x"', '"<f16"', '"|O"', '"|S99999999999"', '"C"', '"0x00"', '"0b2"', '"é"'),

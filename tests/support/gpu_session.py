@@ -1,4 +1,4 @@
-"""Limits for a test run on a GPU: it ends in time, and a lost context is blamed on the test that lost it."""
+"""Limits for a test run on a GPU: it ends in time, and a lost context is reported for the test that lost it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What a machine with a GPU and no network may lack: modules of tests that import it are skipped there.
+#: Packages that a machine with a GPU and no network may lack: test modules that import them are skipped there.
 OPTIONAL = frozenset({
     "cast_value_rs", "cramjam", "dask", "hypothesis", "imagecodecs", "ml_dtypes", "msgpack", "pcodec", "tensorstore",
     "torch", "zarr", "zarrs", "zfpy",
@@ -49,7 +49,7 @@ class GpuSession:
     def _error(self) -> str:
         try:
             self._synchronize()
-        except Exception as error:  # whatever the driver, CuPy or a package that is missing says
+        except Exception as error:  # any error of the driver, of CuPy or of a missing package
             return str(error)
         return ""
 
@@ -60,7 +60,7 @@ class GpuSession:
             pytest.skip("out of time")
         if self._lost:
             pytest.skip(self._lost)
-        # Where no test ever had a context, none is lost: each test says what is missing.
+        # A context can only be lost if there was one. Otherwise each test reports what is missing.
         self._worked = self._worked or not self._error()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

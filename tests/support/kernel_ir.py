@@ -25,7 +25,7 @@ llvm.initialize_native_asmprinter()
 _RUNTIME: Final = Path(__file__).with_name("kernel_ir_runtime.ll")
 _REGISTERS: Final = [f"{what}.{axis}" for what in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
 _NAME: Final = r'(?:"[^"]*"|[-\w.$]+)'
-#: Functions of the runtime as the kernel calls them, before they take where they are called.
+#: Runtime functions as the kernel calls them at first; a parameter ``%here``, the thread's position, is added later.
 _DECLARATIONS: Final = "\n".join(
     [
         *(f"declare i32 @host.{name}() nounwind willreturn memory(none)" for name in _REGISTERS),
@@ -83,7 +83,7 @@ def on_host(modules: list[str]) -> HostKernel:
     Raises
     ------
     CannotRunOnHostError
-        If they use something that only a GPU has, and that is not replaced.
+        If they use a feature of GPUs that has no replacement.
     """
     machine = _machine()
     made = _Exchange(f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n')
@@ -120,7 +120,7 @@ def _machine() -> Any:
 
 def _optimise(module: Any, machine: Any) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
-    # What these make of loops is not what a GPU's compiler makes of them.
+    # A GPU's compiler does not vectorise loops like this.
     options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
@@ -130,7 +130,7 @@ class _Exchange:
     """Common parts of the texts of a kernel."""
 
     def __init__(self, target: str) -> None:
-        # What a load or store claims of its address follows from it; for integers both targets say the same.
+        # The target determines the alignment of loads and stores; for integers it is the same as on a GPU.
         self.target = target
         self.sites: list[str] = []
         self.shared_nbytes = 0
@@ -140,7 +140,7 @@ class _Exchange:
         self.sites.append(line.strip())
         return len(self.sites) - 1
 
-    # -- before anything is inlined, in Numba's words
+    # -- before inlining: text of Numba's LLVM
 
     def exchanged(self, text: str) -> str:
         """Return a module with calls of the runtime in place of a GPU's instructions, and with checks of arithmetic."""
@@ -196,11 +196,11 @@ class _Exchange:
             )
         return line
 
-    # -- when everything is inlined, in the words of the host's LLVM
+    # -- after inlining: text of the host's LLVM
 
     def checked(self, text: str, kernel: str) -> str:
         """Return one kernel's module with the runtime and with checks of memory operations."""
-        # What the optimiser found out of a function is no longer true of one that calls the runtime.
+        # Attributes inferred by the optimiser no longer hold once a function calls the runtime.
         text = re.sub(r"^attributes #.*$", "", text, flags=re.MULTILINE)
         text = re.sub(r"(?<=[)\w]) #\d+", "", text)
         text = re.sub(r"^declare .* @host\..*$", "", text, flags=re.MULTILINE)

@@ -1,6 +1,6 @@
 """Launches of device kernels on the host, as numba-cuda compiles them for a GPU (see :mod:`kernel_ir`).
 
-Each launch is a separate process: an access outside of memory ends that process, and fails the test. Each memory of a
+Each launch is a separate process: an access outside its memory ends that process, and fails the test. Each memory of a
 kernel is next to an inaccessible page, before or after it. A thread of the system is a thread of a block, and waits for
 the others at a real barrier; two blocks run at a time, each with shared memory that is overwritten before the next
 block. If the threads of a block do not depend on each other, fewer threads of the system take them in any order.
@@ -31,12 +31,13 @@ from support import kernel_ir
 from support.guarded_memory import Guarded
 
 SUPPORT: Final = Path(__file__).parent
-#: Blocks that run at a time, and threads for those that need nothing of each other.
+#: Number of blocks that run at a time; number of threads of the system for independent threads of a block.
 _TEAMS: Final = 2
 _WORKERS: Final = 3
-#: Seconds after which a launch is one that hangs.
+#: Seconds after which a launch counts as hanging.
 _LIMIT: Final = 100
-#: A thread lets others go first at one of so many operations on memory: a power of two. Fewer where threads meet.
+#: A thread pauses, on average, at one of this many memory operations, a power of two; more often if the threads of a
+#: block depend on each other.
 _PAUSE: Final = {True: 16, False: 256}
 
 
@@ -199,7 +200,7 @@ class _Memory:
         self._guarded: Guarded | None = None
         self.address = self.low
         if not _is_shared(arrays[0]):
-            # Nothing may depend on more of an address than this.
+            # Nothing may depend on a greater alignment of an address than this.
             end = self.low + self.nbytes
             room = -end % _ALIGNMENT
             if before:
@@ -343,21 +344,21 @@ def _words(program: kernel_ir.HostKernel, fault: _Fault, status: int) -> str:
     if fault.kind == _DIVERGED:
         return f"{where}threads of a block wait at different barriers"
     if fault.kind == _MISALIGNED:
-        return f"{where}{fault.value:#x} is not a multiple of what the operation claims: {site}"
+        return f"{where}{fault.value:#x} does not have the alignment that the operation claims: {site}"
     if fault.kind == _SHIFTED:
         return f"{where}a shift by {fault.value} bits: {site}"
     if fault.kind == _OVERFLOWED:
         return f"{where}a signed number overflows: {site}"
     if fault.kind == _RAISED:
-        return f"{where}it raises: a thread of a GPU would end without a word"
+        return f"{where}it raises: a thread of a GPU would end silently"
     if fault.kind == _NO_THREAD:
         return f"the system gave {fault.value} threads and no more"
     if fault.kind == signal.SIGALRM:
-        return f"it has not ended after {_LIMIT} s: threads wait for one that does not come"
+        return f"it has not ended after {_LIMIT} s: threads wait for one that never arrives"
     if fault.kind == signal.SIGFPE:
         return "an integer is divided by zero, or the lowest one by -1"
     if fault.kind in (signal.SIGSEGV, signal.SIGBUS):
-        return f"{fault.value:#x} is not its memory"
+        return f"{fault.value:#x} is outside its memory"
     return f"it ended with status {status}, signal {fault.kind}"
 
 

@@ -24,7 +24,7 @@ NAME: Final = "made_up"
 LETTERS: Final = b"MU"
 _M, _U = LETTERS
 
-#: What would stand in ``gzarr_kernels.operations``.
+#: Its row, as it would be in ``gzarr_kernels.operations``.
 ROW: Final = Row(
     module=__name__,
     decoder=OPERATIONS["lz4"].decoder,

@@ -52,7 +52,7 @@ def declarations(include: Path) -> tuple[str, Facts]:
             limit = f"nvcomp{algorithm}{direction}ionMaxAllowedChunkSize"
             if found := re.search(rf"\b{limit} = ([^;]+);", code):
                 facts["values"][limit] = _value(found[1])
-        # Only what is said of the compression has these words.
+        # Only the descriptions of compression functions have these words.
         header = (include / "nvcomp" / f"{algorithm.lower()}.h").read_text()
         if found := re.search(r"Chunk sizes must not exceed (\d+) (MB|bytes)", header):
             facts["said"][f"nvcompBatched{algorithm}CompressAsync"] = int(found[1]) * (10**6 if found[2] == "MB" else 1)

@@ -17,7 +17,7 @@ Elements = np.ndarray[Any, Any]
 
 
 def by_zarr_python(path: Path, zarr_format: Any) -> Any:
-    # Which releases that have no rectilinear grids do not know.
+    # Releases without rectilinear grids ignore this option.
     zarr.config.set({"array.rectilinear_chunks": True})
     return zarr.open_array(str(path), mode="r", zarr_format=zarr_format)[...]
 
@@ -29,7 +29,7 @@ def by_tensorstore(path: Path, zarr_format: int) -> Any:
 
 
 def by_zarrs(path: Path, zarr_format: int) -> Any:
-    """Remove the codecs of zarr-python, through which it is used."""
+    """Read with the pipeline of zarrs, without the codecs of zarr-python around it."""
     with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}):
         return by_zarr_python(path, zarr_format)
 
@@ -46,12 +46,12 @@ def verdict(reader: str, path: Path, expected: Elements) -> str:
     """Return a library's verdict: ``yes`` for exactly the expected result, ``no`` for an error, else ``differs``."""
     zarr_format = 3 if (path / "zarr.json").exists() else 2
     if zarr_format == 2 and not (path / ".zarray").exists():
-        # Another version of Zarr, which none of them reads.
+        # No peer reads other versions of Zarr.
         return "no"
     try:
         values = np.asarray(READERS[reader](path, zarr_format))
     except Exception:
-        # What they raise for what they do not know is their own affair.
+        # Other libraries may raise anything for unsupported arrays.
         return "no"
     if values.dtype == "V":
         # tensorstore's raw bytes have no size in NumPy.

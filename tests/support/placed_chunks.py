@@ -16,8 +16,8 @@ from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.plan.planner import Plan, plan
 from gzarr.plan.selection import parse_basic, parse_orthogonal, parse_points
 
-#: Has kernels place chunks: of a case, its plan, the chunks (None where absent), the fill value's bytes, views of a
-#: memory, and that memory.
+#: Function that places chunks by kernels, given a case, its plan, the chunks (None for absent ones), the bytes of the
+#: fill value, views of a memory, and that memory.
 Run = Callable[["Case", Plan, list[Any], bytes, list[Any], np.ndarray[Any, Any]], Any]
 
 
@@ -86,7 +86,7 @@ def check(case: Case, run: Run) -> Any:
     result_dtype = np.dtype(f"V{case.itemsize}")
     nbytes = [math.prod(selection.result_shape) * case.itemsize for selection in case.selections]
     room = -(-(sum(nbytes) + 16 * len(nbytes) + 16) // 8) * 8
-    # At the same distance behind a multiple of 16.
+    # Both begin at the same distance after a multiple of 16.
     found, expected = (np.full(room + 16, 0x5A, np.uint8)[case.skew :][:room] for _ in range(2))
     views: dict[int, list[Any]] = {}
     for memory in (found, expected):

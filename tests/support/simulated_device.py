@@ -1,7 +1,7 @@
 """A CUDA device made of NumPy, with the real kernels compiled for the host: for tests of the engine without a GPU.
 
-It is adversarial where a GPU may be. Streams are lazy: enqueued work runs when somebody waits for it, exactly up to the
-point waited for, so that a missing dependency shows as wrong data. New memory is garbage, and released memory is
+It is adversarial where a GPU may be. Streams are lazy: enqueued work runs when something waits for it, exactly up to
+the point waited for, so that a missing dependency shows as wrong data. New memory is garbage, and released memory is
 overwritten in stream order. Guards surround each allocation, which has exactly the alignment that the interface
 guarantees. Undefined behaviour of a GPU raises :class:`SimulatedFault`.
 """
@@ -76,11 +76,11 @@ class _Memory:
     def __init__(self, nbytes: int, alignment: int) -> None:
         self.nbytes = nbytes
         self.stream: SimulatedStream | None = None
-        # Of another array, views would keep that one, and not the one that they were taken of.
+        # Not an array: views would keep that one alive rather than the array that they are taken of.
         self._owner = bytearray(nbytes + 2 * _GUARD_NBYTES + 2 * alignment)
         raw = self._raw = np.frombuffer(self._owner, np.uint8)
         first = raw.ctypes.data + _GUARD_NBYTES
-        # A multiple of the alignment, and not of twice of it.
+        # A multiple of the alignment, but not of twice the alignment.
         self.address = first + (alignment - first) % (2 * alignment)
         self.begin = self.address - raw.ctypes.data
         raw[self.begin - _GUARD_NBYTES : self.begin] = _GUARD
@@ -162,7 +162,7 @@ class SimulatedDevice:
         self._addresses: list[int] = []
         self._pinned: set[int] = set()
         self._on_device = 0
-        # Filled where an array is let go of, which may be in any thread, and while the lock is held by another.
+        # Filled when an array is released, which may happen in any thread, even while another thread holds the lock.
         self._released: deque[tuple[_Memory, str, Any]] = deque()
         self._thread = threading.local()
         self._failing = 0
@@ -386,7 +386,7 @@ class SimulatedDevice:
         with self.calls.call("create"):
             return SimulatedEvent(self)
 
-    # -- what is enqueued
+    # -- enqueued work
 
     def _enqueue(self, stream: SimulatedStream, operation: Callable[[], None]) -> None:
         self._check_current()
@@ -449,7 +449,7 @@ class SimulatedDevice:
     def enqueue_batch(self, stream: SimulatedStream, operation: Callable[[], None]) -> None:
         """Enqueue a decompressor's or compressor's batch."""
         if self.calls.dead and self.lost is None:
-            # It has statuses of its own, and does not say more.
+            # nvCOMP has separate status codes, without details.
             raise DeviceError("nvCOMP failed with status 1000")
         self._enqueue(stream, operation)
 
@@ -457,7 +457,7 @@ class SimulatedDevice:
         return self.direct
 
     def free_memory_at(self, array: DeviceArray) -> Bytes:
-        """Return device memory that no stream's order applies to: work that it was allocated for must have run."""
+        """Return device memory for access outside stream order: the work of its stream must have run."""
         self._check_current()
         memory = self._memory_of(self.address(array), array.nbytes)
         if memory is None or memory.stream is None or memory.stream.pending:

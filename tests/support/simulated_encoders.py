@@ -107,7 +107,7 @@ class SimulatedCompressor:
         )
         scratch[:] = _GARBAGE
         for i in range(frames):
-            # All of it is the encoder's to write to.
+            # The encoder may write to all of it.
             into = device.bytes_at(int(target[i]), room)
             into[:] = _GARBAGE
             refused = device.refuse(self._algorithm, i)
@@ -129,7 +129,7 @@ def _deflate(data: bytes) -> bytes:
 
 ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "zstd": lambda data: bytes(numcodecs.Zstd(1).encode(data)),
-    # Without numcodecs' size in front.
+    # Without the size that numcodecs puts before it.
     "lz4": lambda data: bytes(numcodecs.LZ4().encode(data))[4:],
     "snappy": lambda data: bytes(cramjam.snappy.compress_raw(data)),
     "deflate": _deflate,

@@ -16,7 +16,7 @@ INVALID_VALUE = "cudaErrorInvalidValue: invalid argument"
 
 
 class SimulatedFault(AssertionError):
-    """Something that a device does not allow: the engine is wrong, not its input."""
+    """An operation that a device does not allow: an error in the engine, not in its input."""
 
 
 class Sticky(Exception):
@@ -70,6 +70,6 @@ class Calls:
                 raise Sticky(ILLEGAL_ADDRESS)
             yield
         except Sticky as error:
-            # A call within this one may have said so already.
+            # A nested call may have reported it already.
             self.lost = self.lost or Loss(self._name, str(error))
             raise self.lost.error() from error

@@ -47,7 +47,7 @@ class SimulatedFiles:
             self.most_open = max(self.most_open, self.is_open)
 
     def open(self, path: str) -> SimulatedFile:
-        # As kvikio does: an error without the system's number, whatever it is; a pipe is waited for.
+        # Like kvikio: errors have no system error number, and opening a pipe blocks.
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:

@@ -13,9 +13,9 @@ from typing import Any, Final
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray, FakeWithinKernelCUDAArray
 from numba.cuda.simulator.kernelapi import Dim3, FakeCUDAAtomic, FakeCUDAShared, swapped_cuda_module
 
-# What a kernel's module calls cuda is replaced while it runs.
+# The name ``cuda`` in a kernel's module is replaced while the kernel runs.
 _ONE_KERNEL = threading.Lock()
-#: What threads of a block need each other for.
+#: A kernel that uses one of these names has threads that depend on each other.
 _COOPERATION: Final = frozenset(("atomic", "local", "shared", "syncthreads"))
 
 
@@ -58,7 +58,7 @@ def run_kernel(kernel: Any, blocks: int, threads: int, arguments: list[Any]) -> 
     passed = [FakeWithinKernelCUDAArray(a) if isinstance(a, FakeCUDAArray) else a for a in arguments]
     with _ONE_KERNEL:
         for block in reversed(range(blocks)):
-            # Shared memory is a block's.
+            # Shared memory belongs to one block.
             cuda = _Cuda(blocks, threads)
             cuda.blockIdx.x = block
             with swapped_cuda_module(function, cuda):

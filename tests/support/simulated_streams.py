@@ -33,7 +33,7 @@ class SimulatedEvent:
 
 
 class SimulatedStream:
-    """Operations that run in order when somebody waits for them; those of an eager stream run at once."""
+    """Operations that run in order when something waits for them; operations of an eager stream run at once."""
 
     def __init__(self, device: SimulatedDevice, *, eager: bool = False) -> None:
         self._device = device
@@ -73,7 +73,7 @@ class SimulatedStream:
 
     def wait_event(self, event: SimulatedEvent) -> None:
         with self._device.calls.call("wait"):
-            # As for CUDA, the last record before this call counts, and an event without one is no obstacle.
+            # As in CUDA, the last record before this call counts; an event that was never recorded is not waited for.
             if event.mark is not None:
                 stream, position = event.mark
                 self.enqueue(partial(stream.run_to, position))

@@ -57,7 +57,7 @@ def smooth(nbytes: int, typesize: int = 4, seed: int = 1) -> bytes:
 
 
 def mixed(nbytes: int, seed: int = 0) -> bytes:
-    """Bytes of which half compresses and half does not."""
+    """Bytes, half of which are compressible."""
     return smooth(nbytes - nbytes // 2) + np.random.default_rng(seed).bytes(nbytes // 2)
 
 
@@ -76,7 +76,7 @@ def blosc_snappy(plain: bytes, typesize: int = 4, blocksize: int = 1024, *, spli
         table += struct.pack("<i", 16 + 4 * len(blocks) + len(body))
         for part in np.split(planes, typesize) if split and block.size == blocksize else [planes]:
             packed = bytes(cramjam.snappy.compress_raw(part.tobytes()))
-            # A stream as long as what it decodes to is stored as it is.
+            # A stream as long as its decoded data is not compressed.
             packed = packed if len(packed) < part.size else part.tobytes()
             body += struct.pack("<i", len(packed)) + packed
     flags = 2 << 5 | 1 | (0 if split else 0x10)
@@ -178,7 +178,7 @@ def stage_all(
         assert sorted(staged.rows.tolist()) == sorted(pending.tolist())
         assert staged.used <= capacity
         assert len(frames.chunk) <= most_frames
-        # Nothing behind what is in use was written.
+        # Nothing was written after the used bytes.
         assert memory.tobytes()[staged.used :] == b"\xaa" * (capacity - staged.used)
         taken = staged.state != DEFERRED
         assert taken.any()
@@ -210,7 +210,7 @@ def chunk_of(staged: Staged, frames: Frames, memory: bytes, i: int, nbytes: int)
         assert 0 <= source <= source + source_nbytes + 64 <= staged.used
         frame = decode_frame(algorithm, memory[source : source + source_nbytes], target_nbytes)
         check, expected = int(frames.check[row]), int(frames.expected[row])
-        # Deflate has a checksum in every container, and nothing else has one.
+        # Every container with deflate has a checksum, and no other has one.
         assert (check != f.UNCHECKED) == (algorithm == f.DEFLATE)
         if check and (zlib.crc32 if check == f.CRC32 else zlib.adler32)(frame) != expected:
             raise Undecodable("another checksum")

@@ -101,7 +101,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(long gpu, unsigned i, long *part) {
 }
 """
 
-# What an array needs of CuPy to have its device entered and left; every call of it goes to the driver.
+# The part of CuPy that is needed to enter and leave an array's device; every call goes to the driver.
 _CUPY = """
 import ctypes, threading
 from types import SimpleNamespace
@@ -143,7 +143,7 @@ class StandIn:
     def __init__(self, folder: Path) -> None:
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None:
-            pytest.skip("no C compiler, to make a library that stands in for NVIDIA's driver")
+            pytest.skip("no C compiler to make the stand-in for NVIDIA's driver")
         self._folder = folder
         self._log = folder / "log"
         for name, code in (("libcuda.so.1", _CUDA), ("libnvidia-ml.so.1", _NVML)):

@@ -61,7 +61,7 @@ def arrays() -> Iterator[Golden]:
         for name, values in expected.items():
             # A store of version 1 is one array.
             store, node = (name, "") if name in stores else ("hierarchy", name)
-            # These are of objects, kept as text.
+            # Arrays of objects, whose expected values are kept as text.
             values = values.astype(object) if node == "types/words" else values
             yield Golden(archive, store, node, stores[store], values)
 
@@ -120,7 +120,7 @@ class Opened:
         return "yes"
 
     def cells(self, device: devices.TestedDevice, directory: Path, with_peers: bool) -> tuple[str, ...]:
-        """Return the cells of the array's row, if it is the only array there."""
+        """Return the cells of the array's row, if it is the row's only array."""
         path = self.golden.write(directory)
         peers = [verdict(name, path, self.golden.expected) for name in READERS] if with_peers else []
         return (self.reads(), self.gpu(device), self.writes(), *peers)
@@ -177,10 +177,10 @@ def rows(every: list[Opened]) -> dict[str, dict[tuple[str, str], list[Opened]]]:
     by_chain, by_type = defaultdict(list), defaultdict(list)
     for case in every:
         by_chain[case.format, case.chain].append(case)
-        # What its peers do not read for its grid says nothing of its data type.
+        # If peers cannot read the grid, the result does not depend on the data type.
         if not case.is_rectilinear:
             by_type[case.format, case.data_type].append(case)
-    # A chain of codecs that each have a row says nothing new.
+    # A chain is redundant if each of its codecs has a row.
     for zarr_format, chain in list(by_chain):
         parts = re.split(r" \+ (?![^(]*\))", chain)
         if len(parts) > 1 and all((zarr_format, part) in by_chain for part in parts):

@@ -1,4 +1,4 @@
-"""Data for tests of GPU users' programs: an array, and compressors for each decoder of a device."""
+"""Data for tests of programs that use a GPU: an array, and compressors for each decoder of a device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHAPE, CHUNKS = (40, 30, 21), (16, 10, 21)
-#: By name: compressors of Zarr v2, one at least for each decoder that a device has.
+#: By name: compressors of Zarr v2, at least one for each decoder of a device.
 COMPRESSORS: dict[str, dict[str, Any]] = {
     "zstd": {"id": "zstd", "level": 3},
     "lz4": {"id": "lz4", "acceleration": 1},

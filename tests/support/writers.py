@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SECONDS = 60.0
 
-#: Of arrays of some rows of ``WIDTH`` elements: stored values of 4 rows and half the width.
+#: Arrays have rows of ``WIDTH`` elements; a stored value has 4 rows of half the width.
 WIDTH = 64
 LAYOUTS: dict[str, dict[str, Any]] = {
     "chunks": {"chunks": (4, 32), "compressors": zarr.codecs.ZstdCodec(level=1)},
@@ -74,7 +74,7 @@ def in_threads(works: Sequence[Callable[[], object]]) -> None:
 
 def start(work: Callable[[], object]) -> int:
     """Run ``work`` in a forked child; its exit status is 0 if it returned."""
-    # A child must not inherit a watchdog whose thread it has not.
+    # A child would inherit the watchdog without its thread.
     faulthandler.cancel_dump_traceback_later()
     pid = os.fork()
     if pid:
@@ -124,7 +124,7 @@ def in_processes(works: Sequence[Callable[[], object]]) -> None:
 
     pids = [start(run(work)) for work in works]
     os.close(read)
-    # All of them see the end of the pipe.
+    # All children see the end of the pipe.
     os.close(write)
     finish(*pids)
 
@@ -145,11 +145,11 @@ def kill_at_random(work: Callable[[], object], at_most_s: float, rng: random.Ran
         os.kill(pid, signal.SIGKILL)
         os.close(read)
         os.close(write)
-    # A child that failed would not have been killed by this.
+    # A child that failed earlier has another status.
     assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
 
-# -- generations: chunks that say when they were written, and which they are
+# -- generations: chunks that identify themselves and the time of their writing
 
 
 def stamp(generation: int, shape: tuple[int, int], block: tuple[int, int]) -> np.ndarray[Any, Any]:

@@ -85,7 +85,7 @@ def write(directory: Path, document: Json, data: np.ndarray[Any, Any] | None) ->
     directory.mkdir(parents=True, exist_ok=True)
     name = "zarr.json" if document["zarr_format"] == 3 else ".zarray"
     (directory / name).write_text(json.dumps(document))
-    # Every chunk that is written exists, also one that happens to hold fill values only.
+    # Every written chunk is stored, even if it holds only fill values.
     config = {"write_empty_chunks": True}
     array = zarr.open_array(str(directory), mode="r+", zarr_format=document["zarr_format"], config=config)
     if data is not None:

@@ -4,14 +4,14 @@ The levels of zstd and zlib were designed for text. Most bytes of measured numbe
 smaller: a thorough search takes longer and gives files of the same size. In labels, masks and tables, a thorough search
 finds much that a fast one misses. Only a trial can tell the two apart. So a large write first encodes a few pieces of
 its chunks in several ways, the fast ones first, and uses the first way that makes the pieces at most ``TOLERANCE``
-larger. The outcome depends only on the values and on the write, not on threads or clocks: the same call writes the same
+larger. The choice depends only on the values and on the write, not on threads or clocks: the same call writes the same
 bytes. ``benchmarks/write.py`` shows times and sizes (column ``automatic``).
 
 Ways to search have numbers (``gzarr_kernels.searches``); the ways to try are a field of each native operation's row
-(``gzarr_kernels.operations``). Sizes are compared with those of a reference way: for zlib, what libdeflate makes at the
-level that stands for zlib's; for zstd, what the level makes without the block splitting of zstd 1.5.7 and later. LZ4
-has one other way, which also makes byte planes of numbers smaller (``gzarr_kernels.lz4_encode``). The levels themselves
-come from :mod:`gzarr.codecs.choice`, or are what Blosc turns its own levels into.
+(``gzarr_kernels.operations``). Sizes are compared with those of a reference way: for zlib, libdeflate at the
+level that stands for zlib's; for zstd, the level without the block splitting of zstd 1.5.7 and later. LZ4 has one other
+way, which also makes byte planes of numbers smaller (``gzarr_kernels.lz4_encode``). The levels themselves come from
+:mod:`gzarr.codecs.choice`; Blosc converts its own levels to those of its compressors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: How much larger than with the reference way the pieces may become, as a share.
+#: How much larger the pieces may become than with the reference way, as a share.
 TOLERANCE: Final = 0.02
 #: A way that makes the first half of the pieces this much larger is rejected without trying the other half.
 _HALF_TOLERANCE: Final = 0.03
@@ -50,7 +50,8 @@ _TRIAL_SHARE: Final = 1 / 128
 #: Number of pieces, from chunks far from each other.
 _MIN_PIECES: Final = 4
 _MAX_PIECES: Final = 8
-#: Approximate bytes of a piece. Shorter ones do not fill the compressor's table, so they hide what a full one misses.
+#: Approximate bytes of a piece. Shorter pieces do not fill the compressor's table, so they do not show the matches
+#: that a full table misses.
 _MIN_PIECE_BYTES: Final = 64 << 10
 _MAX_PIECE_BYTES: Final = 512 << 10
 #: Most bytes of a piece for Blosc with blocks of c-blosc's choice: at the levels that have trials, blocks for zstd are

@@ -300,7 +300,7 @@ class IndexSlots(JobSlots):
         Parameters
         ----------
         entries
-            uint64, receives the entries of all shards; 4 bytes longer than that at least.
+            uint64, receives the entries of all shards; at least 4 bytes longer than these.
         entries_nbytes
             Bytes of the entries of one shard.
         file_nbytes, status
@@ -337,7 +337,7 @@ class WriteSlots(JobSlots):
         fill, stored_fill
             uint8 ``(itemsize,)``: the fill value in native and in stored byte order.
         skip_fill
-            Whether chunks of nothing but the fill value are left out.
+            Whether chunks that hold only the fill value are left out.
         direct
             Whether a chunk may be encoded straight from the input, if it lies there in stored order.
         """

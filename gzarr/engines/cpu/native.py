@@ -120,7 +120,7 @@ def fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
 
 
 class _Job:
-    """The job of a read; it keeps alive everything whose address compiled code has."""
+    """The job of a read; keeps all memory alive to which compiled code has addresses."""
 
     def __init__(self, request: ReadRequest, program: NativeProgram) -> None:
         from .job_slots import ReadSlots
@@ -156,7 +156,7 @@ class _Job:
         fill = address(program.fill) + field_offset if request.missing == "fill" else 0
         slots.set_read(self.status, request.most_encoded, fill, program.zeros)
         slots.set_pieces(plan.piece_offsets, self._geometry(request, program, field_offset))
-        # It owns the fill value.
+        # The program owns the fill value.
         self._program = program
 
     def part(self, rows: IntArray) -> tuple[ReadSlots, IntArray]:

@@ -197,7 +197,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
 
 
 def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: IntArray) -> list[bytes | None]:
-    """Return the encoded bytes of some rows of the job, None for chunks of nothing but the fill value."""
+    """Return the encoded bytes of some rows of the job, None for chunks that hold only the fill value."""
     found = encode_in_memory(job, program, rows, 1)
     if found.failure is not None:
         code, detail, chunk = found.failure.tolist()

@@ -57,7 +57,7 @@ def read_indexes(
     from .job_slots import IndexSlots
 
     count = len(shards)
-    # Room for one checksum behind the last index.
+    # Room for one checksum after the last index.
     entries = np.empty(count * chunks_per_shard * 2 + 1, np.uint64)
     file_nbytes = np.zeros(count, np.int64)
     status = np.zeros((count, 2), np.int64)

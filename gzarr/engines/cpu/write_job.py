@@ -43,7 +43,7 @@ class Job:
     Attributes
     ----------
     slots
-        The job; it keeps alive the arrays whose addresses it has.
+        The job; keeps alive the arrays to which it has addresses.
     rows
         int64 ``(n,)``, planned chunks, grouped by stored value, in the order of the shard's index.
     value
@@ -186,7 +186,7 @@ class Encoded:
     arena
         uint8; chunk ``i`` begins at byte ``i * program.most_nbytes``.
     nbytes
-        int64 ``(n,)``, encoded size of each chunk in bytes; -1 for a chunk of nothing but the fill value.
+        int64 ``(n,)``, encoded size of each chunk in bytes; -1 for a chunk that holds only the fill value.
     failure
         int64 ``(3,)``, status, detail and planned chunk of the failure; None if there is none.
     """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 #: Default limit: at most these bytes, and at most a quarter of the free memory.
 DEFAULT_BYTES: Final = 1 << 30
-#: Bytes taken without asking how much is free: CUDA needs 10 µs to 1 ms to answer, as long as a small read.
+#: Bytes used without asking how much memory is free: CUDA takes 10 µs to 1 ms to answer, as long as a small read.
 UNASKED_BYTES: Final = 64 << 20
 
 
@@ -44,7 +44,7 @@ class Budget:
         self.strict = nbytes is not None
 
     def limit(self, wanted: int) -> int:
-        """Return how many bytes may be held, given that ``wanted`` bytes are wanted."""
+        """Return how many bytes may be held, for a caller that could use ``wanted`` bytes."""
         if self._limit is None:
             if wanted <= UNASKED_BYTES:
                 return UNASKED_BYTES

@@ -1,9 +1,9 @@
 """Throughput of this machine and its devices, for the router: measured once, kept in a file.
 
-The synthetic data compresses like images and fields. Measured are the copy from page-locked memory; each decoder of the
-device, with one large frame alone and with as many small frames as a wave has; and each decoder of the CPU in one
-thread. This takes a fraction of a second, the first time a device is used with this version of gzarr, nvCOMP and the
-driver. The file is in ``$XDG_CACHE_HOME/gzarr``, else ``~/.cache/gzarr``; a file that cannot be read or written, or
+The synthetic data compresses like images and fields. The measurements are: the copy from page-locked memory; each
+decoder of the device, with one large frame alone and with as many small frames as a wave has; each decoder of the CPU
+in one thread. This takes a fraction of a second, the first time a device is used with this version of gzarr, nvCOMP and
+the driver. The file is in ``$XDG_CACHE_HOME/gzarr``, else ``~/.cache/gzarr``; a file that cannot be read or written, or
 does not match, is not an error. Rates that could not be measured are assumed
 (:func:`gzarr.engines.cuda.router.default_rates`).
 """
@@ -401,7 +401,7 @@ def _key(device: Device) -> tuple[str, str]:
 
 
 def _facts(device: Device) -> dict[str, Any]:
-    """Return what the rates depend on; if any value differs, they are measured again."""
+    """Return the facts that the rates depend on; if any of them differs, the rates are measured again."""
     return {
         "format": _FORMAT,
         "machine": platform.node(),

@@ -45,7 +45,7 @@ class Stream(Protocol):
 class Decompressor(Protocol):
     """Decodes a batch of independent frames on the device: one algorithm of nvCOMP.
 
-    At best, the status of a frame says that it did not decode: all algorithms but LZ4 are undefined on corrupt bytes.
+    A corrupt frame is not always reported by its status: all algorithms but LZ4 have undefined behaviour for it.
 
     Attributes
     ----------

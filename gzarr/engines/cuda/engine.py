@@ -216,7 +216,7 @@ class CudaEngine:
 
 
 class _Read:
-    """One read: cuts it into waves and runs them; holds what they share."""
+    """One read: cuts it into waves and runs them; holds their shared state."""
 
     def __init__(self, device: Device, request: ReadRequest, whole: Any, stream: Any, budget: Budget) -> None:
         self._device = device
@@ -327,7 +327,7 @@ class _Read:
         try:
             return self._run(program, decoder, source, rows, most_encoded, expected_frames)
         except MemoryError:
-            # The device has less room than is taken without asking: start again with smaller waves.
+            # The device has less free memory than was assumed: start again with smaller waves.
             if not self._budget.tighten():
                 raise
         return self._run(program, decoder, source, rows, most_encoded, expected_frames)

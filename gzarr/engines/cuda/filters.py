@@ -1,9 +1,9 @@
 """Filters as kernels: which filters a device undoes, bit for bit as NumPy does, and how.
 
-A filter is a function of bytes, whatever the kind of its codec: elements of one type in, equally many of another type
-out, in memory order. The CPU undoes filters whose results might differ in any bit: sums of floats, arithmetic in
-float16, and floats that may not fit the integers they become. It also undoes those that may be an error for some
-values, such as integer arithmetic that may overflow.
+A filter is a function of bytes, whatever the kind of its codec: it turns elements of one type into the same number of
+elements of another type, in memory order. The CPU undoes filters whose results might differ in any bit: sums of floats,
+arithmetic in float16, and floats that may not fit the integers they become. It also undoes filters that may fail for
+some values, such as integer arithmetic that may overflow.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Wave:
         stream
             The caller's stream, on which results are written.
         """
-        # What the device is working on, should it fail.
+        # Set first: an error message names these chunks if the device fails.
         self.rows = staged.rows[staged.state == READY]
         device, own = self._device, self.slot.stream
         if self.memory is None:

@@ -108,7 +108,7 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
         try:
             left = run()
         except MemoryError:
-            # The device has less room than is taken without asking: start again with smaller waves, or on the CPU.
+            # The device has less free memory than was assumed: start again with smaller waves, or on the CPU.
             if not budget.tighten():
                 raise
             left = run()
@@ -214,7 +214,7 @@ class _Shard:
 
 
 class _Writing:
-    """One write: divides it into waves and runs them; holds what they share."""
+    """One write: divides it into waves and runs them; holds their shared state."""
 
     def __init__(
         self,

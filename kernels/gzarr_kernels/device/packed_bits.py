@@ -1,6 +1,6 @@
 """Unpacking of elements from packed bits, for all chunks of a wave at once.
 
-All chunks of a launch have the same number of elements. The same contiguous range of bits is stored of each element,
+All chunks of a launch have the same number of elements. The same contiguous range of bits of each element is stored,
 without gaps between elements. The work is divided into *items* of 8 bytes of a chunk's result, by their position; the
 last item of a chunk may be shorter. Results begin at multiples of 8 bytes, so that an item is one write; sources begin
 anywhere.

@@ -81,7 +81,7 @@ def test_one_element_outside_is_a_fault(code: str) -> None:
 
 def test_a_write_outside_of_memory_of_any_size_is_a_fault() -> None:
     for nbytes in (1, 3, 4095, 4096, 4097):
-        with pytest.raises(KernelFaultError, match=r"written_at, 1 blocks of 1 threads: 0x.* is not its memory"):
+        with pytest.raises(KernelFaultError, match=r"written_at, 1 blocks of 1 threads: 0x.* is outside its memory"):
             launch(m.written_at, Guarded(nbytes).array, nbytes, blocks=1, threads=1)
 
 
@@ -123,9 +123,9 @@ def test_words_at_other_addresses_than_their_multiples_are_a_fault(code: str) ->
     nbytes = np.dtype(code).itemsize
     memory = Guarded(4 * nbytes + 1).array
     whole, out = memory[:-1].view(code), np.zeros(4, code)
-    with pytest.raises(KernelFaultError, match=f"not a multiple .* align {nbytes}"):
+    with pytest.raises(KernelFaultError, match=f"not have the alignment .* align {nbytes}"):
         launch(m.wide, whole, out, blocks=2, threads=2)
-    with pytest.raises(KernelFaultError, match=f"not a multiple .* align {nbytes}"):
+    with pytest.raises(KernelFaultError, match=f"not have the alignment .* align {nbytes}"):
         launch(m.wide, out, whole, blocks=2, threads=2)
 
 
