@@ -25,6 +25,7 @@ import numpy as np
 import numpy.testing
 import pytest
 import zarr
+from support.writers import in_threads
 from zarr.codecs import BloscCodec, ZstdCodec
 
 import gzarr
@@ -77,29 +78,6 @@ def arrays(root: Path) -> dict[str, gzarr.Array]:
     return {name: gzarr.open_array(root, path=name) for name in NAMES}
 
 
-def run_threads(functions: list[Callable[[], None]]) -> None:
-    """Run all functions at once; raise the first error; a thread that does not end is a failure."""
-    failures: list[BaseException] = []
-    start = threading.Barrier(len(functions))
-
-    def run(function: Callable[[], None]) -> None:
-        try:
-            start.wait(SECONDS)
-            function()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(function,), daemon=True) for function in functions]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + SECONDS
-    for thread in threads:
-        thread.join(max(end - time.monotonic(), 0))
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
-    if failures:
-        raise failures[0]
-
-
 # -- threads
 
 
@@ -119,7 +97,7 @@ def test_many_threads_read_the_same_arrays(root: Path, monkeypatch: pytest.Monke
             for array in same.values():
                 read_exactly(array)
 
-    run_threads([work] * 16)
+    in_threads([work] * 16)
 
 
 def test_many_threads_open_and_read_their_own(root: Path) -> None:
@@ -130,7 +108,7 @@ def test_many_threads_open_and_read_their_own(root: Path) -> None:
 
         return read
 
-    run_threads([work(name) for name in NAMES * 3])
+    in_threads([work(name) for name in NAMES * 3])
 
 
 def test_a_memory_store_from_many_threads(root: Path) -> None:
@@ -143,7 +121,7 @@ def test_a_memory_store_from_many_threads(root: Path) -> None:
         for array in same:
             read_exactly(array)
 
-    run_threads([work] * 12)
+    in_threads([work] * 12)
 
 
 def test_a_failure_in_one_thread_leaves_the_others_alone(root: Path, tmp_path: Path) -> None:
@@ -167,7 +145,7 @@ def test_a_failure_in_one_thread_leaves_the_others_alone(root: Path, tmp_path: P
             for array in good.values():
                 read_exactly(array)
 
-    run_threads([fail, work, fail, work, work, work])
+    in_threads([fail, work, fail, work, work, work])
     assert failed == 80
 
 
@@ -212,7 +190,7 @@ def test_a_read_inside_a_pool_thread(root: Path, monkeypatch: pytest.MonkeyPatch
         for array in same.values():
             read_exactly(array)
 
-    run_threads([lambda: pool.run(read, 3)] * 4)
+    in_threads([lambda: pool.run(read, 3)] * 4)
 
 
 def test_of_several_failures_the_first_in_order_is_raised() -> None:
