@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -34,8 +35,9 @@ _SLICE_NS = 100_000_000
 # A fork waits for a load in progress; the child would otherwise inherit half of it.
 _lock = ForkSafeLock()
 _work: Any = None
-_writer: Any = None
+_others: dict[str, Any] = {}
 _release: Any = None
+_imported_with_loop: list[str] = []
 _operations: dict[tuple[str, str], int] = {}
 _said = False
 
@@ -60,6 +62,8 @@ def load() -> Any:
         global _work, _release
         from gzarr_kernels import context, read
 
+        for name in _imported_with_loop:
+            importlib.import_module(name)
         _release = context.release
         _work = read.work
 
@@ -91,19 +95,31 @@ def operation(name: str, function: str) -> int:
     return found
 
 
+def import_with_loop(module: str) -> None:
+    """Import a module that needs the compiled loop together with it, so that no fork occurs during the import."""
+    _imported_with_loop.append(module)
+
+
 def load_writer() -> Any:
     """Return ``gzarr_kernels.write``, with the loop that writes; everything that :func:`load` loads is loaded too."""
-    if _writer is None:
+    return _other("write")
+
+
+def load_index_reader() -> Any:
+    """Return ``gzarr_kernels.index``, with the loop that reads shard indexes; :func:`load` is called, too."""
+    return _other("index")
+
+
+def _other(name: str) -> Any:
+    """Return a module of ``gzarr_kernels`` that not every read needs."""
+    if name not in _others:
         load()
 
-        def import_writer() -> None:
-            global _writer
-            from gzarr_kernels import write
+        def import_other() -> None:
+            _others[name] = importlib.import_module(f"gzarr_kernels.{name}")
 
-            _writer = write
-
-        _apart(import_writer)
-    return _writer
+        _apart(import_other)
+    return _others[name]
 
 
 def _apart(load: Callable[[], None]) -> None:

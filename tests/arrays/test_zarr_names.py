@@ -111,7 +111,7 @@ def test_fields() -> None:
         (lambda a: a.get_mask_selection(MASK[:2]), "boolean array of the array's shape"),
         (lambda a: a.set_mask_selection(([0], [0], [0]), 1), "boolean array of the array's shape"),
         (lambda a: a.get_coordinate_selection(MASK), "get_mask_selection"),
-        (lambda a: a.get_coordinate_selection(([0], [1])), "one integer array a dimension"),
+        (lambda a: a.get_coordinate_selection(([0], [1])), "one integer array per dimension"),
         (lambda a: a.set_coordinate_selection(([0], [1], [7]), 1), "out of bounds"),
         (lambda a: a.get_block_selection(9), "out of bounds"),
         (lambda a: a.set_orthogonal_selection(([0], [[1]]), 1), "one-dimensional"),

@@ -51,9 +51,7 @@ def read_indexes(
     status
         int64 ``(s, 2)``, status (``gzarr_kernels.status``) and detail of each shard.
     """
-    kernels.load()
-    from gzarr_kernels import index
-
+    index = kernels.load_index_reader()
     from .job_slots import IndexSlots
 
     count = len(shards)
