@@ -163,6 +163,7 @@ def chains(draw: st.DrawFn, shape: tuple[int, ...], itemsize: int, depth: int = 
     return chain, shape
 
 
+@pytest.mark.slow
 @settings(BOUNDED, max_examples=80)
 @given(data=st.data())
 def test_codec_chains(data: st.DataObject, device: TestedDevice) -> None:

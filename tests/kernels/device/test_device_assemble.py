@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SETTINGS = settings(max_examples=150, deadline=None)
 
 
-pytestmark = by_each_launcher
+pytestmark = [pytest.mark.slow, by_each_launcher]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = (0, 1, 7, 8, 9, 1000)
 INTEGERS = [f"{order}{kind}{size}" for size in (1, 2, 4, 8) for kind in "iu" for order in ("<", ">")[: min(size, 2)]]
 FLOATS = ("<f4", ">f4", "<f8", ">f8")

@@ -16,6 +16,8 @@ from cuda.bindings import nvjitlink
 from gzarr_kernels import device
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
+pytestmark = pytest.mark.slow
+
 CAPABILITIES = {"8.0": "sm_80", "9.0": "sm_90", "10.0": "sm_100"}
 ELF = b"\x7fELF"
 #: What places nearly all that is read.

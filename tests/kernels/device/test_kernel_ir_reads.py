@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from support.simulated_device import SimulatedDevice
 
 SHAPE, CHUNKS = (37, 21, 6), (10, 8, 6)
+pytestmark = pytest.mark.slow
+
 SELECTIONS: list[Any] = [..., (slice(31, 2, -3), slice(1, 20, 2)), (5, slice(None), 2)]
 
 
