@@ -570,7 +570,14 @@ def basic_selections(shape: tuple[int, ...]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize(("device", "threads"), ENGINES, indirect=["device"])
+#: ENGINES, where the selections of a simulated device take most of the time.
+_SLOW_ON_CUDA = [
+    *ENGINES[:2],
+    pytest.param(*ENGINES[2].values, id=ENGINES[2].id, marks=[*ENGINES[2].marks, pytest.mark.slow]),
+]
+
+
+@pytest.mark.parametrize(("device", "threads"), _SLOW_ON_CUDA, indirect=["device"])
 @pytest.mark.parametrize(("name", "shape", "document"), SELECTED, ids=[entry[0] for entry in SELECTED])
 def test_selections(
     name: str,

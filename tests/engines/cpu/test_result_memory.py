@@ -174,6 +174,7 @@ def test_a_bound_that_is_no_number(
         volume[0][...]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2", "5"])
 @pytest.mark.parametrize("recycle", ["", "0"])
 def test_results_are_right_again_and_again(

@@ -175,6 +175,7 @@ def writes(draw: st.DrawFn) -> Any:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=writes())
 def test_random_writes(case: Any, tmp_path_factory: pytest.TempPathFactory, device: SimulatedDevice) -> None:

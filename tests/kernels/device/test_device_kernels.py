@@ -22,7 +22,7 @@ from numcodecs import blosc as numcodecs_blosc
 from support.device_arena import Arena, blocks_of, by_each_launcher, launch, random_bytes, to_byte_planes
 from support.guarded_memory import Guarded
 
-pytestmark = by_each_launcher
+pytestmark = [pytest.mark.slow, by_each_launcher]
 
 
 @pytest.fixture(scope="module", autouse=True)
