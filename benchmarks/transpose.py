@@ -1,14 +1,14 @@
 """Placing and gathering of transposed chunks, in one thread, compared with ``memcpy`` of the same bytes and with NumPy.
 
-Usage: ``python benchmarks/transpose.py [--quick] [--only TEXT] [--json FILE]``.
+Usage: ``python benchmarks/transpose.py [--quick] [--numpy] [--only TEXT] [--json FILE]``.
 
 *Placing* is the last step of a read: a decoded chunk, in a buffer that is reused for each chunk, goes to its box of an
 output of at least 64 MiB. *Gathering* is the first step of a write, in the other direction. ``memcpy`` moves the same
 chunks between the same buffers as if they were contiguous. All memory has been touched before, and rivals take turns,
 so the ratios also hold on a busy machine; the rates are medians.
 
-The columns ``of memcpy`` are rates divided by that of ``memcpy``. NumPy assigns each chunk to its box (``numpy``) or
-copies it by ``ascontiguousarray`` to new memory (``contiguous``); both leave out the byte swap.
+The columns ``of memcpy`` are rates divided by that of ``memcpy``. With ``--numpy``, NumPy assigns each chunk to its
+box (``numpy``) or copies it by ``ascontiguousarray`` to new memory (``contig``); both leave out the byte swap.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import statistics
 import time
 from dataclasses import dataclass
@@ -221,8 +222,8 @@ def main() -> None:
                 functions = {"gzarr": functions["gzarr"], "memcpy": functions["memcpy"]}
             found = measure(functions, nbytes, arguments.rounds)
             row[name] = found
-            line += f"{found['gzarr']:{width}.2f} {found['memcpy']:7.2f} {found.get('numpy', 0):6.2f} "
-            line += f"{found.get('contiguous', 0):6.2f} {row[name]['of memcpy']:9.2f}"
+            line += f"{found['gzarr']:{width}.2f} {found['memcpy']:7.2f} {found.get('numpy', math.nan):6.2f} "
+            line += f"{found.get('contiguous', math.nan):6.2f} {row[name]['of memcpy']:9.2f}"
             line += " | " if name == "placing" else ""
         print(line, flush=True)
         rows.append(row)
