@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
-from gzarr_kernels import geometry as G
 from gzarr_kernels.gather import gather_piece
 from gzarr_kernels.memory import copy
-from gzarr_kernels.place import SCRATCH_BYTES, place_piece
+from gzarr_kernels.place import place_piece
+from gzarr_kernels.slots import geometry as G
+from gzarr_kernels.slots.scratch import SCRATCH_BYTES
 
 from gzarr.engines.cpu.native import STREAM_BYTES
 

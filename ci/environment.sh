@@ -37,13 +37,21 @@ sys.exit("{}.{}".format(*sys.version_info) != sys.argv[1])' "$1" >/dev/null 2>&1
     return 1
 }
 
-# make_environment DIRECTORY GROUP...: install this checkout (editable) with the dependency groups.
+# make_environment DIRECTORY GROUP...: install this checkout (editable) with the dependency groups. With WHEEL=1, install
+# a wheel of it, which has compiled kernels, again after every change of the sources.
 make_environment() {
-    local directory=$1 python stamp group
+    local directory=$1 python stamp group install=(-e .)
     shift
     python=$(find_python)
-    stamp=$("$python" -c 'import hashlib, os, sys
-print(sys.version, os.getcwd(), hashlib.sha256(open("pyproject.toml", "rb").read()).hexdigest(), *sys.argv[1:])' "$@")
+    stamp=$("$python" -c 'import hashlib, os, pathlib, sys
+paths = [pathlib.Path("pyproject.toml"), pathlib.Path("hatch_build.py")]
+if os.environ.get("WHEEL"):
+    paths += sorted(path for folder in ("gzarr", "kernels") for path in pathlib.Path(folder).rglob("*.py"))
+digest = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+print(sys.version, os.getcwd(), digest, *sys.argv[1:])' "$@")
+    if [ -n "${WHEEL:-}" ]; then
+        install=(.)
+    fi
     if [ -f "$directory/stamp" ] && [ "$(cat "$directory/stamp")" = "$stamp" ]; then
         return
     fi
@@ -56,6 +64,6 @@ print(sys.version, os.getcwd(), hashlib.sha256(open("pyproject.toml", "rb").read
     for group in "$@"; do
         groups+=(--group "$group")
     done
-    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -e . "${groups[@]}"
+    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "${install[@]}" "${groups[@]}"
     printf '%s\n' "$stamp" > "$directory/stamp"
 }

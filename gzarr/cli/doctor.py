@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -215,12 +216,16 @@ def _threads() -> Part:
 
 def _decoders() -> Part:
     """Report the C functions that the native loop calls."""
-    import numba
-    from gzarr_kernels import libraries
+    from gzarr_kernels import ahead, libraries
 
     title = "CPU decoders"
     loop, names = "loop" in libraries.available(), sorted(libraries.available() - {"loop"})
-    found = f"{', '.join(names)}; Numba {numba.__version__}"
+    library = ahead.library()
+    if library is not None:
+        source = f"kernels of this wheel for {library.target}"
+    else:
+        source = f"kernels compiled here by Numba {importlib.metadata.version('numba')}"
+    found = f"{', '.join(names)}; {source}"
     if not loop:
         advice = "arrays can still be read, more slowly, by the codecs of numcodecs in threads"
         return Part(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)

@@ -132,7 +132,7 @@ class NvcompBatchCodec(Codec):
 
 
 def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Bytes:
-    from gzarr_kernels.snappy import decode
+    from gzarr_kernels.compiled import entry
 
     stated, shift = 0, 0
     for byte in data[:5].tolist():
@@ -144,7 +144,7 @@ def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Byt
         raise ValueError(f"{label}: the header states {stated} bytes, more than this chunk can have")
     output = empty(stated, label)
     produced = ctypes.c_int64()
-    decode(data.ctypes.data, data.size, output.ctypes.data, output.size, ctypes.addressof(produced))
+    entry("snappy", "decode")(data.ctypes.data, data.size, output.ctypes.data, output.size, ctypes.addressof(produced))
     if produced.value != stated:
         raise ValueError(f"{label}: the stream is corrupt")
     return checked(output, representation, label)

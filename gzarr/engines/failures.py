@@ -6,6 +6,8 @@ import errno
 import os
 from typing import TYPE_CHECKING, TypeVar
 
+from gzarr_kernels import status as s
+
 from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError, ValueSizeError
 from .request import WHOLE
 
@@ -17,8 +19,6 @@ _Failure = TypeVar("_Failure", bound=ChunkError)
 
 def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tuple[type[ChunkError], str]:
     """Return class and reason of the error for a chunk's status (``gzarr_kernels.status``) other than success."""
-    from gzarr_kernels import status as s
-
     labels = " + ".join(codec.label for codec in request.codecs)
     chunk = request.chunk
     expected = f"expected {chunk.nbytes} bytes for a chunk of shape {chunk.shape}, {chunk.dtype}"
@@ -44,8 +44,6 @@ def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tup
 
 def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
     """Return class and reason of the error for the status of a shard's index other than success."""
-    from gzarr_kernels import status as s
-
     if code == s.IO_ERROR:
         return ChunkReadError, f"the index of its shard cannot be read: {_system(detail)}"
     if code == s.SHORT_READ:
@@ -67,7 +65,6 @@ def _system(code: int) -> str:
 
 
 def _blosc(detail: int) -> str:
-    from gzarr_kernels import status as s
 
     reasons = {
         s.BLOSC_TRUNCATED: "truncated header or block table",

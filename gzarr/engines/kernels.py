@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
 import sys
 import threading
@@ -11,12 +9,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gzarr_kernels import compiled, libraries
+from gzarr_kernels.slots.context import SIZE, SLICE_NS
+from gzarr_kernels.slots.scratch import WORKER_BYTES
 
 from . import pool
 from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
@@ -26,100 +27,68 @@ KEEP_BYTES = 64 << 20
 KEEP_WORKERS = 64
 #: How chunk files are opened. Without O_NONBLOCK, opening a named pipe in a store would block forever.
 OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-#: Loading that takes longer than this is announced on stderr.
-_PATIENCE_SECONDS = 1.0
 # How long the caller's thread stays in a loop at a time. Returning may mean waiting for the GIL, so this is much longer
 # than Python's switch interval.
 _SLICE_NS = 100_000_000
 
 # A fork waits for a load in progress; the child would otherwise inherit half of it.
 _lock = ForkSafeLock()
-_work: Any = None
-_others: dict[str, Any] = {}
+_entries: dict[tuple[str, str], Any] = {}
 _release: Any = None
-_imported_with_loop: list[str] = []
 _operations: dict[tuple[str, str], int] = {}
 _said = False
 
 
 def available() -> frozenset[str]:
     """Return the parts of the native loop that work here, without loading any (``gzarr_kernels.libraries``)."""
-    from gzarr_kernels import libraries
-
     return libraries.available()
 
 
-def load() -> Any:
-    """Return the compiled loop ``work(job, context, scratch)``.
+def entry(module: str, name: str) -> Any:
+    """Return a compiled function of int64 arguments, a key of ``gzarr_kernels.compiled.ENTRIES``.
 
-    The first call in a process loads Numba, and the kernels from Numba's cache. The first call after an installation
-    compiles them into that cache, and says so on stderr.
+    Where the installation has no compiled kernels for this machine, the first call in a process loads Numba, and the
+    function from Numba's cache; the first call after the installation compiles it into that cache, and says so on
+    stderr.
     """
-    if _work is not None:
-        return _work
+    found = _entries.get((module, name))
+    if found is None:
 
-    def import_loop() -> None:
-        global _work, _release
-        from gzarr_kernels import context, read
+        def find() -> None:
+            global _release
+            if _release is None:
+                _release = compiled.release()
+            _entries[module, name] = compiled.entry(module, name)
 
-        for name in _imported_with_loop:
-            importlib.import_module(name)
-        _release = context.release
-        _work = read.work
-
-    _apart(import_loop)
-    return _work
+        _apart(find)
+        found = _entries[module, name]
+    return found
 
 
-def operation(name: str, function: str) -> int:
+def load() -> Any:
+    """Return the compiled loop that reads, ``work(job, context, scratch)``; see :func:`entry`."""
+    return entry("read", "work")
+
+
+def operation(name: str, kind: str) -> int:
     """Return the address of a compiled function of an operation, 0 if there is none.
 
     Parameters
     ----------
     name
         Key of ``gzarr_kernels.operations.OPERATIONS``; for ``"verifies"``, of ``ALGORITHMS`` there.
-    function
+    kind
         ``"decode"``, ``"encode"``, ``"frames"`` or ``"verifies"``.
     """
-    found = _operations.get((name, function))
+    found = _operations.get((name, kind))
     if found is None:
-        load()
 
-        def compile_operation() -> None:
-            from gzarr_kernels import compiled
+        def find() -> None:
+            _operations[name, kind] = compiled.address(name, kind)
 
-            _operations[name, function] = compiled.address(name, function)
-
-        _apart(compile_operation)
-        found = _operations[name, function]
+        _apart(find)
+        found = _operations[name, kind]
     return found
-
-
-def import_with_loop(module: str) -> None:
-    """Import a module that needs the compiled loop together with it, so that no fork occurs during the import."""
-    _imported_with_loop.append(module)
-
-
-def load_writer() -> Any:
-    """Return ``gzarr_kernels.write``, with the loop that writes; everything that :func:`load` loads is loaded too."""
-    return _other("write")
-
-
-def load_index_reader() -> Any:
-    """Return ``gzarr_kernels.index``, with the loop that reads shard indexes; :func:`load` is called, too."""
-    return _other("index")
-
-
-def _other(name: str) -> Any:
-    """Return a module of ``gzarr_kernels`` that not every read needs."""
-    if name not in _others:
-        load()
-
-        def import_other() -> None:
-            _others[name] = importlib.import_module(f"gzarr_kernels.{name}")
-
-        _apart(import_other)
-    return _others[name]
 
 
 def _apart(load: Callable[[], None]) -> None:
@@ -131,7 +100,7 @@ def _apart(load: Callable[[], None]) -> None:
 
     def run() -> None:
         try:
-            with _lock.lock, compiling("kernels"):
+            with _lock.lock:
                 load()
         except BaseException as error:
             failures.append(error)
@@ -151,33 +120,22 @@ def _apart(load: Callable[[], None]) -> None:
         raise failures[0]
 
 
-@contextlib.contextmanager
-def compiling(what: str) -> Iterator[None]:
-    """Print a notice on stderr if the block takes more than a second: one line, once per process.
+def announce_compilation(what: str) -> None:
+    """Say on stderr that something is compiled, which takes a while: one line, once per process.
 
     Parameters
     ----------
     what
-        What is loaded or compiled, for the notice: ``"kernels"``.
+        What is compiled: ``"kernels"``.
     """
-    notice = threading.Timer(_PATIENCE_SECONDS, _say_so, (what,))
-    notice.daemon = True
-    # If no thread can be started, there is no notice.
-    with contextlib.suppress(RuntimeError):
-        notice.start()
-    try:
-        yield
-    finally:
-        notice.cancel()
-
-
-def _say_so(what: str) -> None:
     global _said
     # A windowed program has no stderr.
     if not _said and sys.stderr is not None:
         _said = True
-        text = f"gzarr: loading its {what}; the first time after an installation, they are compiled for this machine …"
-        print(text, file=sys.stderr, flush=True)
+        print(f"gzarr: compiling its {what} for this machine; later processes load them …", file=sys.stderr, flush=True)
+
+
+compiled.notices.append(lambda: announce_compilation("kernels"))
 
 
 class Worker:
@@ -186,9 +144,9 @@ class Worker:
     Attributes
     ----------
     context
-        int64, the slots of ``gzarr_kernels.context``.
+        int64, the slots of ``gzarr_kernels.slots.context``.
     scratch
-        uint8 ``(gzarr_kernels.read.WORKER_BYTES,)``, scratch memory.
+        uint8 ``(gzarr_kernels.slots.scratch.WORKER_BYTES,)``, scratch memory.
     context_address, scratch_address
         Addresses of the two.
     """
@@ -196,10 +154,8 @@ class Worker:
     __slots__ = ("context", "context_address", "scratch", "scratch_address")
 
     def __init__(self) -> None:
-        from gzarr_kernels import context, read
-
-        self.context: npt.NDArray[np.int64] = np.zeros(context.SIZE, np.int64)
-        self.scratch: npt.NDArray[np.uint8] = np.empty(read.WORKER_BYTES, np.uint8)
+        self.context: npt.NDArray[np.int64] = np.zeros(SIZE, np.int64)
+        self.scratch: npt.NDArray[np.uint8] = np.empty(WORKER_BYTES, np.uint8)
         self.context_address = address(self.context)
         self.scratch_address = address(self.scratch)
 
@@ -213,7 +169,7 @@ _idle: deque[Worker] = deque()
 
 
 def take_worker() -> Worker:
-    """Return an idle worker, or a new one. Call :func:`load` first."""
+    """Return an idle worker, or a new one. Call :func:`entry` first."""
     try:
         return _idle.pop()
     except IndexError:
@@ -256,7 +212,6 @@ def run(work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers:
     turns, workers
         Number of turns, and most threads.
     """
-    from gzarr_kernels.context import SLICE_NS
 
     def loop(i: int) -> None:
         worker = take_worker()

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gzarr_kernels import status as status_codes
 
 from ..codecs.bytes import BytesCodec
 from ..codecs.crc32c import Crc32cCodec
@@ -299,8 +300,6 @@ def _locate_in_files(
 
     All shards have ``per_shard`` inner chunks; chunk ``i`` is entry ``linear[i]`` of shard ``shard_of[i]``.
     """
-    from gzarr_kernels import status as status_codes
-
     assert isinstance(store, LocalFiles)
     root = store.file_root()
     assert root is not None

@@ -14,17 +14,19 @@ from typing import Final
 
 from numba import int64, types
 
-from . import context as C
 from . import status as S
 from .bitshuffle import to_byte_planes
 from .blosc_encode import HEADER_BYTES, blosc_write
+from .context import ensure
 from .deflate import deflate_context, zlib_body, zlib_decompress
-from .frames import ADLER32, DEFLATE, LZ4, RAW, REFUSED, SNAPPY, UNCHECKED, ZSTD, big_endian, put_frame
+from .frames import big_endian, put_frame
 from .jit import by_address, part
 from .lz4 import lz4_decompress
 from .memory import copy, i32, i64, u8, u32
 from .place import mark_piece
 from .shuffle import unshuffle_block
+from .slots import context as C
+from .slots.frames import ADLER32, DEFLATE, LZ4, RAW, REFUSED, SNAPPY, UNCHECKED, ZSTD
 from .snappy import snappy_decompress, snappy_size
 from .symbols import c_memset, external
 from .zstd import zstd_context, zstd_decompress, zstd_frame
@@ -171,7 +173,7 @@ def decode_container(context: int, source: int, nbytes: int, target: int, needed
     )
     scratch = 0
     if bit_shuffled or (shuffled and not keep):
-        scratch = C.ensure(context, C.BLOCKS, 2 * blocksize + 64)
+        scratch = ensure(context, C.BLOCKS, 2 * blocksize + 64)
         if scratch == 0:
             return S.NO_MEMORY
     if keep:
@@ -242,7 +244,7 @@ def blosc_decode(context: int, source: int, nbytes: int, target: int, size: int,
     blocksize = int(u32(source + 8)[0])
     if c[C.LAST_PIECE] > 0 and blocksize < size and size > 0 and u8(source)[2] & _MEMCPYED == 0:
         blocks = (size + blocksize - 1) // blocksize
-        needed = C.ensure(context, C.NEEDED, blocks)
+        needed = ensure(context, C.NEEDED, blocks)
         if needed == 0:
             return S.NO_MEMORY
         c_memset(needed, 0, blocks)

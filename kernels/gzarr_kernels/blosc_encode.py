@@ -10,12 +10,13 @@ from typing import Final
 
 from numba import types
 
-from . import context as C
+from .context import ensure
 from .deflate import deflate_encoder_context, zlib_compress
 from .deinterleave import shuffle_block, to_bit_planes
 from .jit import part, unit
 from .lz4 import lz4_block
 from .memory import copy, i32, u8, u32
+from .slots import context as C
 from .symbols import external
 from .zstd import zstd_compress, zstd_encoder_context
 
@@ -99,7 +100,7 @@ def _stream(
             return -1
         return max(zstd_compress(zstd, target, capacity, source, nbytes), 0)
     if compressor == LZ4HC:
-        state = C.ensure(context, C.NEEDED, lz4hc_state_nbytes())
+        state = ensure(context, C.NEEDED, lz4hc_state_nbytes())
         if state == 0:
             return -1
         return max(lz4hc_compress(state, source, target, nbytes, capacity, level), 0)
@@ -127,7 +128,7 @@ def _block(
 ) -> int:
     """Shuffle and compress one block; return its size, 0 if it does not fit ``room``, below 0 if out of memory."""
     if shuffle != NO_SHUFFLE and nbytes >= typesize:
-        scratch = C.ensure(context, C.BLOCKS, 2 * nbytes + 64)
+        scratch = ensure(context, C.BLOCKS, 2 * nbytes + 64)
         if scratch == 0:
             return -1
         elements = nbytes // typesize

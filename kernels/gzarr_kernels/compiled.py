@@ -1,33 +1,101 @@
-"""Addresses, for jobs, of the compiled functions of operations, by name."""
+"""The compiled functions, by name: those that came with the wheel (``ahead.py``), or else compiled by Numba.
+
+Nothing here is thread-safe.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from typing import TYPE_CHECKING, Any, Final
 
-from . import context
+import numpy as np
+
+from . import ahead
 from .operations import ALGORITHMS, OPERATIONS, STATES
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def address(name: str, function: str) -> int:
-    """Return the address of a compiled function, compiling it on first use; 0 if there is none.
+#: Functions for Python to call without the GIL, as module and name → number of their int64 arguments.
+ENTRIES: Final = {
+    ("read", "work"): 3,
+    ("write", "work"): 3,
+    ("write", "drop"): 3,
+    ("index", "read_indexes"): 3,
+    ("stage", "stage"): 3,
+    ("snappy", "decode"): 5,
+    ("context", "release"): 3,
+}
 
-    Not thread-safe.
+#: Called before Numba compiles a function, which takes seconds.
+notices: Final[list[Callable[[], None]]] = []
+
+# Addresses of the functions that free what operations keep in a context; ends in a zero.
+_releases = np.zeros(len(STATES) + 1, np.int64)
+_RELEASES_AT: Final = int(_releases.ctypes.data)
+
+
+def before_compilation() -> None:
+    """Call all ``notices``."""
+    for notice in notices:
+        notice()
+
+
+def modules() -> list[str]:
+    """Return the names of all modules with compiled functions of this package, without those that only they use."""
+    found = {f"{__package__}.{module}" for module, _ in ENTRIES}
+    found |= {row.module for row in OPERATIONS.values() if row.module is not None}
+    found |= {row.module for row in ALGORITHMS.values() if row.module is not None}
+    return sorted(found)
+
+
+def entry(module: str, name: str) -> Callable[..., None]:
+    """Return one of ``ENTRIES``; where there is no library from the wheel, Numba compiles or loads it."""
+    library = ahead.library()
+    if library is not None:
+        return library.entry(ahead.symbol(module, name), ENTRIES[module, name])
+    function: Callable[..., None] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    return function
+
+
+def address(name: str, kind: str) -> int:
+    """Return the address, for jobs, of a compiled function of an operation; 0 if there is none.
 
     Parameters
     ----------
     name
         Name of an operation; for ``"verifies"``, of an algorithm.
-    function
+    kind
         ``"decode"``, ``"encode"``, ``"frames"`` or ``"verifies"``.
     """
-    module_name = ALGORITHMS[name].module if function == "verifies" else OPERATIONS[name].module
-    if module_name is None:
+    module = ALGORITHMS[name].module if kind == "verifies" else OPERATIONS[name].module
+    if module is None:
         return 0
-    compiled = getattr(importlib.import_module(module_name), f"{name}_{function}", None)
+    library = ahead.library()
+    if library is not None and module.startswith(f"{__package__}."):
+        found = library.address(ahead.symbol(module.rpartition(".")[2], f"{name}_{kind}"))
+        for state in STATES:
+            _releases_with(library.address(ahead.symbol(state, f"{state}_release")))
+        return found
+    compiled: Any = getattr(importlib.import_module(module), f"{name}_{kind}", None)
     # An operation may also use the state of another module.
     for state in STATES:
-        module = sys.modules.get(f"{__package__}.{state}")
-        if module is not None:
-            context.releases_with(getattr(module, f"{state}_release").address)
+        loaded: Any = sys.modules.get(f"{__package__}.{state}")
+        if loaded is not None:
+            _releases_with(getattr(loaded, f"{state}_release").address)
     return 0 if compiled is None else int(compiled.address)
+
+
+def release() -> Callable[[int, int], None]:
+    """Return ``release(context, keep_bytes)``, which frees buffers and encoders that hold more than ``keep_bytes``.
+
+    If ``keep_bytes`` is negative, it frees everything.
+    """
+    free = entry("context", "release")
+    return lambda context, keep_bytes: free(context, keep_bytes, _RELEASES_AT)
+
+
+def _releases_with(address: int) -> None:
+    if address not in _releases:
+        _releases[np.count_nonzero(_releases)] = address

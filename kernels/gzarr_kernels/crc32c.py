@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from numba import types
 
-from . import context as C
 from . import status as S
 from .jit import by_address
 from .memory import i64, u32
+from .slots import context as C
 from .symbols import external
 
 crc32c = external("gzarr_crc32c", types.uint32, types.int64, types.int64)

@@ -11,17 +11,14 @@ is their element size, and may leave out blocks only if LAST_PIECE allows it. DE
 
 from __future__ import annotations
 
-from typing import Final
-
 from numba import types
 
-from . import context as C
 from . import status as S
+from .context import ensure
 from .jit import call_6, unit
 from .memory import i64
-
-WORDS: Final = 3
-IN_PLACE: Final = -1
+from .slots import context as C
+from .slots.decode import IN_PLACE, WORDS
 
 
 @unit(types.int64, 12)
@@ -84,7 +81,7 @@ def decode_chunk(
         target = source
         if size != IN_PLACE:
             slot = C.SECOND if source == c[C.FIRST] else C.FIRST
-            target = direct if last and direct != 0 else C.ensure(context, slot, size + 64)
+            target = direct if last and direct != 0 else ensure(context, slot, size + 64)
             if target == 0:
                 return S.NO_MEMORY
         c[C.RESULT] = target

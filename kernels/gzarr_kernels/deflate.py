@@ -9,13 +9,15 @@ from typing import Final
 
 from numba import int64, types
 
-from . import context as C
 from . import status as S
-from .frames import ADLER32, CRC32, DEFLATE, REFUSED, bare_frame, big_endian, put_frame
+from .context import ensure
+from .frames import bare_frame, big_endian, put_frame
 from .jit import by_address, part
 from .memory import i64, u8, u16, u32
 from .operations import ALGORITHMS
 from .searches import DEFLATE_LEVELS, DEFLATE_WAYS
+from .slots import context as C
+from .slots.frames import ADLER32, CRC32, DEFLATE, REFUSED
 from .symbols import c_memset, external
 
 _i4, _i8, _void = types.int32, types.int64, types.void
@@ -84,7 +86,11 @@ def deflate_encoder_context(context: int, level: int) -> int:
         deflate_encoder_free(c[_ENCODER])
         c[_ENCODER] = 0
     if c[_ENCODER] == 0:
-        c[_ENCODER] = deflate_encoder(DEFLATE_WAYS[c[C.WAY] - 1] if c[C.WAY] > 0 else DEFLATE_LEVELS[level])
+        if c[C.WAY] > 0:
+            level = DEFLATE_WAYS[min(max(c[C.WAY] - 1, 0), len(DEFLATE_WAYS) - 1)]
+        else:
+            level = DEFLATE_LEVELS[min(max(level, 0), len(DEFLATE_LEVELS) - 1)]
+        c[_ENCODER] = deflate_encoder(level)
         c[_SETTING] = setting
     return c[_ENCODER]
 
@@ -183,7 +189,7 @@ def deflate_verifies(context: int, source: int, nbytes: int, target: int, size: 
     """Return whether the source is one bare stream that decodes to ``size`` bytes."""
     if max(nbytes, size) > _MOST_UINT:
         return 0
-    stream = C.ensure(context, C.NEEDED, _STREAM_AND_VERSION_BYTES)
+    stream = ensure(context, C.NEEDED, _STREAM_AND_VERSION_BYTES)
     if stream == 0:
         return 0
     c_memset(stream, 0, _STREAM_AND_VERSION_BYTES)

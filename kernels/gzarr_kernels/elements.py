@@ -221,9 +221,9 @@ def copy_rows(
                 for i in range(n):
                     copy(t + i * target_stride, s + i * source_stride, itemsize)
         else:
-            for unit_offset in range(0, itemsize, swap):
-                a = s + unit_offset
-                b = t + unit_offset
+            for u in range(itemsize // swap):
+                a = s + u * swap
+                b = t + u * swap
                 if swap == 2:
                     _row2s(a, source_stride, b, target_stride, n)
                 elif swap == 4:

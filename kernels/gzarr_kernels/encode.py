@@ -10,19 +10,14 @@ of bytes written to ``target``, 0 if out of memory, below 0 on failure. ``parame
 
 from __future__ import annotations
 
-from typing import Final
-
 from numba import types
 
-from . import context as C
 from . import status as S
+from .context import ensure
 from .jit import call_6, unit
 from .memory import copy, i64
-
-WORDS: Final = 8
-IN_PLACE: Final = 0
-#: Bytes after every buffer, for checksums.
-SLACK_BYTES: Final = 64
+from .slots import context as C
+from .slots.encode import IN_PLACE, SLACK_BYTES, WORDS
 
 
 @unit(types.int64, 6)
@@ -55,7 +50,7 @@ def encode_chunk(context: int, program: int, operations: int, source: int, nbyte
         if capacity != IN_PLACE or owned == 0:
             if owned != 0:
                 slot = C.SECOND if slot == C.FIRST else C.FIRST
-            target = C.ensure(context, slot, max(capacity, nbytes) + SLACK_BYTES)
+            target = ensure(context, slot, max(capacity, nbytes) + SLACK_BYTES)
             if target == 0:
                 return S.NO_MEMORY
             if capacity == IN_PLACE:

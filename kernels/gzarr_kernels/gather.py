@@ -1,4 +1,4 @@
-"""Gathering of a chunk in its stored order from inputs: the pieces of ``geometry.py`` in the reverse direction.
+"""Gathering of a chunk in its stored order from inputs: the pieces of ``slots/geometry.py`` in the reverse direction.
 
 Here, a geometry's ``TARGET`` columns, ``BASES`` and ``TARGET_STRIDES`` give the origin of elements; strides of the
 inputs may be 0 or negative. Pieces are boxes, without index tables or points; where they overlap, the last one wins.
@@ -6,19 +6,15 @@ inputs may be 0 or negative. Pieces are boxes, without index tables or points; w
 
 from __future__ import annotations
 
-from typing import Final
-
 from numba import types
 
-from . import geometry as G
 from .elements import copy_rows
 from .jit import part, unit
 from .memory import i64
-from .place import TILE_SCRATCH
+from .slots import geometry as G
+from .slots.scratch import COLUMN_BYTES, TILE_SCRATCH
 from .symbols import c_memcmp
 from .transpose import copy_tile
-
-_COLUMN: Final = 8 * G.MAX_DIMS
 
 
 @part
@@ -34,7 +30,7 @@ def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scra
     Parameters
     ----------
     geometry
-        Address of a ``geometry.py`` array.
+        Address of a ``slots/geometry.py`` array.
     piece
         Row of its piece columns.
     low, high
@@ -42,7 +38,7 @@ def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scra
     slab
         Address of the slab.
     scratch
-        Address of ``place.SCRATCH_BYTES`` bytes.
+        Address of ``slots.scratch.SCRATCH_BYTES`` bytes.
     """
     g = i64(geometry)
     k = g[G.K]
@@ -57,9 +53,9 @@ def gather_piece(geometry: int, piece: int, low: int, high: int, slab: int, scra
     input_stride = i64(g[G.TARGET_STRIDES] + 8 * k * which)
     order = i64(g[G.ORDER])
     size = i64(scratch)
-    by_input = i64(scratch + _COLUMN)
-    by_chunk = i64(scratch + 2 * _COLUMN)
-    at = i64(scratch + 3 * _COLUMN)
+    by_input = i64(scratch + COLUMN_BYTES)
+    by_chunk = i64(scratch + 2 * COLUMN_BYTES)
+    at = i64(scratch + 3 * COLUMN_BYTES)
 
     # The loops, slowest first: dimensions of one element become offsets, contiguous neighbours are joined.
     source = i64(g[G.BASES])[which]
@@ -159,7 +155,7 @@ def gather_slab(
     Parameters
     ----------
     geometry
-        Address of a ``geometry.py`` array.
+        Address of a ``slots/geometry.py`` array.
     first, last
         Range of rows of its piece columns.
     low, high
@@ -169,7 +165,7 @@ def gather_slab(
     fill
         Address of one element in native byte order.
     scratch
-        Address of ``place.SCRATCH_BYTES`` bytes.
+        Address of ``slots.scratch.SCRATCH_BYTES`` bytes.
     """
     g = i64(geometry)
     k = g[G.K]

@@ -5,28 +5,16 @@ The result is the entries as stored, little-endian. Users of an offset or a leng
 
 from __future__ import annotations
 
-from typing import Final
-
-from . import context as C
-from . import read as R
 from . import status as S
+from .context import ensure
 from .crc32c import crc32c
 from .jit import entry
 from .memory import atomic_add, copy, i64, u32
 from .read import open_file, read_range, write_path
+from .slots import context as C
+from .slots import read as R
+from .slots.index import AT_START, CHECKSUM, ENTRIES_NBYTES, FILE_NBYTES, INTO
 from .symbols import c_close, c_lseek
-
-# The job: an int64 array. It begins with the slots of ``read.py``. Those in use are SHARED, SPANS (number of
-# shards), PATHS, PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR, STATUS and OPEN_FLAGS.
-#: Size of an index without its checksum, whether a crc32c follows it, and whether it is at the start of the file.
-ENTRIES_NBYTES: Final = R.JOB_SIZE
-CHECKSUM: Final = R.JOB_SIZE + 1
-AT_START: Final = R.JOB_SIZE + 2
-#: Address to which the indexes are written, one after the other (with room for a checksum after the last).
-INTO: Final = R.JOB_SIZE + 3
-#: int64 (shards,): size of each file.
-FILE_NBYTES: Final = R.JOB_SIZE + 4
-JOB_SIZE: Final = R.JOB_SIZE + 5
 
 
 @entry(3)
@@ -60,7 +48,7 @@ def read_indexes(job: int, context: int, worker: int) -> None:
             else:
                 size = c_lseek(descriptor, 0, 2)
                 i64(j[FILE_NBYTES])[shard] = size
-                buffer = C.ensure(context, C.ENCODED, stored + 64)
+                buffer = ensure(context, C.ENCODED, stored + 64)
                 if buffer == 0:
                     code = S.NO_MEMORY
                 elif size < stored:

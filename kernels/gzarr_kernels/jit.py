@@ -6,16 +6,18 @@ seconds, and costs a plain call at run time. An ``entry`` is a unit that Python 
 GIL. A ``by_address`` function is a unit that compiled code calls by address; it is compiled when the address is first
 requested.
 
+Where no cache can be written, functions are compiled in every process. ``before_compilation`` is called before the
+first compilation.
+
 Numba's cache notices changes only in the file of the cached function. Our kernels call functions of many files, so the
 name under which each is cached contains a fingerprint of the whole package: another version never loads a stale cache.
 """
 
 from __future__ import annotations
 
-import zlib
+from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -25,22 +27,22 @@ from numba.core.ccallback import CFunc
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
+from .ahead import symbol
+from .compiled import before_compilation
+from .fingerprint import host_fingerprint
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _OPTIONS = {"error_model": "numpy"}
 
 
-def _fingerprint() -> int:
-    value = 0
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        value = zlib.crc32(path.read_bytes(), value)
-    return value
-
-
-_FINGERPRINT = f"{_fingerprint():08x}"
-# LLVM holds raw addresses into these, so they must stay alive.
-_alive: list[Any] = []
+_FINGERPRINT: Final = host_fingerprint()
+#: What Numba compiled, by symbol (:func:`gzarr_kernels.ahead.symbol`). LLVM holds raw addresses into it, so it must
+#: stay alive.
+functions: Final[dict[str, Any]] = {}
+#: All functions that are called by address.
+addressed: Final[list[Addressed]] = []
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
@@ -52,18 +54,44 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         # Loaded code needs only the runtime's symbols.
         rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+        try:
+            with self._guard_against_spurious_io_errors():
+                found = self._load_overload(sig, target_context)
+        # A damaged file, or one that cannot be read.
+        except Exception:
+            found = None
+        if found is None:
+            before_compilation()
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        # For example a full disk.
+        with suppress(OSError):
+            super().save_overload(sig, data)
 
 
 def _compile(function: Callable[..., Any], result: Any, arguments: int) -> Any:
+    compiled = _cached(function, result, arguments)
+    functions[_symbol(function)] = compiled
+    return compiled
+
+
+def _symbol(function: Callable[..., Any]) -> str:
+    return symbol(function.__module__.rpartition(".")[2], function.__name__)
+
+
+def _cached(function: Callable[..., Any], result: Any, arguments: int) -> Any:
     # Add the fingerprint only once: an interrupted compilation is repeated.
     function.__qualname__ = f"{function.__qualname__.removesuffix(f'_{_FINGERPRINT}')}_{_FINGERPRINT}"
     signature = result(*(types.int64,) * arguments)
     if not hasattr(FunctionCache, "_load_overload"):
         return cfunc(signature, cache=True, **_OPTIONS)(function)
     compiled: Any = CFunc(function, (signature.args, signature.return_type), locals={}, options=dict(_OPTIONS))
-    compiled._cache = _Cache(function)
+    try:
+        compiled._cache = _Cache(function)
+    # No folder for a cache is writable.
+    except RuntimeError:
+        before_compilation()
     compiled.compile()
     return compiled
 
@@ -78,11 +106,8 @@ def unit(result: Any, arguments: int) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function with ``arguments`` int64 arguments separately; jitted code calls it by symbol."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        symbol = f"gzarr_{function.__name__}_{_FINGERPRINT}"
-        compiled = _compile(function, result, arguments)
-        llvm.add_symbol(symbol, compiled.address)
-        _alive.append(compiled)
-        return types.ExternalFunction(symbol, result(*(types.int64,) * arguments))
+        llvm.add_symbol(_symbol(function), _compile(function, result, arguments).address)
+        return types.ExternalFunction(_symbol(function), result(*(types.int64,) * arguments))
 
     return decorate
 
@@ -91,9 +116,7 @@ def entry(arguments: int) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function with ``arguments`` int64 arguments and no result for Python to call without the GIL."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        compiled = _compile(function, types.void, arguments)
-        _alive.append(compiled)
-        return compiled.ctypes
+        return _compile(function, types.void, arguments).ctypes
 
     return decorate
 
@@ -102,15 +125,15 @@ class Addressed:
     """Function of int64 arguments that compiled code calls by its address."""
 
     def __init__(self, function: Callable[..., Any], arguments: int) -> None:
+        self.symbol = _symbol(function)
         self._function = function
         self._arguments = arguments
+        addressed.append(self)
 
     @cached_property
     def address(self) -> int:
         """Address of the function. The first access compiles it or loads it from the cache. Not thread-safe."""
-        compiled = _compile(self._function, types.int64, self._arguments)
-        _alive.append(compiled)
-        result: int = compiled.address
+        result: int = _compile(self._function, types.int64, self._arguments).address
         return result
 
 

@@ -117,6 +117,27 @@ def system_addresses() -> dict[str, int]:
     return found
 
 
+@ctypes.CFUNCTYPE(ctypes.c_int64)
+def _never() -> int:
+    return -1
+
+
+def names() -> list[str]:
+    """Return the names, in compiled code, of all C functions that it calls."""
+    return sorted({*DECODERS, *ENCODERS, *SYSTEM})
+
+
+@cache
+def addresses() -> dict[str, int]:
+    """Return the address of each of :func:`names`; that of a function that always fails where one is missing.
+
+    Builders of jobs must first check :func:`available` and :func:`encoders`.
+    """
+    found = {n: address for n, (address, _library) in (decoder_addresses() | encoder_addresses()).items()}
+    stand_in = ctypes.cast(_never, ctypes.c_void_p).value or 0
+    return dict.fromkeys(names(), stand_in) | found | system_addresses()
+
+
 @cache
 def available() -> frozenset[str]:
     """Return the operations that the native loop can decode, and ``loop`` if it can run (Linux and macOS)."""

@@ -9,13 +9,15 @@ from typing import Final
 
 from numba import int64, types
 
-from . import context as C
 from . import status as S
-from .frames import LZ4, REFUSED, UNCHECKED, put_frame
+from .context import ensure
+from .frames import put_frame
 from .jit import by_address, part
 from .lz4_encode import lz4_encode as encode_long_matches
 from .lz4_encode import workspace_nbytes
 from .memory import i64, u32
+from .slots import context as C
+from .slots.frames import LZ4, REFUSED, UNCHECKED
 from .symbols import external
 
 _i4, _i8 = types.int32, types.int64
@@ -37,7 +39,7 @@ def lz4_block(context: int, source: int, nbytes: int, target: int, capacity: int
     c = i64(context)
     if c[C.WAY] == 0:
         return max(lz4_compress(source, target, nbytes, capacity, acceleration), 0)
-    workspace = C.ensure(context, C.NEEDED, workspace_nbytes(nbytes))
+    workspace = ensure(context, C.NEEDED, workspace_nbytes(nbytes))
     return encode_long_matches(workspace, source, nbytes, target, capacity) if workspace != 0 else -1
 
 

@@ -85,7 +85,7 @@ class Algorithm:
     Attributes
     ----------
     code
-        Number in the column ``ALGORITHM`` of frames (``frames.py``); at least 1.
+        Number in the column ``ALGORITHM`` of frames (``slots/frames.py``); at least 1.
     nvcomp
         Name in nvCOMP's functions.
     largest_decoded, largest_encoded

@@ -1,4 +1,4 @@
-"""Placement of a decoded chunk in the output: pieces (``geometry.py``) are copied in as few, long moves as possible.
+"""Placement of a decoded chunk in the output: pieces (``slots/geometry.py``) are copied in as few moves as possible.
 
 A decoded chunk is plain (``typesize`` 1: elements in the chunk's memory order) or still shuffled, block by block
 (``typesize`` > 1: then rows are dense on both sides, and the unshuffle writes directly into the output).
@@ -10,18 +10,14 @@ from typing import Final
 
 from numba import types
 
-from . import geometry as G
 from .elements import copy_rows
 from .jit import part, unit
 from .memory import i64, u8
 from .shuffle import unshuffle_rows
-from .transpose import TILE_BYTES, copy_tile
+from .slots import geometry as G
+from .slots.scratch import COLUMN_BYTES, TILE_SCRATCH
+from .transpose import copy_tile
 
-_COLUMN: Final = 8 * G.MAX_DIMS
-#: Offset of the scratch for tiles, after six int64 columns of loops.
-TILE_SCRATCH: Final = 6 * _COLUMN
-#: Bytes of scratch for ``place_piece`` and ``mark_piece``.
-SCRATCH_BYTES: Final = TILE_SCRATCH + TILE_BYTES
 #: Least number of elements of a chunk's row for which picking single elements is worthwhile.
 _LEAST_ROW: Final = 16
 
@@ -43,7 +39,7 @@ def place_piece(
     Parameters
     ----------
     geometry
-        Address of a ``geometry.py`` array.
+        Address of a ``slots/geometry.py`` array.
     piece
         Row of its piece columns.
     chunk, nbytes
@@ -55,7 +51,7 @@ def place_piece(
     swap
         Width of the units to byte-swap, in bytes, or 0.
     scratch
-        Address of ``SCRATCH_BYTES`` bytes.
+        Address of ``slots.scratch.SCRATCH_BYTES`` bytes.
     """
     g = i64(geometry)
     k = g[G.K]
@@ -72,11 +68,11 @@ def place_piece(
     table_target = i64(g[G.TABLE_TARGET])
     order = i64(g[G.ORDER])
     size = i64(scratch)
-    by_source = i64(scratch + _COLUMN)
-    by_target = i64(scratch + 2 * _COLUMN)
-    at = i64(scratch + 3 * _COLUMN)
-    rows_source = i64(scratch + 4 * _COLUMN)
-    rows_target = i64(scratch + 5 * _COLUMN)
+    by_source = i64(scratch + COLUMN_BYTES)
+    by_target = i64(scratch + 2 * COLUMN_BYTES)
+    at = i64(scratch + 3 * COLUMN_BYTES)
+    rows_source = i64(scratch + 4 * COLUMN_BYTES)
+    rows_target = i64(scratch + 5 * COLUMN_BYTES)
 
     # The loops, slowest first: dimensions of one element become offsets, contiguous neighbours are joined.
     source = 0

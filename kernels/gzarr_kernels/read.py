@@ -8,75 +8,54 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import context as C
-from . import geometry as G
 from . import status as S
+from .context import ensure
 from .decode import decode_chunk
 from .interleave import fence
 from .jit import entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u8
-from .place import SCRATCH_BYTES, dense_rows, dense_target, extent_of_piece, place_piece, place_points
+from .place import dense_rows, dense_target, extent_of_piece, place_piece, place_points
+from .slots import context as C
+from .slots import geometry as G
+from .slots.read import (
+    CHUNK_NBYTES,
+    CHUNK_ROWS,
+    COORDINATES,
+    FILL,
+    GAP_BYTES,
+    GEOMETRY,
+    GRID,
+    HUGE_PAGE_BYTES,
+    MODE,
+    MODE_FILES,
+    MODE_MEMORY,
+    MODE_RANGES,
+    MOST_ENCODED,
+    NBYTES,
+    NEW,
+    NEW_NBYTES,
+    OPEN_FLAGS,
+    OPERATIONS,
+    PATH_OFFSETS,
+    PATHS,
+    PIECE_OFFSETS,
+    PREFIX_NBYTES,
+    PROGRAM,
+    SEPARATOR,
+    SHARED,
+    SLAB_BYTES,
+    SPAN_FILE,
+    SPAN_NBYTES,
+    SPAN_OFFSET,
+    SPAN_ROWS,
+    SPANS,
+    STATUS,
+    WHERE,
+    ZERO_STRIDES,
+)
+from .slots.scratch import PATHS_BYTES
 from .symbols import c_clock, c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
 
-# The job: an int64 array that workers take by address.
-#: Source of encoded bytes.
-MODE: Final = 0
-MODE_MEMORY: Final = 0
-MODE_FILES: Final = 1
-MODE_RANGES: Final = 2
-#: Address of three int64 shared by all workers: next span; not 0 once a worker has failed; next byte of NEW.
-SHARED: Final = 1
-SPANS: Final = 2
-#: int64 (spans + 1,): first row of each span in CHUNK_ROWS; only for MODE_RANGES (else one chunk per span).
-SPAN_ROWS: Final = 3
-#: int64 (n,): chunk of each row, or 0 if row and chunk are the same.
-CHUNK_ROWS: Final = 4
-#: int64 (spans,): file, byte offset and length of each span; only for MODE_RANGES.
-SPAN_FILE: Final = 5
-SPAN_OFFSET: Final = 6
-SPAN_NBYTES: Final = 7
-#: int64 (n,) each: address (MODE_MEMORY; 0: absent) or byte offset (MODE_RANGES) of each chunk, and its length (below
-#: 0: absent).
-WHERE: Final = 8
-NBYTES: Final = 9
-#: Paths: bytes, and int64 (files + 1,) offsets into them; each path ends in a NUL. For MODE_FILES, only a prefix and
-#: coordinates.
-PATHS: Final = 10
-PATH_OFFSETS: Final = 11
-PREFIX_NBYTES: Final = 12
-#: int64 (n, COORDINATES): grid coordinates, which follow the prefix, joined by the character SEPARATOR.
-GRID: Final = 13
-COORDINATES: Final = 14
-SEPARATOR: Final = 15
-PROGRAM: Final = 16
-OPERATIONS: Final = 17
-CHUNK_NBYTES: Final = 18
-MOST_ENCODED: Final = 19
-#: int64 (n + 1,).
-PIECE_OFFSETS: Final = 20
-GEOMETRY: Final = 21
-#: int64 (n, 2): status and detail of each chunk.
-STATUS: Final = 22
-#: Address of the fill element of absent chunks, in native byte order, or 0 to leave them out.
-FILL: Final = 23
-#: int64 (k,) of zeros.
-ZERO_STRIDES: Final = 24
-OPEN_FLAGS: Final = 25
-#: Address and size of output in new memory, or 0: workers share its first touch, ``HUGE_PAGE_BYTES`` at a time.
-NEW: Final = 26
-NEW_NBYTES: Final = 27
-JOB_SIZE: Final = 28
-
-#: Size of a huge page on most machines.
-HUGE_PAGE_BYTES: Final = 2 << 20
-#: Ranges of a file closer together than this are read in one request.
-GAP_BYTES: Final = 4096
-#: Bytes of an uncompressed chunk read at a time: they are placed while still in the core's own cache.
-SLAB_BYTES: Final = 256 << 10
-
-_PATH_BYTES: Final = 8192
-#: Bytes of scratch of each worker.
-WORKER_BYTES: Final = _PATH_BYTES + SCRATCH_BYTES
 _EINTR: Final = 4
 _ENOENT: Final = 2
 _ENOTDIR: Final = 20
@@ -106,7 +85,7 @@ def write_path(job: int, chunk: int, path: int) -> int:
     j = i64(job)
     prefix = j[PREFIX_NBYTES]
     k = j[COORDINATES]
-    if prefix + 21 * k + 1 > _PATH_BYTES:
+    if prefix + 21 * k + 1 > PATHS_BYTES:
         return 0
     copy(path, j[PATHS], prefix)
     out = u8(path)
@@ -220,7 +199,7 @@ def _read_slabs(job: int, context: int, chunk: int, descriptor: int, worker: int
     g = i64(j[GEOMETRY])
     k = g[G.K]
     piece = i64(j[PIECE_OFFSETS])[chunk]
-    scratch = worker + _PATH_BYTES
+    scratch = worker + PATHS_BYTES
     column = 8 * k
     start = worker + 8 * G.SIZE
     count = start + column
@@ -255,7 +234,7 @@ def _read_slabs(job: int, context: int, chunk: int, descriptor: int, worker: int
         i64(at)[d] = 0
         i64(count)[d] = 1
     i64(count)[along] = min(most, whole)
-    buffer = C.ensure(context, C.ENCODED, _box_nbytes(worker, count, cut))
+    buffer = ensure(context, C.ENCODED, _box_nbytes(worker, count, cut))
     if buffer == 0:
         return S.NO_MEMORY
     first_start = i64(g[G.START] + column * piece)
@@ -348,7 +327,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
     j = i64(job)
     c = i64(context)
     g = i64(j[GEOMETRY])
-    scratch = worker + _PATH_BYTES
+    scratch = worker + PATHS_BYTES
     offsets = i64(j[PIECE_OFFSETS])
     first = offsets[chunk]
     last = offsets[chunk + 1]
@@ -401,7 +380,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
                 return code
         target = direct
         if direct == 0:
-            target = C.ensure(context, C.ENCODED, high - low)
+            target = ensure(context, C.ENCODED, high - low)
         if target == 0:
             c_close(descriptor)
             return S.NO_MEMORY
@@ -418,7 +397,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
             _place(job, context, chunk, target - low, 0, scratch)
         c[C.PLACE_NS] += now(context) - done
         return S.OK
-    buffer = C.ensure(context, C.ENCODED, size + 64)
+    buffer = ensure(context, C.ENCODED, size + 64)
     if buffer == 0:
         c_close(descriptor)
         return S.NO_MEMORY
@@ -493,13 +472,13 @@ def work(job: int, context: int, worker: int) -> None:
     job
         Address of the job's int64 array.
     context
-        Address of this worker's context (``context.py``).
+        Address of this worker's context (``slots/context.py``).
     worker
-        Address of ``WORKER_BYTES`` bytes of scratch.
+        Address of ``slots.scratch.WORKER_BYTES`` bytes of scratch.
     """
     j = i64(job)
     c = i64(context)
-    scratch = worker + _PATH_BYTES
+    scratch = worker + PATHS_BYTES
     mode = j[MODE]
     c[C.DESCRIPTOR] = -1
     stop = 0
@@ -541,7 +520,7 @@ def work(job: int, context: int, worker: int) -> None:
                 begun = now(context)
                 code = open_span(job, context, i64(j[SPAN_FILE])[span], j[OPEN_FLAGS])
                 if code == S.OK:
-                    buffer = C.ensure(context, C.ENCODED, nbytes + 64)
+                    buffer = ensure(context, C.ENCODED, nbytes + 64)
                     if buffer == 0:
                         code = S.NO_MEMORY
                     else:

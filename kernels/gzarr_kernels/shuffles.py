@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import context as C
 from . import status as S
 from .deinterleave import shuffle_block
 from .jit import by_address
 from .memory import i64
 from .shuffle import unshuffle_block
+from .slots import context as C
 
 
 @by_address(6)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from numba import int64
 
-from . import context as C
 from . import status as S
-from .frames import REFUSED, SNAPPY, bare_frame
+from .frames import bare_frame
 from .jit import by_address, entry, part
 from .memory import copy, i64, u8
+from .slots import context as C
+from .slots.frames import REFUSED, SNAPPY
 
 
 @part

@@ -6,23 +6,23 @@ Encoded chunks go to staging memory, in which each reserves its place by an atom
 of shared columns in the same way. Chunks that the device does not take, for whatever reason, are left to the host's
 decoders, which report any error: here a chunk only succeeds or fails.
 
-The job has the slots of ``read.py``, followed by those here. ``CHUNK_ROWS`` are the rows to take, ``SPANS`` is their
+The job has the slots of ``slots/stage.py``. ``CHUNK_ROWS`` are the rows to take, ``SPANS`` is their
 number; ``SHARED`` has two int64, bytes and frames taken, for all jobs of a wave. In memory, ``WHERE`` and ``NBYTES``
-are as in ``read.py``; for byte ranges they and ``SPAN_FILE`` have one entry per row of the plan.
+are as in ``slots/read.py``; for byte ranges they and ``SPAN_FILE`` have one entry per row of the plan.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from . import context as C
 from .crc32c import crc32c
-from .frames import CHUNK, REFUSED
 from .jit import call_9, entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u32
-from .read import (
+from .read import open_file, open_span, read_range, write_path
+from .slots import context as C
+from .slots.frames import CHUNK, REFUSED
+from .slots.read import (
     CHUNK_ROWS,
-    JOB_SIZE,
     MODE,
     MODE_FILES,
     MODE_MEMORY,
@@ -33,56 +33,37 @@ from .read import (
     SPAN_FILE,
     SPANS,
     WHERE,
-    open_file,
-    open_span,
-    read_range,
-    write_path,
+)
+from .slots.stage import (
+    ABSENT,
+    BITS,
+    BLOCKSIZE,
+    CAPACITY,
+    CHECKSUMS,
+    CUT,
+    DEFERRED,
+    DIRECT,
+    END,
+    EXPECTED,
+    FALLBACK,
+    FIRST,
+    FRAMES,
+    LEAD,
+    MOST_FRAMES,
+    NEXT,
+    OUTCOMES,
+    READY,
+    RESULTS,
+    STAGING,
+    STATE,
+    TYPESIZE,
+    VERIFIES,
+    VERIFY,
 )
 from .status import ABSENT as STATUS_ABSENT
 from .status import OK
 from .symbols import c_close, c_lseek, c_memset
 from .verify import frames_decode
-
-#: Staging memory: address and size in bytes.
-STAGING: Final = JOB_SIZE
-CAPACITY: Final = JOB_SIZE + 1
-#: Format of chunks: address of the function that divides them into frames (0: not compressed), number of crc32c
-#: suffixes, decoded size in bytes. The function, ``frames(context, address, at, nbytes, size, chunk, columns, capacity,
-#: frame)``, inspects ``nbytes`` bytes at ``address + at`` and returns the number of frames, or REFUSED; see ``_cut``.
-CUT: Final = JOB_SIZE + 2
-CHECKSUMS: Final = JOB_SIZE + 3
-EXPECTED: Final = JOB_SIZE + 4
-#: Bytes before a chunk that align the data after its header.
-LEAD: Final = JOB_SIZE + 5
-#: Address of the frames' columns (``frames``), and their capacity.
-FRAMES: Final = JOB_SIZE + 6
-MOST_FRAMES: Final = JOB_SIZE + 7
-#: Address of int64 (rows, RESULTS): outcome of each chunk.
-OUTCOMES: Final = JOB_SIZE + 8
-#: Address of an int64, the next row to take, for the workers of one job; and the outcome of the job's first row.
-NEXT: Final = JOB_SIZE + 9
-FIRST: Final = JOB_SIZE + 10
-#: Whether to decode frames without a checksum on the host first; and the address of the function for it
-#: (``verify.py``).
-VERIFY: Final = JOB_SIZE + 11
-VERIFIES: Final = JOB_SIZE + 12
-STAGE_JOB_SIZE: Final = JOB_SIZE + 13
-
-# The columns of the outcomes.
-STATE: Final = 0
-TYPESIZE: Final = 1
-BLOCKSIZE: Final = 2
-BITS: Final = 3
-DIRECT: Final = 4
-END: Final = 5
-RESULTS: Final = 6
-
-READY: Final = 0
-ABSENT: Final = 1
-#: No room left in this wave.
-DEFERRED: Final = 2
-#: Left to the host's decoders.
-FALLBACK: Final = 3
 
 #: Alignment of chunks, in bytes.
 _ALIGNMENT: Final = 64
@@ -244,9 +225,9 @@ def stage(job: int, context: int, worker: int) -> None:
     job
         Address of the job's int64 array.
     context
-        Address of this worker's context (``context.py``).
+        Address of this worker's context (``slots/context.py``).
     worker
-        Address of ``read.WORKER_BYTES`` bytes of scratch.
+        Address of ``slots.scratch.WORKER_BYTES`` bytes of scratch.
     """
     j = i64(job)
     c = i64(context)

@@ -1,36 +1,23 @@
 """C functions that jitted code calls, registered with LLVM under our own names.
 
 Thus a cached kernel links the same function wherever it is loaded, and functions of the same name in two libraries are
-never confused. A missing function is replaced by one that always fails; builders of jobs must first check
-``libraries.available`` and ``libraries.encoders``.
+never confused. A missing function is replaced by one that always fails (``libraries.addresses``).
 """
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Final
 
 import llvmlite.binding as llvm
 from numba import types
 
-from .libraries import DECODERS, ENCODERS, SYSTEM, decoder_addresses, encoder_addresses, system_addresses
+from .libraries import addresses
 
 _i4, _i8, _void = types.int32, types.int64, types.void
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int64)
-def _never() -> int:
-    return -1
-
-
-def _register() -> None:
-    stand_in = ctypes.cast(_never, ctypes.c_void_p).value
-    codecs = {n: address for n, (address, _library) in (decoder_addresses() | encoder_addresses()).items()}
-    for name in (*DECODERS, *ENCODERS, *SYSTEM):
-        llvm.add_symbol(name, codecs.get(name) or system_addresses().get(name) or stand_in)
-
-
-_register()
+for _name, _address in addresses().items():
+    llvm.add_symbol(_name, _address)
 
 
 def external(name: str, result: Any, *arguments: Any) -> Any:

@@ -22,6 +22,7 @@ from numba.extending import intrinsic
 from .elements import copy_rows
 from .interleave import interleaved, prefetch, reversed_units, store
 from .jit import part, unit
+from .slots.scratch import TILE_BUFFER_BYTES
 
 _I8 = ir.IntType(8)
 _I64 = ir.IntType(64)
@@ -39,10 +40,6 @@ _NEAR_AHEAD: Final = 128
 _FAR_ROWS_AHEAD: Final = 8
 #: Rows of at most this many bytes are staged whole if they are in memory; the hardware prefetches longer rows.
 _FAR_ROW_BYTES: Final = 512
-#: Bytes between the two buffers of a tile: ``_FAR_BYTES`` of each of 64 rows.
-_BUFFER_BYTES: Final = 16 << 10
-#: Bytes of scratch that ``copy_tile`` needs.
-TILE_BYTES: Final = 2 * _BUFFER_BYTES + _LINE
 #: Elements along each side of a block for item sizes without vectors.
 _BLOCK: Final = 64
 
@@ -155,7 +152,7 @@ def _tiles(
     run = rows * width
     plane = rows * _LINE
     staged = (scratch + _LINE - 1) // _LINE * _LINE
-    turned = staged + _BUFFER_BYTES
+    turned = staged + TILE_BUFFER_BYTES
     # Short rows in memory are staged whole, and the next rows are prefetched. Otherwise the next lines of the same
     # rows are prefetched.
     whole = far != 0 and ni * width <= _FAR_ROW_BYTES
@@ -189,9 +186,10 @@ def _tiles(
             else:
                 _stage8(s, sj, staged, plane, mj, mi * width, ahead)
         else:
-            for c in range(0, mi, line):
+            for k in range((mi + line - 1) // line):
+                c = k * line
                 m = min(line, mi - c)
-                copy_rows(s + c * si, sj, si, staged + c // line * plane, _LINE, width, mj, m, width, swap, 0)
+                copy_rows(s + c * si, sj, si, staged + k * plane, _LINE, width, mj, m, width, swap, 0)
         if width == 1:
             _turn1(staged, turned, mi, mj)
         elif width == 2:

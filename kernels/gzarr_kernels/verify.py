@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from numba import types
 
-from . import context as C
-from .frames import ALGORITHM, RAW, SOURCE, SOURCE_NBYTES, TARGET_NBYTES
+from .context import ensure
 from .jit import call_5, unit
 from .memory import i64
+from .slots import context as C
+from .slots.frames import ALGORITHM, RAW, SOURCE, SOURCE_NBYTES, TARGET_NBYTES
 
 
 @unit(types.int64, 7)
@@ -27,7 +28,7 @@ def frames_decode(
     staging
         Address to which the frames' sources are relative.
     columns, capacity
-        Address and capacity of the columns of frames (``frames.py``).
+        Address and capacity of the columns of frames (``slots/frames.py``).
     first, count
         First frame and number of frames.
     verifies
@@ -45,7 +46,7 @@ def frames_decode(
         if verifies == 0:
             return 0
         size = column[TARGET_NBYTES * capacity + f]
-        target = C.ensure(context, C.FIRST, size + 64)
+        target = ensure(context, C.FIRST, size + 64)
         if target == 0:
             return 0
         source = staging + column[SOURCE * capacity + f]

@@ -9,17 +9,51 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import context as C
-from . import geometry as G
-from . import read as R
 from . import status as S
+from .context import ensure
 from .crc32c import crc32c
-from .encode import SLACK_BYTES, encode_chunk
+from .encode import encode_chunk
 from .gather import all_fill, gather_chunk, gather_slab
 from .interleave import fence
 from .jit import entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u8, u32
-from .place import SCRATCH_BYTES, dense_target
+from .place import dense_target
+from .read import now, slice_end, write_path
+from .slots import context as C
+from .slots import geometry as G
+from .slots import read as R
+from .slots.encode import SLACK_BYTES
+from .slots.scratch import PATHS_BYTES
+from .slots.write import (
+    AT_START,
+    CHECKSUM,
+    CHUNK,
+    CODE,
+    COUNT,
+    CREATE_FLAGS,
+    DESCRIPTOR,
+    DETAIL,
+    DIRECT,
+    DONE,
+    DURABLE,
+    ENTRIES,
+    ERASE,
+    INDEXES,
+    NEXT,
+    OFFSET,
+    PENDING,
+    SKIP_FILL,
+    SLAB,
+    SLOT,
+    STATE,
+    STATE_SIZE,
+    STORED_FILL,
+    TEMPORARY,
+    TEMPORARY_NBYTES,
+    TOKEN,
+    TURN,
+    VALUE,
+)
 from .symbols import (
     c_access,
     c_close,
@@ -33,57 +67,6 @@ from .symbols import (
     c_yield,
 )
 
-# The job: an int64 array. It begins with the slots of ``read.py``. Writing uses MODE (FILES or MEMORY), SHARED, SPANS
-# (number of rows), CHUNK_ROWS (the row's chunk in the plan), WHERE and NBYTES (MEMORY: address of the row's output
-# buffer; number of encoded bytes, -1 for a chunk that is all fill), PATHS, PREFIX_NBYTES, GRID, COORDINATES, SEPARATOR
-# (of the values' keys), PROGRAM, OPERATIONS, CHUNK_NBYTES, PIECE_OFFSETS, GEOMETRY, STATUS and FILL.
-#: int64 (rows,): the row's value, its turn within the value, and its entry in the value's index.
-VALUE: Final = R.JOB_SIZE
-TURN: Final = R.JOB_SIZE + 1
-SLOT: Final = R.JOB_SIZE + 2
-#: int64 (values, STATE_SIZE).
-STATE: Final = R.JOB_SIZE + 3
-#: Whether chunks that are all fill are left out, and the address of the fill element in stored byte order.
-SKIP_FILL: Final = R.JOB_SIZE + 4
-STORED_FILL: Final = R.JOB_SIZE + 5
-#: Whether chunks that lie in the input exactly as they are stored may be encoded from there.
-DIRECT: Final = R.JOB_SIZE + 6
-#: Names of temporary files: address of an ASCII prefix, its length, and the number of the first file, which is
-#: appended as 16 hexadecimal digits.
-TEMPORARY: Final = R.JOB_SIZE + 7
-TEMPORARY_NBYTES: Final = R.JOB_SIZE + 8
-TOKEN: Final = R.JOB_SIZE + 9
-#: Whether files are flushed to disk before they are renamed.
-DURABLE: Final = R.JOB_SIZE + 10
-#: Shards: address of their indexes (16 bytes per entry, all ones), entries per shard (0: each value is one chunk),
-#: whether a crc32c follows the index, and whether the index is at the start.
-INDEXES: Final = R.JOB_SIZE + 11
-ENTRIES: Final = R.JOB_SIZE + 12
-CHECKSUM: Final = R.JOB_SIZE + 13
-AT_START: Final = R.JOB_SIZE + 14
-CREATE_FLAGS: Final = R.JOB_SIZE + 15
-#: Uncompressed chunks in files: number of indices of the slowest dimension gathered at a time; 0: all.
-SLAB: Final = R.JOB_SIZE + 16
-JOB_SIZE: Final = R.JOB_SIZE + 17
-
-# The state of a value.
-#: Number of rows, number of finished rows, turn of the next row, file offset of the next chunk.
-COUNT: Final = 0
-DONE: Final = 1
-NEXT: Final = 2
-OFFSET: Final = 3
-#: Descriptor of the temporary file; -1: none.
-DESCRIPTOR: Final = 4
-#: Outcome: a status, its detail, and the chunk concerned.
-CODE: Final = 5
-DETAIL: Final = 6
-CHUNK: Final = 7
-STATE_SIZE: Final = 8
-
-#: Outcomes other than statuses: not written yet; all fill, so that an existing file has to be erased.
-PENDING: Final = -1
-ERASE: Final = -2
-
 _TEMPORARY_DIGITS: Final = 16
 _ENOENT: Final = 2
 _EINTR: Final = 4
@@ -93,8 +76,7 @@ _ENAMETOOLONG: Final = 36
 #: Another process may remove an empty directory between its creation and the creation of the file in it.
 _ATTEMPTS: Final = 20
 #: The first half of a worker's scratch holds two paths: a value's and its temporary file's.
-_PATH_BYTES: Final = 4096
-_SCRATCH: Final = R.WORKER_BYTES - SCRATCH_BYTES
+_PATH_BYTES: Final = PATHS_BYTES // 2
 
 
 @part
@@ -134,7 +116,7 @@ def _paths(job: int, value: int, worker: int) -> int:
     j = i64(job)
     if j[R.PREFIX_NBYTES] + 21 * j[R.COORDINATES] + 1 > _PATH_BYTES:
         return 0
-    if R.write_path(job, value, worker) == 0:
+    if write_path(job, value, worker) == 0:
         return 0
     return _temporary(job, value, worker, worker + _PATH_BYTES)
 
@@ -290,14 +272,14 @@ def _slabs(job: int, context: int, chunk: int, value: int, worker: int) -> int:
     last = i64(j[R.PIECE_OFFSETS])[chunk + 1]
     extent = i64(g[G.CHUNK_SHAPE])[i64(g[G.ORDER])[0]]
     plane = j[R.CHUNK_NBYTES] // extent
-    slab = C.ensure(context, C.FIRST, j[SLAB] * plane + SLACK_BYTES)
+    slab = ensure(context, C.FIRST, j[SLAB] * plane + SLACK_BYTES)
     if slab == 0:
         return S.NO_MEMORY
     low = 0
     while low < extent:
         high = min(low + j[SLAB], extent)
         nbytes = (high - low) * plane
-        gather_slab(j[R.GEOMETRY], first, last, low, high, slab, nbytes, j[R.FILL], worker + _SCRATCH)
+        gather_slab(j[R.GEOMETRY], first, last, low, high, slab, nbytes, j[R.FILL], worker + PATHS_BYTES)
         if state[DESCRIPTOR] < 0:
             if j[SKIP_FILL] != 0 and all_fill(slab, nbytes, j[STORED_FILL], g[G.ITEMSIZE]):
                 low = high
@@ -328,7 +310,7 @@ def _encode(job: int, context: int, chunk: int, scratch: int) -> int:
     source = _direct(job, chunk)
     owned = 0
     if source == 0:
-        source = C.ensure(context, C.FIRST, nbytes + SLACK_BYTES)
+        source = ensure(context, C.FIRST, nbytes + SLACK_BYTES)
         if source == 0:
             return S.NO_MEMORY
         owned = 1
@@ -353,7 +335,7 @@ def _file_row(job: int, context: int, row: int, chunk: int, worker: int) -> int:
             code = _close_value(job, context, value, worker)
             state[CODE] = code
         return S.OK if code == ERASE else code
-    code = _encode(job, context, chunk, worker + _SCRATCH)
+    code = _encode(job, context, chunk, worker + PATHS_BYTES)
     if code != S.OK:
         return code
     nbytes = c[C.RESULT_NBYTES]
@@ -398,15 +380,15 @@ def work(job: int, context: int, worker: int) -> None:
     job
         Address of the job's int64 array.
     context
-        Address of this worker's context (``context.py``).
+        Address of this worker's context (``slots/context.py``).
     worker
-        Address of ``read.WORKER_BYTES`` bytes of scratch.
+        Address of ``slots.scratch.WORKER_BYTES`` bytes of scratch.
     """
     j = i64(job)
     c = i64(context)
-    end = R.slice_end(context)
+    end = slice_end(context)
     while atomic_load(j[R.SHARED] + 8) == 0:
-        if end > 0 and R.now(context) > end:
+        if end > 0 and now(context) > end:
             break
         row = atomic_add(j[R.SHARED], 1)
         if row >= j[R.SPANS]:
@@ -416,7 +398,7 @@ def work(job: int, context: int, worker: int) -> None:
         if j[R.MODE] == R.MODE_FILES:
             code = _file_row(job, context, row, chunk, worker)
         else:
-            code = _encode(job, context, chunk, worker + _SCRATCH)
+            code = _encode(job, context, chunk, worker + PATHS_BYTES)
             if code == S.OK:
                 i64(j[R.NBYTES])[row] = c[C.RESULT_NBYTES]
                 if c[C.RESULT_NBYTES] > 0:
@@ -442,7 +424,7 @@ def drop(job: int, values: int, worker: int) -> None:
     values
         Number of values of the job.
     worker
-        Address of ``read.WORKER_BYTES`` bytes of scratch.
+        Address of ``slots.scratch.WORKER_BYTES`` bytes of scratch.
     """
     for value in range(values):
         _drop_value(job, value, worker)

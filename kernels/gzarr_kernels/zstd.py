@@ -9,12 +9,13 @@ from typing import Final
 
 from numba import int64, types
 
-from . import context as C
 from . import status as S
-from .frames import REFUSED, UNCHECKED, ZSTD, put_frame
+from .frames import put_frame
 from .jit import by_address, part
 from .memory import i64, u8, u16, u32
 from .searches import DFAST, FAST, ZSTD_WAYS
+from .slots import context as C
+from .slots.frames import REFUSED, UNCHECKED, ZSTD
 from .symbols import external
 
 _i4, _i8 = types.int32, types.int64
@@ -80,7 +81,9 @@ def zstd_context(context: int) -> int:
 @part
 def _set(encoder: int, level: int, checksum: int, way: int) -> bool:
     """Apply settings to a new encoder; return whether it accepted them."""
-    strategy, window, table, chain, candidates, match, skip, rows, split = ZSTD_WAYS[max(way - 1, 0)]
+    strategy, window, table, chain, candidates, match, skip, rows, split = ZSTD_WAYS[
+        min(max(way - 1, 0), len(ZSTD_WAYS) - 1)
+    ]
     fast = strategy == FAST or strategy == DFAST
     # Fast strategies would interpret the target length of levels above 4 as bytes to skip.
     failed = zstd_set(encoder, _LEVEL, min(level, 3) if fast else level) < 0

@@ -11,15 +11,16 @@ import numba
 import numpy as np
 import pytest
 from gzarr_kernels import compiled, operations
-from gzarr_kernels import context as C
-from gzarr_kernels import encode as E
-from gzarr_kernels import geometry as G
 from gzarr_kernels import status as S
 from gzarr_kernels.blosc_encode import blosc_write
 from gzarr_kernels.deinterleave import shuffle_block as _shuffle_block
 from gzarr_kernels.deinterleave import to_bit_planes as _to_bit_planes
+from gzarr_kernels.encode import encode_chunk as _encode_chunk
 from gzarr_kernels.gather import all_fill, gather_chunk, gather_slab
-from gzarr_kernels.place import SCRATCH_BYTES
+from gzarr_kernels.slots import context as C
+from gzarr_kernels.slots import encode as E
+from gzarr_kernels.slots import geometry as G
+from gzarr_kernels.slots.scratch import SCRATCH_BYTES
 from numcodecs import blosc as numcodecs_blosc
 from numcodecs import gzip, lz4, shuffle, zlib, zstd
 from support.guarded_memory import Guarded
@@ -73,7 +74,7 @@ def blosc(
 
 @numba.njit
 def encode_chunk(context: int, program: int, operations: int, source: int, nbytes: int, owned: int) -> int:
-    return E.encode_chunk(context, program, operations, source, nbytes, owned)
+    return _encode_chunk(context, program, operations, source, nbytes, owned)
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def context() -> Any:
     compiled.address("blosc", "encode")
     slots = np.zeros(C.SIZE, np.int64)
     yield slots
-    C.release(slots.ctypes.data, -1)
+    compiled.release()(slots.ctypes.data, -1)
     zstd_own, deflate_own = C.own("zstd"), C.own("deflate")
     assert not slots[[C.FIRST, C.SECOND, C.BLOCKS, zstd_own, zstd_own + 1, deflate_own, deflate_own + 1]].any()
 

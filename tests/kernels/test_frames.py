@@ -14,8 +14,8 @@ import numcodecs
 import numpy as np
 import pytest
 from gzarr_kernels import compiled
-from gzarr_kernels import context as C
-from gzarr_kernels import frames as f
+from gzarr_kernels.slots import context as C
+from gzarr_kernels.slots import frames as f
 from support.guarded_memory import Guarded
 from support.staged_chunks import (
     CNAMES,

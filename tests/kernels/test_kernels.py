@@ -12,7 +12,6 @@ import numba
 import numpy as np
 import pytest
 from gzarr_kernels import compiled
-from gzarr_kernels import context as C
 from gzarr_kernels import status as S
 from gzarr_kernels.bitshuffle import to_byte_planes as _to_byte_planes
 from gzarr_kernels.bitshuffle import transpose_bits_8x8
@@ -20,8 +19,9 @@ from gzarr_kernels.blosc import blosc_check, decode_container
 from gzarr_kernels.elements import copy_rows as _copy_rows
 from gzarr_kernels.shuffle import unshuffle, unshuffle_block
 from gzarr_kernels.shuffle import unshuffle_rows as _unshuffle_rows
+from gzarr_kernels.slots import context as C
+from gzarr_kernels.slots.scratch import TILE_BYTES
 from gzarr_kernels.snappy import snappy_decompress
-from gzarr_kernels.transpose import TILE_BYTES
 from gzarr_kernels.transpose import copy_tile as _copy_tile
 from numcodecs import blosc as numcodecs_blosc
 from support.guarded_memory import Guarded
@@ -377,7 +377,7 @@ class Blosc:
         return int(code), target.tobytes()
 
     def close(self) -> None:
-        C.release(self.address, -1)
+        compiled.release()(self.address, -1)
 
 
 @pytest.fixture

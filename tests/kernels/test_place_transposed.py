@@ -9,9 +9,10 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from gzarr_kernels import geometry as G
 from gzarr_kernels.gather import gather_piece
-from gzarr_kernels.place import SCRATCH_BYTES, place_piece
+from gzarr_kernels.place import place_piece
+from gzarr_kernels.slots import geometry as G
+from gzarr_kernels.slots.scratch import SCRATCH_BYTES
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the compiled loop needs POSIX")
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from gzarr_kernels import context as C
 from gzarr_kernels import status as S
-from gzarr_kernels.frames import LZ4, REFUSED, UNCHECKED, put_frame
+from gzarr_kernels.frames import put_frame
 from gzarr_kernels.jit import by_address
 from gzarr_kernels.lz4 import lz4_block, lz4_decompress
 from gzarr_kernels.memory import i64, u8
 from gzarr_kernels.operations import OPERATIONS, Container
 from gzarr_kernels.operations import Operation as Row
+from gzarr_kernels.slots import context as C
+from gzarr_kernels.slots.frames import LZ4, REFUSED, UNCHECKED
 
 from gzarr.codecs.buffers import compressed, need_bytes
 from gzarr.codecs.codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation

@@ -11,8 +11,8 @@ import cramjam
 import google_crc32c
 import numcodecs
 import numpy as np
-from gzarr_kernels import frames as f
 from gzarr_kernels.operations import OPERATIONS
+from gzarr_kernels.slots import frames as f
 from numcodecs import blosc as numcodecs_blosc
 from numcodecs import lz4 as numcodecs_lz4
 from support.guarded_memory import Guarded

@@ -1,6 +1,6 @@
 """Jobs of the compiled loops as int64 arrays. All of the CPU engine's jobs have their slots filled here.
 
-The slots are documented in ``gzarr_kernels.read`` and ``gzarr_kernels.geometry``. Jobs of ``gzarr_kernels.write`` and
+The slots are documented in ``gzarr_kernels.slots``. Jobs of ``gzarr_kernels.write`` and
 ``gzarr_kernels.index`` begin with the slots of ``read``, followed by their own. A slot that is not set is 0. Jobs of
 small reads are prepared here, too; later only their ``FILL`` slot changes (:mod:`gzarr.engines.cpu.small_reads`).
 
@@ -13,8 +13,10 @@ import os
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
-from gzarr_kernels import geometry as g
-from gzarr_kernels import read as r
+from gzarr_kernels.slots import geometry as g
+from gzarr_kernels.slots import index
+from gzarr_kernels.slots import read as r
+from gzarr_kernels.slots import write as w
 
 from ..kernels import OPEN_FLAGS, address
 
@@ -281,8 +283,6 @@ class IndexSlots(JobSlots):
     """The job of reading shard indexes, for ``gzarr_kernels.index.read_indexes``."""
 
     def __init__(self) -> None:
-        from gzarr_kernels import index
-
         super().__init__(np.zeros(index.JOB_SIZE, np.int64))
 
     def set_indexes(
@@ -308,8 +308,6 @@ class IndexSlots(JobSlots):
         checksum, at_start
             Whether a crc32c follows the entries; whether the index is at the start of the file.
         """
-        from gzarr_kernels import index
-
         job = self.array
         job[r.STATUS] = self.keep(status)
         job[index.ENTRIES_NBYTES] = entries_nbytes
@@ -323,8 +321,6 @@ class WriteSlots(JobSlots):
     """The job of a write, for ``gzarr_kernels.write.work``."""
 
     def __init__(self) -> None:
-        from gzarr_kernels import write as w
-
         super().__init__(np.zeros(w.JOB_SIZE, np.int64))
 
     def set_write(
@@ -341,8 +337,6 @@ class WriteSlots(JobSlots):
         direct
             Whether a chunk may be encoded straight from the input, if it lies there in stored order.
         """
-        from gzarr_kernels import write as w
-
         job = self.array
         job[r.FILL] = self.keep(fill)
         job[w.STORED_FILL] = self.keep(stored_fill)
@@ -362,8 +356,6 @@ class WriteSlots(JobSlots):
             int64 ``(rows,)``: stored value of each row, its turn among the value's rows, its entry in the value's
             index; the last two only for files.
         """
-        from gzarr_kernels import write as w
-
         job = self.array
         job[w.STATE] = self.keep(state)
         job[w.VALUE] = self.keep(value)
@@ -384,8 +376,6 @@ class WriteSlots(JobSlots):
         slab
             How many indices of the slowest dimension of an uncompressed chunk are written at a time; 0 for all.
         """
-        from gzarr_kernels import write as w
-
         job = self.array
         job[w.TEMPORARY] = self.keep(prefix)
         job[w.TEMPORARY_NBYTES] = len(prefix)
@@ -404,8 +394,6 @@ class WriteSlots(JobSlots):
         checksum, at_start
             Whether a crc32c follows the entries; whether the index is at the start of the file.
         """
-        from gzarr_kernels import write as w
-
         job = self.array
         job[w.INDEXES] = self.keep(indexes)
         job[w.ENTRIES] = indexes.shape[1]

@@ -10,6 +10,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gzarr_kernels import status as s
+from gzarr_kernels.slots import context as c
+from gzarr_kernels.slots import geometry as g
 
 from ...errors import ChunkError
 from ...plan.keys import ChunkKeys, file_prefix
@@ -17,6 +20,7 @@ from ...stores.base import LocalFiles
 from .. import failures, kernels, pool, result_memory
 from ..kernels import address
 from . import threads
+from .job_slots import ReadSlots, piece_columns
 from .small_reads import SmallReads
 
 if TYPE_CHECKING:
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
     from ...plan.planner import Plan, Points
     from ...stores.base import ReadableStore
     from ..request import ReadRequest, Sources
-    from .job_slots import ReadSlots
     from .native_program import NativeProgram
 
     IntArray = npt.NDArray[np.int64]
@@ -123,7 +126,6 @@ class _Job:
     """The job of a read; keeps all memory alive to which compiled code has addresses."""
 
     def __init__(self, request: ReadRequest, program: NativeProgram) -> None:
-        from .job_slots import ReadSlots
 
         plan, sources = request.plan, request.sources
         n, k = plan.chunks.shape
@@ -204,7 +206,6 @@ class _Job:
         return len(starts), rows
 
     def _geometry(self, request: ReadRequest, program: NativeProgram, field_offset: int) -> IntArray:
-        from .job_slots import piece_columns
 
         plan = request.plan
         outputs = request.outputs
@@ -250,8 +251,6 @@ class _Job:
 
     def check(self, request: ReadRequest) -> None:
         """Raise the error of the first chunk that failed."""
-        from gzarr_kernels import status as s
-
         codes = self.status[:, 0]
         if not codes.any():
             return
@@ -266,8 +265,6 @@ class _Job:
 
 def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: list[int]) -> int:
     """Return which rows are contiguous in the chunk and in the outputs: a value of the geometry's ``DENSE_ROWS``."""
-    from gzarr_kernels import geometry as g
-
     k = plan.chunks.shape[1]
     if not k or plan.points is not None or itemsize != program.itemsize:
         return 0
@@ -300,8 +297,6 @@ def take_stats() -> dict[str, float]:
     -------
     ``read_ms``, ``decode_ms``, ``place_ms`` (milliseconds of thread time), ``encoded_bytes``, ``chunks``.
     """
-    from gzarr_kernels import context as c
-
     totals = np.zeros(5, np.int64)
     for worker in kernels.idle_workers():
         totals += worker.context[c.READ_NS : c.CHUNKS + 1]

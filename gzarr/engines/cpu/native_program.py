@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gzarr_kernels.operations import OPERATIONS
+from gzarr_kernels.slots.decode import IN_PLACE
 
 from .. import kernels
 
@@ -55,9 +57,6 @@ class NativeProgram:
 
 def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> NativeProgram:
     """Return a program in the form that compiled code takes."""
-    from gzarr_kernels.decode import IN_PLACE
-    from gzarr_kernels.operations import OPERATIONS
-
     words: list[int] = []
     for step in program.operations:
         nbytes = IN_PLACE if OPERATIONS[step.name].in_place else step.nbytes

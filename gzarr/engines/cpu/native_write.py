@@ -13,6 +13,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gzarr_kernels import libraries
+from gzarr_kernels import status as s
+from gzarr_kernels.slots import write as w
 
 from ...codecs.bytes import BytesCodec
 from ...codecs.crc32c import Crc32cCodec
@@ -46,8 +49,6 @@ BATCH_BYTES = 4 << 20
 
 def available() -> frozenset[str]:
     """Return the parts of native writing that work here, without loading any (``gzarr_kernels.libraries``)."""
-    from gzarr_kernels import libraries
-
     return libraries.encoders()
 
 
@@ -75,14 +76,15 @@ def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> No
         return
     if request.store.read_only:
         raise ReadOnlyError(f"{request.store!r} was opened read-only; nothing was changed")
-    loop = kernels.load_writer()
+    # Kernels are loaded before the effort of a search is measured.
+    work, drop = kernels.entry("write", "work"), kernels.entry("write", "drop")
     program = effort.choose_search(request, program, rows, available())
     job = Job(request, program, rows)
     writer = _file_writer(request)
     if writer is None:
         _write_batches(request, program, job)
     else:
-        _write_files(request, job, loop, writer)
+        _write_files(request, job, work, drop, writer)
 
 
 def _file_writer(request: WriteRequest) -> FileWriter | None:
@@ -111,7 +113,7 @@ def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
 # -- local files
 
 
-def _write_files(request: WriteRequest, job: Job, loop: Any, writer: FileWriter) -> None:
+def _write_files(request: WriteRequest, job: Job, work: Any, drop: Any, writer: FileWriter) -> None:
     state, shared = job.for_files(request, writer)
     root = os.fsdecode(writer.root)
     folders = _folders(job.keys, root)
@@ -121,22 +123,22 @@ def _write_files(request: WriteRequest, job: Job, loop: Any, writer: FileWriter)
         _each_folder(request, job, folders, writer.make_folder)
     try:
         n = len(job.rows)
-        kernels.run(loop.work, job.slots.address, shared, n, _workers(job, request, n))
+        kernels.run(work, job.slots.address, shared, n, _workers(job, request, n))
     finally:
         worker = kernels.take_worker()
-        loop.drop(job.slots.address, len(state), worker.scratch_address)
+        drop(job.slots.address, len(state), worker.scratch_address)
         kernels.give_worker_back(worker)
-    codes = state[:, loop.CODE]
+    codes = state[:, w.CODE]
     done = np.flatnonzero(codes == 0)
     if writer.durable and len(done):
         _each_folder(request, job, folders, writer.flush_folder)
     writer.clean_folders(old, f"{root}/{job.keys[int(done[0])]}" if len(done) else None)
     bad = np.flatnonzero(codes > 0)
     if len(bad):
-        code, detail, chunk = state[bad[0]][[loop.CODE, loop.DETAIL, loop.CHUNK]].tolist()
+        code, detail, chunk = state[bad[0]][[w.CODE, w.DETAIL, w.CHUNK]].tolist()
         error = _status_failure(request, job, chunk, int(bad[0]), code, detail)
         raise failures.with_count(error, len(done), len(codes))
-    erased = np.flatnonzero(codes == loop.ERASE).tolist()
+    erased = np.flatnonzero(codes == w.ERASE).tolist()
     for number, value in enumerate(erased):
         try:
             _store(request, job, value, [])
@@ -254,8 +256,6 @@ def _failure(request: WriteRequest, job: Job, row: int, value: int, reason: str)
 
 def _status_failure(request: WriteRequest, job: Job, row: int, value: int, code: int, detail: int) -> ChunkWriteError:
     """Return the error for a status and detail of the compiled loop."""
-    from gzarr_kernels import status as s
-
     labels = " + ".join(codec.label for codec in request.codecs)
     if code == s.IO_ERROR:
         reason = f"the file cannot be written: {os.strerror(detail)} ({errno.errorcode.get(detail, detail)})"

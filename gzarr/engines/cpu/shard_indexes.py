@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import kernels, pool
+from .job_slots import IndexSlots
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,8 +52,7 @@ def read_indexes(
     status
         int64 ``(s, 2)``, status (``gzarr_kernels.status``) and detail of each shard.
     """
-    index = kernels.load_index_reader()
-    from .job_slots import IndexSlots
+    read_indexes = kernels.entry("index", "read_indexes")
 
     count = len(shards)
     # Room for one checksum after the last index.
@@ -67,7 +67,7 @@ def read_indexes(
     def run(_: int) -> None:
         worker = kernels.take_worker()
         try:
-            index.read_indexes(slots.address, worker.context_address, worker.scratch_address)
+            read_indexes(slots.address, worker.context_address, worker.scratch_address)
         finally:
             kernels.give_worker_back(worker)
 

@@ -11,9 +11,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gzarr_kernels.slots import geometry as g
+from gzarr_kernels.slots import read as r
 
 from .. import kernels
 from ..kernels import address
+from .job_slots import ReadSlots
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -104,11 +107,6 @@ class SmallReads:
         The arena holds the job and its columns. The columns that differ between reads come first, in the order of
         :meth:`read`, so that one assignment fills them.
         """
-        from gzarr_kernels import geometry as g
-        from gzarr_kernels import read as r
-
-        from .job_slots import ReadSlots
-
         k = self._ndim
         program = self._program
         sizes = (2, 2 * n, 1, k, k, n * k, n * k, n * k, n * k, n, n + 1, 2 * k, g.SIZE, r.JOB_SIZE)

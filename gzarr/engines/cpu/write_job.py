@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from gzarr_kernels.operations import OPERATIONS
+from gzarr_kernels.slots import encode
+from gzarr_kernels.slots import write as w
 
 from ...codecs.sharding import EMPTY
 from ...plan.keys import ChunkKeys, file_prefix
 from .. import kernels, pool
 from ..kernels import address
+from .job_slots import WriteSlots, piece_columns
 from .write_threads import inner_index
 
 if TYPE_CHECKING:
@@ -57,7 +61,6 @@ class Job:
     """
 
     def __init__(self, request: WriteRequest, program: EncodingProgram, rows: IntArray) -> None:
-        from .job_slots import WriteSlots
 
         slot = inner_index(request, rows) if request.levels else np.zeros(len(rows), np.int64)
         order = np.lexsort((slot, request.value_of[rows]))
@@ -91,7 +94,6 @@ class Job:
         )
 
     def _geometry(self, request: WriteRequest, program: EncodingProgram) -> IntArray:
-        from .job_slots import piece_columns
 
         plan, inputs = request.plan, request.inputs
         start, count, target, step = piece_columns(plan)
@@ -124,8 +126,6 @@ class Job:
         shared
             int64 ``(2,)``: rows taken, and whether one has failed.
         """
-        from gzarr_kernels import write as w
-
         slots, keys = self.slots, self.keys
         values, k = keys.chunks.shape
         counts = np.diff(self.first)
@@ -165,9 +165,6 @@ class Job:
 
 def _words(program: EncodingProgram) -> IntArray:
     """Return the operations as ``gzarr_kernels.encode`` reads them."""
-    from gzarr_kernels import encode
-    from gzarr_kernels.operations import OPERATIONS
-
     words = np.zeros((max(len(program.steps), 1), encode.WORDS), np.int64)
     for row, step in zip(words, program.steps, strict=False):
         nbytes = encode.IN_PLACE if OPERATIONS[step.name].in_place else step.most_nbytes
@@ -198,8 +195,6 @@ class Encoded:
 
 def encode_in_memory(job: Job, program: EncodingProgram, rows: IntArray, workers: int) -> Encoded:
     """Encode some rows of a job in up to ``workers`` threads; the job is not changed."""
-    from gzarr_kernels import write as w
-
     n = len(rows)
     arena = np.empty(n * program.most_nbytes, np.uint8)
     nbytes, shared = np.zeros(n, np.int64), np.zeros(2, np.int64)
@@ -209,5 +204,5 @@ def encode_in_memory(job: Job, program: EncodingProgram, rows: IntArray, workers
     slots.set_memory(address(arena) + program.most_nbytes * np.arange(n), nbytes)
     # One value for all rows: only its failure is of interest.
     slots.set_values(state, np.zeros(n, np.int64))
-    kernels.run(w.work, slots.address, shared, n, workers)
+    kernels.run(kernels.entry("write", "work"), slots.address, shared, n, workers)
     return Encoded(arena, nbytes, state[[w.CODE, w.DETAIL, w.CHUNK]] if shared[1] else None)

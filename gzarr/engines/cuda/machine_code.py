@@ -43,15 +43,15 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     found = _read(path)
     if found is not None:
         return found
-    with kernels.compiling("device kernels"):
-        try:
-            made = compiler.compiled(kernel, word, capability)
-        # Raised by numba-cuda, by its bindings, or by the libraries that they look for.
-        except Exception as error:
-            raise DeviceError(
-                f"numba-cuda cannot compile a kernel: {_first_line(error)}; it needs libnvvm and libnvrtc of the CUDA "
-                "toolkit (pip install 'gzarr[cuda13]' installs them; CUDA_HOME names another toolkit)"
-            ) from error
+    kernels.announce_compilation("device kernels")
+    try:
+        made = compiler.compiled(kernel, word, capability)
+    # Raised by numba-cuda, by its bindings, or by the libraries that they look for.
+    except Exception as error:
+        raise DeviceError(
+            f"numba-cuda cannot compile a kernel: {_first_line(error)}; it needs libnvvm and libnvrtc of the CUDA "
+            "toolkit (pip install 'gzarr[cuda13]' installs them; CUDA_HOME names another toolkit)"
+        ) from error
     _write(path, made)
     return made
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from gzarr_kernels.operations import ALGORITHMS, OPERATIONS
+from gzarr_kernels.slots import frames as f
+from gzarr_kernels.slots import read as r
+from gzarr_kernels.slots import stage as s
 
 from ...plan.keys import ChunkKeys, file_prefix
 from ...stores.base import LocalFiles
@@ -138,9 +142,6 @@ class Staging:
     def __init__(self, request: ReadRequest, form: FrameFormat, *, verify: bool = False) -> None:
         # First, since it tells users that compiling takes a while.
         kernels.load()
-        from gzarr_kernels import read as r
-        from gzarr_kernels import stage as s
-
         self._request = request
         self._job = job = np.zeros(s.STAGE_JOB_SIZE, np.int64)
         # Compiled code holds addresses of these arrays.
@@ -212,10 +213,6 @@ class Staging:
         ChunkError
             If a store other than local files fails. All other faults are left to the CPU engine.
         """
-        from gzarr_kernels import frames as f
-        from gzarr_kernels import read as r
-        from gzarr_kernels import stage as s
-
         sources = self._request.sources
         if self._job[r.MODE] != r.MODE_FILES:
             # Neighbours in a file are mostly read by one thread, in order.
@@ -257,9 +254,6 @@ class Staging:
 
     def _from_store(self, job: IntArray, rows: IntArray, state: IntArray, shared: IntArray) -> None:
         """Fetch and stage one batch at a time in each thread, which bounds the memory for fetched values."""
-        from gzarr_kernels import read as r
-        from gzarr_kernels import stage as s
-
         request = self._request
         workers = max(1, min(pool.thread_count(), len(rows)))
         capacity, most_frames = int(job[s.CAPACITY]), int(job[s.MOST_FRAMES])
@@ -287,16 +281,13 @@ class Staging:
 
 def _lead(form: FrameFormat) -> int:
     """Return how many bytes to leave free before a chunk, so that its frame is aligned."""
-    from gzarr_kernels.operations import ALGORITHMS, OPERATIONS
-
     if form.compressor is None or form.algorithm is None or ALGORITHMS[form.algorithm].alignment == 1:
         return 0
     return -OPERATIONS[form.compressor].container.header_nbytes % _ALIGNMENT
 
 
 def _run(job: IntArray) -> None:
-    from gzarr_kernels.stage import stage
-
+    stage = kernels.entry("stage", "stage")
     worker = kernels.take_worker()
     try:
         stage(address(job), worker.context_address, worker.scratch_address)

@@ -12,8 +12,8 @@ import cramjam
 import numcodecs
 import numpy as np
 import pytest
-from gzarr_kernels import context as c
-from gzarr_kernels import frames as f
+from gzarr_kernels.slots import context as c
+from gzarr_kernels.slots import frames as f
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import zarr_arrays as z

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
+import gzarr
 from gzarr.engines import kernels
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 #: Reads and writes by all loops, and tells how often Numba's compiler has run.
 USE = """
@@ -29,9 +30,12 @@ passes = Passes()
 event.register("numba:run_pass", passes)
 
 import gzarr
+import pytest
+
+import gzarr
 from gzarr.engines import kernels
 
-kernels.load(), kernels.load_writer()
+kernels.load(), kernels.entry("write", "work")
 values = np.arange(6000, dtype="<u2").reshape(60, 100)
 little = {"name": "bytes", "configuration": {"endian": "little"}}
 
@@ -80,34 +84,40 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert done.stdout == "0\n"
 
 
-def wait_for_notices() -> None:
-    """Wait for the threads that report long waits."""
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.join()
-
-
-def test_what_takes_long_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_compilation_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(kernels, "_said", False)
-    monkeypatch.setattr(kernels, "_PATIENCE_SECONDS", 1000.0)
-    with kernels.compiling("kernels"):
-        pass
-    wait_for_notices()
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(kernels, "_PATIENCE_SECONDS", 0.0)
-    with kernels.compiling("device kernels"):
-        wait_for_notices()
+    for what in ("device kernels", "kernels", "device kernels"):
+        kernels.announce_compilation(what)
     text = capsys.readouterr().err
-    assert text.startswith("gzarr: loading its device kernels; ")
+    assert text.startswith("gzarr: compiling its device kernels for this machine")
     assert text.count("\n") == 1
-    for what in ("kernels", "device kernels"):
-        with kernels.compiling(what), kernels.compiling(what):
-            wait_for_notices()
-    assert capsys.readouterr().err == ""
 
 
 def test_a_program_without_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(kernels, "_said", False)
     monkeypatch.setattr(sys, "stderr", None)
-    kernels._say_so("kernels")
+    kernels.announce_compilation("kernels")
     assert capsys.readouterr() == ("", "")
+
+
+#: Stand for Numba without a folder in which it can write a cache, and for a full disk.
+NO_FOLDER = "c.CacheImpl._locator_classes = []"
+FULL_DISK = """
+def save(*arguments):
+    raise OSError(28, "No space left on device")
+c.IndexDataCacheFile.save = save
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [NO_FOLDER, FULL_DISK], ids=["no folder", "full disk"])
+def test_without_a_cache_a_process_compiles_for_itself_and_says_so_once(fault: str, tmp_path: Path) -> None:
+    gzarr.create_array(tmp_path / "a", shape=(100,), dtype="u2", chunks=(10,))[...] = 7
+    code = (
+        f"import sys, gzarr, numba.core.caching as c\n{fault}\nprint(gzarr.open(sys.argv[1], device='cpu')[...].sum())"
+    )
+    environment = os.environ | {"GZARR_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", code, str(tmp_path / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (0, "700\n"), done.stderr
+    assert done.stderr.count("compiling its kernels") == len(done.stderr.splitlines()) == 1

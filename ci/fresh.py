@@ -1,0 +1,53 @@
+"""First read and first write of a fresh installation, without any cache: ``python fresh.py WHEEL``.
+
+For a wheel with compiled kernels: each at most 0.5 s after ``import gzarr``, and no compiler is imported.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LIMIT_MS = 500
+WRITE = """
+import sys, time
+import numpy as np
+import gzarr
+values = np.arange(1 << 20, dtype="u2").reshape(1024, 1024)
+began = time.perf_counter()
+gzarr.create_array(sys.argv[1], shape=values.shape, chunks=(256, 256), dtype="u2")[...] = values
+print(1e3 * (time.perf_counter() - began), bool({"numba", "llvmlite"} & set(sys.modules)))
+"""
+READ = """
+import sys, time
+import gzarr
+began = time.perf_counter()
+values = gzarr.open(sys.argv[1])[...]
+print(1e3 * (time.perf_counter() - began), bool({"numba", "llvmlite"} & set(sys.modules)))
+assert values[1, 2] == 1026 and values[-1, -1] == 65535
+"""
+
+
+def main() -> int:
+    """Measure, print and judge."""
+    compiled = "-none-any" not in sys.argv[1]
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "a.zarr")
+        for name, code in (("write", WRITE), ("read", READ)):
+            done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(done.stderr)
+                return 1
+            elapsed_ms, compiler = float(done.stdout.split()[0]), done.stdout.split()[1] == "True"
+            print(f"first {name}: {elapsed_ms:.0f} ms after `import gzarr`; a compiler was imported: {compiler}")
+            if compiled:
+                failed |= elapsed_ms > LIMIT_MS or compiler or bool(done.stderr)
+                sys.stdout.write(done.stderr)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
