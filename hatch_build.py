@@ -1,8 +1,8 @@
-"""Build hook: compiles the kernels into the wheel (``gzarr_kernels.build``) and tags the wheel for its platform.
+"""Build hook: compiles kernels into the wheel (``gzarr_kernels.build``, ``gzarr_kernels.device.build``) and tags it.
 
-``GZARR_BUILD_KERNELS`` chooses what: ``0`` nothing, which makes a wheel for every platform whose kernels Numba compiles
-on first use; ``x86-64`` or ``aarch64`` an architecture; without it, that of this machine. If the kernels cannot be
-compiled, the build says so and makes the wheel for every platform, unless an architecture was asked for.
+``GZARR_BUILD_KERNELS`` chooses what: ``0`` nothing, which makes a wheel for every platform whose kernels are compiled
+on first use; ``x86-64`` or ``aarch64`` an architecture; without it, that of this machine. If kernels cannot be
+compiled, the build says so and goes on without them, unless an architecture was asked for.
 """
 
 from __future__ import annotations
@@ -26,44 +26,70 @@ class KernelsHook(BuildHookInterface[Any]):
 
     PLUGIN_NAME = "custom"
 
+    def dependencies(self) -> list[str]:
+        """Return the compilers: Numba, and where there are GPUs, numba-cuda with its toolkit."""
+        if _chosen() == "0":
+            return []
+        return ["numba>=0.61", *(["numba-cuda[cu13]>=0.30"] if sys.platform == "linux" else [])]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the kernels before the wheel is packed."""
-        chosen = os.environ.get("GZARR_BUILD_KERNELS", "")
+        chosen = _chosen()
         if version == "editable" or chosen == "0":
             return
         if chosen not in ("", *_MACHINES):
             raise SystemExit(f"GZARR_BUILD_KERNELS={chosen!r}: choose 0, x86-64, aarch64, or leave it unset")
         self._folder = tempfile.TemporaryDirectory()
         self.app.display_info("gzarr: compiling its kernels for this wheel, which takes a minute or two …")
-        kernels = Path(self.root) / "kernels"
-        command = [sys.executable, "-m", "gzarr_kernels.build", self._folder.name, *([chosen] if chosen else [])]
-        paths = [str(kernels), *filter(None, [os.environ.get("PYTHONPATH")])]
+        host = self._compile("gzarr_kernels.build", *([chosen] if chosen else []), must=bool(chosen))
+        self._compile("gzarr_kernels.device.build", must=bool(chosen) and sys.platform == "linux")
+        for path in sorted(Path(self._folder.name).iterdir()):
+            build_data["force_include"][str(path)] = f"gzarr_kernels/compiled_kernels/{path.name}"
+        if host:
+            build_data["pure_python"] = False
+            architecture = chosen or ("aarch64" if "aarch64" in host[0].name else "x86-64")
+            build_data["tag"] = f"py3-none-{_platform(architecture)}"
+
+    def _compile(self, module: str, *arguments: str, must: bool) -> list[Path]:
+        """Run a module that compiles kernels into a folder; return the files that it has made."""
+        before = set(Path(self._folder.name).iterdir())
+        paths = [str(Path(self.root) / "kernels"), *filter(None, [os.environ.get("PYTHONPATH")])]
         done = subprocess.run(
-            command,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            [sys.executable, "-m", module, self._folder.name, *arguments],
+            env=os.environ | _toolkit() | {"PYTHONPATH": os.pathsep.join(paths)},
             cwd=self._folder.name,
             capture_output=True,
             text=True,
             check=False,
         )
-        made = sorted(Path(self._folder.name).iterdir()) if not done.returncode else []
-        if not made:
-            reason = (done.stderr.strip().splitlines() or ["there is no compiled form for this platform"])[-1]
-            if chosen:
-                raise SystemExit(f"gzarr: its kernels could not be compiled for {chosen}: {done.stderr or reason}")
-            self.app.display_warning(f"gzarr: its kernels were not compiled ({reason}); Numba will do so on first use")
-            return
-        for path in made:
-            build_data["force_include"][str(path)] = f"gzarr_kernels/compiled_kernels/{path.name}"
-        architecture = chosen or ("aarch64" if "aarch64" in made[0].name else "x86-64")
-        build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{_platform(architecture)}"
-        self.app.display_info(f"gzarr: {len(made)} libraries of kernels for {architecture}")
+        made = sorted(set(Path(self._folder.name).iterdir()) - before)
+        if done.returncode or not made:
+            reason = (done.stderr.strip().splitlines() or ["nothing is compiled for this platform"])[-1]
+            if must:
+                raise SystemExit(f"gzarr: {module} failed: {done.stderr or reason}")
+            self.app.display_warning(f"gzarr: {module} failed ({reason}); these kernels are compiled on first use")
+            return []
+        self.app.display_info(f"gzarr: {module}: {', '.join(path.name for path in made)}")
+        return made
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the compiled kernels after the wheel is packed."""
         if hasattr(self, "_folder"):
             self._folder.cleanup()
+
+
+def _toolkit() -> dict[str, str]:
+    """Return variables that lead to NVIDIA's wheels: numba-cuda does not look into an isolated build's folder."""
+    for folder in sys.path:
+        home = Path(folder) / "nvidia" / "cu13"
+        if home.is_dir():
+            libraries = [str(home / "lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+            return {"CUDA_HOME": str(home), "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
+    return {}
+
+
+def _chosen() -> str:
+    return os.environ.get("GZARR_BUILD_KERNELS", "")
 
 
 def _platform(architecture: str) -> str:

@@ -49,8 +49,11 @@ if os.environ.get("WHEEL"):
     paths += sorted(path for folder in ("gzarr", "kernels") for path in pathlib.Path(folder).rglob("*.py"))
 digest = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 print(sys.version, os.getcwd(), digest, *sys.argv[1:])' "$@")
+    # The kernels of an editable installation are compiled on first use.
+    local kernels=0
     if [ -n "${WHEEL:-}" ]; then
         install=(.)
+        kernels=
     fi
     if [ -f "$directory/stamp" ] && [ "$(cat "$directory/stamp")" = "$stamp" ]; then
         return
@@ -64,6 +67,7 @@ print(sys.version, os.getcwd(), digest, *sys.argv[1:])' "$@")
     for group in "$@"; do
         groups+=(--group "$group")
     done
-    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "${install[@]}" "${groups[@]}"
+    GZARR_BUILD_KERNELS=$kernels "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+        "${install[@]}" "${groups[@]}"
     printf '%s\n' "$stamp" > "$directory/stamp"
 }

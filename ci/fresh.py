@@ -29,11 +29,25 @@ print(1e3 * (time.perf_counter() - began), bool({"numba", "llvmlite"} & set(sys.
 assert values[1, 2] == 1026 and values[-1, -1] == 65535
 """
 
+# What a read on a GPU loads before it needs the GPU.
+DEVICE = """
+import sys
+from gzarr.engines.cuda import devices, engine, machine_code, wave, write_wave
+from gzarr_kernels.device import assemble, rows
+for kernel in (rows.place_rows, rows.place_planes, assemble.assemble):
+    assert b".target sm_80" in machine_code.load(kernel, 4, (9, 0)).image
+assert not {"numba", "llvmlite", "numba_cuda"} & set(sys.modules)
+"""
+
 
 def main() -> int:
     """Measure, print and judge."""
     compiled = "-none-any" not in sys.argv[1]
     failed = False
+    if compiled:
+        done = subprocess.run([sys.executable, "-c", DEVICE], capture_output=True, text=True, check=False)
+        print(f"device kernels: {done.stderr or 'PTX, without numba-cuda'}")
+        failed |= bool(done.returncode)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "a.zarr")
         for name, code in (("write", WRITE), ("read", READ)):

@@ -315,7 +315,11 @@ def _cupy() -> Part:
 
 
 def _numba_cuda() -> Part:
-    """Report numba-cuda, and whether it finds the compiler that it needs."""
+    """Report numba-cuda, and whether it finds the compiler that it needs; it is not needed with the wheel's kernels."""
+    from gzarr_kernels.device import ptx
+
+    if ptx.programs():
+        return Part("numba-cuda", "ok", "not needed: this installation has the device kernels as PTX")
     title, found = "numba-cuda", str(importlib.import_module("numba_cuda").__version__)
     from numba.cuda.cudadrv import nvvm
 

@@ -148,14 +148,23 @@ def _load_object(path: Path) -> Callable[[str], int]:
     return lambda symbol: engine.get_function_address(symbol) or engine.get_global_value_address(symbol)
 
 
+def uses_numba() -> bool:
+    """Return whether Numba is to compile even what the wheel has: ``GZARR_JIT=1``."""
+    return os.environ.get("GZARR_JIT", "0") not in ("", "0")
+
+
+def folder() -> Path:
+    """Return the folder with what the wheel has, which may not exist."""
+    return Path(os.environ.get("GZARR_KERNELS") or Path(__file__).parent / FOLDER)
+
+
 @cache
 def library() -> Library | None:
     """Return the best library for this processor; None if there is none or Numba is to compile. Not thread-safe."""
-    if os.environ.get("GZARR_JIT", "0") not in ("", "0") or "loop" not in libraries.available():
+    if uses_numba() or "loop" not in libraries.available():
         return None
-    folder = Path(os.environ.get("GZARR_KERNELS") or Path(__file__).parent / FOLDER)
     for target in targets():
-        for path in sorted(folder.glob(f"{file_name(target)}.*")):
+        for path in sorted(folder().glob(f"{file_name(target)}.*")):
             with suppress(OSError):
                 return Library(path, target)
     return None

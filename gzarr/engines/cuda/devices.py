@@ -7,6 +7,8 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from gzarr_kernels.device import ptx
+
 from ...errors import DeviceError
 from ..forks import ForkSafeLock
 from . import driver
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from .device_protocol import Device
 
 #: Module and name of each package that has to be installed.
-_PARTS = (("cupy", "CuPy"), ("numba_cuda", "numba-cuda"), ("nvidia.libnvcomp", "nvCOMP"))
+_PARTS = (("cupy", "CuPy"), ("nvidia.libnvcomp", "nvCOMP"))
 
 # A fork waits for a device that is being created: the child would inherit half of it.
 _lock = ForkSafeLock()
@@ -128,6 +130,11 @@ def missing_parts() -> list[str]:
         for module, title in _PARTS
         if not _has(module)
     ]
+    if not ptx.programs() and not _has("numba_cuda"):
+        found.append(
+            "this installation has no compiled device kernels, and numba-cuda, which would compile them, is not "
+            "installed (pip install 'numba-cuda[cu13]', or '[cu12]' for a driver of CUDA 12)"
+        )
     if not found and not _visible_devices().count:
         found.append("no NVIDIA driver, or no GPU that it sees (check with nvidia-smi)")
     return found

@@ -1,8 +1,9 @@
-"""Machine code of the device kernels: compiled once for a GPU's compute capability, and kept on disk.
+"""Code of the device kernels: PTX from the wheel, which the driver compiles and keeps, or machine code.
 
-A file holds one kernel for one word size. Its name contains a fingerprint of the kernels' sources and of the compilers'
-versions, and its first line a digest of the rest: a file of another version, or a damaged one, is never loaded. If no
-file can be written, every process compiles for itself.
+Machine code is compiled by numba-cuda once for a GPU's compute capability, and kept on disk. A file holds one kernel
+for one word size. Its name contains a fingerprint of the kernels' sources and of the compilers' versions, and its first
+line a digest of the rest: a file of another version, or a damaged one, is never loaded. If no file can be written,
+every process compiles for itself.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ from .. import cache_folder, kernels
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gzarr_kernels.device.compiler import MachineCode
-    from gzarr_kernels.device.target import Kernel
+    from gzarr_kernels.device.target import Kernel, MachineCode
 
 _COMPILERS = ("numba-cuda", "numba", "nvidia-nvvm", "nvidia-nvjitlink")
 
 
 def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
-    """Return a kernel of ``gzarr_kernels.device`` for a GPU, from disk or freshly compiled.
+    """Return a kernel of ``gzarr_kernels.device`` for a GPU, from the wheel, from disk or freshly compiled.
 
     Parameters
     ----------
@@ -35,8 +35,19 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     Raises
     ------
     DeviceError
-        If numba-cuda cannot compile it because a part of the CUDA toolkit is missing.
+        If numba-cuda cannot compile it because a part of the CUDA toolkit is missing, or if the GPU is older than those
+        for which the wheel has kernels.
     """
+    from gzarr_kernels.device import ptx, target
+
+    if ptx.programs():
+        if capability < ptx.CAPABILITY:
+            raise DeviceError(
+                "this installation has kernels for GPUs of compute capability {}.{} and newer, and this GPU has {}.{}; "
+                "with numba-cuda installed, GZARR_JIT=1 compiles them for it".format(*ptx.CAPABILITY, *capability)
+            )
+        image = ptx.programs()[target.program_name(kernel, word)]
+        return target.MachineCode(image, target.entry_of(image.decode()))
     from gzarr_kernels.device import compiler
 
     path = _path(kernel, word, capability)
@@ -80,7 +91,7 @@ def _version(distribution: str) -> str:
 
 
 def _read(path: Path | None) -> MachineCode | None:
-    from gzarr_kernels.device.compiler import MachineCode
+    from gzarr_kernels.device.target import MachineCode
 
     if path is None:
         return None

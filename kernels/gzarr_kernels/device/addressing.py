@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba import int64, uint64
-
-from ..bitshuffle import transpose_bits_8x8
+from .language import int64, transpose_bits_8x8, uint64
 from .target import body
 
 if TYPE_CHECKING:

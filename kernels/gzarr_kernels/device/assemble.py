@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numba import cuda, uint64
-
 from .addressing import get, get_byte, quotient, search, shuffled_index, swap_in_word, swapped
+from .language import cuda, uint64
 from .target import THREADS, blocks, body, kernel, raw, width_of
 
 if TYPE_CHECKING:

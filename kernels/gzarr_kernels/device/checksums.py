@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numba import cuda, int64, uint32, uint64
 
 from .addressing import get, get_byte, quotient
+from .language import cuda, int64, uint32, uint64
 from .target import THREADS, blocks, body, kernel, raw
 
 if TYPE_CHECKING:

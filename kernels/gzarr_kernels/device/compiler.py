@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numba import cuda, types
 
-from .target import INTEGER, THREADS, parameters
+from .target import INTEGER, THREADS, MachineCode, entry_of, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,22 +27,6 @@ _ELEMENTS: Final[dict[str, Any]] = {
     for kind in (types.uint8, types.uint16, types.int32, types.uint32, types.int64, types.uint64)
 }
 _one_at_a_time = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class MachineCode:
-    """Code that a driver loads.
-
-    Attributes
-    ----------
-    image
-        Machine code; without a linker, PTX, which the driver compiles.
-    entry
-        Name of the kernel in the code.
-    """
-
-    image: bytes
-    entry: str
 
 
 def compiled(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
@@ -64,8 +47,7 @@ def compiled(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineC
         If a part of the CUDA toolkit that numba-cuda needs is missing.
     """
     text = ptx(kernel, word, capability)
-    entry = text.split(".visible .entry ", 1)[1].split("(", 1)[0].strip()
-    return MachineCode(_linked(text, capability), entry)
+    return MachineCode(_linked(text, capability), entry_of(text))
 
 
 def ptx(kernel: Kernel, word: int, capability: tuple[int, int]) -> str:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numba import cuda, int64, uint32, uint64
-
 from .addressing import get
 from .checksums import ADLER32, CRC32C, _adler_part, _crc_part, _fill_tables
+from .language import cuda, int64, uint32, uint64
 from .target import THREADS, body, kernel, raw
 from .target import blocks as _blocks
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numba import cuda, int64, uint64
-
 from .addressing import get
+from .language import cuda, int64, uint64
 from .target import THREADS, blocks, body, kernel, raw
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numba import cuda, float32, float64, int64, types, uint32, uint64
-from numba.extending import intrinsic
 
 from .addressing import get, get_byte, quotient, store, swap_in_word
+from .language import cuda, float32, float64, int64, intrinsic, types, uint32, uint64
 from .target import THREADS, body, kernel, raw
 from .target import blocks as _blocks
 

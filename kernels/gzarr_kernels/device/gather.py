@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numba import cuda, int64, uint64
-
 from .addressing import get, quotient, swap_in_word
+from .language import cuda, int64, uint64
 from .target import THREADS, body, kernel, raw, width_of
 from .target import blocks as _blocks
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numba import cuda, uint64
 
 from .addressing import get, get_byte, quotient, store
 from .filters import blocks
+from .language import cuda, uint64
 from .target import THREADS, body, kernel, raw
 
 if TYPE_CHECKING:

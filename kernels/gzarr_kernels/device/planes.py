@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numba import cuda, uint64
 
 from .addressing import (
     element_index,
@@ -21,6 +20,7 @@ from .addressing import (
     store,
     transpose_bits_8x8,
 )
+from .language import cuda, uint64
 from .target import THREADS, body, kernel, raw
 from .target import blocks as _blocks
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numba import cuda, int32, int64, uint32, uint64
-
 from .addressing import get, get_byte, search, swap_in_word
+from .language import cuda, int32, int64, uint32, uint64
 from .target import THREADS, blocks, body, kernel, raw
 from .words import divide, load2, load4, load8, load16, store2, store4, store8, store16
 

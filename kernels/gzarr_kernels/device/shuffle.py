@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba import cuda, uint64
-
 from .addressing import element_index, get, get_byte, is_bit_shuffled, quotient, search, store, transpose_bits_8x8
+from .language import cuda, uint64
 from .planes import BLOCKSIZE, CHUNKS, ITEM_OFFSETS, NBYTES, SOURCE, TARGET, TYPESIZE
 from .target import THREADS, body, kernel, raw
 

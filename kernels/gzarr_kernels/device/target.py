@@ -14,36 +14,25 @@ name under which each is cached contains a fingerprint of the whole package: ano
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from numba import cuda, njit, types
-from numba.core import config
-from numba.extending import intrinsic
+from ..fingerprint import device_fingerprint
+from .language import cuda, intrinsic, njit, types
+from .ptx import SIMULATED, programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Whether kernels run in Numba's simulator.
-SIMULATED: Final = bool(config.ENABLE_CUDASIM)
 #: Threads per block, for every kernel here.
 THREADS: Final = 256
 #: Most blocks in a launch; kernels stride over more work.
 MOST_BLOCKS: Final = 8192
 
 
-def _fingerprint() -> str:
-    value = 0
-    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
-        value = zlib.crc32(path.read_bytes(), value)
-    return f"{value:08x}"
-
-
 #: Fingerprint of the sources of all kernels.
-FINGERPRINT: Final = _fingerprint()
+FINGERPRINT: Final = device_fingerprint()
 _BODY: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 
 
@@ -62,7 +51,7 @@ def body(function: Callable[..., Any]) -> Any:
     if SIMULATED:
         return _cached(partial(njit, **_BODY), function)
     # Outside the simulator it is only a part of kernels, whose machine code is cached as a whole.
-    return njit(**_BODY)(function)
+    return function if programs() else njit(**_BODY)(function)
 
 
 #: Kinds of a kernel's parameters by their annotations: NumPy's code of the elements of memory, WORD for elements whose
@@ -89,6 +78,33 @@ class Kernel:
 
     py_func: Callable[..., None]
     blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCode:
+    """Code that a driver loads.
+
+    Attributes
+    ----------
+    image
+        Machine code or PTX; the driver compiles the latter.
+    entry
+        Name of the kernel in the code.
+    """
+
+    image: bytes
+    entry: str
+
+
+def program_name(kernel: Kernel, word: int) -> str:
+    """Return the name of a kernel's program for words of ``word`` bytes; kernels without words have only one."""
+    name = kernel.py_func.__name__
+    return f"{name}-{word}" if "Words" in kernel.py_func.__annotations__.values() else name
+
+
+def entry_of(text: str) -> str:
+    """Return the name of the kernel in PTX."""
+    return text.split(".visible .entry ", 1)[1].split("(", 1)[0].strip()
 
 
 def kernel(function: Callable[..., None] | None = None, *, blocks: int = 0) -> Any:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from .language import intrinsic, ir, types
 
 __all__ = ["divide", "load2", "load4", "load8", "load16", "store2", "store4", "store8", "store16"]
 
