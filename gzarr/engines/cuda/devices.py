@@ -130,7 +130,8 @@ def missing_parts() -> list[str]:
         for module, title in _PARTS
         if not _has(module)
     ]
-    if not ptx.programs() and not _has("numba_cuda"):
+    # Without CuPy, nothing needs to be read to know that there is no device.
+    if not found and not ptx.programs() and not _has("numba_cuda"):
         found.append(
             "this installation has no compiled device kernels, and numba-cuda, which would compile them, is not "
             "installed (pip install 'numba-cuda[cu13]', or '[cu12]' for a driver of CUDA 12)"
