@@ -144,7 +144,7 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
 
         return command
 
-    def tests(modules: Sequence[str], marked: str = "gpu") -> Command:
+    def tests(modules: Sequence[str], marked: str = "gpu", **environment: str) -> Command:
         def command(seconds: float) -> tuple[list[str], dict[str, str]]:
             pytest = [python, "-m", "pytest", *map(_test_module, modules), "-m", marked, "-rs"]
             pytest += ["-p", "no:cacheprovider", "--tb=short", "--durations=5", "-o", "timeout=60"]
@@ -154,10 +154,12 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
                 # Remaining tests are skipped then, so that the outcome of the others is reported.
                 "GZARR_TEST_SECONDS": f"{max(seconds - MARGIN_S, 1.0):.0f}",
                 "GZARR_SOAK_SECONDS": f"{SOAK_SHARE * seconds:.0f}",
+                **environment,
             }
 
         return command
 
+    ptx = str(out / "kernels")
     stages = []
     if wheels is not None:
         found = sorted(map(str, wheels.glob("*.whl")))
@@ -171,6 +173,9 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
         # This also decodes with each codec.
         Stage("environment", 12, 5, True, fixed("-m", "gzarr", "doctor", "--device", "cuda", "--json"), "doctor.json"),
         Stage("equality", 34, 20, True, tests(TESTS, "gpu and not damage")),
+        # As in a wheel: the driver compiles the PTX, and numba-cuda is not used.
+        Stage("ptx", 6, 20, True, fixed("-m", "gzarr_kernels.device.build", ptx)),
+        Stage("equality of ptx", 6, 20, True, tests(["gpu"], "gpu and not damage", GZARR_KERNELS=ptx)),
         Stage("questions", 14, 20, False, harmless, "questions.json"),
         Stage("benchmark", 30, 30, False, timed("gpu.py", "benchmark.json"), "benchmark.json"),
         Stage("writing", 8, 20, False, timed("gpu_write.py", "writing.json"), "writing.json"),

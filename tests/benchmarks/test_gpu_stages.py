@@ -54,14 +54,15 @@ def test_the_scripts_are_sound_and_refuse_what_makes_no_sense(tmp_path: Path) ->
 def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
     g = b.gpu_stages
     (tmp_path / "a-1-py3-none-any.whl").touch()
-    names = ["kernels", "environment", "equality", "questions", "benchmark", "writing", "soak", "damage"]
+    names = ["kernels", "environment", "equality", "ptx", "equality of ptx", "questions", "benchmark", "writing"]
+    names += ["soak", "damage"]
     names.append(g.DAMAGED_FRAMES)
     assert [s.name for s in g.plan("python", tmp_path, None, None)] == names
     planned = g.plan("python", tmp_path, tmp_path, tmp_path / "site")
     assert [s.name for s in planned] == ["install", *names]
     stages = {s.name: s for s in planned}
     assert {name for name, s in stages.items() if s.required} == {
-        "install", "kernels", "environment", "equality", "soak", "damage",
+        "install", "kernels", "environment", "equality", "ptx", "equality of ptx", "soak", "damage",
     }  # fmt: skip
     command, _ = stages["install"].command(60)
     assert {"--no-index", "--no-deps", "--no-compile", "--target"} <= set(command)
@@ -72,6 +73,8 @@ def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
         assert command[1:3] == ["-m", "pytest"]
         assert command[command.index("-m", 3) + 1] == marked
         assert environment == {"GZARR_TEST_GPU": "1", "GZARR_TEST_SECONDS": "85", "GZARR_SOAK_SECONDS": "50"}
+    _, environment = stages["equality of ptx"].command(100)
+    assert environment["GZARR_KERNELS"] == stages["ptx"].command(100)[0][-1] == str(tmp_path / "kernels")
     # Each of the scripts takes the options that it is given, and less time than it is ended after.
     asked = []
     for name, script in (

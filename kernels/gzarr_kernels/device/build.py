@@ -53,7 +53,9 @@ def main() -> None:
         for name, text in sorted(compiled().items()):
             # The time of a build is not part of it.
             archive.writestr(zipfile.ZipInfo(name), text.encode(), zipfile.ZIP_DEFLATED)
-    path = Path(sys.argv[1]) / file_name(into.getvalue())
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / file_name(into.getvalue())
     path.write_bytes(into.getvalue())
     print(path)
 
