@@ -121,3 +121,42 @@ def test_without_a_cache_a_process_compiles_for_itself_and_says_so_once(fault: s
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "700\n"), done.stderr
     assert done.stderr.count("compiling its kernels") == len(done.stderr.splitlines()) == 1
+
+
+#: A kernel, and a program that calls it and says whether it was compiled.
+KERNEL = """
+from gzarr_kernels.jit import entry
+from gzarr_kernels.memory import i64
+
+@entry(2)
+def fill(address: int, value: int) -> None:
+    for i in range(100):
+        i64(address)[i] = value + i
+"""
+CALL = """
+import numpy as np
+from gzarr_kernels import compiled
+said = []
+compiled.notices.append(lambda: said.append(1))
+import kernel_of_this_test
+values = np.zeros(100, np.int64)
+kernel_of_this_test.fill(values.ctypes.data, 7)
+assert (values == 7 + np.arange(100)).all()
+print(len(said))
+"""
+
+
+def test_many_processes_fill_one_cache(tmp_path: Path) -> None:
+    (tmp_path / "kernel_of_this_test.py").write_text(KERNEL)
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+    }
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "-c", CALL], env=environment, stdout=subprocess.PIPE, text=True)
+
+    together = [start() for _ in range(6)]
+    assert {process.communicate()[0] for process in together} <= {"0\n", "1\n"}
+    assert not any(process.returncode for process in together)
+    assert start().communicate()[0] == "0\n"
