@@ -8,6 +8,7 @@ compiled, the build says so and goes on without them, unless an architecture was
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import sysconfig
@@ -30,7 +31,9 @@ class KernelsHook(BuildHookInterface[Any]):
         """Return the compilers: Numba, and where there are GPUs, numba-cuda with its toolkit."""
         if _chosen() == "0":
             return []
-        return ["numba>=0.61", *(["numba-cuda[cu13]>=0.30"] if sys.platform == "linux" else [])]
+        # Its toolkit has wheels for these.
+        cuda = sys.platform == "linux" and _is_glibc() and platform.machine() in ("x86_64", "aarch64")
+        return ["numba>=0.62", *(["numba-cuda[cu13]>=0.30"] if cuda else [])]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the kernels before the wheel is packed."""
@@ -40,7 +43,7 @@ class KernelsHook(BuildHookInterface[Any]):
         if chosen not in ("", *_MACHINES):
             raise SystemExit(f"GZARR_BUILD_KERNELS={chosen!r}: choose 0, x86-64, aarch64, or leave it unset")
         self._folder = tempfile.TemporaryDirectory()
-        self.app.display_info("gzarr: compiling its kernels for this wheel, which takes a minute or two …")
+        self.app.display_info("gzarr: compiling its kernels for this wheel, which takes two or three minutes …")
         host = self._compile("gzarr_kernels.build", *([chosen] if chosen else []), must=bool(chosen))
         self._compile("gzarr_kernels.device.build", must=bool(chosen) and sys.platform == "linux")
         for path in sorted(Path(self._folder.name).iterdir()):
@@ -56,7 +59,7 @@ class KernelsHook(BuildHookInterface[Any]):
         paths = [str(Path(self.root) / "kernels"), *filter(None, [os.environ.get("PYTHONPATH")])]
         done = subprocess.run(
             [sys.executable, "-m", module, self._folder.name, *arguments],
-            env=os.environ | _toolkit() | {"PYTHONPATH": os.pathsep.join(paths)},
+            env=os.environ | _toolkit() | {"PYTHONPATH": os.pathsep.join(paths), "NUMBA_ENABLE_CUDASIM": "0"},
             cwd=self._folder.name,
             capture_output=True,
             text=True,
@@ -78,6 +81,10 @@ class KernelsHook(BuildHookInterface[Any]):
             self._folder.cleanup()
 
 
+def _is_glibc() -> bool:
+    return platform.libc_ver()[0] == "glibc"
+
+
 def _toolkit() -> dict[str, str]:
     """Return variables that lead to NVIDIA's wheels: numba-cuda does not look into an isolated build's folder."""
     for folder in sys.path:
@@ -93,7 +100,7 @@ def _chosen() -> str:
 
 
 def _platform(architecture: str) -> str:
-    if sys.platform == "linux":
+    if sys.platform == "linux" and (_is_glibc() or _chosen()):
         # The libraries take unversioned symbols from the process, and nothing else.
         return f"manylinux_2_17_{_MACHINES[architecture]}"
     if sys.platform == "darwin":

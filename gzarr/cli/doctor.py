@@ -182,7 +182,7 @@ def environment(device: str | None = None) -> dict[str, Part]:
         "gpu": ("GPU", partial(_gpus, driver, device), ""),
         "cuda": ("CUDA runtime", partial(_cuda, driver, install), install),
         "cupy": ("CuPy", _cupy, install),
-        "numba_cuda": ("numba-cuda", _numba_cuda, install),
+        "numba_cuda": ("numba-cuda", _numba_cuda, f'pip install "numba-cuda[cu{extra[-3:-1]}]"'),
         "nvcomp": ("nvCOMP", _nvcomp, install),
     }
     return {

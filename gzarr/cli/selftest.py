@@ -164,7 +164,7 @@ def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
     if not message and on_gpu and chunks_by_cpu:
         message = (
             f"the elements are right, but the GPU refused {chunks_by_cpu} chunks, which the CPU had to decode; "
-            "this version of the driver, nvCOMP or numba-cuda may be incompatible with gzarr"
+            "this version of the driver, of nvCOMP, or (if it compiles the kernels) of numba-cuda may not suit gzarr"
         )
     return Outcome(case.codec, not message, "cuda" if on_gpu else "cpu", path, message)
 

@@ -126,13 +126,13 @@ def announce_compilation(what: str) -> None:
     Parameters
     ----------
     what
-        What is compiled: ``"kernels"``.
+        What is compiled: ``"kernels"`` or ``"device kernels"``.
     """
     global _said
     # A windowed program has no stderr.
     if not _said and sys.stderr is not None:
         _said = True
-        print(f"gzarr: compiling its {what} for this machine; later processes load them …", file=sys.stderr, flush=True)
+        print(f"gzarr: compiling its {what} for this machine, which takes a while …", file=sys.stderr, flush=True)
 
 
 compiled.notices.append(lambda: announce_compilation("kernels"))

@@ -77,10 +77,11 @@ def _flags() -> set[str]:
     if sys.platform == "darwin":
         return _X86_LEVELS[-1][1]
     try:
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
+        # It has a paragraph for each core, of which the first is enough.
+        with Path("/proc/cpuinfo").open(errors="replace") as file:
+            line = next((line for line in file if line.startswith("flags")), "")
     except OSError:
         return set()
-    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
     return set(line.partition(":")[2].split())
 
 
@@ -119,8 +120,11 @@ class Library:
 
     def entry(self, symbol: str, arguments: int) -> Callable[..., None]:
         """Return a function of ``arguments`` int64 without a result, which is called without the GIL."""
-        function: Callable[..., None] = ctypes.CFUNCTYPE(None, *(ctypes.c_int64,) * arguments)(self.address(symbol))
-        return function
+        function: Any = ctypes.CFUNCTYPE(None, *(ctypes.c_int64,) * arguments)(self.address(symbol))
+        # The function is in its memory.
+        function.library = self
+        result: Callable[..., None] = function
+        return result
 
 
 def _load_shared(path: Path) -> Callable[[str], int]:

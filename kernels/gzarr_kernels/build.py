@@ -119,17 +119,19 @@ def _build_here(folder: Path, target: str) -> Path:
 
 def _shared(linker: str, content: bytes) -> bytes | None:
     """Return the shared object that a linker makes of an object file; None if it cannot."""
-    options = (
-        ["-Wl,--build-id=none", "-Wl,-z,noexecstack"] if sys.platform == "linux" else ["-undefined", "dynamic_lookup"]
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "kernels.o").write_bytes(content)
+    if sys.platform == "linux":
         # Without the standard libraries, the library takes "memcpy" and the like from those of the process, of any
         # version.
-        command = [*linker.split(), "-shared", "-nostdlib", *options, "-o", "kernels.so", "kernels.o"]
+        options = ["-nostdlib", "-Wl,--build-id=none", "-Wl,-z,noexecstack"]
+    else:
+        options = ["-mmacosx-version-min=11.0", "-undefined", "dynamic_lookup"]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "kernels.o").write_bytes(content)
+        command = [*linker.split(), "-shared", *options, "-o", "kernels.so", "kernels.o"]
         try:
-            subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
+            subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"no shared object: {error}\n{getattr(error, 'stderr', '')}", file=sys.stderr)
             return None
         return (Path(folder) / "kernels.so").read_bytes()
 

@@ -31,8 +31,9 @@ ENTRIES: Final = {
 #: Called before Numba compiles a function, which takes seconds.
 notices: Final[list[Callable[[], None]]] = []
 
-# Addresses of the functions that free what operations keep in a context; ends in a zero.
-_releases = np.zeros(len(STATES) + 1, np.int64)
+# Addresses of the functions that free what operations keep in a context, from the library and from Numba; ends in a
+# zero.
+_releases = np.zeros(2 * len(STATES) + 1, np.int64)
 _RELEASES_AT: Final = int(_releases.ctypes.data)
 
 

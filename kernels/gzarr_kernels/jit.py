@@ -6,11 +6,11 @@ seconds, and costs a plain call at run time. An ``entry`` is a unit that Python 
 GIL. A ``by_address`` function is a unit that compiled code calls by address; it is compiled when the address is first
 requested.
 
-Where no cache can be written, functions are compiled in every process. ``before_compilation`` is called before the
-first compilation.
+Where no cache can be written, functions are compiled in every process. ``compiled.before_compilation`` is called before
+each compilation.
 
 Numba's cache notices changes only in the file of the cached function. Our kernels call functions of many files, so the
-name under which each is cached contains a fingerprint of the whole package: another version never loads a stale cache.
+name under which each is cached contains a fingerprint of all of them: another version never loads a stale cache.
 """
 
 from __future__ import annotations

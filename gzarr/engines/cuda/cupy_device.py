@@ -1,4 +1,4 @@
-"""A CUDA device: CuPy for memory, streams, copies and launches, numba-cuda for kernels, nvCOMP for frames."""
+"""A CUDA device: CuPy for memory, streams, copies and launches, nvCOMP for frames."""
 
 from __future__ import annotations
 

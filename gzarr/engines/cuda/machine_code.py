@@ -42,9 +42,10 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
 
     if ptx.programs():
         if capability < ptx.CAPABILITY:
+            least, have = ("{}.{}".format(*numbers) for numbers in (ptx.CAPABILITY, capability))
             raise DeviceError(
-                "this installation has kernels for GPUs of compute capability {}.{} and newer, and this GPU has {}.{}; "
-                "with numba-cuda installed, GZARR_JIT=1 compiles them for it".format(*ptx.CAPABILITY, *capability)
+                f"this installation has kernels for GPUs of compute capability {least} and newer, and this GPU has "
+                f'{have}; with numba-cuda installed, GZARR_JIT=1 compiles them for it; or use device="cpu"'
             )
         image = ptx.programs()[target.program_name(kernel, word)]
         return target.MachineCode(image, target.entry_of(image.decode()))
@@ -61,7 +62,7 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     except Exception as error:
         raise DeviceError(
             f"numba-cuda cannot compile a kernel: {_first_line(error)}; it needs libnvvm and libnvrtc of the CUDA "
-            "toolkit (pip install 'gzarr[cuda13]' installs them; CUDA_HOME names another toolkit)"
+            "toolkit (pip install 'numba-cuda[cu13]' installs them; CUDA_HOME names another toolkit)"
         ) from error
     _write(path, made)
     return made

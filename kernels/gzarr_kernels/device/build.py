@@ -48,9 +48,12 @@ def lowered(text: str) -> str:
 def main() -> None:
     """Write the file."""
     os.environ["GZARR_JIT"] = "1"
+    programs = compiled()
+    if not programs:
+        raise RuntimeError("there are no kernels: is NUMBA_ENABLE_CUDASIM set?")
     into = io.BytesIO()
     with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in sorted(compiled().items()):
+        for name, text in sorted(programs.items()):
             # The time of a build is not part of it.
             archive.writestr(zipfile.ZipInfo(name), text.encode(), zipfile.ZIP_DEFLATED)
     folder = Path(sys.argv[1])

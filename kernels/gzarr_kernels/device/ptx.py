@@ -12,6 +12,7 @@ import io
 import os
 import zipfile
 import zlib
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -40,9 +41,10 @@ def programs() -> Mapping[str, bytes]:
     """Return the PTX of each program, by its name; empty where numba-cuda is to compile them."""
     if SIMULATED or ahead.uses_numba():
         return {}
-    for path in sorted(ahead.folder().glob(file_name())):
-        content = path.read_bytes()
-        if path.name == file_name(content):
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                return {name: archive.read(name) for name in archive.namelist()}
+    with suppress(OSError):
+        for path in sorted(ahead.folder().glob(file_name())):
+            content = path.read_bytes()
+            if path.name == file_name(content):
+                with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                    return {name: archive.read(name) for name in archive.namelist()}
     return {}
