@@ -10,8 +10,8 @@ reused memory, and writes them with their codecs. The table shows medians in ms,
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -26,6 +26,11 @@ import workloads as w
 from gzarr_kernels import ahead, build
 
 
+def whole_arrays(scale: float) -> dict[str, w.Dataset]:
+    """Return the arrays that the benchmarks read as a whole, by name."""
+    return {workload.name: workload.dataset for workload in w.workloads(scale) if workload.whole}
+
+
 def serve(folder: str, scale: float) -> None:
     """Run one variant: for each line of stdin, ``read NAME`` or ``write NAME``, print the milliseconds that it took."""
     import gzarr
@@ -34,7 +39,7 @@ def serve(folder: str, scale: float) -> None:
     for line in sys.stdin:
         kind, name = line.split()
         if name not in prepared:
-            dataset = {d.name: d for d in w._datasets()}[name].scaled(scale)
+            dataset = whole_arrays(scale)[name]
             source = gzarr.open_array(w.store(dataset, w.default_data_dir()).path, device="cpu")
             # At a page, in every process: alignment decides whether stores can bypass the caches.
             memory = np.empty(source.nbytes + 4096, np.uint8)
@@ -89,7 +94,7 @@ def main() -> int:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        tasks = [(kind, d.name) for d in w._datasets() for kind in ("read", "write")]
+        tasks = [(kind, name) for name in whole_arrays(arguments.scale) for kind in ("read", "write")]
         tasks = [task for task in tasks if arguments.only in " ".join(task)]
         found: dict[tuple[str, str], dict[str, list[float]]] = {task: {v: [] for v in variants} for task in tasks}
         for turn in range(arguments.rounds + 1):
@@ -107,7 +112,8 @@ def main() -> int:
                         found[kind, name][variant].append(elapsed_ms)
         for process in variants.values():
             process.communicate()
-    print(json.dumps(sys.argv), f"{arguments.rounds} rounds; ms, and the ratio to Numba's", sep="\n")
+    print(shlex.join(["python", "benchmarks/compiled.py", *sys.argv[1:]]))
+    print(f"median of {arguments.rounds} rounds; ms, and the ratio to Numba's\n")
     print(f"{'':32}" + "".join(f"{v:>20}" for v in variants))
     ratios: dict[str, list[float]] = {v: [] for v in variants}
     for (kind, name), times in found.items():

@@ -15,14 +15,13 @@ import ctypes
 import os
 import platform
 import sys
-import zlib
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from . import libraries
-from .fingerprint import host_fingerprint
+from .fingerprint import host_fingerprint, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,10 +48,9 @@ def symbol(module: str, name: str) -> str:
 def file_name(target: str, content: bytes | None = None) -> str:
     """Return the file name, without its suffix, of a library for a target (``x86-64-v3``, ``aarch64``) and this system.
 
-    It has a checksum of the content; ``*`` without one.
+    Without a content, return a pattern.
     """
-    checksum = "*" if content is None else f"{zlib.crc32(content):08x}"
-    return f"{sys.platform}-{target}-{host_fingerprint()}-{checksum}"
+    return stamped(f"{sys.platform}-{target}", host_fingerprint(), content)
 
 
 def targets() -> list[str]:

@@ -1,4 +1,7 @@
-"""Fingerprints of the kernels' sources: what was compiled from other sources is never loaded."""
+"""Names of compiled files, which have a fingerprint of the kernels' sources and a checksum of the content.
+
+What was compiled from other sources, or is damaged, is thus never loaded.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,22 @@ def fingerprint(*patterns: str) -> str:
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
         value = zlib.crc32(path.read_bytes(), value)
     return f"{value:08x}"
+
+
+def stamped(stem: str, sources: str, content: bytes | None) -> str:
+    """Return the name, without its suffix, of a compiled file.
+
+    Parameters
+    ----------
+    stem
+        What it is.
+    sources
+        Fingerprint of the sources.
+    content
+        Its content; None for a pattern that matches every checksum.
+    """
+    checksum = "*" if content is None else f"{zlib.crc32(content):08x}"
+    return f"{stem}-{sources}-{checksum}"
 
 
 def host_fingerprint() -> str:

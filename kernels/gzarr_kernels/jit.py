@@ -57,9 +57,12 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         try:
             with self._guard_against_spurious_io_errors():
                 found = self._load_overload(sig, target_context)
-        # A damaged file, or one that cannot be read.
+        # A file that cannot be read, or a damaged one: unpickling it may raise anything. Numba would read the index
+        # again before it saves, so it is emptied.
         except Exception:
             found = None
+            with suppress(OSError):
+                self.flush()
         if found is None:
             before_compilation()
         return found

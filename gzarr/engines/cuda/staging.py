@@ -143,7 +143,7 @@ class Staging:
         # First, since it tells users that compiling takes a while.
         kernels.load()
         self._request = request
-        self._job = job = np.zeros(s.STAGE_JOB_SIZE, np.int64)
+        self._job = job = np.zeros(s.JOB_SIZE, np.int64)
         # Compiled code holds addresses of these arrays.
         self._alive: list[Any] = []
         job[r.MOST_ENCODED] = request.most_encoded

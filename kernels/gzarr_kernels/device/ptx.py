@@ -1,9 +1,10 @@
 """PTX of the device kernels, made when the wheel was built (``build.py``). No compiler is imported for it.
 
-It is for compute capability 8.0; the driver compiles it for the GPU, and keeps the result. The name of its file has the
-fingerprint of the kernels' sources and a checksum: PTX of other sources, or a damaged file, is not used.
+It is for compute capability 8.0; the driver compiles it for the GPU, and keeps the result. PTX of other sources, or a
+damaged file, is not used.
 
-With ``GZARR_JIT=1``, in an editable installation, and for older GPUs, numba-cuda compiles instead (``compiler.py``).
+With ``GZARR_JIT=1`` (which GPUs older than 8.0 need), and in an editable installation, numba-cuda compiles instead
+(``compiler.py``).
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-import zlib
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from .. import ahead
-from ..fingerprint import device_fingerprint
+from ..fingerprint import device_fingerprint, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,9 +31,8 @@ SIMULATED: Final = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 
 
 def file_name(content: bytes | None = None) -> str:
-    """Return the name of the file with the PTX of all kernels; ``*`` for its checksum without a content."""
-    checksum = "*" if content is None else f"{zlib.crc32(content):08x}"
-    return f"device-{device_fingerprint()}-{checksum}.zip"
+    """Return the name of the file with the PTX of all kernels; without a content, return a pattern."""
+    return f"{stamped('device', device_fingerprint(), content)}.zip"
 
 
 @cache

@@ -160,3 +160,9 @@ def test_many_processes_fill_one_cache(tmp_path: Path) -> None:
     assert {process.communicate()[0] for process in together} <= {"0\n", "1\n"}
     assert not any(process.returncode for process in together)
     assert start().communicate()[0] == "0\n"
+    # Damaged files are as if there were none.
+    for suffix in (".nbc", ".nbi"):
+        (path,) = (tmp_path / "cache").rglob(f"*{suffix}")
+        path.write_bytes(path.read_bytes()[:-20])
+        process = start()
+        assert (process.communicate()[0], process.returncode) == ("1\n", 0)
