@@ -210,6 +210,6 @@ def test_what_is_missing_to_compile_is_said(tmp_path: Path, monkeypatch: pytest.
     for error in (OSError("libnvvm.so\nis not there"), RuntimeError("no nvrtc"), AttributeError("row_stack")):
         with (
             mock.patch.object(compiler, "compiled", side_effect=error),
-            pytest.raises(gzarr.DeviceError, match=r"cannot compile a kernel: \w.*gzarr\[cuda13\].*CUDA_HOME"),
+            pytest.raises(gzarr.DeviceError, match=r"cannot compile a kernel: \w.*numba-cuda\[cu13\].*CUDA_HOME"),
         ):
             machine_code.load(kernel, 1, (9, 0))
