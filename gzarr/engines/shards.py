@@ -321,8 +321,9 @@ def _locate_in_files(
         which = shard_of[rows] - begin
         found = entries[which, linear[rows]]
         size = file_nbytes[which].astype(np.uint64)
-        absent = (found[:, 0] == EMPTY) & (found[:, 1] == EMPTY)
         code = status[which, 0]
+        # Entries are undefined, and may look like those of absent chunks, where the index could not be read.
+        absent = (code == 0) & (found[:, 0] == EMPTY) & (found[:, 1] == EMPTY)
         absent |= code == status_codes.ABSENT
         # Both terms are compared with the size first, so that their sum cannot wrap around.
         inside = (found[:, 0] <= size) & (found[:, 1] <= size)

@@ -300,7 +300,7 @@ class IndexSlots(JobSlots):
         Parameters
         ----------
         entries
-            uint64, receives the entries of all shards; at least 4 bytes longer than these.
+            uint64, receives the entries of all shards whose status is 0.
         entries_nbytes
             Bytes of the entries of one shard.
         file_nbytes, status

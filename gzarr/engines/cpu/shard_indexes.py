@@ -55,8 +55,7 @@ def read_indexes(
     read_indexes = kernels.entry("index", "read_indexes")
 
     count = len(shards)
-    # Room for one checksum after the last index.
-    entries = np.empty(count * chunks_per_shard * 2 + 1, np.uint64)
+    entries = np.empty((count, chunks_per_shard, 2), np.uint64)
     file_nbytes = np.zeros(count, np.int64)
     status = np.zeros((count, 2), np.int64)
     slots = IndexSlots()
@@ -72,4 +71,4 @@ def read_indexes(
             kernels.give_worker_back(worker)
 
     pool.run(run, min(pool.thread_count(), count))
-    return entries[:-1].reshape(count, chunks_per_shard, 2), file_nbytes, status
+    return entries, file_nbytes, status
