@@ -65,7 +65,6 @@ def _system(code: int) -> str:
 
 
 def _blosc(detail: int) -> str:
-
     reasons = {
         s.BLOSC_TRUNCATED: "truncated header or block table",
         s.BLOSC_VERSION: "an unknown format version",

@@ -126,7 +126,6 @@ class _Job:
     """The job of a read; keeps all memory alive to which compiled code has addresses."""
 
     def __init__(self, request: ReadRequest, program: NativeProgram) -> None:
-
         plan, sources = request.plan, request.sources
         n, k = plan.chunks.shape
         self._outputs = request.outputs
@@ -206,7 +205,6 @@ class _Job:
         return len(starts), rows
 
     def _geometry(self, request: ReadRequest, program: NativeProgram, field_offset: int) -> IntArray:
-
         plan = request.plan
         outputs = request.outputs
         start, count, target, step = piece_columns(plan)

@@ -61,7 +61,6 @@ class Job:
     """
 
     def __init__(self, request: WriteRequest, program: EncodingProgram, rows: IntArray) -> None:
-
         slot = inner_index(request, rows) if request.levels else np.zeros(len(rows), np.int64)
         order = np.lexsort((slot, request.value_of[rows]))
         self.rows = np.ascontiguousarray(rows[order], np.int64)
@@ -94,7 +93,6 @@ class Job:
         )
 
     def _geometry(self, request: WriteRequest, program: EncodingProgram) -> IntArray:
-
         plan, inputs = request.plan, request.inputs
         start, count, target, step = piece_columns(plan)
         k = len(step)

@@ -30,9 +30,6 @@ passes = Passes()
 event.register("numba:run_pass", passes)
 
 import gzarr
-import pytest
-
-import gzarr
 from gzarr.engines import kernels
 
 kernels.load(), kernels.entry("write", "work")
