@@ -100,6 +100,10 @@ class ValueSizeError(StoreError):
     """A value is too short for the requested range, or larger than the caller's limit."""
 
 
+class ValueReplacedError(StoreError):
+    """A value was replaced, or erased, between two requests that need the same version of it."""
+
+
 class ReadOnlyError(StoreError):
     """A write to something that was opened read-only; nothing was changed."""
 

@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..codecs.codec import ArrayRepresentation
-from ..engines import kernels
+from ..engines import kernels, packed
 from ..engines.cpu.engine import CpuEngine
 from ..engines.cpu.small_reads import SMALL_BYTES
+from ..engines.remote_shards import WholeShards
 from ..engines.request import ReadRequest
-from ..engines.shards import ShardIndexCache, read_shards, whole_chunks
+from ..engines.shard_cache import ShardIndexCache
+from ..engines.shards import read_shards, whole_chunks
 from ..metadata.chunk_grid import ChunkGrid
 from ..plan.decode_program import analyse, planned_grid
 from ..plan.planner import box_chunks, by_shape, plan
@@ -174,7 +176,11 @@ class Reader:
                 fill_value=self._metadata.absent_value,
                 missing=missing,
                 most_encoded=decoding.most_encoded,
+                budget_bytes=options.budget_bytes if memory is HOST else None,
             )
+            packed.read(request, read)
+
+        def read(request: ReadRequest) -> None:
             if isinstance(memory, DeviceResults):
                 self._the_cuda_engine.read(
                     request, whole, memory.stream, options.budget_bytes, options.decode, options.verify
@@ -184,7 +190,12 @@ class Reader:
 
         if decoding.levels:
             where = (encoding, self._prefix, the_plan, self._store, self._name)
-            read_shards(decoding.levels, *where, self._indexes, run)
+            at_once = None
+            if memory is HOST:
+                chunk = decoding.chunk
+                grid_shape = tuple(-(-n // c) for n, c in zip(self._metadata.shape, chunk.shape, strict=True))
+                at_once = WholeShards(chunk.nbytes, decoding.most_encoded, grid_shape)
+            read_shards(decoding.levels, *where, self._indexes, run, at_once)
         else:
             run(the_plan, whole_chunks(encoding, self._prefix, the_plan))
 
@@ -207,7 +218,9 @@ class Reader:
             return self.decoding.path
         metadata = self._metadata
         chunks = math.prod(self._planned_grid.grid_shape)
-        return self._the_cuda_engine.path(chunks, metadata.size * metadata.dtype.itemsize, self._store, verify)
+        return self._the_cuda_engine.path(
+            chunks, metadata.size * metadata.dtype.itemsize, packed.holder(self._store), verify
+        )
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
         """Try to read a box of few small chunks by the fast path; return whether it was read."""

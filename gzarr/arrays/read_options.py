@@ -63,6 +63,13 @@ def check_missing(missing: Missing) -> Missing:
     return missing
 
 
+def check_budget(budget_bytes: int | None) -> int | None:
+    """Return ``budget_bytes``; raise ArgumentError if it is not a positive integer or None."""
+    if budget_bytes is not None and (type(budget_bytes) is not int or budget_bytes < 1):
+        raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
+    return budget_bytes
+
+
 def check_verify(verify: Verify) -> Verify:
     """Return ``verify``; raise ArgumentError if it is invalid."""
     if verify not in ("none", "cpu"):

@@ -13,7 +13,7 @@ from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
 from ..plan.selection import parse_basic, parse_blocks, parse_orthogonal
 from .array_properties import ArrayProperties
 from .outputs import HOST, DeviceResults, output
-from .read_options import NO_OPTIONS, DeviceOptions, ReadOptions, check_decode, check_missing, check_verify
+from .read_options import DeviceOptions, ReadOptions, check_budget, check_decode, check_missing, check_verify
 from .zarr_selections import Fields, check_fields, parse_coordinates, parse_mask
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class ReadableArray(ArrayProperties):
         budget_bytes
             Limit in bytes of the device and page-locked host memory that the read holds besides its result. None for
             1 GiB or a quarter of the device's free memory, whichever is smaller; free memory is queried only if more
-            than 64 MiB are needed. Ignored on the CPU.
+            than 64 MiB are needed. On the CPU, limit of the encoded bytes in memory while reading from a remote store;
+            None for 256 MiB; ignored for other stores.
         decode
             Place where chunks are decoded if the result is on a GPU: ``"cuda"``, ``"cpu"``, or ``"auto"`` for the one
             expected to be faster; see :attr:`decode_path`. Ignored on the CPU.
@@ -364,7 +365,7 @@ class ReadableArray(ArrayProperties):
         if self.device == "cpu":
             if self._device != "cpu":
                 warn_of_loss()
-            return ReadOptions(meaning, HOST, NO_OPTIONS)
+            return ReadOptions(meaning, HOST, DeviceOptions(check_budget(budget_bytes)))
         device = get_device(self.device)
         with device:
             memory = DeviceResults(device, device.as_stream(stream))

@@ -17,7 +17,7 @@ from ..metadata.to_documents import resized
 from ..nodes.change import change_array, hold_documents, reader_of
 from ..plan.selection import parse_basic
 from ..stores import locks
-from ..stores.base import ListableStore
+from ..stores.base import is_listable
 from .elements import as_data
 from .stored_chunks import stored_chunks
 from .write import Writer, between_processes
@@ -186,7 +186,7 @@ def _chunks_at(store: Store, path: str, old: ArrayMetadata, kept: tuple[int, ...
     had = old.chunk_grid.count_within(old.shape)
     # One less along shrunk dimensions, since the last kept chunk may be partially outside.
     inner = tuple(max(n - (d in cut), 0) for d, n in enumerate(map(min, kept, had)))
-    if math.prod(had) - math.prod(inner) > MAX_NAMED and isinstance(store, ListableStore):
+    if math.prod(had) - math.prod(inner) > MAX_NAMED and is_listable(store):
         # Including remains of interrupted changes beyond the grid.
         for key, coords in stored_chunks(store, old, path, outside=True):
             if any(i >= n for i, n in zip(coords, inner, strict=True)):

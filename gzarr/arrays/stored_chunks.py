@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import StoreError
-from ..stores.base import ListableStore
+from ..stores.base import is_listable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def stored_chunks(
     StoreError
         If the store cannot list its keys, or fails.
     """
-    if not isinstance(store, ListableStore):
+    if not is_listable(store):
         raise StoreError(f"{store!r} cannot list its keys, so stored chunks cannot be told from absent ones")
     grid = metadata.grid_shape
     encoding = metadata.chunk_key_encoding

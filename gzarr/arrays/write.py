@@ -284,7 +284,11 @@ def between_processes(store: ReadableStore, keys: Iterable[str], below: str = ""
         If the store has no such locks.
     """
     if not isinstance(store, LockingStore):
-        raise ArgumentError(f"{store!r} has no locks between processes; only local stores have them")
+        raise ArgumentError(
+            f"{store!r} has no locks between processes; only local stores have them. Without lock=True, processes may "
+            "write to one array as long as no two write to the same chunk (in a sharded array, shard): let each write "
+            "whole ones"
+        )
     with store.lock(*keys, below=below):
         yield
 

@@ -6,12 +6,15 @@ import errno
 import os
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 from gzarr_kernels import status as s
 
 from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError, ValueSizeError
 from .request import WHOLE
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from .request import ReadRequest
 
 _Failure = TypeVar("_Failure", bound=ChunkError)
@@ -51,6 +54,34 @@ def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
     if code == s.BAD_CHECKSUM:
         return ChunkDecodeError, "the index of its shard does not match its crc32c checksum: corrupt or truncated"
     return ChunkReadError, f"the index of its shard cannot be read (status {code})"
+
+
+def refuse_large(request: ReadRequest, rows: npt.NDArray[np.int64] | None = None) -> None:
+    """Refuse byte ranges from a shard's index that are larger than any encoder's output, before allocating memory.
+
+    Parameters
+    ----------
+    request
+        The read.
+    rows
+        int64, rows of its plan; None for all.
+
+    Raises
+    ------
+    ChunkDecodeError
+        For the first such chunk.
+    """
+    packing = request.sources.packing
+    if packing is not None and packing.unwrap is not None:
+        # These are whole values, with more bytes around them.
+        return
+    sizes = request.sources.nbytes if rows is None else request.sources.nbytes[rows]
+    large = sizes > request.most_encoded
+    if large.any():
+        i = int(np.argmax(large))
+        most = request.most_encoded
+        reason = f"the shard's index gives it {int(sizes[i])} bytes; a chunk of this array has at most {most}"
+        raise request.failure(ChunkDecodeError, i if rows is None else int(rows[i]), reason)
 
 
 def store_failure(request: ReadRequest, row: int, cause: Exception) -> ChunkError:

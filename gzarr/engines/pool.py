@@ -19,6 +19,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ArgumentError
+from ..stores import io_threads
+from ..stores.base import RemoteValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 #: Return value of work after which no further items are begun.
 STOP: Final = object()
 
+#: Most bytes of the values that are being written to a remote store.
+BUDGET_BYTES: Final = 256 << 20
 #: With more requests than this waiting for busy threads, further helpers would start too late to be of use.
 _MOST_WAITING: Final = 1000
 
@@ -131,6 +135,27 @@ def each(work: Callable[[int], object], items: int, workers: int) -> None:
             raise min(errors, key=itemgetter(0))[1]
         finally:
             errors.clear()
+
+
+def each_value(store: object, work: Callable[[int], object], items: int, value_nbytes: int, workers: int) -> None:
+    """Run ``work`` like :func:`each`, for items that end with a value being stored.
+
+    Parameters
+    ----------
+    store
+        Store of the values. A remote one is waited for, so that more items are worked on at once, in I/O threads.
+    work, items
+        As for :func:`each`.
+    value_nbytes
+        Most bytes that an item holds in memory, so that their sum is bounded.
+    workers
+        Most threads if the store is not remote.
+    """
+    if not isinstance(store, RemoteValues):
+        each(work, items, workers)
+        return
+    most = max(workers, min(store.request_limits().calls, BUDGET_BYTES // max(value_nbytes, 1)))
+    io_threads.each(work, items, most)
 
 
 class _Run:

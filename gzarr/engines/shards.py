@@ -9,7 +9,7 @@ afterwards, and replaced shards are read again: a chunk is either the old or the
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,15 @@ from gzarr_kernels import status as status_codes
 from ..codecs.bytes import BytesCodec
 from ..codecs.crc32c import Crc32cCodec
 from ..codecs.sharding import EMPTY
-from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
+from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueReplacedError, ValueSizeError
 from ..plan.keys import ChunkKeys, distinct_rows, file_prefix
 from ..plan.planner import chunk_keys, some_chunks
-from ..stores.base import ByteRange, LocalFiles, VersionedStore, versions_of
-from . import failures, kernels, pool
+from ..stores import io_threads
+from ..stores.base import LocalFiles, PackedValues, RemoteValues, VersionedStore, versions_of
+from . import failures, kernels, packed, pool
 from .cpu import shard_indexes
-from .forks import ForkSafeLock
-from .request import ABSENT, WHOLE, Sources
+from .remote_shards import WholeShards, index_in, range_of_index, remote_index
+from .request import ABSENT, IN_SHARD, WHOLE, Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -36,61 +37,20 @@ if TYPE_CHECKING:
     from ..metadata.model import ChunkKeyEncoding
     from ..plan.decode_program import ShardLevel
     from ..plan.planner import Plan
-    from ..stores.base import ReadableStore
+    from ..stores.base import Answer, ReadableStore
+    from .shard_cache import ShardIndexCache
 
     IntArray = npt.NDArray[np.int64]
     Index = npt.NDArray[np.uint64]
 
-#: Most bytes of decoded shard indexes that an array keeps.
-CACHE_BYTES = 16 << 20
-#: Up to this many shards are looked up one by one, first in the cache; compiled code reads the indexes of more.
+#: Up to this many shards are looked up one by one, first in the cache; the indexes of more are read together.
 FEW_SHARDS = 4
 #: Bytes of indexes that compiled code reads at a time.
 BATCH_BYTES = 8 << 20
+#: How often all shards are read again, from a remote store, before they are read one by one.
+FEW_ATTEMPTS = 3
 #: How often one shard is read again because it was replaced during the read.
 MOST_ATTEMPTS = 100
-
-
-_cache_lock = ForkSafeLock()
-
-
-class ShardIndexCache:
-    """Decoded shard indexes of one array; the least recently used ones are dropped first.
-
-    An index is used only while the version of its value (``VersionedStore.version``) stays the same, so a rewritten
-    shard is never read with its old index. Indexes from stores without versions are not kept.
-    """
-
-    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
-        self._entries: OrderedDict[Hashable, tuple[Hashable, Index]] = OrderedDict()
-        self._nbytes = 0
-        self._limit = limit_bytes
-
-    def get(self, key: Hashable, version: Hashable) -> Index | None:
-        """Return the index kept under ``key`` if it has that version."""
-        with _cache_lock.lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
-        # Versions may be objects of a third-party store, so they are compared without the lock.
-        return None if entry is None or entry[0] != version else entry[1]
-
-    def put(self, key: Hashable, version: Hashable, index: Index) -> None:
-        """Keep an index; drop old ones until the rest fits the limit."""
-        if index.nbytes > self._limit // 4:
-            return
-        with _cache_lock.lock:
-            old = self._entries.pop(key, None)
-            if old is not None:
-                self._nbytes -= old[1].nbytes
-            self._entries[key] = (version, index)
-            self._nbytes += index.nbytes
-            while self._nbytes > self._limit:
-                _, (_, dropped) = self._entries.popitem(last=False)
-                self._nbytes -= dropped.nbytes
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ShardIndexCache, (self._limit,)
 
 
 def whole_chunks(encoding: ChunkKeyEncoding, prefix: str, plan: Plan) -> Sources:
@@ -109,6 +69,7 @@ def read_shards(
     node: str,
     cache: ShardIndexCache,
     read: Callable[[Plan, Sources], None],
+    whole: WholeShards | None = None,
 ) -> None:
     """Read the chunks of a plan over innermost chunks, each from one version of its shard.
 
@@ -119,6 +80,8 @@ def read_shards(
     read
         Function that reads planned chunks from their sources. It is called again for shards that were replaced during
         the read, if the store can tell (``VersionedStore``).
+    whole
+        Tells which shards in a remote store to fetch as a whole; None for none.
 
     Raises
     ------
@@ -126,22 +89,32 @@ def read_shards(
         If an index is corrupt, the store or ``read`` fails, or a shard is replaced every time it is read.
     """
 
-    def attempt(part: Plan) -> tuple[set[str], ChunkError | None]:
+    def attempt(part: Plan, whole: WholeShards | None) -> tuple[set[str], ChunkError | None]:
         """Read; return the keys of shards that were replaced during the read, and the failure that this may explain."""
         versions: dict[str, Hashable] = {}
         failure = None
         try:
-            read(part, locate(levels, encoding, prefix, part, store, node, cache, versions))
+            read(part, locate(levels, encoding, prefix, part, store, node, cache, versions, whole))
         except ChunkError as error:
             failure = error
-        replaced = _replaced(store, versions)
+        if whole is not None and failure and isinstance(failure.__cause__, ValueSizeError):
+            # A shard may have more bytes than its chunks need.
+            return attempt(part, None)
+        if isinstance(store, RemoteValues):
+            # Every request names the version that it needs.
+            replaced = {failure.key} if failure and isinstance(failure.__cause__, ValueReplacedError) else set()
+            for key in replaced:
+                cache.drop((key, 0, WHOLE))
+        else:
+            replaced = _replaced(store, versions)
         if failure is not None and not replaced:
             raise failure
         return replaced, failure
 
-    replaced, failure = attempt(plan)
-    if not replaced:
-        return
+    for _ in range(FEW_ATTEMPTS if isinstance(store, RemoteValues) else 1):
+        replaced, failure = attempt(plan, whole)
+        if not replaced:
+            return
     # One shard at a time: writers cannot keep up with that, however many shards there are.
     shards, shard_of = distinct_rows(levels[0].locate(plan.chunks, levels[-1].inner_shape)[0])
     for i, key in enumerate(chunk_keys(encoding, prefix, shards)):
@@ -149,7 +122,7 @@ def read_shards(
             continue
         part = some_chunks(plan, np.flatnonzero(shard_of == i))
         for _ in range(MOST_ATTEMPTS):
-            if not attempt(part)[0]:
+            if not attempt(part, whole)[0]:
                 break
         else:
             reason = f"its shard was replaced during each of {MOST_ATTEMPTS} reads; try again later"
@@ -177,6 +150,7 @@ def locate(
     node: str,
     cache: ShardIndexCache,
     versions: dict[str, Hashable],
+    whole: WholeShards | None = None,
 ) -> Sources:
     """Return the sources of the chunks of a plan over innermost chunks.
 
@@ -194,6 +168,8 @@ def locate(
         Index cache of this array.
     versions
         Dictionary to fill: key → version of each existing shard before its index was read, if the store has versions.
+    whole
+        Tells which shards in a remote store to fetch as a whole; None for none.
 
     Raises
     ------
@@ -210,12 +186,39 @@ def locate(
     key_index = shard_of
     offset = np.zeros(n, np.int64)
     nbytes = np.full(n, WHOLE, np.int64)
+    positions: list[IntArray] = []
+
+    def index_error(row: int, cause: Exception) -> ChunkError:
+        kind = ChunkDecodeError if isinstance(cause, ValueError) else ChunkReadError
+        reason = f"the index of its shard cannot be read: {cause}"
+        return kind(reason, node=node, chunk=tuple(chunks[row].tolist()), key=keys[int(key_index[row])])
+
+    def enter(rows: IntArray, entries: Index, base: int) -> None:
+        absent = entries[:, 0] == EMPTY
+        offset[rows] = np.where(absent, 0, entries[:, 0].astype(np.int64) + base)
+        nbytes[rows] = np.where(absent, ABSENT, entries[:, 1].astype(np.int64))
+
+    def find_in_shard(rows: IntArray, answer: Answer) -> None:
+        row = int(rows[0])
+        shape = levels[0].stored_shape_of(shards[shard_of[row]].tolist())
+        try:
+            index = index_in(levels[0], shape, answer)
+        except ValueError as cause:
+            raise index_error(row, cause) from cause
+        if answer.version is not None:
+            cache.put((keys[int(key_index[row])], 0, WHOLE), answer.version, index)
+        enter(rows, index[positions[0][rows]], 0)
+
     for depth, level in enumerate(levels):
         _, inner, counts = level.locate(chunks, innermost)
         linear = np.zeros(n, np.int64)
         for d in level.order:
             linear = linear * counts[..., d] + inner[:, d]
-        if depth == 0 and len(shards) > FEW_SHARDS and _plain_index(level, store):
+        positions.append(linear)
+        if whole is not None and whole.possible(levels, store):
+            at_once = whole.wanted(shards, counts, shard_of)[shard_of]
+            nbytes[at_once] = IN_SHARD
+        if depth == 0 and len(shards) > FEW_SHARDS and _plain_index(level, store, keys):
             if isinstance(store, VersionedStore):
                 names = keys.all()
                 found = zip(names, versions_of(store, names), strict=True)
@@ -230,7 +233,7 @@ def locate(
             continue
         # Group the rows by shard. Below the first level, each byte range is a shard of its own.
         if depth == 0:
-            group_of = shard_of
+            group_of = np.where(nbytes == IN_SHARD, -1, shard_of)
         else:
             _, group_of = distinct_rows(np.stack([key_index, offset], axis=1))
             group_of[nbytes == ABSENT] = -1
@@ -252,38 +255,45 @@ def locate(
             size = int(nbytes[first])
             try:
                 shape = level.stored_shape_of(shards[shard_of[first]].tolist())
-                index = _index(store, cache, level, shape, key, base, size, versions)
+                if isinstance(store, RemoteValues):
+                    index = remote_index(store, cache, level, shape, key, base, size, versions, linear[rows])
+                else:
+                    index = _index(store, cache, level, shape, key, base, size, versions)
             except ChunkDecodeError:
                 raise
             # Third-party stores may raise anything; invalid bytes are a ValueError from here.
             except Exception as cause:
-                chunk = tuple(chunks[first].tolist())
-                kind = ChunkDecodeError if isinstance(cause, ValueError) else ChunkReadError
-                reason = f"the index of its shard cannot be read: {cause}"
-                raise kind(reason, node=node, chunk=chunk, key=key) from cause
+                raise index_error(first, cause) from cause
             if index is None:
                 nbytes[rows] = ABSENT
                 offset[rows] = 0
                 return
-            entries = index[linear[rows]]
-            absent = entries[:, 0] == EMPTY
-            offset[rows] = np.where(absent, 0, entries[:, 0].astype(np.int64) + base)
-            nbytes[rows] = np.where(absent, ABSENT, entries[:, 1].astype(np.int64))
+            enter(rows, index[linear[rows]], base)
 
         # In threads if there are many, since reading an index waits for the store.
-        pool.each(resolve, len(groups), min(pool.thread_count(), len(groups) // 4))
-    return Sources(keys, key_index, offset, nbytes)
+        if isinstance(store, RemoteValues):
+            io_threads.call_all([partial(resolve, i) for i in range(len(groups))])
+        else:
+            pool.each(resolve, len(groups), min(pool.thread_count(), len(groups) // 4))
+    needed = [versions.get(key) for key in keys] if isinstance(store, RemoteValues) else None
+    most = 0 if whole is None else whole.most_nbytes(levels[0])
+    return Sources(keys, key_index, offset, nbytes, needed, find_in_shard, most)
 
 
-def _plain_index(level: ShardLevel, store: ReadableStore) -> bool:
-    """Return whether compiled code can read the indexes: local files, plain entries, at most a crc32c after them."""
-    if "loop" not in kernels.available() or "crc32c" not in kernels.available():
-        return False
-    if not isinstance(store, LocalFiles) or store.file_root() is None:
-        return False
+def _plain_index(level: ShardLevel, store: ReadableStore, keys: ChunkKeys) -> bool:
+    """Return whether indexes can be read together: plain entries, at most a crc32c after them, in local files.
+
+    Compiled code reads those of files, and one call those that are parts of one file.
+    """
     first, *rest = level.codec.index_codecs
     plain = isinstance(first, BytesCodec) and first.endian == "little" and first.stored_dtype is None
-    return plain and (not rest or (len(rest) == 1 and isinstance(rest[0], Crc32cCodec)))
+    if not plain or not (not rest or (len(rest) == 1 and isinstance(rest[0], Crc32cCodec))):
+        return False
+    if isinstance(store, PackedValues):
+        return packed.can_read_indexes(store, keys.all())
+    if "loop" not in kernels.available() or "crc32c" not in kernels.available():
+        return False
+    return isinstance(store, LocalFiles) and store.file_root() is not None
 
 
 def _locate_in_files(
@@ -300,24 +310,21 @@ def _locate_in_files(
 
     All shards have ``per_shard`` inner chunks; chunk ``i`` is entry ``linear[i]`` of shard ``shard_of[i]``.
     """
-    assert isinstance(store, LocalFiles)
-    root = store.file_root()
-    assert root is not None
-    path_prefix = file_prefix(root, keys.prefix, keys.encoding, chunks.shape[1])
+    read = _index_reader(level, per_shard, keys, store)
     offset, nbytes = np.zeros(len(chunks), np.int64), np.zeros(len(chunks), np.int64)
     batch = max(BATCH_BYTES // (16 * per_shard), 1)
     order = np.argsort(shard_of, kind="stable")
     bounds = np.searchsorted(shard_of[order], np.arange(0, len(keys) + batch, batch))
     for begin, (a, b) in zip(range(0, len(keys), batch), pairwise(bounds.tolist()), strict=False):
         rows = order[a:b]
-        entries, file_nbytes, status = shard_indexes.read_indexes(
-            path_prefix,
-            keys.encoding,
-            keys.chunks[begin : begin + batch],
-            per_shard,
-            checksum=len(level.codec.index_codecs) > 1,
-            at_start=level.codec.index_location == "start",
-        )
+        try:
+            entries, file_nbytes, status = read(slice(begin, begin + batch))
+        # Third-party stores may raise anything.
+        except Exception as cause:
+            row = int(rows[0])
+            reason = f"the index of its shard cannot be read: {cause}"
+            chunk, key = tuple(chunks[row].tolist()), keys[int(shard_of[row])]
+            raise ChunkReadError(reason, node=node, chunk=chunk, key=key) from cause
         which = shard_of[rows] - begin
         found = entries[which, linear[rows]]
         size = file_nbytes[which].astype(np.uint64)
@@ -344,6 +351,20 @@ def _locate_in_files(
     return offset, nbytes
 
 
+def _index_reader(
+    level: ShardLevel, per_shard: int, keys: ChunkKeys, store: ReadableStore
+) -> Callable[[slice], tuple[Index, IntArray, IntArray]]:
+    """Return the function that reads the indexes of some of the shards, as ``shard_indexes.read_indexes`` does."""
+    how = {"checksum": len(level.codec.index_codecs) > 1, "at_start": level.codec.index_location == "start"}
+    if isinstance(store, PackedValues):
+        holding = store
+        return lambda some: packed.read_indexes(holding, keys[some], per_shard, **how)
+    root = store.file_root() if isinstance(store, LocalFiles) else None
+    assert root is not None
+    prefix = file_prefix(root, keys.prefix, keys.encoding, keys.chunks.shape[1])
+    return lambda some: shard_indexes.read_indexes(prefix, keys.encoding, keys.chunks[some], per_shard, **how)
+
+
 def _index(
     store: ReadableStore,
     cache: ShardIndexCache,
@@ -366,18 +387,11 @@ def _index(
         versions.setdefault(key, version)
     if version is not None and (hit := cache.get(name, version)) is not None:
         return hit
-    nbytes = level.codec.index_nbytes(shape)
-    at_start = level.codec.index_location == "start"
-    if size == WHOLE:
-        wanted = ByteRange(0, nbytes) if at_start else ByteRange(-nbytes)
-    else:
-        if size < nbytes:
-            raise ValueError(f"the inner shard has {size} bytes, too few for an index of {nbytes}")
-        wanted = ByteRange(base if at_start else base + size - nbytes, nbytes)
+    wanted = range_of_index(level, shape, base, size)
     try:
         data = store.get_partial_values([(key, wanted)])[0]
     except ValueSizeError as error:
-        raise ValueError(f"the shard is shorter than its index of {nbytes} bytes: {error}") from error
+        raise ValueError(f"the shard is too short for its index: {error}") from error
     if data is None:
         if size != WHOLE:
             raise ValueError("the shard was erased during the read")

@@ -11,6 +11,7 @@ from ..errors import ArgumentError
 from ..metadata.formats import check_zarr_format
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader
+from ..stores.base import flush_opened
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .array_spec import ArrayArguments
@@ -51,13 +52,14 @@ def create_array(
     missing: Missing = "fill",
     verify: Verify = "none",
     write_empty_chunks: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Array:
     """Create an array, and explicit groups above it.
 
     Parameters
     ----------
     store
-        Directory (path or ``file://`` URL), mutable mapping of keys to bytes, or store object.
+        As for :func:`gzarr.open`.
     shape
         Shape in elements; an integer stands for one dimension. Taken from ``data`` if omitted.
     dtype
@@ -110,6 +112,8 @@ def create_array(
         As for :func:`gzarr.open_array`.
     write_empty_chunks
         Whether chunks that hold only the fill value are stored when they are written.
+    storage_options
+        Options for the store of a URL: see :func:`gzarr.open_store`.
 
     Returns
     -------
@@ -134,10 +138,10 @@ def create_array(
     """
     where = _where(path, name)
     resolve_device(device)
-    opened, base = as_store(store, "w" if overwrite else "a")
+    opened, base = as_store(store, "w" if overwrite else "a", storage_options)
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
-    return new_array(
+    array = new_array(
         target,
         where,
         zarr_format,
@@ -163,6 +167,9 @@ def create_array(
             chunk_key_encoding=chunk_key_encoding,
         ),
     )
+    if data is not None:
+        flush_opened(store, target)
+    return array
 
 
 def create_group(
@@ -176,6 +183,7 @@ def create_group(
     device: str = "auto",
     missing: Missing = "fill",
     verify: Verify = "none",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
     """Create a group, and explicit groups above it.
 
@@ -183,7 +191,7 @@ def create_group(
 
     Parameters
     ----------
-    store, path, name, zarr_format, overwrite, device, missing, verify
+    store, path, name, zarr_format, overwrite, device, missing, verify, storage_options
         As for :func:`create_array`; version 1 has no groups.
     attributes
         User attributes.
@@ -201,7 +209,7 @@ def create_group(
     resolve_device(device)
     check_verify(verify)
     check_zarr_format(zarr_format)
-    opened, base = as_store(store, "w" if overwrite else "a")
+    opened, base = as_store(store, "w" if overwrite else "a", storage_options)
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
     metadata = new_group(target, where, zarr_format, attributes=attributes, overwrite=overwrite)

@@ -14,7 +14,7 @@ from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..nodes.change import delete_node, writable
 from ..nodes.create import move_node
 from ..nodes.reader import NodeReader, suggest
-from ..stores.base import ListableStore
+from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path
 from .group_properties import GroupProperties
 from .new_nodes import check_required, new_array, new_group
@@ -66,7 +66,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         children: dict[str, Entry] | None = None,
         mode: Literal["r", "r+"] = "r",
     ) -> None:
-        if mode != "r" and isinstance(reader.store, ListableStore):
+        if mode != "r" and is_listable(reader.store):
             # Consolidated metadata may be out of date, so writable groups read the store. (A store that cannot list
             # has nothing else.)
             children = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import display
 from ..nodes.attributes import Attributes
-from ..stores.base import ListableStore
+from ..stores.base import is_listable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +92,7 @@ class GroupProperties:
     @property
     def info(self) -> Info:
         """Table of the group's properties and the number of its members."""
-        countable = self.consolidated or isinstance(self.store, ListableStore)
+        countable = self.consolidated or is_listable(self.store)
         return display.group_info(self, self._member_counts() if countable else None)
 
     def _member_counts(self) -> MemberCounts:

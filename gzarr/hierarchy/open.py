@@ -13,7 +13,7 @@ from ..metadata.formats import DEFAULT_FORMAT, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader, suggest
-from ..stores.base import ListableStore
+from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .group import Group, make_node
@@ -57,6 +57,7 @@ def open(
     allow_pickle: bool = False,
     use_consolidated: bool | None = None,
     allow_fallback: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     **creation: Unpack[NewArrayArguments],
 ) -> Array | Group:
     """Open the array or group at ``path``.
@@ -67,7 +68,9 @@ def open(
     Parameters
     ----------
     store
-        Directory (path or ``file://`` URL), mutable mapping of keys to bytes, or store object.
+        Directory (path or ``file://`` URL), URL of an object store or a web server, zip archive in any of them (a path
+        or URL that ends in ``.zip``, or ``zip://PATH_OR_URL``), mutable mapping of keys to bytes, or store object, of
+        gzarr or of obstore. ``#PATH`` at the end of a URL names a node.
     path
         Path of the node in the store.
     mode
@@ -94,6 +97,8 @@ def open(
     allow_fallback
         Whether elements of a data type unknown to gzarr are read as the fallback type that the array's metadata
         document names, if any; otherwise they are an error.
+    storage_options
+        Options for the store of a URL: see :func:`gzarr.open_store`.
     **creation
         Arguments of :func:`gzarr.create_array`, for modes that create nodes. With ``shape`` or ``data``, the node is an
         array; otherwise a new node is a group.
@@ -123,7 +128,17 @@ def open(
     '/'
     """
     request = _prepare(
-        store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
+        store,
+        path,
+        mode,
+        device,
+        zarr_format,
+        missing,
+        verify,
+        allow_pickle,
+        use_consolidated,
+        allow_fallback,
+        storage_options,
     )
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
@@ -152,6 +167,7 @@ def open_array(
     verify: Verify = "none",
     allow_pickle: bool = False,
     allow_fallback: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     **creation: Unpack[NewArrayArguments],
 ) -> Array:
     """Open the array at ``path``; one store request for an array of version 2 or 3.
@@ -172,7 +188,9 @@ def open_array(
     NodeNotFoundError, ArgumentError, DeviceError, MetadataError, StoreError
         As for :func:`open`.
     """
-    request = _prepare(store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback)
+    request = _prepare(
+        store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback, storage_options
+    )
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
     return _array(request, creation)
@@ -191,6 +209,7 @@ def open_group(
     use_consolidated: bool | None = None,
     allow_fallback: bool = False,
     attributes: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
     """Open the group at ``path``; one or two store requests for a group of version 2 or 3, as for :func:`open`.
 
@@ -211,7 +230,17 @@ def open_group(
         As for :func:`open`.
     """
     request = _prepare(
-        store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
+        store,
+        path,
+        mode,
+        device,
+        zarr_format,
+        missing,
+        verify,
+        allow_pickle,
+        use_consolidated,
+        allow_fallback,
+        storage_options,
     )
     if attributes is not None and mode in ("r", "r+"):
         _check_creation({"attributes": attributes}, mode)
@@ -467,6 +496,7 @@ def _prepare(
     allow_pickle: bool,
     use_consolidated: bool | None,
     allow_fallback: bool,
+    storage_options: Mapping[str, Any] | None,
 ) -> _OpenRequest:
     """Check all arguments before the store is touched."""
     if mode not in ("r", "r+", "a", "w", "w-"):
@@ -477,11 +507,11 @@ def _prepare(
         raise ArgumentError(f'missing must be "fill" or "error", not {missing!r}')
     check_verify(verify)
     where = normalize_path(path)
-    opened, base = as_store(store, mode)
+    opened, base = as_store(store, mode, storage_options)
     where = join_path(base, where)
     if mode != "r":
         writable(opened, f"mode={mode!r} for '/{where}'")
-    if use_consolidated is None and mode != "r" and isinstance(opened, ListableStore):
+    if use_consolidated is None and mode != "r" and is_listable(opened, ask=False):
         use_consolidated = False  # not used by writable groups: see Group
     reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
     return _OpenRequest(reader, where, mode, device, zarr_format, missing, verify)
@@ -492,9 +522,9 @@ def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
     reader, path, zarr_format = request.reader, request.path, request.zarr_format
     documents = looked_for(zarr_format)
     hint = ""
-    if isinstance(reader.store, ListableStore):
-        parent, _, name = path.rpartition("/")
-        try:
+    parent, _, name = path.rpartition("/")
+    try:
+        if is_listable(reader.store):
             keys, prefixes = reader.store.list_dir(f"{parent}/" if parent else "")
             names = {key.rstrip("/").rpartition("/")[2]: None for key in prefixes}
             if path:
@@ -503,6 +533,6 @@ def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
                 hint = "; it is empty"
             elif zarr_format is not None:
                 hint = f"; only documents of Zarr version {zarr_format} were looked for"
-        except StoreError:
-            pass  # the listing was only for a better message
+    except StoreError:
+        pass  # the listing was only for a better message
     return NodeNotFoundError(f"no {what} at '/{path}' in {reader.store!r}: there is no {documents}{hint}")

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeEr
 from ..metadata.formats import FORMATS, keys_and_prefixes, node_at, node_keys
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
-from ..stores.base import ExclusiveStore, ListableStore, knows_of
+from ..stores.base import ExclusiveStore, is_listable, knows_of
 from ..stores.locks import hold, hold_node
 from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
 from .documents import upward
@@ -152,7 +152,7 @@ def check_free(store: ReadableStore, path: str, location: Location, zarr_format:
 
 def stray_chunks(store: ReadableStore, path: str, metadata: ArrayMetadata) -> list[str]:
     """Return some existing keys that would become chunks of a new array: remains of one whose documents are gone."""
-    if not isinstance(store, ListableStore):
+    if not is_listable(store):
         return []
     encoding, folder = metadata.chunk_key_encoding, metadata.key_prefix(path)
     if not metadata.shape:
@@ -270,7 +270,7 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
     StoreError
         If the store fails or cannot list its keys. The source is only erased once everything is at ``dest``.
     """
-    if not isinstance(store, ListableStore):
+    if not is_listable(store):
         raise StoreError(f"{store!r} cannot list its keys, so the node '/{source}' cannot be moved")
     if dest == source or dest.startswith(f"{source}/"):
         raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")

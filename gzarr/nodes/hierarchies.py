@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import MetadataError
 from ..metadata.formats import V3_DRAFT
 from ..metadata.model import GroupMetadata
-from ..stores.base import ListableStore
+from ..stores.base import ListableStore, is_listable
 from ..stores.keys import join_path
 from .documents import NODES_PER_REQUEST, fetch, is_node_name, upward
 from .entries import Entry
@@ -69,7 +69,7 @@ class Hierarchies:
             return Entry(metadata)
         # The root of a hierarchy is always a group, even without a document; other implicit groups need nodes below.
         below = layout.relative(path)
-        if below and not (isinstance(self.store, ListableStore) and any(self.store.list_dir(layout.below(below)))):
+        if below and not (is_listable(self.store) and any(self.store.list_dir(layout.below(below)))):
             return None
         return _implicit_group()
 

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 from ..errors import ArgumentError, MetadataError, StoreError
 from ..metadata.formats import V3_DRAFT, formats_of
 from ..metadata.model import GroupMetadata
-from ..stores.base import ListableStore
+from ..stores.base import RemoteValues, is_listable
 from .documents import NODES_PER_REQUEST, fetch, is_node_name, upward
 from .entries import Entry, entry_of
 from .hierarchies import Hierarchies
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..metadata.format import Format
     from ..metadata.layout import Layout
@@ -66,7 +66,8 @@ class NodeReader:
     def node(self, path: str, zarr_format: ZarrFormat | None, *, groups: bool = True) -> Entry | None:
         """Return the node at ``path``, or None if there is none.
 
-        Costs one request for a node of version 2 or 3 with a document, and one more for an implicit group.
+        Costs one call of the store for a node of version 2 or 3 with a document, and one more for an implicit group.
+        In a remote store, documents of version 3 are looked for first, and then those of version 2.
 
         Parameters
         ----------
@@ -87,12 +88,13 @@ class NodeReader:
         formats = formats_of(zarr_format)
         usual = [format for format in formats if not format.is_searched_last]
         entry = None
-        if usual:
-            consolidated = groups and self.use_consolidated is not False
-            found = self.fetch(_keys(path, usual, consolidated=consolidated))
-            entry = self._parse(path, found, formats)
-            if entry is None and groups:
-                entry = self._implicit(path, usual)
+        consolidated = groups and self.use_consolidated is not False
+        for together in self._rounds(usual):
+            if entry is None:
+                found = self.fetch(_keys(path, together, consolidated=consolidated))
+                entry = self._parse(path, found, formats)
+        if entry is None and usual and groups:
+            entry = self._implicit(path, usual)
         if entry is None:
             entry = self._search_last(path, formats)
         wanted = groups and self.use_consolidated and entry is not None and isinstance(entry.metadata, GroupMetadata)
@@ -124,7 +126,7 @@ class NodeReader:
         StoreError
             If the store fails or cannot list its keys.
         """
-        if not isinstance(self.store, ListableStore):
+        if not is_listable(self.store):
             raise StoreError(
                 f"{self.store!r} cannot list its keys, and the group '/{path}' has no consolidated metadata, so its "
                 "children are unknown; they can still be opened by name"
@@ -139,7 +141,13 @@ class NodeReader:
         entries: dict[str, Entry] = {}
         for first in range(0, len(names), NODES_PER_REQUEST):
             some = names[first : first + NODES_PER_REQUEST]
-            found = self.fetch([key for name in some for key in _keys(prefix + name, usual, consolidated=False)])
+            found: dict[str, bytes] = {}
+            left = some
+            for together in self._rounds(usual):
+                found |= self.fetch(
+                    [key for name in left for key in _keys(prefix + name, together, consolidated=False)]
+                )
+                left = [name for name in left if not any(key in found for key in _keys(prefix + name, together))]
             for name in some:
                 child = prefix + name
                 if all(format.is_extension(child, found) for format in usual):
@@ -151,6 +159,13 @@ class NodeReader:
                 if entry is not None:
                     entries[name] = entry
         return entries
+
+    def _rounds(self, formats: Sequence[Format]) -> Iterator[Sequence[Format]]:
+        """Yield formats whose documents to request together: all, unless each request takes long and costs money."""
+        if isinstance(self.store, RemoteValues):
+            yield from ([format] for format in formats)
+        elif formats:
+            yield formats
 
     def fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Return the existing documents by key; one request."""
@@ -179,7 +194,7 @@ class NodeReader:
 
         Only the first keys are inspected. If they contain no document, chunks of an array count as a node.
         """
-        if not isinstance(self.store, ListableStore):
+        if not is_listable(self.store):
             return None
         prefix = f"{path}/" if path else ""
         wanted = {name: format for format in formats for name in format.node_documents}

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from .base import ByteRange, ListableStore, LocalFiles, ReadableStore, SizedStore, Store, VersionedStore, WritableStore
+from .cached_store import CachedStore
+from .fsspec_store import FsspecStore
+from .http_store import HttpStore
 from .local import LocalStore
 from .memory import MemoryStore
-from .resolve import as_store
+from .object_store import ObjectStore
+from .resolve import as_store, open_store
+from .traffic import stats
+from .zarr_store import ZarrStore
+from .zip_store import ZipStore
 
 __all__ = [
     "ByteRange",
+    "CachedStore",
+    "FsspecStore",
+    "HttpStore",
     "ListableStore",
     "LocalFiles",
     "LocalStore",
     "MemoryStore",
+    "ObjectStore",
     "ReadableStore",
     "SizedStore",
     "Store",
     "VersionedStore",
     "WritableStore",
+    "ZarrStore",
+    "ZipStore",
     "as_store",
+    "open_store",
+    "stats",
 ]

@@ -158,6 +158,7 @@ def replace_file(
     durable: bool,
     path: str,
     exclusive: bool = False,
+    mode: int = 0o666,
 ) -> None:
     """Replace the content of a file by ``parts`` in one step; a failure leaves the file unchanged and no leftovers.
 
@@ -177,19 +178,21 @@ def replace_file(
         Path of the directory, under which it is remembered.
     exclusive
         Raise ``FileExistsError`` if the file exists; of several concurrent calls, exactly one succeeds.
+    mode
+        Permissions of the file, of which the umask is taken away.
     """
     for _ in range(_MOST_COLLISIONS):
         # Recorded before the file is made: an interrupt may come right afterwards.
         temporary = base + temporary_name()
         try:
             try:
-                fd = os.open(temporary, _CREATE, 0o666, dir_fd=directory)
+                fd = os.open(temporary, _CREATE, mode, dir_fd=directory)
             except FileExistsError:
                 temporary = ""
                 continue
             try:
                 clean_once(directory, base, path, os.fstat(fd).st_mtime_ns)
-                _write(fd, list(parts))
+                write_all(fd, list(parts))
                 if durable:
                     _flush(fd)
             finally:
@@ -224,7 +227,7 @@ def temporary_name() -> str:
     return temporary_prefix() + secrets.token_hex(8)
 
 
-def _write(fd: int, parts: list[memoryview]) -> None:
+def write_all(fd: int, parts: list[memoryview]) -> None:
     """Write all of ``parts``, even if the system accepts only some bytes at a time."""
     at = 0
     while at < len(parts):

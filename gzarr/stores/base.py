@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from typing_extensions import Buffer
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Buffer, TypeIs
 
 #: Keys and prefixes. (Defined here because inside a store class, ``list`` is the method.)
 Listing: TypeAlias = "tuple[list[str], list[str]]"
@@ -50,9 +52,149 @@ class ReadableStore(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A value, or part of one, to fetch.
+
+    Attributes
+    ----------
+    key
+        Key of the value.
+    byte_range
+        Part of the value.
+    version
+        Version that the value must have, as an earlier answer gave it; None for any.
+    most_nbytes
+        Most bytes to fetch; a larger value is refused unread. None for no limit.
+    unless_version
+        Version that the caller already has: a value that still has it need not be sent. None if there is none.
+    """
+
+    key: str
+    byte_range: ByteRange = ByteRange()
+    version: Hashable | None = None
+    most_nbytes: int | None = None
+    unless_version: Hashable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a store returned for a :class:`Request`.
+
+    Attributes
+    ----------
+    value
+        Bytes that were asked for; None if the store has no such key, or if the value is unchanged.
+    version
+        Token of the whole value, which changes whenever the value does; None if the store cannot tell.
+    error
+        Failure of this request, if any: a :class:`gzarr.errors.ValueReplacedError` if the value has another version.
+    size
+        Size of the whole value in bytes; None if unknown.
+    unchanged
+        Whether the value still has the version ``unless_version`` of the request, and so was not sent.
+    """
+
+    value: Buffer | None
+    version: Hashable | None = None
+    error: Exception | None = None
+    size: int | None = None
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """How requests to a store should be made.
+
+    Attributes
+    ----------
+    calls
+        Number of calls of ``get_many`` that may run at once.
+    each
+        Number of requests in a call.
+    gap_bytes
+        Largest gap between two ranges of a value that are fetched together in any case.
+    most_bytes
+        Most bytes of a request for several ranges; a larger value may be fetched in parts, side by side.
+    """
+
+    calls: int
+    each: int = 1
+    gap_bytes: int = 16 << 10
+    most_bytes: int = 4 << 20
+
+
+@runtime_checkable
+class RemoteValues(Protocol):
+    """A store that has to wait for each value, so that many requests should be in progress at once."""
+
+    def get_many(self, requests: Sequence[Request]) -> list[Answer]:
+        """Answer some requests, in order. To be called in I/O threads (:mod:`gzarr.stores.io_threads`)."""
+
+    def request_limits(self) -> RequestLimits:
+        """Return how requests to this store should be made."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extents:
+    """Where some values of a :class:`PackedValues` lie in a value of another store.
+
+    Attributes
+    ----------
+    store, key
+        The other store, and the key of its value.
+    version
+        Version that this value must have; None if unknown.
+    offset, nbytes
+        int64 ``(n,)``, the bytes of each value; ``nbytes`` is -1 where there is no such value. (With ``unwrap``, more
+        bytes than these.)
+    size
+        int64 ``(n,)``, sizes of the values in bytes.
+    unwrap
+        Function of the position of a value and of the bytes at its offset, which checks them and returns the value; it
+        raises StoreError. None if the bytes are the value. It is called in several threads.
+    """
+
+    store: ReadableStore
+    key: str
+    version: Hashable | None
+    offset: npt.NDArray[np.int64]
+    nbytes: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    unwrap: Callable[[int, memoryview], Buffer] | None = None
+
+
+@runtime_checkable
+class PackedValues(Protocol):
+    """A store whose values are parts of one value of another store, so that engines can read them from there."""
+
+    def holder(self) -> ReadableStore:
+        """Return the other store."""
+
+    def extents(self, keys: Sequence[str], *, parts: bool) -> Extents | None:
+        """Return where some values are, or None if engines must use ``get`` or ``get_many`` for them.
+
+        Parameters
+        ----------
+        keys
+            Keys, in any order.
+        parts
+            Whether parts of the values will be read. If so, bytes are the values themselves: ``unwrap`` is None.
+        """
+
+    def is_current(self, version: Hashable | None) -> bool:
+        """Return whether extents of this version are still valid, as far as that can be told without a request."""
+
+    def forget(self, version: Hashable | None) -> None:
+        """Take extents of this version for invalid: a request for them has failed because they were replaced."""
+
+
 @runtime_checkable
 class ListableStore(Protocol):
-    """Methods needed for walking a hierarchy."""
+    """Methods needed for walking a hierarchy.
+
+    A class of stores of which only some can list has also a method ``can_list() -> bool``; see :func:`is_listable`.
+    """
 
     def list(self) -> Iterator[str]:
         """Yield all keys."""
@@ -62,6 +204,28 @@ class ListableStore(Protocol):
 
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the store's root, each sorted."""
+
+
+def is_listable(store: object, *, ask: bool = True) -> TypeIs[ListableStore]:
+    """Return whether a store can list its keys.
+
+    Parameters
+    ----------
+    store
+        The store.
+    ask
+        Whether to find it out by a request, if need be. Otherwise, a store that must be asked counts as one that
+        cannot.
+
+    Raises
+    ------
+    StoreError
+        If the store must be asked and fails to answer.
+    """
+    if not isinstance(store, ListableStore):
+        return False
+    can_list: Callable[[], bool] | None = getattr(store, "can_list", None)
+    return can_list is None or (ask and can_list())
 
 
 @runtime_checkable
@@ -144,6 +308,20 @@ class WritableFiles(Protocol):
 
 
 @runtime_checkable
+class BufferedStore(Protocol):
+    """A store whose changes are not stored for good before it is told to (a zip archive)."""
+
+    def flush(self) -> None:
+        """Store all changes for good."""
+
+
+def flush_opened(given: object, store: object) -> None:
+    """Flush ``store`` if it was opened for the caller, who gave a path: nobody else could report the failure."""
+    if isinstance(store, BufferedStore) and not isinstance(given, ReadableStore):
+        store.flush()
+
+
+@runtime_checkable
 class PresenceStore(Protocol):
     """A store that can tell cheaply and reliably which values exist."""
 
@@ -201,6 +379,18 @@ class VersionedStore(Protocol):
 
     def version(self, key: str) -> Hashable | None:
         """Return a token that changes whenever the value of ``key`` does; None if the key is absent, or if unknown."""
+
+
+@runtime_checkable
+class LocatedStore(Protocol):
+    """A store whose place can be named, so that what is known of its values can be kept beyond this process."""
+
+    def location(self) -> str | None:
+        """Return a text that names the store's root, the same in all processes, or None if there is none.
+
+        ``f"{location}/{key}"`` names a value: it differs from the names of all values in other stores, and it is the
+        same in every store that has this value, whichever its root. It contains no passwords; callers do not show it.
+        """
 
 
 def versions_of(store: VersionedStore, keys: Collection[str]) -> list[Hashable | None]:

@@ -32,6 +32,13 @@ def as_view(value: Buffer, key: str) -> memoryview:
         ) from exc
 
 
+def as_bytes(value: Buffer) -> bytes:
+    """Return the bytes of a buffer, without a copy if it is, or shows all of, a bytes object."""
+    view = memoryview(value)
+    owner = view.obj
+    return owner if type(owner) is bytes and len(owner) == view.nbytes and view.c_contiguous else bytes(view)
+
+
 def store_parts(store: WritableStore, key: str, parts: Sequence[bytes]) -> None:
     """Store a value given in parts; join them only if the store needs that."""
     if len(parts) > 1 and isinstance(store, GatheringStore) and knows_of(store, "set_parts", "set"):

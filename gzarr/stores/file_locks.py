@@ -19,10 +19,12 @@ import functools
 import os
 import sys
 import threading
+import time
 import zlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
 # Locks per directory. With too few, writers of different values wait for each other more often; with too many, a write
@@ -34,6 +36,9 @@ _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BI
 _OPEN_BELOW = _OPEN | getattr(os, "O_NOFOLLOW", 0)
 
 _open_locks: set[FileLock] = set()
+# Descriptors of files that this process holds, or waits for, with brief_lock.
+_briefly_locked: set[int] = set()
+_PAUSE_S = 0.002
 
 
 def stripe(name: str) -> int:
@@ -136,10 +141,50 @@ class FileLock:
         self._fds, self._file, self._thread = [], None, None
 
 
+@contextlib.contextmanager
+def brief_lock(fd: int, seconds: float) -> Iterator[bool]:
+    """Lock an open file unless someone else holds it for longer; for callers who can do without.
+
+    Parameters
+    ----------
+    fd
+        Descriptor of the file, opened for writing by the caller alone.
+    seconds
+        How long to wait.
+
+    Yields
+    ------
+    Whether the file is locked.
+
+    Raises
+    ------
+    OSError
+        If its file system has no locks.
+    """
+    end = time.monotonic() + seconds
+    _briefly_locked.add(fd)
+    try:
+        while not (locked := _try(fd)) and time.monotonic() < end:
+            time.sleep(_PAUSE_S)
+        try:
+            yield locked
+        finally:
+            if locked:
+                with contextlib.suppress(OSError):  # closing releases it too, unless a child has a copy
+                    _unlock(fd)
+    finally:
+        _briefly_locked.discard(fd)
+
+
 def _forget_all() -> None:
     for lock in list(_open_locks):
         lock._forget()
     _open_locks.clear()
+    # Only close, as above: a child's copy would keep the lock after its parent was killed.
+    for fd in _briefly_locked:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+    _briefly_locked.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -149,19 +194,21 @@ if hasattr(os, "register_at_fork"):
 if sys.platform == "win32":
     import errno
     import msvcrt
-    import time
+
+    def _try(fd: int) -> bool:
+        os.lseek(fd, 0, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError as exc:
+            if exc.errno not in (errno.EACCES, errno.EDEADLK):
+                raise
+            return False
+        return True
 
     def _wait(fd: int) -> None:
         # msvcrt's own waiting gives up after ten seconds, so poll.
         pause_s = 0.001
-        while True:
-            os.lseek(fd, 0, os.SEEK_SET)
-            try:
-                msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-                return
-            except OSError as exc:
-                if exc.errno not in (errno.EACCES, errno.EDEADLK):
-                    raise
+        while not _try(fd):
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 0.05)
 
@@ -174,6 +221,13 @@ else:
 
     # flock rather than lockf: lockf's locks belong to the process, so threads share them, and closing any descriptor of
     # the file releases them all.
+    def _try(fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     def _wait(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX)
 

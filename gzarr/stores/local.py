@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import platform
 import random
 import stat
 import time
@@ -126,6 +127,10 @@ class LocalStore:
     def directory(self) -> bytes:
         """Return the root directory, absolute."""
         return os.fsencode(self.root)
+
+    def location(self) -> str:
+        """Return a text that names the root, the same in all processes: its host and directory."""
+        return f"file://{platform.node()}{self.root}".rstrip("/")
 
     def file_writer(self) -> FolderWriter | None:
         """Return the file writer for engines, or None if links are refused or a subclass may do more in ``set``."""

@@ -13,11 +13,14 @@ from urllib.parse import unquote, urlsplit
 
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, StoreError, UnsupportedError
 from ..plugins import load
+from . import foreign, fsspec_urls, urls, zip_urls
 from .base import ReadableStore
+from .fsspec_calls import is_a
 from .local import LocalStore
 from .memory import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Literal
 
     #: The modes of zarr-python: read; read and write; create if absent; replace; create, fail if present.
@@ -31,21 +34,27 @@ _MODES = ("r", "r+", "a", "w", "w-")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,3}|([A-Za-z][A-Za-z0-9+.-]+)::")
 
 
-def as_store(store_or_path: StoreLike, mode: Mode = "r") -> tuple[ReadableStore, str]:
+def as_store(
+    store_or_path: StoreLike, mode: Mode = "r", storage_options: Mapping[str, Any] | None = None
+) -> tuple[ReadableStore, str]:
     """Return the store given by ``store_or_path``, and the path of the node within it.
 
     Parameters
     ----------
     store_or_path
-        A directory (path or ``file://`` URL), a mutable mapping of keys to bytes, or a store object.
+        A directory (path or ``file://`` URL), a URL of an object store or a web server (:mod:`gzarr.stores.urls`), a
+        zip archive in any of them (:mod:`gzarr.stores.zip_urls`), a URL for fsspec (:mod:`gzarr.stores.fsspec_urls`), a
+        mutable mapping of keys to bytes, or a store object, of gzarr or another package (:mod:`gzarr.stores.foreign`).
     mode
         ``"r"`` makes a read-only store; with ``"r"`` and ``"r+"`` the directory must exist. With the others it need
         not; storing the first value creates it.
+    storage_options
+        Options of a URL's store; None otherwise.
 
     Returns
     -------
-    The store, and the path of the node relative to the store's root (``""`` for all stores so far: the given directory
-    is the root).
+    The store, and the path of the node that a URL's fragment or another package's object names, relative to the store's
+    root (``""`` for others).
 
     Raises
     ------
@@ -58,34 +67,117 @@ def as_store(store_or_path: StoreLike, mode: Mode = "r") -> tuple[ReadableStore,
     """
     if mode not in _MODES:
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
+    read_only = mode == "r"
     if isinstance(store_or_path, (str, os.PathLike)):
-        store_of_plugin = _from_plugin(os.fspath(store_or_path), read_only=mode == "r")
+        zipped = zip_urls.zip_store(os.fspath(store_or_path), mode, storage_options, as_store, _local_path)
+        if zipped is not None:
+            return zipped
+    scheme = _scheme(store_or_path)
+    if scheme in urls.SCHEMES:
+        assert isinstance(store_or_path, str)
+        return urls.remote_store(store_or_path, read_only=read_only, storage_options=storage_options)
+    if isinstance(store_or_path, str) and _is_for_fsspec(store_or_path, scheme):
+        store, node = foreign.store_of_url(store_or_path, read_only=read_only, storage_options=storage_options)
+        return _checked(store, mode), node
+    if storage_options is not None:
+        raise ArgumentError(f"storage_options= is for URLs of remote stores, not for {_described(store_or_path)}")
+    found = foreign.store_of_object(store_or_path, read_only=read_only)
+    if found is not None:
+        return _checked(found[0], mode), found[1]
+    if isinstance(store_or_path, (str, os.PathLike)):
+        store_of_plugin = _from_plugin(os.fspath(store_or_path), read_only=read_only)
         if store_of_plugin is not None:
             return store_of_plugin, ""
         path = _local_path(os.fspath(store_or_path))
-        store = LocalStore(path, read_only=mode == "r")
-        _check_directory(store, needed=mode in ("r", "r+"))
-        return store, ""
+        return _checked(LocalStore(path, read_only=read_only), mode), ""
     if isinstance(store_or_path, ReadableStore):
         if inspect.iscoroutinefunction(store_or_path.get):
             raise ArgumentError(
                 f"{type(store_or_path).__module__}.{type(store_or_path).__qualname__} is an asynchronous store, and "
-                "gzarr's stores are synchronous; pass the path of its directory, or a mapping of keys to bytes"
+                "gzarr's stores are synchronous; asynchronous are only those of zarr-python (zarr.abc.store.Store)"
             )
         return store_or_path, ""
     if isinstance(store_or_path, MutableMapping):
-        return MemoryStore(store_or_path, read_only=mode == "r"), ""
+        return MemoryStore(store_or_path, read_only=read_only), ""
+    if type(store_or_path).__module__.partition(".")[0] == "obstore":
+        return urls.obstore_store(store_or_path, read_only=read_only), ""
+    if is_a(store_or_path, "fsspec.spec", "AbstractFileSystem"):
+        raise ArgumentError(
+            f"a {type(store_or_path).__name__} of fsspec needs a path: pass gzarr.FsspecStore(fs, path), or "
+            "fs.get_mapper(path)"
+        )
     raise ArgumentError(
-        "a store must be a path, a file:// URL, a mutable mapping of keys to bytes or a store object, not "
+        "a store must be a path, a URL, a mutable mapping of keys to bytes or a store object, not "
         f"{type(store_or_path).__name__}"
     )
 
 
+def open_store(
+    store: StoreLike, *, read_only: bool = True, storage_options: Mapping[str, Any] | None = None
+) -> ReadableStore:
+    """Return a store, to be passed to several functions.
+
+    Parameters
+    ----------
+    store
+        As for :func:`gzarr.open`, without ``#PATH``.
+    read_only
+        Refuse every change. Otherwise a directory need not exist.
+    storage_options
+        Options for the store of a URL:
+
+        ``timeout``
+            Seconds after which a failing request is not sent again; 60 by default.
+        ``concurrency``
+            Most requests of a read at the same time; by default, and at most, the number of I/O threads:
+            ``GZARR_IO_THREADS``, or 64.
+        ``gap_bytes``
+            Largest gap between two byte ranges of a value that are fetched with one request although more than 10 % of
+            the bytes are not needed; 16 KiB by default.
+        ``request_bytes``
+            Most bytes of a request for several byte ranges; 4 MiB by default.
+        ``client_options``
+            Options of connections, as in obstore: ``default_headers``, ``proxy_url``, ``read_timeout``, ...
+        All others
+            Configuration of the object store as in obstore: for S3 ``region``, ``endpoint``, ``access_key_id``,
+            ``secret_access_key``, ``session_token``, ``skip_signature`` (for public data; s3fs calls it ``anon``), ...,
+            and ``profile`` (with boto3 installed, which also reads ``AWS_PROFILE`` and the default profile);
+            for Google Cloud Storage ``service_account``, ...; for Azure ``account_name``, ``account_key``,
+            ``sas_key``, ...; and ``credential_provider``. Environment variables are read for those that are missing.
+
+    Raises
+    ------
+    ArgumentError
+        If the URL or an option is invalid, or obstore is not installed (``pip install 'gzarr[object]'``).
+    NodeNotFoundError
+        If a directory is needed and does not exist.
+    """
+    opened, base = as_store(store, "r" if read_only else "a", storage_options)
+    if base:
+        raise ArgumentError(f"{store!r} names the node {base!r}, and a store is asked for; leave out '#{base}'")
+    return opened
+
+
+def _scheme(store: object) -> str:
+    """Return the scheme of a URL in lower case, or an empty string."""
+    match = _SCHEME.match(store) if isinstance(store, str) else None
+    return match[1].lower() if match is not None and match[1] else ""
+
+
+def _is_for_fsspec(url: str, scheme: str) -> bool:
+    if scheme == "file" or not fsspec_urls.is_for_fsspec(url, scheme):
+        return False
+    return scheme.startswith(fsspec_urls.PREFIX) or not scheme or load("gzarr.stores", scheme) is None
+
+
+def _described(store: object) -> str:
+    return repr(store) if isinstance(store, (str, os.PathLike)) else type(store).__name__
+
+
 def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
     """Return the store that a plugin makes from a URL, or None if no plugin offers its scheme."""
-    match = _SCHEME.match(url) if isinstance(url, str) else None
-    scheme = match[1].lower() if match is not None and match[1] else "file"
-    plugin = None if scheme == "file" else load("gzarr.stores", scheme)
+    scheme = _scheme(url)
+    plugin = None if scheme in ("", "file") else load("gzarr.stores", scheme)
     if plugin is None:
         return None
     what = f"the store {scheme!r} of the package {plugin.distribution}"
@@ -112,8 +204,9 @@ def _local_path(text: str) -> str:
     scheme = (match[1] or match[2]).lower()
     if scheme != "file" or match[2]:
         raise ArgumentError(
-            f"{text!r}: remote stores ({scheme!r}) are not supported yet; this release opens local directories, "
-            "mappings, store objects, and URLs for which another package offers an entry point of 'gzarr.stores'"
+            f"{text!r}: URLs of the scheme {scheme!r} are not supported; supported are local directories, "
+            f"{', '.join(f'{name}://' for name in sorted(urls.SCHEMES))}, URLs of fsspec's filesystems (pip install "
+            "'gzarr[fsspec]'), and URLs for which another package offers an entry point of 'gzarr.stores'"
         )
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
@@ -122,6 +215,13 @@ def _local_path(text: str) -> str:
         raise ArgumentError(f"{text!r}: in a file URL, write '?' and '#' as %3F and %23")
     path = unquote(parts.path)
     return path[1:] if os.name == "nt" and re.match(r"/[A-Za-z]:", path) else path
+
+
+def _checked(store: ReadableStore, mode: Mode) -> ReadableStore:
+    """Return a store; raise an error if it is a directory that must exist and does not."""
+    if isinstance(store, LocalStore):
+        _check_directory(store, needed=mode in ("r", "r+"))
+    return store
 
 
 def _check_directory(store: LocalStore, *, needed: bool) -> None:
@@ -144,7 +244,7 @@ def _check_directory(store: LocalStore, *, needed: bool) -> None:
     if is_file:
         raise NodeNotFoundError(
             f"{str(root)!r} is a file, not a directory; pass the directory that holds the zarr.json or .zarray "
-            "(zip stores are not supported yet)"
+            "(a zip archive whose name does not end in .zip is 'zip://PATH')"
         )
     near = next((p for p in root.parents if p.is_dir()), Path(root.anchor))
     raise NodeNotFoundError(f"there is no directory {str(root)!r}; the nearest existing parent is {str(near)!r}")

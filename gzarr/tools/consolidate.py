@@ -6,7 +6,7 @@ Version 2: ``.zmetadata``, as zarr-python has written it since version 2.3. Vers
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
@@ -15,16 +15,24 @@ from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import dump
 from ..nodes.change import drop_indexes, hold_documents, reader_of, writable
 from ..nodes.reader import NodeReader
+from ..stores.base import flush_opened
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.resolve import StoreLike
 
 
 def consolidate_metadata(
-    store: StoreLike, *, path: str = "", zarr_format: ZarrFormat | None = None, device: str = "auto"
+    store: StoreLike,
+    *,
+    path: str = "",
+    zarr_format: ZarrFormat | None = None,
+    device: str = "auto",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
     """Write the consolidated metadata of a group: the metadata of all nodes below it in a single document.
 
@@ -38,6 +46,8 @@ def consolidate_metadata(
         As for :func:`gzarr.open_group`.
     zarr_format
         2 or 3, to choose between groups of both versions at ``path``.
+    storage_options
+        Options for the store of a URL: see :func:`gzarr.open_store`.
 
     Returns
     -------
@@ -55,7 +65,7 @@ def consolidate_metadata(
     ReadOnlyError, StoreError
         If the store is read-only or fails.
     """
-    opened, base = as_store(store, "r+")
+    opened, base = as_store(store, "r+", storage_options)
     where = join_path(base, normalize_path(path))
     target = writable(opened, f"'/{where}'")
     reader = reader_of(target)
@@ -74,6 +84,7 @@ def consolidate_metadata(
         assert key is not None
         target.set(key, dump(format.consolidated(metadata, nodes)))
         metadata = _group(reader, where, metadata.zarr_format)
+    flush_opened(store, target)
     return Group(metadata, NodeReader(target), where, device=device, mode="r+")
 
 

@@ -32,14 +32,14 @@ from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of, writable
 from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
 from ..nodes.reader import NodeReader
-from ..stores.base import ListableStore, LocalFiles
+from ..stores.base import LocalFiles, LocatedStore, flush_opened, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.locks import hold_node
 from ..stores.resolve import as_store
 from .copy_array import ArrayCopy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
@@ -64,9 +64,16 @@ class Copy:
     """
 
     def __init__(
-        self, store: Store, path: str, location: Location, groups: dict[str, GroupMetadata], arrays: list[ArrayCopy]
+        self,
+        store: Store,
+        path: str,
+        location: Location,
+        groups: dict[str, GroupMetadata],
+        arrays: list[ArrayCopy],
+        given: StoreLike,
     ) -> None:
         self._store = store
+        self._given = given
         self._path = path
         self._location = location
         self._erase = False
@@ -137,7 +144,7 @@ class Copy:
 
     def _check_no_others(self) -> None:
         """Refuse to resume the copy of a group that has nodes the source lacks."""
-        if not isinstance(self._store, ListableStore):
+        if not is_listable(self._store):
             return
         planned = {*self.groups, *(array.path for array in self.arrays)}
         reader = reader_of(self._store)
@@ -175,6 +182,7 @@ class Copy:
             with hold_node(self._store, array.path):
                 self._check_array(array)
                 yield from array.steps()
+        flush_opened(self._given, self._store)
 
     def run(self) -> None:
         """Run the whole copy."""
@@ -227,6 +235,8 @@ def copy(
     read_back: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
+    source_options: Mapping[str, Any] | None = None,
+    dest_options: Mapping[str, Any] | None = None,
 ) -> Array | Group:
     """Copy an array, or a group with everything below it.
 
@@ -261,6 +271,8 @@ def copy(
         always held, even if it is larger.
     allow_pickle
         Whether codecs that run pickled code are allowed. Only for trusted data.
+    source_options, dest_options
+        Options for the stores of URLs: see :func:`gzarr.open_store`.
 
     Returns
     -------
@@ -300,6 +312,8 @@ def copy(
         read_back=read_back,
         budget_bytes=budget_bytes,
         allow_pickle=allow_pickle,
+        source_options=source_options,
+        dest_options=dest_options,
     )
     planned.run()
     reader = NodeReader(planned._store, allow_pickle)
@@ -327,6 +341,8 @@ def prepare_copy(
     read_back: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
+    source_options: Mapping[str, Any] | None = None,
+    dest_options: Mapping[str, Any] | None = None,
 ) -> Copy:
     """Check and plan a copy, without writing anything; parameters are those of :func:`copy`.
 
@@ -340,12 +356,12 @@ def prepare_copy(
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
     check_zarr_format(zarr_format, optional=True)
     resolve_device(device)
-    root = _open(source, path, allow_pickle=allow_pickle)
+    root = _open(source, path, source_options, allow_pickle=allow_pickle)
     target_format = zarr_format or root.zarr_format
     format = FORMATS[target_format]
     if isinstance(root, Group) and not format.features.groups:
         raise ArgumentError(f"{root.name} is a group, and {format.title} has arrays only; copy its arrays one by one")
-    opened, base = as_store(dest, "a")
+    opened, base = as_store(dest, "a", dest_options)
     target = join_path(base, normalize_path(dest_path))
     store = writable(opened, f"'/{target}'")
     _check_apart(root, store, target)
@@ -374,22 +390,26 @@ def prepare_copy(
                 budget_bytes=budget_bytes,
             )
         )
-    planned = Copy(store, target, location, groups, arrays)
+    planned = Copy(store, target, location, groups, arrays, dest)
     planned.check_free(overwrite=overwrite, resume=resume)
     return planned
 
 
-def _open(source: StoreLike | Array | Group, path: str, *, allow_pickle: bool) -> Array | Group:
+def _open(
+    source: StoreLike | Array | Group, path: str, options: Mapping[str, Any] | None, *, allow_pickle: bool
+) -> Array | Group:
     """Return the node to be copied, in its current state in the store."""
     if isinstance(source, Array | Group):
         if path:
             raise ArgumentError(f"path={path!r} needs a store as source; this source is already a node")
+        if options is not None:
+            raise ArgumentError("source_options= is for the URL of a store; this source is already a node")
         store, where = source.store, source.path
     else:
-        store, base = as_store(source, "r")
+        store, base = as_store(source, "r", options)
         where = join_path(base, normalize_path(path))
     # Consolidated metadata may be out of date; a store that cannot list has nothing else.
-    index = False if isinstance(store, ListableStore) else None
+    index = False if is_listable(store) else None
     reader = NodeReader(store, allow_pickle, index)
     entry = reader.node(where, None)
     if entry is None:
@@ -409,16 +429,26 @@ def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
 
 def _check_apart(root: Array | Group, store: Store, target: str) -> None:
     """Refuse to copy a node into itself or over a group that contains it."""
-    places = []
-    for its, path in ((root.store, root.path), (store, target)):
-        folder = its.file_root() if isinstance(its, LocalFiles) else None
-        places.append((None, f"{path}/" if path else "") if folder is None else (b"", _folder(folder, path)))
-    (kind, one), (other_kind, other) = places
-    same_store = root.store == store if kind is None else kind == other_kind
-    if same_store and (one.startswith(other) or other.startswith(one)):
+    one, other = _names(root.store, root.path), _names(store, target)
+    nested = any(a is not None and b is not None and _overlap(a, b) for a, b in zip(one, other, strict=True))
+    if nested or (root.store == store and _overlap(f"{root.path}/".lstrip("/"), f"{target}/".lstrip("/"))):
         raise ArgumentError(
             f"the destination '/{target}' in {store!r} and the source {root.name} overlap; copy to another path"
         )
+
+
+def _names(store: ReadableStore, path: str) -> tuple[str | None, str | None]:
+    """Return names of a node that are the same in every store that has it: of its folder, and of its location."""
+    folder = store.file_root() if isinstance(store, LocalFiles) else None
+    location = store.location() if isinstance(store, LocatedStore) else None
+    return (
+        None if folder is None else _folder(folder, path),
+        None if location is None else f"{location}/{path}".rstrip("/") + "/",
+    )
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def _folder(root: bytes, path: str) -> str:

@@ -21,7 +21,7 @@ from ..engines import pool
 from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError
 from ..metadata.to_documents import array_documents
 from ..nodes.change import write_array
-from ..stores.base import ListableStore
+from ..stores.base import is_listable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -144,7 +144,7 @@ class ArrayCopy:
 
     def _boxes(self) -> Iterator[Box]:
         """Yield the regions in which the source or the unfinished copy has chunks, trimmed to these chunks."""
-        if not isinstance(self.source.store, ListableStore):
+        if not is_listable(self.source.store):
             for region in grid_points([regions.count for regions in self._regions]):
                 yield tuple(slice(*regions.extent(i)) for i, regions in zip(region, self._regions, strict=True))
             return
@@ -211,7 +211,7 @@ class ArrayCopy:
     def _copy_values(self) -> Iterator[int]:
         source = self.source
         found: Iterator[Coords] = grid_points(source.metadata.grid_shape)
-        if isinstance(source.store, ListableStore):
+        if is_listable(source.store):
             found = (coords for _, coords in stored_chunks(source.store, source.metadata, source.path))
         while some := list(itertools.islice(found, _VALUES)):
             outcomes = _in_threads(self._copy_value, some)

@@ -13,6 +13,7 @@ from ..hierarchy.array_spec import new_metadata
 from ..hierarchy.create import create_array, create_group
 from ..hierarchy.new_nodes import arguments_of_data
 from ..hierarchy.open import open as open_node
+from ..stores.base import flush_opened
 from ..stores.keys import normalize_path
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def save(
     zarr_format: ZarrFormat = 3,
     overwrite: bool = False,
     named: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> None:
     """Save one array, or several in a group.
@@ -45,6 +47,8 @@ def save(
         memory before anything is erased, since they may be part of the erased node.
     named
         Arrays by name, for names that are also parameters of this function.
+    storage_options
+        Options for the store of a URL: see :func:`gzarr.open_store`.
     **more
         Arrays by name.
 
@@ -67,7 +71,14 @@ def save(
         raise ArgumentError(f"named= must be a mapping from names to arrays, not {type(named).__name__}")
     together = {**(named or {}), **more}
     if len(arrays) == 1 and not together:
-        create_array(store, path=path, data=arrays[0], zarr_format=zarr_format, overwrite=overwrite)
+        create_array(
+            store,
+            path=path,
+            data=arrays[0],
+            zarr_format=zarr_format,
+            overwrite=overwrite,
+            storage_options=storage_options,
+        )
         return
     for i, array in enumerate(arrays):
         if f"arr_{i}" in together:
@@ -83,17 +94,27 @@ def save(
         # Arrays that are not in memory are read when they are stored, unless they may be in the group to be erased.
         together[name] = all_of(data, metadata, name) if overwrite or isinstance(data, np.ndarray) else data
         dtypes[name] = arguments["dtype"]
-    group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
+    group = create_group(
+        store, path=path, zarr_format=zarr_format, overwrite=overwrite, storage_options=storage_options
+    )
     for name, array in together.items():
         group.create_array(name, data=array, dtype=dtypes[name])
+    flush_opened(store, group.store)
 
 
-def load(store: StoreLike, *, path: str = "", device: str = "auto", zarr_format: ZarrFormat | None = None) -> Any:
+def load(
+    store: StoreLike,
+    *,
+    path: str = "",
+    device: str = "auto",
+    zarr_format: ZarrFormat | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
     """Read a whole array, or all arrays directly in a group.
 
     Parameters
     ----------
-    store, path, device, zarr_format
+    store, path, device, zarr_format, storage_options
         As for :func:`gzarr.open`.
 
     Returns
@@ -107,7 +128,7 @@ def load(store: StoreLike, *, path: str = "", device: str = "auto", zarr_format:
     ChunkError
         If a chunk cannot be read.
     """
-    node = open_node(store, path=path, device=device, zarr_format=zarr_format)
+    node = open_node(store, path=path, device=device, zarr_format=zarr_format, storage_options=storage_options)
     if isinstance(node, Array):
         return node.read()
     return {name: array.read() for name, array in node.arrays()}

@@ -21,11 +21,11 @@ from ..hierarchy.open import open as open_node
 from ..metadata.model import ArrayMetadata
 from ..nodes.reader import NodeReader
 from ..plan.decode_program import analyse
-from ..stores.base import ByteRange, ListableStore
+from ..stores.base import ByteRange, is_listable
 from ..stores.keys import join_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..engines.request import Missing
     from ..hierarchy.group import Group
@@ -159,7 +159,7 @@ class _Chunks:
         self._store = store
         self._path = path
         self._metadata = metadata
-        self._listed = isinstance(store, ListableStore)
+        self._listed = is_listable(store)
         # The parts of chunks beyond the array's end are decoded, too.
         grid = metadata.chunk_grid
         self._grid = grid.resized(grid.covered_shape)
@@ -310,7 +310,14 @@ def _tiles(begins: Sequence[int], ends: Sequence[int], lengths: Sequence[int]) -
         yield tuple(slice(start, min(start + n, end)) for start, n, end in zip(starts, lengths, ends, strict=True))
 
 
-def verify(store: StoreLike, *, path: str = "", missing: Missing = "fill", allow_pickle: bool = False) -> Verification:
+def verify(
+    store: StoreLike,
+    *,
+    path: str = "",
+    missing: Missing = "fill",
+    allow_pickle: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Verification:
     """Decode every stored chunk of an array, or of all arrays in a hierarchy, on the CPU, and report problems.
 
     Checksums, sizes, shard indexes and metadata documents are checked as in a read. Consolidated metadata is not
@@ -327,6 +334,8 @@ def verify(store: StoreLike, *, path: str = "", missing: Missing = "fill", allow
         first 100,000 of each array one by one, then the number of the others.
     allow_pickle
         Whether codecs that run pickled code are allowed. Only for trusted data.
+    storage_options
+        Options for the store of a URL: see :func:`gzarr.open_store`.
 
     Returns
     -------
@@ -349,6 +358,13 @@ def verify(store: StoreLike, *, path: str = "", missing: Missing = "fill", allow
     ['c/0']
     """
     check_missing(missing)
-    root = open_node(store, path=path, device="cpu", allow_pickle=allow_pickle, use_consolidated=False)
+    root = open_node(
+        store,
+        path=path,
+        device="cpu",
+        allow_pickle=allow_pickle,
+        use_consolidated=False,
+        storage_options=storage_options,
+    )
     reader = NodeReader(root.store, allow_pickle, use_consolidated=False)
     return Verification(reader, root, missing=missing)

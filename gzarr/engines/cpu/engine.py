@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ...errors import ChunkDecodeError
 from .. import kernels
+from ..failures import refuse_large
 from . import native, native_program, threads
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ class CpuEngine:
         ChunkError
             If a chunk fails; the outputs then hold some of the chunks.
         """
-        _refuse_large(request)
+        refuse_large(request)
         program = self._program()
         if program is None:
             threads.read(request)
@@ -73,14 +71,3 @@ class CpuEngine:
             kernels.load()
             self._prepared = native_program.prepare(self._decoding.program, self._decoding.chunk, self._fill_value)
         return self._prepared
-
-
-def _refuse_large(request: ReadRequest) -> None:
-    """Refuse byte ranges from a shard's index that are larger than any encoder's output, before allocating memory."""
-    large = request.sources.nbytes > request.most_encoded
-    if large.any():
-        row = int(np.argmax(large))
-        nbytes = int(request.sources.nbytes[row])
-        most = request.most_encoded
-        reason = f"the shard's index gives it {nbytes} bytes; a chunk of this array has at most {most}"
-        raise request.failure(ChunkDecodeError, row, reason)

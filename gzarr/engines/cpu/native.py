@@ -16,14 +16,17 @@ from gzarr_kernels.slots import geometry as g
 
 from ...errors import ChunkError
 from ...plan.keys import ChunkKeys, file_prefix
-from ...stores.base import LocalFiles
-from .. import failures, kernels, pool, result_memory
+from ...stores.base import LocalFiles, RemoteValues
+from .. import failures, kernels, pool, result_memory, spans
+from ..fetching import fetch_each
 from ..kernels import address
 from . import threads
 from .job_slots import ReadSlots, piece_columns
 from .small_reads import SmallReads
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from ...metadata.model import ChunkKeyEncoding
@@ -75,13 +78,24 @@ def read(request: ReadRequest, program: NativeProgram) -> None:
         workers = 1
     else:
         workers = min(pool.thread_count(), n)
-    if job.in_memory:
+    if job.in_memory and isinstance(request.store, RemoteValues):
+        _run_remote(request, job, work, workers)
+    elif job.in_memory:
         _run_batches(request, program, job, work, workers)
     else:
         if workers > 1:
             job.share_first_touch()
         kernels.run(work, job.address, job.shared, job.turns, workers)
     job.check(request)
+
+
+def _run_remote(request: ReadRequest, job: _Job, work: Any, workers: int) -> None:
+    """Decode chunks as they arrive from a remote store."""
+
+    def decode(rows: IntArray, values: Sequence[Any]) -> bool:
+        return job.decode(rows, values, work)
+
+    fetch_each(request, np.arange(len(request.plan)), workers, decode, request.budget_bytes)
 
 
 def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: Any, workers: int) -> None:
@@ -93,17 +107,7 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
 
     def read_batch(i: int) -> object:
         batch = rows[i * most : (i + 1) * most]
-        values = fetch(request, batch)
-        buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
-        job.where[batch] = [0 if b is None else address(b) for b in buffers]
-        job.nbytes[batch] = [-1 if b is None else b.size for b in buffers]
-        part, shared = job.part(batch)
-        worker = kernels.take_worker()
-        try:
-            work(part.address, worker.context_address, worker.scratch_address)
-        finally:
-            kernels.give_worker_back(worker)
-        return pool.STOP if shared[1] else None
+        return None if job.decode(batch, fetch(request, batch), work) else pool.STOP
 
     pool.each(read_batch, -(-n // most), workers)
 
@@ -160,12 +164,20 @@ class _Job:
         # The program owns the fill value.
         self._program = program
 
-    def part(self, rows: IntArray) -> tuple[ReadSlots, IntArray]:
-        """Return the job of a batch of chunks whose encoded bytes are in memory, and its shared counters."""
+    def decode(self, rows: IntArray, values: Sequence[Any], work: Any) -> bool:
+        """Decode and place a batch of chunks, given their encoded bytes; return False if one of them failed."""
+        buffers = [None if value is None else np.frombuffer(value, np.uint8) for value in values]
+        self.where[rows] = [0 if buffer is None else address(buffer) for buffer in buffers]
+        self.nbytes[rows] = [-1 if buffer is None else buffer.size for buffer in buffers]
         shared = np.zeros(3, np.int64)
         slots = self._slots.copy()
         slots.set_rows(len(rows), shared, rows)
-        return slots, shared
+        worker = kernels.take_worker()
+        try:
+            work(slots.address, worker.context_address, worker.scratch_address)
+        finally:
+            kernels.give_worker_back(worker)
+        return not shared[1]
 
     def share_first_touch(self) -> None:
         """Have the workers make the pages of a new result ready before they read."""
@@ -175,34 +187,21 @@ class _Job:
     def _set_ranges(self, sources: Sources, root: bytes) -> tuple[int, IntArray]:
         """Cut byte ranges into spans: neighbours in a file are one request; return number and rows of the spans."""
         n = len(sources.offset)
-        rows = np.lexsort((sources.offset, sources.key_index))
-        file = sources.key_index[rows]
-        begin = sources.offset[rows]
-        size = np.maximum(sources.nbytes[rows], 0)
-        end = begin + size
-        # A span ends where the file changes, where the gap is wide, and before it grows too large.
-        cut = np.ones(n, np.bool_)
-        cut[1:] = (file[1:] != file[:-1]) | (begin[1:] - end[:-1] > GAP_BYTES) | (begin[1:] < end[:-1])
-        starts = np.flatnonzero(cut)
-        base = begin[starts][np.cumsum(cut) - 1]
-        bucket = (end - base - 1) // SPAN_BYTES
-        cut[1:] |= bucket[1:] != bucket[:-1]
-        starts = np.flatnonzero(cut)
-        stops = np.append(starts[1:], n)
+        cut = spans.join(sources, np.arange(n), gap_bytes=GAP_BYTES, most_bytes=SPAN_BYTES)
         keys = sources.keys.all() if isinstance(sources.keys, ChunkKeys) else sources.keys
         folder = os.fsdecode(root)
         paths = np.frombuffer(os.fsencode("".join([f"{folder}/{key}\0" for key in keys])), np.uint8)
         self._slots.set_ranges(
             paths=paths,
             path_offsets=np.append(0, np.flatnonzero(paths == 0) + 1),
-            span_rows=np.append(starts, n),
-            span_file=file[starts],
-            span_offset=begin[starts],
-            span_nbytes=end[stops - 1] - begin[starts],
+            span_rows=cut.bounds,
+            span_file=cut.key_index,
+            span_offset=cut.offset,
+            span_nbytes=cut.nbytes,
             offset=sources.offset,
             nbytes=sources.nbytes,
         )
-        return len(starts), rows
+        return len(cut), cut.rows
 
     def _geometry(self, request: ReadRequest, program: NativeProgram, field_offset: int) -> IntArray:
         plan = request.plan

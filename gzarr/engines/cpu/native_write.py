@@ -22,7 +22,7 @@ from ...codecs.crc32c import Crc32cCodec
 from ...codecs.sharding import EMPTY
 from ...errors import ChunkWriteError, ReadOnlyError
 from ...plan.keys import ChunkKeys, distinct_rows
-from ...stores.base import WritableFiles
+from ...stores.base import RemoteValues, WritableFiles
 from ...stores.buffers import store_parts
 from .. import failures, kernels, pool
 from . import effort
@@ -173,8 +173,9 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
     """Encode and store in batches, one per thread at a time: memory is bounded, and storing overlaps encoding."""
     values = len(job.keys)
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // program.most_nbytes))
-    # A shard is stored as a whole; other values are encoded several at a time.
-    step = 1 if request.levels else max(1, min(most, -(-values // pool.thread_count())))
+    # A shard is stored as a whole, and a remote value by a request of its own; others are encoded several at a time.
+    alone = request.levels or isinstance(request.store, RemoteValues)
+    step = 1 if alone else max(1, min(most, -(-values // pool.thread_count())))
     batches = -(-values // step)
     done = count()
 
@@ -193,7 +194,8 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
             next(done)
 
     try:
-        pool.each(write_batch, batches, _workers(job, request, batches))
+        held = step * program.most_nbytes * max(-(-len(job.rows) // values), 1)
+        pool.each_value(request.store, write_batch, batches, held, _workers(job, request, batches))
     except ChunkWriteError as error:
         raise failures.with_count(error, next(done), values) from error.__cause__
 

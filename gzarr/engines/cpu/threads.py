@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...codecs.chain import representations
-from ...errors import ChunkDecodeError, ChunkError, MissingChunkError, StoreError, ValueSizeError
-from ...stores.base import ByteRange, SizedStore
+from ...errors import ChunkDecodeError, ChunkError, MissingChunkError, StoreError, ValueReplacedError, ValueSizeError
+from ...stores.base import ByteRange, RemoteValues, SizedStore
 from .. import pool
 from ..failures import store_failure
+from ..fetching import fetch_each
 from ..request import ABSENT, WHOLE
 
 if TYPE_CHECKING:
@@ -57,8 +58,16 @@ def read(request: ReadRequest) -> None:
         return
     steps = representations(request.codecs, request.chunk)
     workers = pool.thread_count()
-    batches = _batches(request.sources, workers)
     fill = fill_chunk(request.fill_value, request.chunk)
+    if isinstance(request.store, RemoteValues):
+
+        def use(rows: npt.NDArray[np.int64], values: list[Any]) -> bool:
+            _read_values(request, steps, fill, rows.tolist(), values)
+            return True
+
+        fetch_each(request, np.arange(len(request.plan)), workers, use, request.budget_bytes)
+        return
+    batches = _batches(request.sources, workers)
     pool.each(lambda i: _read_batch(request, steps, fill, batches[i]), len(batches), workers)
 
 
@@ -113,6 +122,8 @@ def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int], most_enco
     parts = store.get_partial_values(asked)
     for group, (key, byte_range), part in zip(groups, asked, parts, strict=True):
         if part is None:
+            if sources.packing is not None:
+                raise ValueReplacedError(f"{store!r}: {key!r} was erased meanwhile", key=key)
             continue
         if len(part) != byte_range.length:
             raise StoreError(
@@ -232,6 +243,17 @@ def _read_batch(
         for row in rows:
             _read_batch(request, steps, fill, [row])
         return
+    _read_values(request, steps, fill, rows, values)
+
+
+def _read_values(
+    request: ReadRequest,
+    steps: Sequence[Representation],
+    fill: npt.NDArray[Any],
+    rows: Sequence[int],
+    values: list[Any],
+) -> None:
+    """Decode and place chunks, given their encoded bytes; the list loses them."""
     for position, row in enumerate(rows):
         # Frees each encoded chunk before the next is decoded.
         data, values[position] = values[position], None

@@ -62,7 +62,8 @@ def write(request: WriteRequest, rows: IntArray | None = None, *, already: int =
         next(done)
 
     try:
-        pool.each(write_value, len(groups), pool.thread_count())
+        held = request.chunk.nbytes * max(-(-len(rows) // max(len(groups), 1)), 1)
+        pool.each_value(request.store, write_value, len(groups), held, pool.thread_count())
     except ChunkError as error:
         # Only now have the other threads finished the values that they were writing.
         raise failures.with_count(error, already + next(done), already + len(groups)) from error.__cause__

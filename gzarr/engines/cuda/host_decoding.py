@@ -9,7 +9,6 @@ import numpy as np
 
 from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
-from ..request import Sources
 from . import slots
 from .staging import NO_FRAMES, READY, Frames, Staged
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..cpu.engine import CpuEngine
-    from ..request import ReadRequest
+    from ..request import ReadRequest, Sources
     from .budget import Budget
     from .device_protocol import Device
 
@@ -147,4 +146,12 @@ def _some_of(request: ReadRequest, rows: IntArray, chunks: IntArray) -> Sources:
     if isinstance(keys, ChunkKeys) and keys.chunks is request.plan.chunks:
         # Not sharded: each chunk has its own key, which the native loop builds from its coordinates.
         keys, key_index = ChunkKeys(keys.encoding, keys.prefix, chunks), np.arange(len(rows))
-    return Sources(keys, key_index, sources.offset[rows], sources.nbytes[rows])
+    packing = sources.packing
+    return dataclasses.replace(
+        sources,
+        keys=keys,
+        key_index=key_index,
+        offset=sources.offset[rows],
+        nbytes=sources.nbytes[rows],
+        packing=None if packing is None else dataclasses.replace(packing, index=packing.index[rows]),
+    )

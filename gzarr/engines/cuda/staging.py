@@ -7,6 +7,7 @@ threads fetch batches of values, which are then processed the same way.
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,12 +18,15 @@ from gzarr_kernels.slots import read as r
 from gzarr_kernels.slots import stage as s
 
 from ...plan.keys import ChunkKeys, file_prefix
-from ...stores.base import LocalFiles
+from ...stores.base import LocalFiles, RemoteValues
 from .. import kernels, pool
 from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch
+from ..fetching import BUDGET_BYTES, fetch_each
 from ..kernels import OPEN_FLAGS, address
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from ..request import ReadRequest
@@ -228,7 +232,7 @@ class Staging:
         job[s.OUTCOMES] = address(outcomes)
         job[s.FRAMES], job[s.MOST_FRAMES] = address(columns), most_frames
         if self._in_memory:
-            self._from_store(job, rows, outcomes[:, s.STATE], shared)
+            rows = self._from_store(job, rows, outcomes[:, s.STATE], shared)
         else:
             turns = np.zeros(1, np.int64)
             job[r.CHUNK_ROWS], job[r.SPANS], job[s.NEXT] = address(rows), len(rows), address(turns)
@@ -252,21 +256,23 @@ class Staging:
             Frames(*(column[mine] for column in taken)),
         )
 
-    def _from_store(self, job: IntArray, rows: IntArray, state: IntArray, shared: IntArray) -> None:
-        """Fetch and stage one batch at a time in each thread, which bounds the memory for fetched values."""
+    def _from_store(self, job: IntArray, rows: IntArray, state: IntArray, shared: IntArray) -> IntArray:
+        """Fetch and stage in batches, which bounds the memory for fetched values; return rows in the order of staging.
+
+        Chunks that were not fetched, since there was no room left, come last and are DEFERRED.
+        """
         request = self._request
         workers = max(1, min(pool.thread_count(), len(rows)))
         capacity, most_frames = int(job[s.CAPACITY]), int(job[s.MOST_FRAMES])
-        most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(int(job[s.EXPECTED]), 1), -(-len(rows) // workers)))
+        order, lock, staged = np.empty_like(rows), threading.Lock(), 0
 
-        def stage_batch(i: int) -> None:
-            begin = i * most
-            batch = rows[begin : begin + most]
-            if 0 < capacity <= shared[0] or 0 < most_frames <= shared[1]:
-                # There is no room left: do not fetch.
-                state[begin : begin + most] = DEFERRED
-                return
-            values = fetch(request, batch)
+        def stage_values(batch: IntArray, values: Sequence[Any]) -> bool:
+            nonlocal staged
+            with lock:
+                begin = staged
+                staged += len(batch)
+            batch = np.ascontiguousarray(batch)
+            order[begin : begin + len(batch)] = batch
             buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
             self._where[batch] = [0 if b is None else address(b) for b in buffers]
             self._nbytes[batch] = [-1 if b is None else b.size for b in buffers]
@@ -275,8 +281,21 @@ class Staging:
             part[r.CHUNK_ROWS], part[r.SPANS] = address(batch), len(batch)
             part[s.NEXT], part[s.FIRST] = address(turns), begin
             _run(part)
+            return not (0 < capacity <= shared[0] or 0 < most_frames <= shared[1])
 
-        pool.each(stage_batch, -(-len(rows) // most), workers)
+        if isinstance(request.store, RemoteValues):
+            fetch_each(request, rows, workers, stage_values, min(BUDGET_BYTES, max(capacity, 1)))
+        else:
+            most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(int(job[s.EXPECTED]), 1), -(-len(rows) // workers)))
+
+            def stage_batch(i: int) -> object:
+                batch = rows[i * most : (i + 1) * most]
+                return None if stage_values(batch, fetch(request, batch)) else pool.STOP
+
+            pool.each(stage_batch, -(-len(rows) // most), workers)
+        order[staged:] = rows[~np.isin(rows, order[:staged])]
+        state[staged:] = DEFERRED
+        return order
 
 
 def _lead(form: FrameFormat) -> int:

@@ -1,0 +1,78 @@
+"""Attempts at a request to a remote store: it is sent again while that may help and the time is not over."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ..errors import ArgumentError, StoreError
+from . import traffic
+from .object_errors import Failure, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    T = TypeVar("T")
+
+# Pauses before a request is sent again, in seconds: they double up to a limit, and are cut at random.
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+class ShortAnswerError(Exception):
+    """The body of an answer has fewer bytes than its header says."""
+
+
+class FailedRequest(Exception):
+    """A request that failed for good."""
+
+    def __init__(self, failure: Failure, attempts: int, seconds: float) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+        self.attempts = attempts
+        self.seconds = seconds
+
+
+def send(request: Callable[[], T], failure_of: Callable[[BaseException], Failure], timeout: float) -> T:
+    """Return ``request()``; call it again while that may help.
+
+    Parameters
+    ----------
+    request
+        Function that sends one request.
+    failure_of
+        Function that tells what its exception means.
+    timeout
+        Seconds after which it is not called again.
+
+    Raises
+    ------
+    FailedRequest
+        If it fails for good.
+    """
+    begin = time.monotonic()
+    attempts, pause = 0, _FIRST_PAUSE_S
+    while True:
+        attempts += 1
+        sent = time.monotonic()
+        try:
+            return request()
+        except (ShortAnswerError, EOFError) as error:
+            failure = Failure(Kind.TEMPORARY, None, str(error))
+        except (ArgumentError, StoreError, MemoryError):
+            raise
+        # A panic of obstore is a BaseException.
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            failure = failure_of(error)
+        finally:
+            traffic.count(requests=1, seconds=time.monotonic() - sent)
+        seconds = time.monotonic() - begin
+        wait = pause * random.uniform(0.5, 1)
+        if failure.kind is not Kind.TEMPORARY or seconds + wait > timeout:
+            raise FailedRequest(failure, attempts, seconds)
+        traffic.count(retries=1)
+        time.sleep(wait)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)

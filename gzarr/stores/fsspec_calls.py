@@ -1,0 +1,286 @@
+"""Calls of a filesystem of fsspec, in this process and for a bounded time.
+
+Asynchronous filesystems work in fsspec's event loop, which a forked child does not have; synchronous ones may hold
+connections and open files, which a child shares with its parent. So a child makes its filesystems anew.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import threading
+import weakref
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import ArgumentError, StoreError
+from .byte_ranges import range_to_ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .base import Request
+
+    #: Arguments of a method.
+    Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+#: Names of synchronous filesystems that work in several threads at a time. Others have one connection or one open file.
+#: (Reading archives in threads fails in some versions of Python's zipfile.)
+_PARALLEL: Final = frozenset({"arrow_hdfs", "data", "github", "hdfs", "hf", "local", "memory", "sftp", "ssh"})
+#: Seconds by which the wait for a batch is longer than that for each of its requests.
+_MARGIN_S: Final = 2.0
+#: How many times as long as another call a listing may take, which may be thousands of requests.
+_LISTING: Final = 20
+
+
+def module(name: str) -> Any:
+    """Return a module of fsspec.
+
+    Raises
+    ------
+    ArgumentError
+        If fsspec is not installed.
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ArgumentError(f"this store needs the package fsspec (pip install 'gzarr[fsspec]'): {error}") from error
+
+
+def is_a(value: object, module_name: str, class_name: str) -> bool:
+    """Return whether a value is an instance of a class, which is not imported for that."""
+    loaded = sys.modules.get(module_name)
+    return loaded is not None and isinstance(value, getattr(loaded, class_name))
+
+
+def is_exactly(value: object, module_name: str, class_name: str) -> bool:
+    """Return whether a value is of a class, and not of one derived from it."""
+    return type(value).__module__ == module_name and type(value).__name__ == class_name
+
+
+class Calls:
+    """The methods of a filesystem.
+
+    Parameters
+    ----------
+    fs
+        Filesystem of fsspec, of any kind.
+    timeout
+        Seconds after which a request counts as failed.
+
+    Raises
+    ------
+    ArgumentError
+        If it is an ``asynchronous=True`` filesystem that cannot be made anew without that.
+    """
+
+    def __init__(self, fs: Any, timeout: float) -> None:
+        self.timeout = timeout
+        fs = _synchronous(fs)
+        if fs.async_impl and fs.asynchronous:
+            try:
+                fs = _anew(fs)
+            # Filesystems may raise anything.
+            except Exception as error:
+                raise ArgumentError(
+                    f"a {type(fs).__name__} with asynchronous=True cannot be used here ({type(error).__name__}); make "
+                    "it without that"
+                ) from None
+        self.protocols = _protocols(fs)
+        self.is_async = bool(fs.async_impl)
+        self.parallel = self.is_async or not _PARALLEL.isdisjoint(self.protocols)
+        # Object stores, which have none, are asynchronous.
+        self.has_directories = not self.is_async or not {"ssh", "sftp"}.isdisjoint(self.protocols)
+        self.immediate = is_exactly(fs, "fsspec.implementations.memory", "MemoryFileSystem")
+        self._made: tuple[int, Any] = (os.getpid(), fs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Calls, (self._made[1], self.timeout)
+
+    @property
+    def fs(self) -> Any:
+        """The filesystem; in a forked child another one, made from the same arguments.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be made anew.
+        """
+        process, fs = self._made
+        if process != os.getpid():
+            if not self.immediate:
+                try:
+                    fs = _anew(fs)
+                # Filesystems may raise anything, and their texts may have secrets in them.
+                except Exception as error:
+                    raise StoreError(
+                        f"a {type(fs).__name__} cannot be made anew in this forked process ({type(error).__name__}); "
+                        "open the store in the child, or start processes with 'spawn'"
+                    ) from None
+            self._made = (os.getpid(), fs)
+        return fs
+
+    def all(self, method: str, calls: Sequence[Arguments]) -> list[Any]:
+        """Call a method several times; return results and exceptions, in order.
+
+        Calls of an asynchronous filesystem run side by side, those of a synchronous one one after the other.
+        """
+        fs = self.fs
+        timeout = self.timeout * (_LISTING if method in ("find", "ls") else 1)
+        if self.is_async:
+            return self._gather(fs, method, calls, timeout)
+        lock = None if self.parallel else _lock_of(fs)
+        return [self._one(getattr(fs, method), call, timeout, lock) for call in calls]
+
+    def one(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        """Call a method; return its result, or raise its exception."""
+        (found,) = self.all(method, [(arguments, keywords)])
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def _gather(self, fs: Any, method: str, calls: Sequence[Arguments], timeout: float) -> list[Any]:
+        # Not imported before it is needed: it takes longer than all of gzarr.
+        import asyncio
+
+        function = getattr(fs, f"_{method}")
+
+        async def call(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            return await asyncio.wait_for(function(*arguments, **keywords), timeout)
+
+        async def gather() -> list[Any]:
+            return await asyncio.gather(*(call(*one) for one in calls), return_exceptions=True)
+
+        try:
+            found = module("fsspec.asyn").sync(fs.loop, gather, timeout=timeout + _MARGIN_S)
+        # The event loop may stand still, or be gone.
+        except Exception as error:
+            return [error] * len(calls)
+        return [_too_late(timeout) if isinstance(one, TimeoutError) else one for one in found]
+
+    def _one(self, function: Callable[..., Any], call: Arguments, timeout: float, lock: threading.Lock | None) -> Any:
+        arguments, keywords = call
+        # The result, or an exception.
+        done: SimpleQueue[Any] = SimpleQueue()
+
+        def run() -> None:
+            if lock is not None and not lock.acquire(timeout=timeout):
+                return
+            try:
+                done.put(function(*arguments, **keywords))
+            except BaseException as error:
+                done.put(error)
+            finally:
+                if lock is not None:
+                    lock.release()
+
+        if self.immediate:
+            run()
+            return done.get()
+        try:
+            # A thread of its own: nothing else can end the wait for a synchronous call.
+            _thread.start_new_thread(run, ())
+        except (RuntimeError, MemoryError):
+            run()
+        try:
+            return done.get(timeout=timeout)
+        except Empty:
+            return _too_late(timeout)
+
+
+def _lock_of(fs: Any) -> threading.Lock:
+    """Return the lock of a filesystem, which several stores may share: fsspec gives a filesystem again."""
+    with _locks_lock:
+        return _locks.setdefault(fs, threading.Lock())
+
+
+def _renew() -> None:
+    # A forked child lacks the threads that held some of them, and would wait for ever.
+    global _locks, _locks_lock
+    _locks, _locks_lock = weakref.WeakKeyDictionary(), threading.Lock()
+
+
+_locks: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
+_locks_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+def _too_late(timeout: float) -> TimeoutError:
+    return TimeoutError(f"no answer in {timeout:g} s")
+
+
+@dataclass(frozen=True, slots=True)
+class FileCall:
+    """A call that gets bytes of a file.
+
+    Attributes
+    ----------
+    calls, path
+        Filesystem, and path there.
+    request
+        Key for messages, the bytes that are needed of the file, and their limit.
+    bounded
+        Whether to ask for no more than a byte above the limit, which shows that a value is too large. (Web servers may
+        compress what they send, or ignore ranges.)
+    """
+
+    calls: Calls
+    path: str
+    request: Request
+    bounded: bool = False
+
+    @property
+    def needs_size(self) -> bool:
+        """Whether the filesystem gives the last bytes of a file only if told where they begin."""
+        return self.request.byte_range.offset < 0 and not self.calls.is_async and not self.calls.immediate
+
+    @property
+    def arguments(self) -> Arguments:
+        """Arguments of ``cat_file``."""
+        asked, most = range_to_ask(self.request.byte_range), self.request.most_nbytes
+        start: int | None = asked.offset
+        stop = None if asked.length is None else asked.offset + asked.length
+        if stop is None and start == 0:
+            stop = most + 1 if self.bounded and most is not None else None
+            start = None if stop is None else 0
+        return (self.path,), {"start": start, "end": stop}
+
+
+def _synchronous(fs: Any) -> Any:
+    """Return the filesystem in an asynchronous wrapper, or ``fs`` itself."""
+    while is_a(fs, "fsspec.implementations.asyn_wrapper", "AsyncFileSystemWrapper"):
+        fs = fs.sync_fs
+    return fs
+
+
+def _protocols(fs: Any) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+
+
+def _anew(fs: Any) -> Any:
+    """Return another filesystem of the same kind, for this process and for synchronous callers."""
+    if is_exactly(fs, "fsspec.implementations.memory", "MemoryFileSystem"):
+        # Memory is not a connection.
+        return fs
+    arguments = tuple(_renewed(value) for value in fs.storage_args)
+    keywords = {name: _renewed(value) for name, value in fs.storage_options.items() if name != "loop"}
+    keywords.pop("asynchronous", None)
+    return type(fs)(*arguments, **keywords)
+
+
+def _renewed(value: Any) -> Any:
+    """Return an argument of a filesystem, for another one in this process."""
+    if is_a(value, "fsspec.spec", "AbstractFileSystem"):
+        return _anew(_synchronous(value))
+    if hasattr(value, "seek"):
+        raise TypeError("an open file cannot be shared")
+    if isinstance(value, dict) and not {"asynchronous", "loop"}.isdisjoint(value):
+        return {name: option for name, option in value.items() if name not in ("asynchronous", "loop")}
+    if isinstance(value, dict) and any(is_a(inner, "fsspec.spec", "AbstractFileSystem") for inner in value.values()):
+        return {name: _renewed(inner) for name, inner in value.items()}
+    return value

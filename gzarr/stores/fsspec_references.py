@@ -1,0 +1,173 @@
+"""References of kerchunk, as fsspec's ``reference://`` filesystem holds them: keys, each with bytes of other files.
+
+Format: https://fsspec.github.io/kerchunk/spec.html. fsspec gives the same answer to a key without a reference and to
+one whose record cannot be read. Here references are looked up first, and then their targets are read: only the first
+can find a key absent, and a target that is absent is a failure. References say how many bytes to expect, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+from . import redaction
+from .fsspec_calls import is_a, module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Names of chunks. Parquet references hold chunks of version 2, and documents in a mapping.
+_CHUNK: Final = re.compile(r"\d+(?:\.\d+)*")
+
+
+class BadReferenceError(Exception):
+    """A reference cannot be read, or makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Bytes of another file.
+
+    Attributes
+    ----------
+    protocol, path
+        Protocol of its filesystem (None for the default), and its path or URL there.
+    offset, nbytes
+        First byte and number of bytes; ``nbytes`` is None for the whole file.
+    """
+
+    protocol: str | None
+    path: str
+    offset: int = 0
+    nbytes: int | None = None
+
+
+def is_reference_filesystem(fs: object) -> bool:
+    """Return whether a filesystem has references for files."""
+    return is_a(fs, "fsspec.implementations.reference", "ReferenceFileSystem")
+
+
+def look_up(fs: Any, path: str) -> bytes | Target | None:
+    """Return the value of a key or where it is, or None if there is no reference.
+
+    Raises
+    ------
+    BadReferenceError
+        If there is one, or may be one, that cannot be read.
+    """
+    if is_a(fs.references, "fsspec.implementations.reference", "LazyReferenceMapper"):
+        folder, _, name = path.rpartition("/")
+        if path == ".zmetadata":
+            return _consolidated(fs.references)
+        if folder and not name.startswith(".z") and not _CHUNK.fullmatch(name):
+            return None
+    try:
+        found = fs.references[path]
+    except KeyError as error:
+        # A file of records that does not exist has no references. One that is damaged may have some.
+        if error.__cause__ is None or isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise BadReferenceError(f"its references cannot be read: {type(error.__cause__).__name__}") from None
+    # Parquet files may hold anything.
+    except Exception as error:
+        raise BadReferenceError(f"its reference cannot be read: {redaction.describe(error, frozenset())}") from None
+    if hasattr(found, "to_bytes") and not isinstance(found, int):
+        found = found.to_bytes()
+    if isinstance(found, (str, bytes)):
+        return _inline(found.encode() if isinstance(found, str) else found)
+    if not isinstance(found, (list, tuple)) or len(found) not in (1, 3):
+        raise BadReferenceError(f"its reference is malformed: {type(found).__name__}")
+    url = found[0]
+    if url is None or url != url:  # not a number: pandas's word for nothing
+        url = fs.target
+        if url is None:
+            return None
+    if not isinstance(url, str):
+        raise BadReferenceError(f"its reference is malformed: the URL is {type(url).__name__}")
+    protocol = url.partition("://")[0] if "://" in url else None
+    if len(found) == 1:
+        return Target(protocol, url)
+    try:
+        offset, nbytes = int(found[1]), int(found[2])
+    except (TypeError, ValueError):
+        offset = -1
+    if offset < 0 or nbytes < 0:
+        raise BadReferenceError("its reference is malformed: offset and size must be integers, and not negative")
+    return Target(protocol, url, offset, nbytes)
+
+
+def _consolidated(references: Any) -> bytes:
+    """Return consolidated metadata: the index of Parquet references has all documents, but another envelope."""
+    try:
+        return json.dumps({"zarr_consolidated_format": 1, "metadata": references.zmetadata}).encode()
+    # The index may hold anything.
+    except Exception as error:
+        raise BadReferenceError(f"the index of its references cannot be read: {type(error).__name__}") from None
+
+
+def _inline(value: bytes) -> bytes:
+    if not value.startswith(b"base64:"):
+        return value
+    try:
+        return base64.b64decode(value[7:], validate=True)
+    except ValueError as error:
+        raise BadReferenceError(f"its reference is malformed: {error}") from None
+
+
+def filesystem_of(fs: Any, target: Target) -> Any:
+    """Return the filesystem of a target.
+
+    Raises
+    ------
+    BadReferenceError
+        If there is none for its protocol.
+    """
+    found = fs.fss.get(target.protocol)
+    if found is None:
+        # fsspec makes that of the first target only.
+        options = fs.storage_options.get("remote_options") or {}
+        try:
+            found = module("fsspec").filesystem(target.protocol, **options)
+        # Filesystems may raise anything.
+        except Exception as error:
+            described = redaction.describe(error, redaction.secrets_of(options))
+            raise BadReferenceError(f"there is no filesystem for {target.protocol!r}: {described}") from None
+        fs.fss[target.protocol] = found
+    return found
+
+
+def keys(fs: Any, prefix: str, *, below: bool) -> Iterator[str]:
+    """Yield the keys that start with a prefix.
+
+    Parameters
+    ----------
+    fs, prefix
+        Filesystem of references, and prefix.
+    below
+        Whether to yield the chunks of arrays below the prefix, too. (For Parquet references, that reads every file of
+        records there.)
+
+    Raises
+    ------
+    BadReferenceError
+        If references cannot be read.
+    """
+    references = fs.references
+    if not is_a(references, "fsspec.implementations.reference", "LazyReferenceMapper"):
+        yield from (key for key in references if isinstance(key, str) and key.startswith(prefix))
+        return
+    documents = [".zmetadata", *references.zmetadata]
+    yield from (key for key in documents if key.startswith(prefix))
+    for key in documents:
+        folder = key.removesuffix(".zarray")
+        if key.endswith("/.zarray") and (folder == prefix or (below and folder.startswith(prefix))):
+            grid = zip(*(references.zmetadata[key][name] for name in ("shape", "chunks")), strict=True)
+            numbers = [range(-(-size // chunk)) for size, chunk in grid]
+            for chunk in product(*numbers):
+                name = folder + (".".join(map(str, chunk)) or "0")
+                if look_up(fs, name) is not None:
+                    yield name

@@ -1,0 +1,483 @@
+"""Values as files of a filesystem of fsspec, and the values that references of kerchunk point to."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections import defaultdict
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
+
+from ..errors import ArgumentError, ReadOnlyError, StoreError
+from . import fsspec_listing, fsspec_references, io_threads, redaction, traffic
+from .base import Answer, ByteRange, Request, RequestLimits
+from .buffers import as_bytes, as_view
+from .byte_ranges import check_limit, check_range, checked_answer, resolve_range, splice
+from .fsspec_calls import Calls, FileCall, is_exactly, module
+from .fsspec_references import BadReferenceError
+from .keys import split_key, split_prefix
+from .timeouts import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+    from .base import Listing
+
+T = TypeVar("T")
+
+#: Seconds after which a request counts as failed.
+DEFAULT_TIMEOUT_S: Final = 60.0
+#: Calls of ``get_many`` at a time, and requests in each, for asynchronous filesystems.
+_CALLS, _EACH = 8, 8
+#: Exceptions that mean an absent file.
+MISSING: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+# What says that more than a file is absent.
+_NO_BUCKET: Final = re.compile(
+    "NoSuchBucket|ContainerNotFound|(bucket|container) (does not|doesn't) exist", re.IGNORECASE
+)
+# What servers say of a range that begins after the last byte.
+_NO_RANGE: Final = re.compile(r"not satisfiable|\b416\b", re.IGNORECASE)
+
+
+class FsspecStore:
+    """Values as files of a filesystem of fsspec.
+
+    Parameters
+    ----------
+    fs
+        Filesystem of fsspec, synchronous or not.
+    path
+        Path of the root in it.
+    read_only
+        Refuse every change.
+    timeout
+        Seconds after which a request counts as failed.
+    missing_exceptions
+        Exceptions of the filesystem that mean an absent file, as in ``FSMap``; None for ``FileNotFoundError``,
+        ``IsADirectoryError`` and ``NotADirectoryError``. All others are failures.
+    url
+        URL for messages; None to make one of protocol and path.
+
+    Raises
+    ------
+    ArgumentError
+        If ``fs`` is not a filesystem of fsspec, or another argument is of the wrong kind.
+
+    Notes
+    -----
+    What fsspec's filesystems do not tell, this store cannot: values have no versions, so a shard that is replaced
+    during a read may give chunks of two generations; a value is replaced in one step only if the filesystem's
+    ``pipe_file`` does so, as in object stores. A filesystem of references (``reference://``) is read-only. A forked
+    child makes its filesystem anew.
+    """
+
+    def __init__(
+        self,
+        fs: Any,
+        path: str = "",
+        *,
+        read_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        missing_exceptions: tuple[type[BaseException], ...] | None = None,
+        url: str | None = None,
+    ) -> None:
+        if not isinstance(fs, module("fsspec").AbstractFileSystem):
+            raise ArgumentError(f"FsspecStore needs a filesystem of fsspec, not {type(fs).__name__}")
+        if not isinstance(path, str):
+            raise ArgumentError(f"the path of a filesystem must be text, not {type(path).__name__}")
+        self._given = (fs, path)
+        kinds: tuple[Any, ...] = MISSING if missing_exceptions is None else tuple(missing_exceptions)
+        self._missing = kinds
+        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+            raise ArgumentError(f"missing_exceptions must be classes of exceptions, not {missing_exceptions!r}")
+        self._secrets = redaction.secrets_of(getattr(fs, "storage_options", {}))
+        while is_exactly(fs, "fsspec.implementations.dirfs", "DirFileSystem"):
+            fs, path = fs.fs, fs._join(path)
+            self._secrets |= redaction.secrets_of(getattr(fs, "storage_options", {}))
+        self._calls = Calls(fs, seconds(timeout, "timeout"))
+        fs = self._calls.fs
+        self._references = fsspec_references.is_reference_filesystem(fs)
+        self._targets: dict[int, tuple[Any, Calls]] = {}
+        self._is_http = not {"http", "https"}.isdisjoint(self._calls.protocols)
+        root = str(fs._strip_protocol(path))
+        if self._is_http and "?" in root:
+            raise ArgumentError(
+                f"{redaction.public_url(root)!r}: a URL with a query ('?...') names one file, not the root of a "
+                "hierarchy; pass tokens in storage_options"
+            )
+        self._base = f"{root.rstrip('/')}/" if root else ""
+        self.read_only = read_only or self._references
+        self.url = redaction.public_url(url or (root if "://" in root else f"{self._calls.protocols[0]}://{root}"))
+
+    def __repr__(self) -> str:
+        return f"<gzarr.FsspecStore {self.url!r}>"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self._base, self.read_only, self._calls.timeout, self._missing
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FsspecStore):
+            return NotImplemented
+        return self._identity() == other._identity() and self._calls.fs == other._calls.fs
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fs, path = self._given
+        made = partial(
+            type(self),
+            read_only=self.read_only,
+            timeout=self._calls.timeout,
+            missing_exceptions=self._missing,
+            url=self.url,
+        )
+        return made, (fs, path)
+
+    # -- failures
+
+    def _path(self, key: str) -> str:
+        # In a URL, a key is part of the path.
+        return self._base + (quote(key) if self._is_http else key)
+
+    def _error(self, what: str, key: str, error: BaseException) -> StoreError:
+        known = isinstance(error, (ArgumentError, StoreError, BadReferenceError))
+        reason = str(error) if known else redaction.describe(error, self._secrets)
+        return StoreError(f"{self!r}: cannot {what} {key!r}: {reason}", key=key)
+
+    def _is_absent(self, error: object) -> bool:
+        """Return whether an outcome says that a file, and no more than that, is absent."""
+        if not isinstance(error, self._missing):
+            return False
+        cause: BaseException | None = error
+        while cause is not None:
+            if _NO_BUCKET.search(str(cause)):
+                return False
+            cause = cause.__cause__ or cause.__context__
+        return True
+
+    # -- reading
+
+    def request_limits(self) -> RequestLimits:
+        """Return how requests should be made, as far as the filesystem takes several at a time."""
+        if self._references or self._calls.is_async:
+            return RequestLimits(_CALLS, _EACH)
+        return RequestLimits(io_threads.io_thread_count() if self._calls.parallel else 1)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Answer]:
+        """Answer some requests: side by side if the filesystem is asynchronous, else one after the other."""
+        answers: list[Answer | None] = [None] * len(requests)
+        asked: dict[tuple[int, bool], list[tuple[int, FileCall]]] = defaultdict(list)
+        for i, request in enumerate(requests):
+            try:
+                split_key(request.key)
+                check_range(request.byte_range)
+                found = self._referred(request) if self._references else self._call(request)
+            except (ArgumentError, StoreError) as error:
+                found = Answer(None, error=error)
+            if isinstance(found, Answer):
+                answers[i] = found
+            else:
+                asked[id(found.calls), found.needs_size].append((i, found))
+        for (_, needs_size), some in asked.items():
+            begin = time.monotonic()
+            try:
+                if needs_size:
+                    outcomes = [self._last_bytes(call) for _, call in some]
+                else:
+                    outcomes = some[0][1].calls.all("cat_file", [call.arguments for _, call in some])
+            except StoreError as error:
+                outcomes = [error] * len(some)
+            traffic.count(requests=len(some), seconds=time.monotonic() - begin)
+            for (i, call), outcome in zip(some, outcomes, strict=True):
+                answers[i] = self._answer(call, outcome)
+        return [answer for answer in answers if answer is not None]
+
+    def _call(self, request: Request) -> FileCall:
+        """Return the call that gets a value."""
+        return FileCall(self._calls, self._path(request.key), request, bounded=not self._is_http)
+
+    def _referred(self, request: Request) -> FileCall | Answer:
+        """Return the call that gets the bytes that a key refers to, or the answer if no call is needed."""
+        key, wanted = request.key, request.byte_range
+        try:
+            found = fsspec_references.look_up(self._calls.fs, self._path(key))
+            if found is None:
+                return Answer(None)
+            if isinstance(found, bytes):
+                start, nbytes = resolve_range(wanted, len(found), self, key)
+                check_limit(request, nbytes, self)
+                return Answer(memoryview(found)[start : start + nbytes])
+            calls = self._calls_of(found)
+        except BadReferenceError as error:
+            raise self._error("read", key, error) from None
+        if found.nbytes is None:
+            return FileCall(calls, found.path, request)
+        start, nbytes = resolve_range(wanted, found.nbytes, self, key)
+        check_limit(request, nbytes, self)
+        if not nbytes:
+            return Answer(b"")
+        return FileCall(calls, found.path, Request(key, ByteRange(found.offset + start, nbytes)))
+
+    def _calls_of(self, target: fsspec_references.Target) -> Calls:
+        fs = fsspec_references.filesystem_of(self._calls.fs, target)
+        _, calls = self._targets.get(id(fs), (None, None))
+        if calls is None:
+            calls = Calls(fs, self._calls.timeout)
+            # The filesystem is kept, and so is its identity.
+            self._targets[id(fs)] = (fs, calls)
+        return calls
+
+    def _answer(self, call: FileCall, outcome: Any) -> Answer:
+        """Return the answer for the result of a call."""
+        key = call.request.key
+        if not self._references and self._is_absent(outcome):
+            outcome = self._look_again(call, outcome)
+            if outcome is None:
+                return Answer(None)
+        if call.request.byte_range.offset < 0 and not call.needs_size and isinstance(outcome, Exception):
+            outcome = self._last_bytes(call)
+        elif call.arguments[1]["start"] == 0 and isinstance(outcome, Exception) and _NO_RANGE.search(str(outcome)):
+            # An empty value has no first byte.
+            outcome = call.calls.all("cat_file", [((call.path,), {})])[0]
+        try:
+            view = memoryview(outcome).cast("B")
+        except TypeError as error:
+            failure = outcome if isinstance(outcome, BaseException) else error
+            what = f"read {redaction.public_url(call.path)!r}, the target of" if self._references else "read"
+            return Answer(None, error=self._error(what, key, failure))
+        traffic.count(bytes_read=len(view))
+        try:
+            return Answer(checked_answer(call.request, view, self))
+        except StoreError as error:
+            return Answer(None, error=error)
+
+    def _look_again(self, call: FileCall, outcome: BaseException) -> Any:
+        """Return None if a file is absent, for certain; else its bytes, or an exception.
+
+        Some filesystems say so of a file that is not yet in a listing that they have kept. Synchronous ones say it of
+        files that they cannot read, too (FTP).
+        """
+        calls = call.calls
+        try:
+            fs = calls.fs
+            if calls.immediate or (calls.is_async and fs._parent(call.path) not in fs.dircache):
+                return None
+            fs.invalidate_cache()
+            if calls.one("info", call.path).get("type") == "directory":
+                return None
+        # Filesystems may raise anything.
+        except Exception as error:
+            return None if self._is_absent(error) else error
+        again = self._last_bytes(call) if call.needs_size else calls.all("cat_file", [call.arguments])[0]
+        if not self._is_absent(again):
+            return again
+        return StoreError(f"the file exists, and is not read: {redaction.describe(outcome, self._secrets)}")
+
+    def _last_bytes(self, call: FileCall) -> Any:
+        """Return the last bytes of a file, which a filesystem may refuse to give before it is asked how many it has."""
+        wanted = call.request
+        try:
+            size = int(call.calls.one("size", call.path))
+            start, nbytes = resolve_range(wanted.byte_range, size, self, wanted.key)
+            return call.calls.one("cat_file", call.path, start=start, end=start + nbytes)
+        # Filesystems may raise anything.
+        except Exception as error:
+            return error
+
+    def _values(self, requests: Sequence[Request]) -> list[bytes | None]:
+        """Return the values for some requests."""
+        limits = self.request_limits()
+        step = limits.each * limits.calls if limits.each > 1 else 1
+        tasks = [partial(self.get_many, requests[i : i + step]) for i in range(0, len(requests), step)]
+        together = limits.each == 1 and limits.calls > 1
+        found = io_threads.call_all(tasks) if together else [task() for task in tasks]
+        values: list[bytes | None] = []
+        for answer in chain.from_iterable(found):
+            if answer.error is not None:
+                raise answer.error
+            values.append(None if answer.value is None else as_bytes(answer.value))
+        return values
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value of ``key``, or None if there is none.
+
+        Raises
+        ------
+        StoreError
+            If the filesystem fails, or a reference exists whose target cannot be read.
+        """
+        return self._values([Request(key)])[0]
+
+    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
+        """Return parts of values, in order; None for each absent key.
+
+        Raises
+        ------
+        StoreError
+            As for :meth:`get`, or if a range does not lie within the value.
+        """
+        return self._values([Request(key, byte_range) for key, byte_range in key_ranges])
+
+    def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
+        """Return whole values, in order; None for an absent key; raise :class:`ValueSizeError` if one is too large."""
+        return self._values([Request(key, most_nbytes=max_nbytes) for key in keys])
+
+    # -- listing
+
+    def _found(self, prefix: str) -> list[tuple[str, int | None]]:
+        """Return the keys below a prefix, sorted, and the sizes of their values as far as they are known."""
+        split_prefix(prefix)
+        if self._references:
+            return sorted((key, None) for key in self._referring(prefix))
+        found = self._listed(fsspec_listing.files, prefix)
+        keys = ((self._key(name), size) for name, size in found)
+        return sorted((key, size) for key, size in keys if key is not None and key.startswith(prefix))
+
+    def _listed(self, method: Callable[[Calls, str, Callable[[object], bool]], Iterable[T]], prefix: str) -> list[T]:
+        """Return what a function of :mod:`gzarr.stores.fsspec_listing` finds below a prefix."""
+        if self._is_http:
+            raise StoreError(
+                f"{self!r}: cannot list {prefix!r}: a web server has no listing that says what is a key; a hierarchy "
+                "is known by its consolidated metadata there",
+                key=prefix,
+            )
+        path = (self._path(prefix) if prefix else self._base).rstrip("/") or self._base
+        begin = time.monotonic()
+        try:
+            return list(method(self._calls, path, self._is_absent))
+        # Filesystems may raise anything.
+        except Exception as error:
+            raise self._error("list", prefix, error) from None
+        finally:
+            traffic.count(requests=1, seconds=time.monotonic() - begin)
+
+    def _referring(self, prefix: str, *, below: bool = True) -> list[str]:
+        """Return the keys that start with a prefix and have references."""
+        path = self._path(prefix)
+        try:
+            found = list(fsspec_references.keys(self._calls.fs, path, below=below))
+        # References are read when they are needed, by a filesystem that may raise anything.
+        except Exception as error:
+            raise self._error("list", prefix, error) from None
+        return [key for key in map(self._key, found) if key is not None]
+
+    def list(self) -> Iterator[str]:
+        """Yield all keys."""
+        return self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Yield all keys that start with ``prefix``, sorted."""
+        return (key for key, _ in self._found(prefix))
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield all keys that start with ``prefix``, sorted, each with the size of its value in bytes."""
+        for key, size in self._found(prefix):
+            if size is None:
+                value = self.get(key)
+                if value is None:
+                    continue
+                size = len(value)
+            yield key, size
+
+    def _key(self, name: str) -> str | None:
+        """Return the key of a file, or None if it lies outside the root."""
+        if not self._base:
+            return name.lstrip("/")
+        return name[len(self._base) :] if name.startswith(self._base) else None
+
+    def list_dir(self, prefix: str) -> Listing:
+        """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
+        split_prefix(prefix)
+        keys: set[str] = set()
+        prefixes: set[str] = set()
+        if self._references:
+            for key in self._referring(prefix, below=False):
+                name, slash, _ = key[len(prefix) :].partition("/")
+                (prefixes if slash else keys).add(f"{prefix}{name}{slash}")
+        else:
+            for name, is_directory, _ in self._listed(fsspec_listing.directory, prefix):
+                found = self._key(name)
+                if found is not None and found.startswith(prefix) and found != prefix:
+                    (prefixes if is_directory else keys).add(f"{found}/" if is_directory else found)
+        return sorted(keys), sorted(prefixes)
+
+    # -- writing
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            kind = "is a filesystem of references, which cannot be written" if self._references else ""
+            raise ReadOnlyError(f"{self!r} {kind or 'was opened read-only'}; nothing was changed")
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store ``value`` (bytes-like) under ``key``, in one step if the filesystem can do that.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the store is read-only.
+        StoreError
+            If the file cannot be written.
+        """
+        self._check_writable()
+        split_key(key)
+        data = value if type(value) is bytes else bytes(as_view(value, key))
+        path = self._path(key)
+        try:
+            try:
+                self._calls.one("pipe_file", path, data)
+            except Exception as error:
+                if not self._calls.has_directories or isinstance(error, TimeoutError):
+                    raise
+                folder = path.rpartition("/")[0]
+                if self._calls.one("isdir", folder):
+                    raise
+                self._calls.one("makedirs", folder, exist_ok=True)
+                self._calls.one("pipe_file", path, data)
+        # Filesystems may raise anything.
+        except Exception as error:
+            raise self._error("write", key, error) from None
+        traffic.count(requests=1, bytes_written=len(data))
+
+    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
+        """Write parts of values: (key, offset in bytes, bytes). Whole files are read, changed and written."""
+        self._check_writable()
+        for key, start, part in key_start_values:
+            self.set(key, splice(self.get(key), start, part))
+
+    def erase(self, key: str) -> None:
+        """Erase ``key`` if it exists."""
+        self.erase_values([key])
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        """Erase several keys."""
+        self._check_writable()
+        left = iter(keys)
+        while some := tuple(islice(left, _CALLS * _EACH)):
+            for key in some:
+                split_key(key)
+            try:
+                outcomes = self._calls.all("rm_file", [((self._path(key),), {}) for key in some])
+            except StoreError as error:
+                raise self._error("erase", some[0], error) from None
+            traffic.count(requests=len(some))
+            for key, outcome in zip(some, outcomes, strict=True):
+                if isinstance(outcome, BaseException) and not self._is_absent(outcome):
+                    raise self._error("erase", key, outcome) from None
+
+    def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys that start with ``prefix``, and then the empty directories that this leaves."""
+        self._check_writable()
+        self.erase_values(self.list_prefix(prefix))
+        folders = [prefix] if prefix else self.list_dir("")[1]
+        for folder in folders:
+            path = self._path(folder).rstrip("/")
+            # What is left is no value. (Object stores have nothing left; filesystems may raise anything.)
+            with contextlib.suppress(Exception):
+                if self._calls.one("isdir", path) and not self._calls.one("find", path):
+                    self._calls.one("rm", path, recursive=True)

@@ -1,0 +1,108 @@
+"""From URLs and objects of fsspec to a filesystem and a path."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import ArgumentError, GzarrError, NodeNotFoundError, StoreError
+from . import redaction
+from .fsspec_calls import is_a, is_exactly, module
+from .keys import normalize_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: What turns any URL into one for fsspec.
+PREFIX: Final = "fsspec+"
+#: Options that say where the targets of references are.
+_TARGETS: Final = frozenset({"fs", "remote_protocol"})
+_CHAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:://[^:]*)?::")
+
+
+def is_for_fsspec(url: str, scheme: str) -> bool:
+    """Return whether fsspec takes a URL: with the prefix, of several URLs, or of a scheme that fsspec knows.
+
+    Parameters
+    ----------
+    url, scheme
+        Text, and its scheme in lower case; ``""`` for none.
+    """
+    if scheme.startswith(PREFIX) or _CHAIN.match(url):
+        return True
+    if not scheme:
+        return False
+    try:
+        return scheme in module("fsspec").available_protocols()
+    except ArgumentError:
+        return False
+
+
+def without_prefix(url: str) -> str:
+    """Return a URL as fsspec takes it, without the fragment."""
+    text = url.partition("#")[0]
+    return text[len(PREFIX) :] if text.lower().startswith(PREFIX) else text
+
+
+def filesystem_at(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str, str]:
+    """Return the filesystem of a URL, the path there, and the path of the node that the URL's fragment names.
+
+    Raises
+    ------
+    ArgumentError
+        If fsspec, or what it needs for this URL, is not installed.
+    NodeNotFoundError
+        If a file that the URL names, such as one with references, does not exist.
+    StoreError
+        If the filesystem cannot be made.
+    """
+    text = without_prefix(url)
+    node = normalize_path(url.partition("#")[2])
+    shown = redaction.public_url(text)
+    options = dict(storage_options or {})
+    url_to_fs = module("fsspec.core").url_to_fs
+    if text.startswith("reference:") and not _TARGETS & {*options, *options.get("reference", {})}:
+        # Else fsspec would read references until it finds a target, and fail at those that it cannot read. Filesystems
+        # of targets are made when they are needed.
+        options["remote_protocol"] = "file"
+    try:
+        fs, path = url_to_fs(text, **options)
+    except GzarrError:
+        raise
+    # Filesystems may raise anything, and their texts may have secrets in them.
+    except Exception as error:
+        described = redaction.describe(error, redaction.secrets_of(options))
+        if isinstance(error, ImportError):
+            raise ArgumentError(f"fsspec needs another package for {shown!r}: {described}") from None
+        if isinstance(error, FileNotFoundError):
+            raise NodeNotFoundError(f"fsspec finds nothing at {shown!r}: {described}") from None
+        if isinstance(error, (TypeError, ValueError)):
+            raise ArgumentError(f"fsspec takes neither {shown!r} nor its storage_options: {described}") from None
+        raise StoreError(f"fsspec cannot open {shown!r}: {described}") from None
+    return fs, path, node
+
+
+def filesystem_in(value: object) -> tuple[Any, str, tuple[type[BaseException], ...] | None] | None:
+    """Return the filesystem in an ``FSMap`` or a ``UPath``, the path there, and what means that a file is absent.
+
+    None for anything else. (Local paths that are UPaths are paths like others.)
+    """
+    if is_a(value, "fsspec.mapping", "FSMap"):
+        return value.fs, value.root, value.missing_exceptions  # type: ignore[attr-defined]
+    if is_a(value, "upath", "UPath"):
+        return value.fs, value.path, None  # type: ignore[attr-defined]
+    return None
+
+
+def local_path(fs: Any, path: str) -> str | None:
+    """Return the local path that a filesystem stands for, or None if it is not exactly the local one."""
+    while True:
+        if is_exactly(fs, "fsspec.implementations.dirfs", "DirFileSystem"):
+            fs, path = fs.fs, fs._join(path)
+        elif is_exactly(fs, "fsspec.implementations.asyn_wrapper", "AsyncFileSystemWrapper"):
+            fs = fs.sync_fs
+        else:
+            break
+    if is_exactly(fs, "fsspec.implementations.local", "LocalFileSystem"):
+        return str(fs._strip_protocol(path))
+    return None

@@ -1,0 +1,119 @@
+"""Web servers: values are files behind URLs. A WebDAV server lists and takes them, too; a plain one only sends them.
+
+Source: https://www.rfc-editor.org/rfc/rfc4918 (WebDAV: PROPFIND, COPY, DELETE of a collection).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import StoreError
+from . import io_threads
+from .atomic_files import TEMPORARY
+from .attempts import FailedRequest
+from .buffers import as_view
+from .keys import split_key, split_prefix
+from .object_errors import Kind
+from .remote_store import RemoteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+
+class HttpStore(RemoteStore):
+    """Values behind a plain web server, or a WebDAV server, which can be listed and written."""
+
+    _takes_parts = False
+    # Whether the server lists, once it has told.
+    _lists: bool | None = None
+
+    def can_list(self) -> bool:
+        """Return whether the server lists its files: one request (PROPFIND), and none once its answer is known.
+
+        An empty listing tells nothing, since a server without WebDAV may answer "404 Not Found", too: such a root
+        counts as one that cannot be listed.
+
+        Raises
+        ------
+        StoreError
+            If the request fails for a reason that has nothing to do with listing.
+        """
+        if self._lists is None:
+            try:
+                keys, prefixes = io_threads.call(lambda: self._entries(""))
+            except FailedRequest as failed:
+                refused = failed.failure.kind is Kind.FINAL and failed.failure.status is not None
+                if not refused and failed.failure.kind is not Kind.NO_LISTING:
+                    raise self._error("list", "", failed) from None
+                self._lists = False if refused else None
+            else:
+                self._lists = True if keys or prefixes else None
+        return bool(self._lists)
+
+    def _list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        # Not all at once ("Depth: infinity"), which many servers refuse: one request for each folder.
+        folders = [prefix]
+        while folders:
+            some = [folders.pop() for _ in range(min(len(folders), self.request_limits().calls))]
+            found = io_threads.call_all([partial(self._listed, folder) for folder in some])
+            for sizes, prefixes in found:
+                yield from sizes.items()
+                folders.extend(prefixes)
+
+    def _key(self, path: str) -> str | None:
+        # Drafts of values are not values.
+        return None if path.rpartition("/")[2].startswith(TEMPORARY) else super()._key(path)
+
+    def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys that start with ``prefix``, and the folders that held them."""
+        self._check_writable()
+        split_prefix(prefix)
+        keys, prefixes = self.list_dir(prefix)
+        if not keys and not prefixes:
+            return
+        # Erasing a folder erases what is in it. The root of the server cannot be erased.
+        folder = prefix.rstrip("/")
+        self._erase([folder] if folder else [*keys, *(name.rstrip("/") for name in prefixes)])
+        # The answer may be "207 Multi-Status", which says in its body what was not erased.
+        keys, prefixes = self.list_dir(prefix)
+        if keys or prefixes:
+            left = [*keys, *prefixes][0]
+            raise StoreError(f"{self!r}: cannot erase all below {prefix!r}: {left!r} is still there", key=left)
+
+    def create(self, key: str, value: Buffer) -> bool:
+        """Store ``value`` unless the key exists; return whether it was stored.
+
+        WebDAV has no such request for values, but one that copies a file unless its destination exists. Of several
+        concurrent calls in threads and processes, exactly one succeeds.
+        """
+        self._check_writable()
+        split_key(key)
+        view = as_view(value, key)
+        draft = f"{key.rpartition('/')[0]}/{TEMPORARY}{secrets.token_hex(8)}".lstrip("/")
+
+        def copy(module: Any, store: Any) -> None:
+            module.copy(store, self._path(draft), self._path(key), overwrite=False)
+
+        try:
+            io_threads.call(lambda: self._send(partial(self._put, draft, view, "overwrite")))
+            try:
+                return self._create(key, view, copy)
+            except FailedRequest as failed:
+                if failed.failure.status in (405, 501):
+                    raise StoreError(
+                        f"{self!r}: cannot create {key!r} without the risk of replacing it: the server does not copy "
+                        f"files ({failed}); pass overwrite=True where nobody else writes",
+                        key=key,
+                    ) from None
+                raise
+        except FailedRequest as failed:
+            raise self._error("create", key, failed) from None
+        finally:
+            # What is left of it is not a value.
+            with contextlib.suppress(StoreError):
+                self.erase(draft)

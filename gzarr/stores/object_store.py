@@ -1,0 +1,97 @@
+"""Object stores: S3, Google Cloud Storage and Azure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import StoreError, ValueReplacedError, ValueSizeError
+from . import obstore_module
+from .attempts import FailedRequest
+from .base import Answer, ByteRange, Request
+from .buffers import as_view
+from .byte_ranges import check_range
+from .keys import split_key
+from .remote_store import RemoteStore
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+#: Times that a value may be replaced between two requests of a read.
+MOST_REPLACEMENTS: Final = 16
+
+
+class ObjectStore(RemoteStore):
+    """Values as objects in a bucket of S3 or Google Cloud Storage, or in a container of Azure."""
+
+    def _get(self, request: Request) -> Answer:
+        wanted = request.byte_range
+        if wanted.offset >= 0 or self._recipe[0] != "AzureStore":
+            return super()._get(request)
+        # Azure takes no ranges that count from the end, so the size comes first: with a byte, because the answer to a
+        # request for none would not tell an absent value from an absent container.
+        check_range(wanted)
+        for _ in range(MOST_REPLACEMENTS):
+            try:
+                first = super()._get(replace(request, byte_range=ByteRange(0, 1)))
+            except ValueSizeError:
+                raise self._too_short(request.key, 0, wanted) from None
+            if first.value is None:
+                return first
+            assert first.size is not None
+            begin = first.size + wanted.offset
+            if begin < 0:
+                raise self._too_short(request.key, first.size, wanted)
+            version = first.version if request.version is None else request.version
+            try:
+                return super()._get(replace(request, byte_range=ByteRange(begin, -wanted.offset), version=version))
+            except ValueReplacedError:
+                if request.version is not None:
+                    raise
+        raise StoreError(f"{self!r}: {request.key!r} is replaced again and again during the read", key=request.key)
+
+    def create(self, key: str, value: Buffer) -> bool:
+        """Store ``value`` like :meth:`set` unless the key exists; return whether it was stored.
+
+        Of several concurrent calls in threads and processes, exactly one succeeds.
+        """
+        self._check_writable()
+        split_key(key)
+        view = as_view(value, key)
+        try:
+            return self._create(key, view, partial(self._put, key, view, "create"))
+        except FailedRequest as failed:
+            raise self._error("create", key, failed) from None
+
+
+class GivenStore(ObjectStore):
+    """Values in a store object of obstore that cannot be made anew, such as one in memory: for one process only.
+
+    Parameters
+    ----------
+    kind
+        Name of its class.
+    store
+        The store object.
+    read_only
+        Refuse every change.
+    """
+
+    def __init__(self, kind: str, store: Any, *, read_only: bool = False) -> None:
+        self._given = store
+        super().__init__(kind, url=kind, read_only=read_only)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return type(self), id(self._given), self.read_only
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise StoreError(f"{self!r} cannot leave its process; use a store with an address or a directory")
+
+    def _store(self) -> Any:
+        obstore_module.module()
+        if self.made[1] is None:
+            self.made = (obstore_module.generation(), self._given)
+        if self.made[0] != obstore_module.generation():
+            raise StoreError(f"{self!r} does not work in a forked process; use a store with an address or a directory")
+        return self._given

@@ -1,0 +1,508 @@
+"""What object stores and web servers have in common, by obstore.
+
+obstore brings the protocols, signatures and connections. This module brings what a store of gzarr promises: an absent
+value is told apart from every other failure, lengths are checked, failed requests are sent again for a bounded time,
+versions of values are compared, and no request keeps a caller from being interrupted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
+from . import attempts, io_threads, obstore_module, traffic
+from .attempts import FailedRequest, ShortAnswerError
+from .base import Answer, ByteRange, Request, RequestLimits
+from .buffers import as_view
+from .byte_ranges import check_range, describe_range, splice
+from .keys import split_key, split_prefix
+from .locations import location_of
+from .object_errors import Kind, failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+    from .base import Listing
+
+    T = TypeVar("T")
+
+#: Seconds after which a failing request is not sent again.
+DEFAULT_TIMEOUT_S: Final = 60.0
+#: Values above this size are uploaded in parts, of this many bytes.
+MULTIPART_BYTES: Final = 64 << 20
+PART_BYTES: Final = 16 << 20
+#: Keys of a page of a listing, and of a request that erases.
+PAGE_KEYS: Final = 1000
+
+
+class RemoteStore:
+    """Values behind a web server, read and, if the server takes that, written and listed.
+
+    Parameters
+    ----------
+    kind
+        Name of the class of obstore.
+    arguments, keywords
+        Arguments of that class.
+    url
+        URL of the root, without user names, passwords and queries, for messages.
+    prefix
+        Path of the root within the bucket, without slashes at either end.
+    read_only
+        Refuse every change.
+    timeout
+        Seconds after which a failing request is not sent again.
+    limits
+        How requests should be made; None for the defaults, with one request in each I/O thread.
+
+    Raises
+    ------
+    ArgumentError
+        If obstore is not installed, or refuses the arguments.
+    """
+
+    #: Whether the server takes a value in parts.
+    _takes_parts = True
+
+    def __init__(
+        self,
+        kind: str,
+        arguments: Sequence[Any] = (),
+        keywords: Mapping[str, Any] | None = None,
+        *,
+        url: str,
+        prefix: str = "",
+        read_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        limits: RequestLimits | None = None,
+    ) -> None:
+        self.read_only = read_only
+        self._limits = limits
+        self.url = url
+        self.timeout = timeout
+        self._recipe = (kind, tuple(arguments), dict(keywords or {}))
+        self._prefix = f"{prefix}/" if prefix else ""
+        # Whether the bucket is known to exist.
+        self._seen = False
+        self.made: tuple[int, Any] = (-1, None)
+        obstore_module.register(self)
+        self._store()
+
+    def __repr__(self) -> str:
+        return f"<gzarr.{type(self).__name__} {self.url!r}>"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return type(self), self._recipe[0], self.url, self._prefix, self.read_only, self.location()
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity() == other._identity() if isinstance(other, RemoteStore) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = partial(
+            type(self),
+            url=self.url,
+            prefix=self._prefix.rstrip("/"),
+            read_only=self.read_only,
+            timeout=self.timeout,
+            limits=self._limits,
+        )
+        return made, self._recipe
+
+    def location(self) -> str | None:
+        """Return a text that names the root, the same in all processes, or None if there is none."""
+        return location_of(*self._recipe, self._prefix)
+
+    # -- requests
+
+    def _store(self) -> Any:
+        """Return the store of obstore, made anew after a fork."""
+        generation, store = self.made
+        if generation != obstore_module.generation():
+            kind, arguments, keywords = self._recipe
+            obstore_module.module()
+            try:
+                store = obstore_module.make(kind, arguments, keywords)
+            # An exception of a copy of obstore may be of any class.
+            except Exception as error:
+                reason = failure_of(error, self.url).reason
+                raise ArgumentError(f"{self!r}: obstore refuses its options: {reason}") from None
+            self.made = (obstore_module.generation(), store)
+        return store
+
+    def _path(self, key: str) -> str:
+        return self._prefix + key
+
+    def _send(self, request: Callable[[Any, Any], T], *, listing: bool = False) -> T:
+        """Return ``request(obstore, store)``; send it again while that may help and the time is not over.
+
+        Raises
+        ------
+        FailedRequest
+            If it fails for good.
+        """
+        return attempts.send(
+            lambda: request(obstore_module.module(), self._store()),
+            partial(failure_of, url=self.url, listing=listing),
+            self.timeout,
+        )
+
+    def _error(self, what: str, key: str | None, failed: FailedRequest) -> StoreError:
+        times = f"{failed.attempts} attempt{'s' * (failed.attempts > 1)}"
+        reason = failed.failure.reason
+        if failed.failure.kind is Kind.NO_BUCKET:
+            reason = f"there is no such bucket or container ({reason})"
+        name = "" if key is None else f" {key!r}"
+        return StoreError(f"{self!r}: cannot {what}{name}: {reason}; {times} in {failed.seconds:.1f} s", key=key)
+
+    def _is_absent(self, what: str, key: str, failed: FailedRequest) -> bool:
+        """Return whether a failure means that a value is absent; raise an error if its bucket is."""
+        if failed.failure.kind is Kind.ABSENT:
+            self._seen = True
+            return True
+        if failed.failure.kind is not Kind.ABSENT_OR_NO_BUCKET:
+            return False
+        if not self._seen:
+            # The answer does not say what is absent. Listing a bucket that does not exist fails.
+            try:
+                self._send(lambda module, store: next(iter(module.list(store, chunk_size=1)), None), listing=True)
+            except FailedRequest as listed:
+                if listed.failure.kind is not Kind.FINAL:
+                    raise self._error(what, key, listed) from None
+                # A bucket that may not be listed exists.
+            self._seen = True
+        return True
+
+    # -- reading
+
+    def request_limits(self) -> RequestLimits:
+        """Return how requests should be made: one at a time in each I/O thread."""
+        return self._limits or RequestLimits(io_threads.io_thread_count())
+
+    def get_many(self, requests: Sequence[Request]) -> list[Answer]:
+        """Answer some requests, one after the other."""
+        answers = []
+        for request in requests:
+            try:
+                answers.append(self._get(request))
+            except (ArgumentError, StoreError, MemoryError) as error:
+                answers.append(Answer(None, error=error))
+        return answers
+
+    def _get(self, request: Request) -> Answer:
+        """Answer one request.
+
+        Raises
+        ------
+        ValueReplacedError
+            If the value has another version.
+        ValueSizeError
+            If the range does not lie within the value, or the value is too large.
+        StoreError
+            If the request fails.
+        """
+        key, wanted = request.key, request.byte_range
+        split_key(key)
+        check_range(wanted)
+        path = self._path(key)
+        options: dict[str, Any] = {}
+        if wanted.offset < 0:
+            options["range"] = {"suffix": -wanted.offset}
+        elif wanted.length is not None:
+            options["range"] = (wanted.offset, wanted.offset + wanted.length)
+        elif wanted.offset:
+            options["range"] = {"offset": wanted.offset}
+        if isinstance(request.version, str):
+            options["if_match"] = request.version
+        known = request.unless_version
+        if isinstance(known, str):
+            options["if_none_match"] = known
+
+        def send(module: Any, store: Any) -> Answer:
+            if wanted.length == 0 or not isinstance(known, (str, type(None))):
+                # A range of no bytes cannot be expressed in HTTP, nor can versions that are not entity tags.
+                meta = module.head(store, path)
+                if known is not None and _version(meta) == known:
+                    return Answer(None, known, unchanged=True)
+                if wanted.length == 0:
+                    return self._checked(request, meta, None)
+            result = module.get(store, path, options=options)
+            return self._checked(request, result.meta, result)
+
+        what = "read" if wanted == ByteRange() else f"read {describe_range(wanted)} of"
+        try:
+            answer = self._send(send)
+        except FailedRequest as failed:
+            kind = failed.failure.kind
+            if kind is Kind.CONDITION and failed.failure.status == 304:
+                self._seen = True
+                return Answer(None, known, unchanged=True)
+            if kind is Kind.RANGE:
+                raise ValueSizeError(
+                    f"{self!r}: {key!r} has too few bytes for the range {describe_range(wanted)}", key=key
+                ) from None
+            absent = self._is_absent("read", key, failed)
+            if request.version is not None and (absent or kind is Kind.CONDITION):
+                raise ValueReplacedError(f"{self!r}: {key!r} was replaced or erased meanwhile", key=key) from None
+            if absent:
+                return Answer(None)
+            raise self._error(what, key, failed) from None
+        self._seen = True
+        return answer
+
+    def _checked(self, request: Request, meta: Mapping[str, Any], result: Any) -> Answer:
+        """Return the bytes of an answer of obstore, once its size, range and version are as they should be.
+
+        Without a result, no bytes were asked for.
+        """
+        key, wanted = request.key, request.byte_range
+        size = meta["size"]
+        version = _version(meta)
+        if request.version is not None and version != request.version:
+            raise ValueReplacedError(f"{self!r}: {key!r} was replaced meanwhile", key=key)
+        start = size + wanted.offset if wanted.offset < 0 else wanted.offset
+        stop = size if wanted.length is None else start + wanted.length
+        if not 0 <= start <= stop <= size:
+            raise self._too_short(key, size, wanted)
+        if request.most_nbytes is not None and stop - start > request.most_nbytes:
+            raise ValueSizeError(
+                f"{self!r}: {key!r} has {stop - start} bytes; at most {request.most_nbytes} are read", key=key
+            )
+        if result is None:
+            return Answer(b"", version, size=size)
+        if tuple(result.range) != (start, stop):
+            raise ShortAnswerError(f"the server sent bytes {tuple(result.range)} instead of {(start, stop)}")
+        value = result.bytes()
+        nbytes = len(value)
+        if nbytes != stop - start:
+            raise ShortAnswerError(f"the server sent {nbytes} bytes instead of {stop - start}")
+        traffic.count(bytes_read=nbytes)
+        return Answer(value, version, size=size)
+
+    def _too_short(self, key: str, size: int, wanted: ByteRange) -> ValueSizeError:
+        return ValueSizeError(
+            f"{self!r}: {key!r} has {size} bytes, too few for the range {describe_range(wanted)}", key=key
+        )
+
+    def _values(self, requests: Sequence[Request]) -> list[bytes | None]:
+        """Return the values for some requests, fetched side by side."""
+        answers = io_threads.call_all([partial(self._get, request) for request in requests])
+        return [None if answer.value is None else bytes(answer.value) for answer in answers]
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value of ``key``, or None if there is none.
+
+        Raises
+        ------
+        StoreError
+            If the bucket does not exist, the server refuses, or every attempt fails.
+        """
+        return self._values([Request(key)])[0]
+
+    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
+        """Return parts of values, in order; None for each absent key.
+
+        Raises
+        ------
+        StoreError
+            As for :meth:`get`, or if a range does not lie within the value.
+        """
+        return self._values([Request(key, byte_range) for key, byte_range in key_ranges])
+
+    def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
+        """Return whole values, in order; None for an absent key; raise :class:`ValueSizeError` if one is too large."""
+        return self._values([Request(key, most_nbytes=max_nbytes) for key in keys])
+
+    def contains(self, keys: Iterable[str]) -> list[bool]:
+        """Return whether each key has a value, in order."""
+        found = io_threads.call_all([partial(self._head, "look for", key) for key in keys])
+        return [meta is not None for meta in found]
+
+    def _head(self, what: str, key: str) -> Mapping[str, Any] | None:
+        """Return what the server says of a value without sending it, or None if there is none."""
+        split_key(key)
+        try:
+            meta: Mapping[str, Any] = self._send(lambda module, store: module.head(store, self._path(key)))
+        except FailedRequest as failed:
+            if self._is_absent(what, key, failed):
+                return None
+            raise self._error(what, key, failed) from None
+        return meta
+
+    # -- listing
+
+    def list(self) -> Iterator[str]:
+        """Yield all keys, in the order of the server."""
+        return self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Yield all keys that start with ``prefix``, in the order of the server, which lists them by pages."""
+        return (key for key, _ in self.list_sizes(prefix))
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield all keys that start with ``prefix``, each with the size of its value in bytes."""
+        split_prefix(prefix)
+        return self._list_sizes(prefix)
+
+    def _list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        stream: Any = None
+        last: str | None = None
+        folder = self._path(prefix)
+
+        def page(module: Any, store: Any) -> Any:
+            nonlocal stream
+            try:
+                if stream is None:
+                    stream = iter(module.list(store, folder or None, offset=last, chunk_size=PAGE_KEYS))
+                return next(stream, None)
+            except BaseException:
+                # The next attempt begins after the last key that was seen.
+                stream = None
+                raise
+
+        while True:
+            try:
+                found = io_threads.call(lambda: self._send(page, listing=True))
+            except FailedRequest as failed:
+                raise self._error("list", prefix, failed) from None
+            self._seen = True
+            if found is None:
+                return
+            for entry in found:
+                last = path = entry["path"]
+                key = self._key(path)
+                if key is not None:
+                    yield key, entry["size"]
+
+    def _key(self, path: str) -> str | None:
+        """Return the key of an object, or None if it lies outside the root."""
+        return path[len(self._prefix) :] if path.startswith(self._prefix) else None
+
+    def list_dir(self, prefix: str) -> Listing:
+        """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
+        sizes, prefixes = self._listed(prefix)
+        return sorted(sizes), sorted(prefixes)
+
+    def _listed(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
+        """Return the keys directly under ``prefix`` with the sizes of their values, and the prefixes there."""
+        split_prefix(prefix)
+        try:
+            return io_threads.call(lambda: self._entries(prefix))
+        except FailedRequest as failed:
+            raise self._error("list", prefix, failed) from None
+
+    def _entries(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
+        """Return the same; raise :class:`FailedRequest` instead of an error for users."""
+        folder = self._path(prefix)
+        found = self._send(lambda module, store: module.list_with_delimiter(store, folder or None), listing=True)
+        self._seen = True
+        keys = ((self._key(entry["path"]), entry["size"]) for entry in found["objects"])
+        folders = (self._key(f"{path}/") for path in found["common_prefixes"])
+        return {key: size for key, size in keys if key is not None}, [name for name in folders if name]
+
+    # -- writing
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError(f"{self!r} was opened read-only; nothing was changed")
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store ``value`` (bytes-like) under ``key``, in one step.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the store is read-only.
+        StoreError
+            If the object cannot be written; the old one is kept.
+        """
+        self._check_writable()
+        split_key(key)
+        view = as_view(value, key)
+        try:
+            io_threads.call(lambda: self._send(partial(self._put, key, view, "overwrite")))
+        except FailedRequest as failed:
+            raise self._error("write", key, failed) from None
+        self._seen = True
+
+    def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Store the concatenation of some buffers under ``key``, like :meth:`set`."""
+        self.set(key, parts[0] if len(parts) == 1 else b"".join(as_view(part, key) for part in parts))
+
+    def _put(self, key: str, view: memoryview, mode: str, module: Any, store: Any) -> None:
+        large = view.nbytes > MULTIPART_BYTES and mode == "overwrite" and self._takes_parts
+        module.put(store, self._path(key), view, mode=mode, use_multipart=large, chunk_size=PART_BYTES)
+        traffic.count(bytes_written=view.nbytes)
+
+    def _create(self, key: str, view: memoryview, request: Callable[[Any, Any], None]) -> bool:
+        """Send a request that stores a value unless the key exists; return whether it was stored.
+
+        Raises
+        ------
+        FailedRequest
+            If it fails for another reason.
+        """
+        try:
+            io_threads.call(lambda: self._send(request))
+        except FailedRequest as failed:
+            if failed.failure.kind is not Kind.CONDITION:
+                raise
+            # The answer to an earlier attempt may have been lost after the server had stored the value.
+            return failed.attempts > 1 and self.get(key) == view.tobytes()
+        return True
+
+    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
+        """Write parts of values: (key, offset in bytes, bytes). Whole objects are read, changed and written."""
+        self._check_writable()
+        for key, start, part in key_start_values:
+            self.set(key, splice(self.get(key), start, part))
+
+    def erase(self, key: str) -> None:
+        """Erase ``key`` if it exists."""
+        self.erase_values([key])
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        """Erase several keys, up to 1000 in a request where the server takes that."""
+        self._check_writable()
+        left = iter(keys)
+        while some := tuple(islice(left, PAGE_KEYS)):
+            for key in some:
+                split_key(key)
+            self._erase(some)
+
+    def _erase(self, keys: Sequence[str]) -> None:
+        # S3 takes many in a request. Elsewhere, one absent key would end a request for many.
+        together = len(keys) if self._recipe[0] == "S3Store" else 1
+
+        def send(begin: int) -> None:
+            some = keys[begin : begin + together]
+            paths = [self._path(key) for key in some]
+            try:
+                self._send(lambda module, store: module.delete(store, paths if len(paths) > 1 else paths[0]))
+            except FailedRequest as failed:
+                if not self._is_absent("erase", some[0], failed):
+                    raise self._error("erase", some[0], failed) from None
+
+        io_threads.call_all([partial(send, begin) for begin in range(0, len(keys), together)])
+
+    def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys that start with ``prefix``."""
+        self._check_writable()
+        self.erase_values(self.list_prefix(prefix))
+
+
+def _version(meta: Mapping[str, Any]) -> Hashable | None:
+    """Return the version of an object: a strong entity tag, or else what else the server says of it."""
+    tag = meta.get("e_tag")
+    if tag and not tag.startswith("W/"):
+        return str(tag)
+    modified = meta.get("last_modified")
+    # Servers that do not say when a value was modified are given the beginning of time by obstore.
+    seconds = None if modified is None or modified.timestamp() <= 0 else modified.timestamp()
+    return None if tag is None and seconds is None else (tag, seconds, meta["size"])

@@ -1,0 +1,445 @@
+"""Stores of zarr-python (``zarr.abc.store.Store``): Icechunk's, caches, wrappers, and everyone's own.
+
+They are asynchronous, and work in zarr-python's event loop; a batch of requests is one step there. Stores that
+zarr-python can call without it (``get_sync``) are called in I/O threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import ArgumentError, ReadOnlyError, StoreError
+from . import io_threads, redaction, traffic
+from .base import Answer, ByteRange, Request, RequestLimits
+from .buffers import as_bytes, as_view
+from .byte_ranges import check_range, checked_answer, range_to_ask, splice
+from .keys import split_key, split_prefix
+from .timeouts import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+    from .base import Listing
+
+#: Seconds after which a request counts as failed, and erasing many keys.
+DEFAULT_TIMEOUT_S: Final = 60.0
+_ERASING_S: Final = 1200.0
+#: Calls of ``get_many`` at a time, and requests in each.
+_CALLS, _EACH = 8, 8
+#: Packages whose stores do not work in a forked child: they hang there.
+_NOT_FORK_SAFE: Final = frozenset({"icechunk"})
+#: Icechunk's words for keys and prefixes that it cannot have.
+_NO_KEY: Final = ("invalid zarr key", "bad key prefix")
+#: Keys of a page of a listing.
+PAGE_KEYS: Final = 1000
+
+
+def is_zarr_store(value: object) -> bool:
+    """Return whether a value is a store of zarr-python 3, which is not imported for that."""
+    module = sys.modules.get("zarr.abc.store")
+    return module is not None and isinstance(value, module.Store)
+
+
+def store_and_path(value: Any) -> tuple[Any, str] | None:
+    """Return the store of zarr-python in a value, and the path there; None if it has none.
+
+    Parameters
+    ----------
+    value
+        Anything: a store, a ``StorePath``, an array or a group of zarr-python.
+    """
+    if is_zarr_store(value):
+        return value, ""
+    if type(value).__module__.partition(".")[0] != "zarr":
+        return None
+    place = getattr(value, "store_path", value)
+    store = getattr(place, "store", None)
+    return (store, place.path) if is_zarr_store(store) else None
+
+
+class ZarrStore:
+    """The values of a store of zarr-python.
+
+    Parameters
+    ----------
+    store
+        Store of zarr-python 3.
+    read_only
+        Refuse every change, even if ``store`` takes them.
+    timeout
+        Seconds after which a request counts as failed.
+
+    Raises
+    ------
+    ArgumentError
+        If ``store`` is not a store of zarr-python, or ``timeout`` is not a positive number.
+
+    Notes
+    -----
+    Such stores do not tell versions: a shard that is replaced during a read may give chunks of two generations, unless
+    the store keeps to a snapshot, as Icechunk does. Some do not work in a forked child (Icechunk): reading there is
+    refused at once. Of what zarr-python calls absent, nothing can be told apart: :func:`gzarr.open` therefore does not
+    use its ``ObjectStore``, ``FsspecStore`` and ``LocalStore``, but what these stand for.
+    """
+
+    def __init__(self, store: Any, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        if not is_zarr_store(store):
+            raise ArgumentError(f"ZarrStore needs a store of zarr-python 3, not {type(store).__name__}")
+        self.store = store
+        self.timeout = seconds(timeout, "timeout")
+        self.read_only = bool(read_only or store.read_only or not store.supports_writes)
+        self._process = os.getpid()
+        # Without an event loop: both or neither, also of the stores that it wraps.
+        self._direct = all(hasattr(one, "get_sync") and hasattr(one, "set_sync") for one in _with_wrapped(store))
+        if not getattr(store, "_is_open", True):
+            self._try("open", "", store._ensure_open)
+
+    def __repr__(self) -> str:
+        return f"<gzarr.ZarrStore of {type(self.store).__module__.partition('.')[0]}.{type(self.store).__name__}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ZarrStore):
+            return NotImplemented
+        return self.read_only == other.read_only and (self.store is other.store or bool(self.store == other.store))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), read_only=self.read_only, timeout=self.timeout), (self.store,)
+
+    # -- calls
+
+    def _here(self) -> Any:
+        """Return the store of zarr-python, if it works in this process.
+
+        Raises
+        ------
+        StoreError
+            If this is a forked child, where it would not.
+        """
+        if self._process != os.getpid():
+            self.store = _in_child(self, self.store)
+            self._process = os.getpid()
+        return self.store
+
+    def _sync(self, coroutine: Coroutine[Any, Any, Any], timeout: float) -> Any:
+        from zarr.core.sync import sync
+
+        return sync(coroutine, timeout=timeout)
+
+    def _try(
+        self, what: str, key: str, function: Any, *arguments: Any, timeout: float | None = None, absent: Any = None
+    ) -> Any:
+        """Return the result of a coroutine function of the store; ``absent`` if it says that there can be no such key.
+
+        Raises
+        ------
+        StoreError
+            If it fails, or takes too long.
+        """
+        begin = time.monotonic()
+        try:
+            return self._sync(function(*arguments), timeout or self.timeout)
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            if _is_no_key(error):
+                return absent
+            raise self._error(what, key, error) from None
+        finally:
+            traffic.count(requests=1, seconds=time.monotonic() - begin)
+
+    def _error(self, what: str, key: str, error: BaseException) -> StoreError:
+        if isinstance(error, TimeoutError):
+            reason = f"no answer in {self.timeout:g} s"
+        else:
+            reason = redaction.describe(error, frozenset())
+        return StoreError(f"{self!r}: cannot {what} {key!r}: {reason}", key=key)
+
+    # -- reading
+
+    def request_limits(self) -> RequestLimits:
+        """Return how requests should be made: one at a time in each I/O thread, or several in each step of the loop."""
+        return RequestLimits(io_threads.io_thread_count()) if self._direct else RequestLimits(_CALLS, _EACH)
+
+    def get_many(self, requests: Sequence[Request]) -> list[Answer]:
+        """Answer some requests."""
+        try:
+            store = self._here()
+            for request in requests:
+                split_key(request.key)
+                check_range(request.byte_range)
+        except (ArgumentError, StoreError) as error:
+            return [Answer(None, error=error)] * len(requests)
+        begin = time.monotonic()
+        outcomes = self._directly(store, requests) if self._direct else self._together(store, requests)
+        traffic.count(requests=len(requests), seconds=time.monotonic() - begin)
+        return [self._answer(request, outcome) for request, outcome in zip(requests, outcomes, strict=True)]
+
+    def _directly(self, store: Any, requests: Sequence[Request]) -> list[Any]:
+        prototype = _prototype()
+        outcomes: list[Any] = []
+        for request in requests:
+            try:
+                outcomes.append(store.get_sync(request.key, prototype=prototype, byte_range=_asked(request)))
+            # Stores of others may raise anything.
+            except Exception as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _together(self, store: Any, requests: Sequence[Request]) -> list[Any]:
+        # Not imported before it is needed: it takes longer than all of gzarr.
+        import asyncio
+
+        prototype = _prototype()
+
+        async def gather() -> list[Any]:
+            calls = (store.get(request.key, prototype, _asked(request)) for request in requests)
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        try:
+            return list(self._sync(gather(), self.timeout))
+        # Stores of others may raise anything, and a panic of one written in Rust is a BaseException.
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            return [error] * len(requests)
+
+    def _answer(self, request: Request, outcome: Any) -> Answer:
+        if outcome is None or _is_no_key(outcome):
+            return Answer(None)
+        try:
+            if isinstance(outcome, BaseException):
+                raise self._error("read", request.key, outcome) from None
+            try:
+                view = memoryview(outcome.as_numpy_array()).cast("B") if len(outcome) else memoryview(b"")
+            # Buffers of others may raise anything.
+            except Exception as error:
+                raise self._error("read", request.key, error) from None
+            traffic.count(bytes_read=len(view))
+            return Answer(checked_answer(request, view, self))
+        except StoreError as error:
+            return Answer(None, error=error)
+
+    def _values(self, requests: Sequence[Request]) -> list[bytes | None]:
+        """Return the values for some requests."""
+        step = _CALLS * _EACH
+        values: list[bytes | None] = []
+        for begin in range(0, len(requests), step):
+            for answer in self.get_many(requests[begin : begin + step]):
+                if answer.error is not None:
+                    raise answer.error
+                values.append(None if answer.value is None else as_bytes(answer.value))
+        return values
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value of ``key``, or None if there is none.
+
+        Raises
+        ------
+        StoreError
+            If the store fails.
+        """
+        return self._values([Request(key)])[0]
+
+    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
+        """Return parts of values, in order; None for each absent key.
+
+        Raises
+        ------
+        StoreError
+            If the store fails, or a range does not lie within the value.
+        """
+        return self._values([Request(key, byte_range) for key, byte_range in key_ranges])
+
+    def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
+        """Return whole values, in order; None for an absent key; raise :class:`ValueSizeError` if one is too large."""
+        return self._values([Request(key, most_nbytes=max_nbytes) for key in keys])
+
+    # -- listing
+
+    def _listed(self, prefix: str, method: str, *arguments: str) -> Iterator[str]:
+        """Yield what an asynchronous generator of the store yields, fetched by pages."""
+        store = self._here()
+        names: Any = None
+
+        async def page() -> list[str]:
+            nonlocal names
+            found: list[str] = []
+            if names is None:
+                names = aiter(getattr(store, method)(*arguments))
+            with contextlib.suppress(StopAsyncIteration):
+                while len(found) < PAGE_KEYS:
+                    found.append(await anext(names))
+            return found
+
+        while found := self._try("list", prefix, page, absent=[]):
+            yield from found
+            if len(found) < PAGE_KEYS:
+                return
+
+    def list(self) -> Iterator[str]:
+        """Yield all keys, in the order of the store."""
+        return self._listed("", "list")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Yield all keys that start with ``prefix``, in the order of the store."""
+        split_prefix(prefix)
+        return (key for key in self._listed(prefix, "list_prefix", prefix) if key.startswith(prefix))
+
+    def list_dir(self, prefix: str) -> Listing:
+        """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted.
+
+        A store of zarr-python gives names only. A name that is a key is not looked at as a prefix, too.
+        """
+        split_prefix(prefix)
+        store = self._here()
+        names = sorted({f"{prefix}{name.rstrip('/')}" for name in self._listed(prefix, "list_dir", prefix)})
+
+        import asyncio
+
+        async def exist(some: Sequence[str]) -> list[Any]:
+            return await asyncio.gather(*map(store.exists, some), return_exceptions=True)
+
+        keys: list[str] = []
+        prefixes: list[str] = []
+        for begin in range(0, len(names), _CALLS * _EACH):
+            some = names[begin : begin + _CALLS * _EACH]
+            for name, found in zip(some, self._try("list", prefix, exist, some), strict=True):
+                if isinstance(found, BaseException) and not _is_no_key(found):
+                    raise self._error("look for", name, found)
+                if found is True:
+                    keys.append(name)
+                else:
+                    prefixes.append(f"{name}/")
+        return keys, prefixes
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield all keys that start with ``prefix``, each with the size of its value in bytes."""
+        for key in self.list_prefix(prefix):
+            yield key, self._try("look for", key, self._here().getsize, key)
+
+    # -- writing
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError(f"{self!r} is read-only; nothing was changed")
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store ``value`` (bytes-like) under ``key``.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the store is read-only.
+        StoreError
+            If the store fails.
+        """
+        self._check_writable()
+        split_key(key)
+        # A store in memory keeps the buffer, so it must be no one else's.
+        data = value if type(value) is bytes else bytes(as_view(value, key))
+        buffer = _prototype().buffer.from_bytes(data)
+        store = self._here()
+        if self._direct:
+            try:
+                store.set_sync(key, buffer)
+            # Stores of others may raise anything.
+            except Exception as error:
+                raise self._error("write", key, error) from None
+        else:
+            self._try("write", key, store.set, key, buffer)
+        traffic.count(bytes_written=len(data))
+
+    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
+        """Write parts of values: (key, offset in bytes, bytes). Whole values are read, changed and written."""
+        self._check_writable()
+        for key, start, part in key_start_values:
+            self.set(key, splice(self.get(key), start, part))
+
+    def erase(self, key: str) -> None:
+        """Erase ``key`` if it exists."""
+        self._check_writable()
+        split_key(key)
+        self._try("erase", key, self._here().delete, key)
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        """Erase several keys."""
+        for key in keys:
+            self.erase(key)
+
+    def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys that start with ``prefix``."""
+        self._check_writable()
+        split_prefix(prefix)
+        self._try("erase", prefix, self._here().delete_dir, prefix.rstrip("/"), timeout=_ERASING_S)
+
+
+def _prototype() -> Any:
+    """Return the classes of buffers in host memory."""
+    from zarr.core.buffer.cpu import buffer_prototype
+
+    return buffer_prototype
+
+
+def _asked(request: Request) -> Any:
+    """Return the bytes to ask for, as zarr-python says it; None for all."""
+    from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+
+    asked = range_to_ask(request.byte_range)
+    if asked == ByteRange():
+        return None
+    if asked.offset < 0:
+        return SuffixByteRequest(-asked.offset)
+    if asked.length is None:
+        return OffsetByteRequest(asked.offset)
+    return RangeByteRequest(asked.offset, asked.offset + asked.length)
+
+
+def _is_no_key(outcome: object) -> bool:
+    """Return whether Icechunk says that there can be no such key, or no keys with such a prefix."""
+    package = type(outcome).__module__.partition(".")[0]
+    return package == "icechunk" and any(words in str(outcome) for words in _NO_KEY)
+
+
+def _with_wrapped(store: Any) -> list[Any]:
+    """Return a store and all stores that it holds."""
+    found = [store]
+    for one in found:
+        inner = [value for value in getattr(one, "__dict__", {}).values() if is_zarr_store(value)]
+        found.extend(value for value in inner if not any(value is known for known in found))
+    return found
+
+
+def _in_child(owner: ZarrStore, store: Any) -> Any:
+    """Return what to use in a forked child in place of a store of its parent.
+
+    Raises
+    ------
+    StoreError
+        If there is nothing.
+    """
+    import zarr.storage
+
+    connected = tuple(
+        getattr(zarr.storage, name) for name in ("FsspecStore", "ObjectStore") if hasattr(zarr.storage, name)
+    )
+    files: tuple[type, ...] = (zarr.storage.ZipStore,)
+    for one in _with_wrapped(store):
+        if type(one).__module__.partition(".")[0] in _NOT_FORK_SAFE or isinstance(one, connected):
+            reason = f"a {type(one).__name__} does not work in a forked process"
+        elif isinstance(one, files) and (one is not store or not one.read_only):
+            # It shares the position in its file with the parent.
+            reason = f"a {type(one).__name__} cannot be shared with a forked process"
+        else:
+            continue
+        raise StoreError(f"{owner!r}: {reason}; open it in the child, or start processes with 'spawn' or 'forkserver'")
+    return pickle.loads(pickle.dumps(store)) if isinstance(store, files) else store

@@ -1,0 +1,414 @@
+"""Records of zip archives: the directory at the end of a file, the header before each entry, compressed entries.
+
+Specification: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (6.3.9), sections 4.3 and 4.5. Everything in
+a record is untrusted: offsets and sizes are checked against the file before anything is read or allocated.
+"""
+
+from __future__ import annotations
+
+import bz2
+import re
+import struct
+import time
+import zlib
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+
+    import numpy.typing as npt
+
+    IntArray = npt.NDArray[np.int64]
+
+#: Bytes at the end of a file in which its directory's end must be: a comment and the records before it.
+TAIL_BYTES: Final = 65535 + 22 + 20 + 56
+#: Most bytes of a directory; about 100 bytes are an entry.
+MOST_DIRECTORY_BYTES: Final = 256 << 20
+#: Bytes of the header of an entry, without name and extra fields.
+HEADER_BYTES: Final = 30
+STORED: Final = 0
+DEFLATED: Final = 8
+BZIP2: Final = 12
+#: Flag of encrypted entries.
+ENCRYPTED: Final = 0x1
+
+#: Columns of :attr:`Directory.columns`: offset of the entry's header, bytes of its data as stored and as a value,
+#: CRC-32 of the value, method, flags, bytes of its name, first byte that is no longer its own, offset of its data (-1
+#: if its header has not been read), offset and bytes of its record in the raw directory (0 bytes if it has none).
+HEADER, PACKED, SIZE, CRC, METHOD, FLAGS, NAME, LIMIT, DATA, RECORD, RECORD_BYTES = range(11)
+
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_LOCAL = struct.Struct("<4s5H3L2H")
+_END = struct.Struct("<4s4H2LH")
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR_64 = struct.Struct("<4sLQL")
+_U4: Final = 0xFFFFFFFF
+_UTF8: Final = 0x800
+_MOST: Final = 1 << 62
+# Methods that may be met, for messages.
+_METHODS: Final = {1: "shrink", 6: "implode", 9: "deflate64", 14: "lzma", 93: "zstd", 95: "xz", 98: "ppmd"}
+# Deflate packs at most 1,032 bytes into one (bzip2 more, about 45 MB of zeros into 113 bytes).
+_MOST_RATIO: Final = {DEFLATED: 1032, BZIP2: 1 << 20}
+# Names that are no keys: absolute, with empty, "." or ".." segments, with NUL; directories end in a slash.
+_NO_KEY: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
+
+
+class ZipFormatError(Exception):
+    """A record is invalid; the message says what is wrong with it."""
+
+
+class Directory:
+    """The directory of an archive.
+
+    Attributes
+    ----------
+    rows
+        Row of each key in ``columns``. Of entries with the same name, the last one.
+    columns
+        int64 ``(11, capacity)``.
+    raw
+        The directory as it is in the file; empty if that was not asked for.
+    begin
+        Offset of the directory in the file.
+    shift
+        Bytes before the archive in the file, which offsets in the archive do not count.
+    version
+        Version of the file.
+    """
+
+    def __init__(self, version: Hashable | None = None) -> None:
+        self.rows: dict[str, int] = {}
+        self.columns: IntArray = np.zeros((11, 0), np.int64)
+        self.raw = b""
+        self.begin = 0
+        self.shift = 0
+        self.version = version
+        self._count = 0
+        # How often keys were added or removed, and the sorted keys at one of these moments.
+        self._changes = 0
+        self._sorted: tuple[int, list[str]] = (-1, [])
+
+    def add(self, name: str, entry: Iterable[int]) -> None:
+        """Add an entry; it replaces an earlier one of the same name."""
+        row = self._count
+        if row == self.columns.shape[1]:
+            # Readers in other threads keep the old array, in which their rows are.
+            larger = np.zeros((11, max(64, 2 * row)), np.int64)
+            larger[:, :row] = self.columns
+            self.columns = larger
+        self.columns[:, row] = list(entry)
+        self._count += 1
+        self.rows[name] = row
+        self._changes += 1
+
+    def copy(self, version: Hashable | None) -> Directory:
+        """Return a directory with the same entries, without the raw one."""
+        other = Directory(version)
+        other.rows, other.columns, other._count = dict(self.rows), self.columns.copy(), self._count
+        return other
+
+    def remove(self, name: str) -> None:
+        """Remove an entry."""
+        self.rows.pop(name, None)
+        self._changes += 1
+
+    def names(self) -> list[str]:
+        """Return all keys, sorted; not to be changed."""
+        changes = self._changes
+        if self._sorted[0] != changes:
+            # Making a list is one step, so that no other thread can change the dictionary meanwhile.
+            self._sorted = changes, sorted(list(self.rows))  # noqa: C414
+        return self._sorted[1]
+
+    def below(self, prefix: str) -> Iterator[str]:
+        """Yield all keys that start with a prefix, sorted."""
+        names = self.names()
+        for i in range(bisect_left(names, prefix), len(names)):
+            if not names[i].startswith(prefix):
+                return
+            yield names[i]
+
+    def children(self, prefix: str) -> tuple[list[str], list[str]]:
+        """Return the keys and the prefixes directly under ``prefix``, each sorted."""
+        names, keys, prefixes = self.names(), [], []
+        i = bisect_left(names, prefix)
+        while i < len(names) and names[i].startswith(prefix):
+            name, slash, _ = names[i][len(prefix) :].partition("/")
+            if slash:
+                prefixes.append(f"{prefix}{name}/")
+                # The next character after a slash.
+                i = bisect_left(names, f"{prefix}{name}0", i)
+            else:
+                keys.append(names[i])
+                i += 1
+        return keys, prefixes
+
+    def find(self, keys: Iterable[str], count: int) -> IntArray:
+        """Return the row of each key, -1 for absent ones."""
+        get = self.rows.get
+        return np.fromiter((get(key, -1) for key in keys), np.int64, count)
+
+    def name_of(self, row: int, key: str) -> bytes:
+        """Return the name of an entry as its header has it."""
+        return encoded_name(key, int(self.columns[FLAGS, row]))
+
+
+def encoded_name(name: str, flags: int) -> bytes:
+    """Return a name as records have it."""
+    return name.encode("utf-8" if flags & _UTF8 else "cp437")
+
+
+def find_directory(tail: bytes, nbytes: int | None) -> tuple[int, int, int, int]:
+    """Find the directory of an archive.
+
+    Parameters
+    ----------
+    tail
+        The last :data:`TAIL_BYTES` bytes of the file, or all of it.
+    nbytes
+        Size of the file; None if unknown, in which case the archive must begin where the file does.
+
+    Returns
+    -------
+    after
+        Bytes of the file from the end of the directory on.
+    directory_nbytes
+        Bytes of the directory.
+    begin
+        Offset of the directory in the archive.
+    count
+        Number of entries, as the archive says.
+    """
+    stop = len(tail)
+    while (at := tail.rfind(b"PK\5\6", 0, stop)) >= 0:
+        # The comment ends where the file does.
+        if at + _END.size <= len(tail) and at + _END.size + _END.unpack_from(tail, at)[7] == len(tail):
+            break
+        stop = at + 3
+    if at < 0:
+        raise ZipFormatError("it does not end as a zip file does: truncated, still being written, or no zip file")
+    _, disk, first_disk, _, count, directory_nbytes, begin, _ = _END.unpack_from(tail, at)
+    end = at
+    locator = at - _LOCATOR_64.size
+    if locator >= 0 and tail[locator : locator + 4] == b"PK\6\7":
+        record = locator - _END_64.size
+        if record < 0 or tail[record : record + 4] != b"PK\6\6":
+            raise ZipFormatError("the zip64 record at its end is missing or has fields that are not known")
+        _, _, _, _, disk, first_disk, _, count, directory_nbytes, begin = _END_64.unpack_from(tail, record)
+        end = record
+    if disk != 0 or first_disk != 0:
+        raise ZipFormatError("it is one part of an archive of several files")
+    after = len(tail) - end
+    if directory_nbytes > MOST_DIRECTORY_BYTES:
+        raise ZipFormatError(f"its directory has {directory_nbytes} bytes; at most {MOST_DIRECTORY_BYTES} are read")
+    if begin > _MOST or (nbytes is not None and begin + directory_nbytes + after > nbytes):
+        raise ZipFormatError(f"its directory, {directory_nbytes} bytes from byte {begin} on, is not in the file")
+    if count * _CENTRAL.size > directory_nbytes:
+        raise ZipFormatError(f"its directory has {directory_nbytes} bytes, too few for {count} entries")
+    return after, directory_nbytes, begin, count
+
+
+def read_directory(
+    raw: bytes, begin: int, count: int, *, shift: int, version: Hashable | None, keep: bool
+) -> Directory:
+    """Parse a directory.
+
+    Parameters
+    ----------
+    raw
+        The directory.
+    begin, count
+        As from :func:`find_directory`.
+    shift
+        Bytes before the archive in the file.
+    version
+        Version of the file.
+    keep
+        Whether the directory will be written again.
+    """
+    found = Directory(version)
+    found.begin, found.shift = begin + shift, shift
+    entries: list[tuple[int, ...]] = []
+    unpack, size, end, at = _CENTRAL.unpack_from, _CENTRAL.size, len(raw), 0
+    while at + size <= end:
+        (
+            signature, _, _, flags, method, _, _, crc, packed, nbytes, name, extra, comment, _, _, _, header,
+        ) = unpack(raw, at)  # fmt: skip
+        if signature != b"PK\1\2":
+            break
+        first = at + size
+        after = first + name + extra + comment
+        if after > end:
+            break
+        if header == _U4 or packed == _U4 or nbytes == _U4:
+            fields = raw[first + name : first + name + extra]
+            nbytes, packed, header = _zip64(fields, nbytes, packed, header)
+        try:
+            key = raw[first : first + name].decode("utf-8" if flags & _UTF8 else "cp437")
+        except UnicodeDecodeError:
+            raise ZipFormatError(f"a name in its directory is not UTF-8: {raw[first : first + name][:80]!r}") from None
+        if not _NO_KEY.search(key):
+            found.rows[key] = len(entries)
+        entries.append((header + shift, packed, nbytes, crc, method, flags, name, 0, -1, at, after - at))
+        at = after
+    # Archives of more than 65,535 entries without zip64 exist.
+    if at != end or (len(entries) - count) % 65536:
+        raise ZipFormatError(f"its directory is damaged: {len(entries)} of {count} entries can be read")
+    columns = np.array(entries, np.int64).reshape(-1, 11).T.copy()
+    starts = np.append(np.unique(columns[HEADER]), found.begin)
+    columns[LIMIT] = np.minimum(starts[np.searchsorted(starts[:-1], columns[HEADER], side="right")], found.begin)
+    found.columns = columns
+    found._count = len(entries)
+    if keep:
+        found.raw = raw
+    return found
+
+
+def _zip64(fields: bytes, *values: int) -> tuple[int, int, int]:
+    """Return size, packed size and header offset, from the extra field for those that do not fit in four bytes."""
+    at = 0
+    while at + 4 <= len(fields):
+        kind, nbytes = struct.unpack_from("<2H", fields, at)
+        if kind == 1:
+            wanted = sum(value == _U4 for value in values)
+            if nbytes < 8 * wanted or at + 4 + nbytes > len(fields):
+                break
+            large = iter(struct.unpack_from(f"<{wanted}Q", fields, at + 4))
+            size, packed, header = (next(large) if value == _U4 else value for value in values)
+            if max(size, packed, header) > _MOST:
+                raise ZipFormatError("an entry of its directory has an impossible size or offset")
+            return size, packed, header
+        at += 4 + nbytes
+    # Exactly this many bytes are possible without zip64.
+    size, packed, header = values
+    return size, packed, header
+
+
+def check_entry(columns: IntArray, row: int) -> None:
+    """Refuse an entry that cannot be read, by its record in the directory."""
+    header, packed, size, _, method, flags, name, limit = columns[:8, row].tolist()
+    if flags & ENCRYPTED:
+        raise ZipFormatError("it is encrypted, which is not supported")
+    if method not in (STORED, DEFLATED, BZIP2):
+        what = f"{_METHODS[method]}, " if method in _METHODS else ""
+        raise ZipFormatError(
+            f"it is compressed by {what}method {method} of zip; supported are stored and deflated entries: write the "
+            "archive without compression (zip -0)"
+        )
+    if header + HEADER_BYTES + name + packed > limit:
+        raise ZipFormatError(f"its {packed} bytes from byte {header} on overlap with something else, or leave the file")
+    if method == STORED and packed != size:
+        raise ZipFormatError(f"it is stored, but has {packed} bytes in the archive and {size} without it")
+    if method != STORED and size > packed * _MOST_RATIO[method]:
+        raise ZipFormatError(f"its {packed} bytes cannot be those of {size} bytes")
+
+
+def data_offset(header: Any, name: bytes, columns: IntArray, row: int) -> int:
+    """Return the offset of an entry's data in the file, given the first bytes of the entry."""
+    at, packed, limit = int(columns[HEADER, row]), int(columns[PACKED, row]), int(columns[LIMIT, row])
+    if len(header) < HEADER_BYTES + len(name):
+        raise ZipFormatError("its header is truncated")
+    signature, _, _, method, *_, name_nbytes, extra_nbytes = _LOCAL.unpack_from(header)
+    if signature != b"PK\3\4" or name_nbytes != len(name) or header[HEADER_BYTES : HEADER_BYTES + len(name)] != name:
+        raise ZipFormatError(f"there is no header of it at byte {at}: the archive is damaged")
+    if method != columns[METHOD, row]:
+        raise ZipFormatError("its header and the directory disagree: the archive is damaged")
+    begin: int = at + HEADER_BYTES + name_nbytes + extra_nbytes
+    if begin + packed > limit:
+        raise ZipFormatError(f"its {packed} bytes from byte {begin} on overlap with something else, or leave the file")
+    return begin
+
+
+def is_tight(columns: IntArray, rows: IntArray) -> Any:
+    """Return of which entries the data begin right after the name, because there is no room for anything else."""
+    room = columns[LIMIT, rows] - columns[HEADER, rows]
+    return room == HEADER_BYTES + columns[NAME, rows] + columns[PACKED, rows]
+
+
+def unpacked(data: Any, columns: IntArray, row: int) -> Any:
+    """Return the value of an entry, given its data; its size and its CRC-32 are checked.
+
+    At most the declared size is made, and one byte.
+    """
+    method, size = int(columns[METHOD, row]), int(columns[SIZE, row])
+    value = data
+    if method != STORED:
+        stream: Any = zlib.decompressobj(-15) if method == DEFLATED else bz2.BZ2Decompressor()
+        parts, missing, given = [], size + 1, data
+        try:
+            while missing > 0 and not stream.eof:
+                part = stream.decompress(given, missing)
+                given = stream.unconsumed_tail if method == DEFLATED else b""
+                if not part and not given:
+                    break
+                parts.append(part)
+                missing -= len(part)
+        except (zlib.error, OSError, ValueError, EOFError) as error:
+            raise ZipFormatError(f"it cannot be decompressed: {error}") from None
+        value = parts[0] if len(parts) == 1 else b"".join(parts)
+        if len(value) != size or not stream.eof or stream.unused_data:
+            more = "more" if len(value) > size else f"{len(value)}"
+            raise ZipFormatError(f"it decompresses to {more} bytes instead of {size}: damaged")
+    if zlib.crc32(value) != columns[CRC, row]:
+        raise ZipFormatError("it does not match its CRC-32: damaged")
+    return value
+
+
+# -- writing
+
+
+def dos_time(seconds: float) -> tuple[int, int]:
+    """Return time and date as records have them, in local time."""
+    year, month, day, hour, minute, second, *_ = time.localtime(seconds)
+    return hour << 11 | minute << 5 | second // 2, max(year - 1980, 0) << 9 | month << 5 | day
+
+
+def _flags(name: str) -> int:
+    return 0 if name.isascii() else _UTF8
+
+
+def local_header(name: str, nbytes: int, crc: int, when: tuple[int, int]) -> bytes:
+    """Return the header of a stored entry."""
+    raw = encoded_name(name, _flags(name))
+    large = nbytes >= _U4
+    extra = struct.pack("<2H2Q", 1, 16, nbytes, nbytes) if large else b""
+    short = _U4 if large else nbytes
+    needed = 45 if large else 20
+    fields = (b"PK\3\4", needed, _flags(name), STORED, *when, crc, short, short, len(raw), len(extra))
+    return _LOCAL.pack(*fields) + raw + extra
+
+
+def new_entry(name: str, header: int, prefix_nbytes: int, nbytes: int, crc: int) -> tuple[int, ...]:
+    """Return the columns of a stored entry that has been written."""
+    data, flags = header + prefix_nbytes, _flags(name)
+    raw = len(encoded_name(name, flags))
+    return header, nbytes, nbytes, crc, STORED, flags, raw, data + nbytes, data, 0, 0
+
+
+def central_record(name: str, columns: IntArray, row: int, when: tuple[int, int]) -> bytes:
+    """Return the record of a stored entry for the directory."""
+    raw = encoded_name(name, _flags(name))
+    header, nbytes, crc = int(columns[HEADER, row]), int(columns[SIZE, row]), int(columns[CRC, row])
+    large = [value for value in (nbytes, nbytes, header) if value >= _U4]
+    extra = struct.pack(f"<2H{len(large)}Q", 1, 8 * len(large), *large) if large else b""
+    short = min(nbytes, _U4)
+    needed = 45 if large else 20
+    fields = (
+        b"PK\1\2", 3 << 8 | needed, needed, _flags(name), STORED, *when, crc, short, short, len(raw), len(extra),
+        0, 0, 0, 0o100644 << 16, min(header, _U4),
+    )  # fmt: skip
+    return _CENTRAL.pack(*fields) + raw + extra
+
+
+def end_records(begin: int, nbytes: int, count: int) -> bytes:
+    """Return what follows the directory."""
+    large = begin >= _U4 or nbytes >= _U4 or count >= 0xFFFF
+    more = b""
+    if large:
+        more = _END_64.pack(b"PK\6\6", _END_64.size - 12, 3 << 8 | 45, 45, 0, 0, count, count, nbytes, begin)
+        more += _LOCATOR_64.pack(b"PK\6\7", 0, begin + nbytes, 1)
+    short = min(count, 0xFFFF)
+    return more + _END.pack(b"PK\5\6", 0, 0, short, short, min(nbytes, _U4), min(begin, _U4), 0)

@@ -1,0 +1,288 @@
+"""Zip archives in local files as stores, for reading and writing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from ..errors import ArgumentError, ReadOnlyError, StoreError
+from .base import ReadableStore, RemoteValues
+from .buffers import as_view
+from .byte_ranges import splice
+from .keys import split_key, split_prefix
+from .zip_files import LocalFile, StoredFile
+from .zip_format import Directory
+from .zip_reader import RemoteZipStore, ZipReader
+from .zip_writer import ZipWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from typing_extensions import Buffer
+
+    from .zip_files import ArchiveFile
+
+ZipMode: TypeAlias = Literal["r", "r+", "a", "w", "w-", "x"]
+
+_MODES: Final = ("r", "r+", "a", "w", "w-", "x")
+#: The longest name that a record can have.
+_LONGEST_NAME: Final = 65535
+
+#: Stores of this process that have something to commit, by path.
+_writing: weakref.WeakValueDictionary[str, ZipStore] = weakref.WeakValueDictionary()
+
+
+class ZipStore(ZipReader):
+    """Values as entries of a zip archive in a local file.
+
+    Entries are written without compression, since chunks are compressed already: so they are byte ranges of one file,
+    which are read as fast as files in a directory. Compressed entries (deflate, bzip2) of other writers can be read,
+    too.
+
+    Parameters
+    ----------
+    path
+        Path of the archive.
+    mode
+        ``"r"`` to read an existing archive, ``"r+"`` to read and write it, ``"a"`` to make it if it does not exist,
+        ``"w"`` to replace it by an empty one, ``"w-"`` (or ``"x"``) to make one that must not exist.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is wrong, or the archive exists with ``mode="w-"``.
+    NodeNotFoundError
+        If the archive does not exist with ``mode="r"`` or ``"r+"``.
+    StoreError
+        If the file cannot be read, or is no zip archive.
+
+    Notes
+    -----
+    What is written goes to a temporary file beside the archive, which replaces the archive in one step in
+    :meth:`flush` and :meth:`close`, at the end of a ``with`` block, when the store is garbage-collected, and when the
+    interpreter exits: other processes see either the whole old archive or the whole new one, and a process that is
+    killed leaves the old one. Opening the same path again in the process flushes it first. To add to an existing
+    archive copies it once after each flush; the disk needs room for both.
+
+    A value that is replaced or erased leaves the directory of the archive, but its bytes stay in the file; copying the
+    hierarchy to a new archive (:func:`gzarr.copy`) gets rid of them. Threads may share a store. Only one process can
+    write an archive at a time: if another one has changed it, ``flush`` fails. A copy of a store in another process
+    (by pickling, or after a fork) is read-only.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, mode: ZipMode = "r") -> None:
+        if mode not in _MODES:
+            raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
+        try:
+            text = os.fspath(path)
+        except TypeError as error:
+            raise ArgumentError(f"ZipStore needs a path, not {type(path).__name__}") from error
+        if not text or type(text) is not str or "\0" in text:
+            raise ArgumentError(f"ZipStore needs a non-empty path without NUL, not {text!r}")
+        # The archive is replaced by renaming, which would replace a link and not what it leads to.
+        self.path = Path(os.path.realpath(text))
+        self.read_only = mode == "r"
+        super().__init__(LocalFile(self.path), keep=not self.read_only)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._writer: ZipWriter | None = None
+        self._finalizer: Any = None
+        if self.path.is_dir():
+            raise ArgumentError(f"{str(self.path)!r} is a directory; open it as such, or pass the path of a zip file")
+        _flush_others(self)
+        found = LocalFile(self.path).version()
+        if mode in ("w-", "x") and self.path.exists():
+            raise ArgumentError(f"{str(self.path)!r} exists; pass mode='w' to replace it, or 'a' to add to it")
+        if mode in ("w", "w-", "x"):
+            self._begin(Directory(), found)
+        elif mode == "a" and not self.path.exists():
+            self._state = (self._state[0], Directory())
+        else:
+            self._reload()
+
+    def __repr__(self) -> str:
+        return f"<gzarr.ZipStore {str(self.path)!r}>"
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return type(self), self.path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.flush()
+        return ZipStore, (str(self.path),)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _reload(self) -> tuple[ArchiveFile, Directory]:
+        if os.getpid() == self._pid:
+            # Another thread may just be flushing the file, or have begun a new one.
+            with self._lock:
+                if self._writer is None:
+                    return super()._reload()
+                self._state = unfinished = (self._writer.file, self._writer.directory)
+                return unfinished
+        if self._writer is not None and self._state[0].version() is None:
+            # The parent has completed what this process was forked from.
+            self._writer, self._state = None, (LocalFile(self.path), None)
+        return super()._reload()
+
+    def is_current(self, version: Hashable | None) -> bool:
+        """Return whether the archive, or the unfinished one, still has this version."""
+        # What was read before a new version was begun is valid until that one is complete.
+        return super().is_current(version) or (version is not None and LocalFile(self.path).version() == version)
+
+    def forget(self, version: Hashable | None) -> None:
+        """Read the directory again before the next value, if it is of this version."""
+        if os.getpid() == self._pid:
+            with self._lock:
+                super().forget(version)
+        else:
+            super().forget(version)
+
+    # -- writing
+
+    def _begin(self, old: Directory, found: Any) -> ZipWriter:
+        writer = ZipWriter(self.path, old, found)
+        self._writer, self._state = writer, (writer.file, writer.directory)
+        self._finalizer = weakref.finalize(self, writer.finish)
+        _writing[str(self.path)] = self
+        return writer
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError(f"{self!r} was opened read-only, or closed; nothing was changed")
+        if os.getpid() != self._pid:
+            raise StoreError(f"{self!r} was opened for writing by another process; open it again in this one")
+
+    def _current_writer(self) -> ZipWriter:
+        """Return the writer, begun if need be; the caller holds the lock."""
+        if self._writer is not None:
+            return self._writer
+        directory = self._open()[1]
+        return self._begin(directory, directory.version)
+
+    def set(self, key: str, value: Buffer) -> None:
+        """Store ``value`` (bytes-like) under ``key``. Other stores see it after :meth:`flush`.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the store is read-only or closed.
+        StoreError
+            If it cannot be written; the old value is kept.
+        """
+        self.set_parts(key, [value])
+
+    def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Store the concatenation of some buffers under ``key``, like :meth:`set`."""
+        self._check_writable()
+        split_key(key)
+        if key.endswith("/") or len(key.encode()) > _LONGEST_NAME:
+            raise ArgumentError(f"the store key {key[:80]!r}... is too long for a zip archive")
+        views = [as_view(part, key) for part in parts]
+        with self._lock:
+            self._current_writer().add(key, views)
+
+    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
+        """Write parts of values: (key, offset in bytes, bytes). Whole values are read, changed and written."""
+        self._check_writable()
+        for key, start, part in key_start_values:
+            self.set(key, splice(self.get(key), start, part))
+
+    def erase(self, key: str) -> None:
+        """Erase ``key`` if it exists; its bytes stay in the file."""
+        self.erase_values([key])
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        """Erase several keys."""
+        self._check_writable()
+        wanted = list(keys)
+        for key in wanted:
+            split_key(key)
+        with self._lock:
+            rows = self._open()[1].rows
+            present = [key for key in wanted if key in rows]
+            if present:
+                directory = self._current_writer().directory
+                for key in present:
+                    directory.remove(key)
+
+    def erase_prefix(self, prefix: str) -> None:
+        """Erase all keys that start with ``prefix``."""
+        self._check_writable()
+        split_prefix(prefix)
+        self.erase_values(list(self.list_prefix(prefix)))
+
+    def flush(self) -> None:
+        """Replace the archive by what was written so far; nothing happens if that is nothing.
+
+        Raises
+        ------
+        StoreError
+            If that fails, or another process has changed the archive; the archive is then as it was.
+        """
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            writer = self._writer
+            if writer is None:
+                return
+            writer.commit()
+            self._finalizer.detach()
+            self._writer, self._state = None, (LocalFile(self.path), None)
+            _writing.pop(str(self.path), None)
+
+    def close(self) -> None:
+        """Flush, and refuse further changes. Values can still be read.
+
+        Raises
+        ------
+        StoreError
+            As for :meth:`flush`; what was written since the last one is then lost.
+        """
+        try:
+            self.flush()
+        finally:
+            self.read_only = True
+            writer = self._writer
+            if writer is not None and os.getpid() == self._pid:
+                self._finalizer.detach()
+                writer.discard()
+                self._writer, self._state = None, (LocalFile(self.path), None)
+
+
+def _flush_others(store: ZipStore) -> None:
+    """Flush another store of this process that writes the same archive, so that the new one sees what it has."""
+    other = _writing.get(str(store.path))
+    if other is not None and other is not store:
+        other.flush()
+
+
+def zip_in(store: ReadableStore, key: str) -> ZipReader:
+    """Return the store of an archive that is a value of another store, for reading.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no such value.
+    StoreError
+        If it cannot be read, or is no zip archive.
+    """
+    if isinstance(store, RemoteValues):
+        return RemoteZipStore(store, key)
+    made = ZipReader(StoredFile(store, key))
+    made._reload()
+    return made

@@ -1,0 +1,119 @@
+"""From a path or URL to the store of a zip archive.
+
+``PATH.zip``, ``URL.zip``, ``zip://PATH_OR_URL`` and fsspec's ``zip://NODE::PATH_OR_URL`` (or ``zip::PATH_OR_URL``);
+``#NODE`` at the end of a URL names a node, also at the end of a path after ``zip:``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from ..errors import ArgumentError, NodeNotFoundError
+from . import urls
+from .keys import join_path, normalize_path
+from .zip_store import ZipStore, zip_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .base import ReadableStore
+
+_CHAIN: Final = re.compile(r"zip(?:://(?P<node>.*?))?::(?P<where>.+)", re.IGNORECASE | re.DOTALL)
+_PREFIX: Final = "zip://"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def zip_store(
+    text: Any,
+    mode: str,
+    storage_options: Mapping[str, Any] | None,
+    open_holder: Callable[..., tuple[ReadableStore, str]],
+    local_path: Callable[[str], str],
+) -> tuple[ReadableStore, str] | None:
+    """Return the store of an archive and the path of the node in it, or None if ``text`` names no archive.
+
+    Parameters
+    ----------
+    text, mode, storage_options
+        As for :func:`gzarr.stores.resolve.as_store`.
+    open_holder
+        That function, for the store that holds the archive.
+    local_path
+        Function from a path or ``file://`` URL to a path.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no such archive, and it is not to be made.
+    ArgumentError
+        If the archive is to be made in a store in which that is not possible.
+    StoreError
+        If the file is no zip archive.
+    """
+    if not isinstance(text, str):
+        return None
+    where, node, explicit = _split(text)
+    if not explicit and not _ends_in_zip(where):
+        return None
+    scheme = _SCHEME.match(where)
+    if scheme is not None and not where.lower().startswith("file://"):
+        if not explicit and where.partition(":")[0].lower() not in urls.SCHEMES:
+            return None
+        return _remote(where, node, explicit, mode, storage_options, open_holder)
+    path = Path(local_path(where))
+    if not explicit and path.is_dir():
+        return None
+    if storage_options is not None:
+        raise ArgumentError(f"storage_options= is for URLs of remote stores, not for {text!r}")
+    made = mode in ("a", "w", "w-")
+    return ZipStore(path, mode="r" if mode == "r" else "a" if made else "r+"), node
+
+
+def _split(text: str) -> tuple[str, str, bool]:
+    """Return the path or URL of an archive, the path of the node in it, and whether ``text`` says that it is one."""
+    chain = _CHAIN.fullmatch(text)
+    explicit = chain is not None or text[: len(_PREFIX)].lower() == _PREFIX
+    if chain is not None:
+        where, inner = chain["where"], chain["node"] or ""
+    else:
+        where, inner = text[len(_PREFIX) :] if explicit else text, ""
+    fragment = ""
+    if "#" in where and (_SCHEME.match(where) or (explicit and not Path(where).exists())):
+        where, _, fragment = where.rpartition("#")
+        fragment = unquote(fragment)
+    return where, join_path(normalize_path(inner), normalize_path(fragment)), explicit
+
+
+def _ends_in_zip(where: str) -> bool:
+    path = urlsplit(where).path if _SCHEME.match(where) else where
+    return path.lower().endswith(".zip")
+
+
+def _remote(
+    url: str,
+    node: str,
+    explicit: bool,
+    mode: str,
+    storage_options: Mapping[str, Any] | None,
+    open_holder: Callable[..., tuple[ReadableStore, str]],
+) -> tuple[ReadableStore, str] | None:
+    parent, _, name = url.rpartition("/")
+    if urlsplit(url).query or not urlsplit(url).path.strip("/"):
+        # Not a file below a root; this reports it.
+        open_holder(url, "r", storage_options)
+        return None
+    store, _ = open_holder(parent, "r", storage_options)
+    try:
+        return zip_in(store, unquote(name)), node
+    except NodeNotFoundError:
+        if mode in ("a", "w", "w-"):
+            raise ArgumentError(
+                f"{url!r} does not exist, and a zip archive can only be written to a local file; write it there, and "
+                "upload it"
+            ) from None
+        if explicit:
+            raise
+    return None

@@ -1,0 +1,186 @@
+"""A new version of a local archive, written beside the old one and renamed to it when it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from ..errors import StoreError
+from . import zip_format as z
+from .atomic_files import clean_once, make_directories, sync_directory, temporary_name
+from .file_tree import identity
+from .zip_files import LocalFile
+from .zip_format import Directory
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+    from pathlib import Path
+
+#: Bytes of the old archive that are copied at a time.
+_COPY_BYTES: Final = 4 << 20
+#: A header and values up to this size are written with one call.
+_TOGETHER_BYTES: Final = 64 << 10
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class ZipWriter:
+    """A new version of an archive.
+
+    Bytes that were written never change and are never reused: a value that is replaced, or erased, only leaves the
+    directory. So other threads can read from the unfinished file.
+
+    Parameters
+    ----------
+    path
+        Absolute path of the archive, without links.
+    old
+        Directory of the archive, whose entries are kept. If it has no entries, the new version begins empty.
+    found
+        Version of the archive; None if there is none. It must still have it when the new one replaces it.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be made.
+    """
+
+    def __init__(self, path: Path, old: Directory, found: Hashable | None) -> None:
+        self._path = path
+        self._found = found
+        self._pid = os.getpid()
+        self._when = z.dos_time(time.time())
+        self._old = old.raw
+        temporary = path.with_name(temporary_name())
+        self.file = LocalFile(temporary, grows=True)
+        self._fd = -1
+        try:
+            make_directories(str(path.parent), durable=False)
+            self._fd = os.open(temporary, _FLAGS, 0o666)
+            status = os.fstat(self._fd)
+            clean_once(None, f"{path.parent}{os.sep}", str(path.parent), status.st_mtime_ns)
+            self._end = self._copy(old) if old.rows else 0
+        except BaseException as error:
+            self.discard()
+            if isinstance(error, OSError) and not isinstance(error, StoreError):
+                raise self._failure("begin to write", error) from error
+            raise
+        version = self.file.version()
+        self.directory = old.copy(version) if old.rows else Directory(version)
+
+    def _failure(self, what: str, error: OSError) -> StoreError:
+        failure = StoreError(f"the zip archive {str(self._path)!r}: cannot {what}: {error.strerror or error}")
+        failure.errno = error.errno
+        return failure
+
+    def _copy(self, old: Directory) -> int:
+        """Copy the entries of the old archive; return their end."""
+        if old.shift:
+            raise StoreError(
+                f"the zip archive {str(self._path)!r} begins with {old.shift} bytes that are not part of it; such a "
+                "file is not written to: copy its hierarchy to another one"
+            )
+        with self._path.open("rb", buffering=0) as source:
+            status = os.fstat(source.fileno())
+            if identity(status) != self._found:
+                raise StoreError(f"the zip archive {str(self._path)!r} was replaced meanwhile; open it again")
+            os.chmod(self.file.path, status.st_mode & 0o777)  # noqa: PTH101
+            left = old.begin
+            while left:
+                some = source.read(min(left, _COPY_BYTES))
+                if not some:
+                    raise StoreError(f"the zip archive {str(self._path)!r} became shorter meanwhile")
+                self._write(some)
+                left -= len(some)
+        return old.begin
+
+    def _write(self, data: bytes | memoryview) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._fd, left) :]
+
+    def add(self, key: str, parts: Sequence[memoryview]) -> None:
+        """Write a value, given in parts; an earlier one of the same key leaves the directory.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written; the earlier one is still there.
+        """
+        nbytes, crc = sum(part.nbytes for part in parts), 0
+        for part in parts:
+            crc = zlib.crc32(part, crc)
+        header = z.local_header(key, nbytes, crc, self._when)
+        try:
+            # After what a failed write may have left.
+            os.lseek(self._fd, self._end, os.SEEK_SET)
+            if nbytes <= _TOGETHER_BYTES:
+                self._write(b"".join([header, *parts]))
+            else:
+                self._write(header)
+                for part in parts:
+                    self._write(part)
+        except OSError as error:
+            raise self._failure(f"write {key!r}", error) from error
+        self.directory.add(key, z.new_entry(key, self._end, len(header), nbytes, crc))
+        self._end += len(header) + nbytes
+
+    def commit(self) -> None:
+        """Complete the new version and give it the path of the archive. Does nothing in a child of the process.
+
+        Raises
+        ------
+        StoreError
+            If that fails, which leaves the old version; it can be tried again.
+        """
+        if self._fd < 0 or os.getpid() != self._pid:
+            return
+        if LocalFile(self._path).version() != self._found:
+            raise StoreError(
+                f"the zip archive {str(self._path)!r} was changed by another writer; what was written here is lost "
+                "when this store is closed: open it again, and let one process write at a time"
+            )
+        directory = self.directory
+        columns = directory.columns
+        rows = sorted(directory.rows.items(), key=lambda entry: int(columns[z.HEADER, entry[1]]))
+        try:
+            os.lseek(self._fd, self._end, os.SEEK_SET)
+            begin, some, some_nbytes, nbytes = self._end, [], 0, 0
+            for key, row in rows:
+                at, length = int(columns[z.RECORD, row]), int(columns[z.RECORD_BYTES, row])
+                record = self._old[at : at + length] if length else z.central_record(key, columns, row, self._when)
+                some.append(record)
+                some_nbytes += len(record)
+                if some_nbytes > _COPY_BYTES:
+                    self._write(b"".join(some))
+                    nbytes, some, some_nbytes = nbytes + some_nbytes, [], 0
+            nbytes += some_nbytes
+            self._write(b"".join([*some, z.end_records(begin, nbytes, len(rows))]))
+            os.ftruncate(self._fd, os.lseek(self._fd, 0, os.SEEK_CUR))
+            os.fsync(self._fd)
+            self.file.path.replace(self._path)
+        except OSError as error:
+            raise self._failure("complete it", error) from error
+        os.close(self._fd)
+        self._fd = -1
+        with contextlib.suppress(OSError):
+            sync_directory(None, f"{self._path.parent}{os.sep}")
+
+    def discard(self) -> None:
+        """Remove the new version if it is not complete. Does nothing in a child of the process."""
+        if os.getpid() != self._pid:
+            return
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            with contextlib.suppress(OSError):
+                self.file.path.unlink()
+
+    def finish(self) -> None:
+        """Commit, and whatever happens leave no temporary file behind."""
+        try:
+            self.commit()
+        finally:
+            self.discard()
