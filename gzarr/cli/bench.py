@@ -25,6 +25,7 @@ import numpy as np
 
 from ..engines import result_memory
 from ..errors import GzarrError
+from .locations import add_location, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -97,8 +98,7 @@ def _positive(text: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr bench``."""
-    parser.add_argument("path", metavar="PATH", help="directory or file:// URL of an array or a group")
-    parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
+    add_location(parser, "an array or a group")
     parser.add_argument(
         "--limit",
         type=parse_size,
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from ..hierarchy.open import Group, open
 
-    node = open(args.path, path=args.node, device=args.device)
+    node = open(args.path, path=args.node, device=args.device, storage_options=options_of(args.storage_option))
     arrays = [n for _, n in node.members(None) if not isinstance(n, Group)] if isinstance(node, Group) else [node]
     if not arrays:
         print("gzarr: no arrays found", file=sys.stderr)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .locations import add_location, options_of
+
 if TYPE_CHECKING:
     import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr consolidate``."""
-    parser.add_argument("path", metavar="PATH", help="directory or file:// URL of a group")
-    parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the group within PATH")
+    add_location(parser, "a group")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,6 +34,6 @@ def run(args: argparse.Namespace) -> int:
     """
     from ..tools.consolidate import consolidate_metadata
 
-    group = consolidate_metadata(args.path, path=args.node)
+    group = consolidate_metadata(args.path, path=args.node, storage_options=options_of(args.storage_option))
     print(f"{group.name}: {group.nmembers(None):,} nodes")
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import GzarrError
 from .bench import parse_size
+from .locations import add_options, is_url, options_of
 from .progress import start_bar
 
 if TYPE_CHECKING:
@@ -95,10 +96,13 @@ def _codec(part: str, text: str) -> dict[str, Any]:
 
 def add_where(parser: argparse.ArgumentParser) -> None:
     """Add the arguments common to all commands that copy."""
-    parser.add_argument("source", metavar="SRC", help="directory or file:// URL of an array or a group")
-    parser.add_argument("dest", metavar="DST", help="directory or file:// URL to copy to; created if absent")
+    parser.add_argument("source", metavar="SRC", help="directory or URL of an array or a group")
+    parser.add_argument("dest", metavar="DST", help="directory or URL to copy to; created if absent")
     parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within SRC")
     parser.add_argument("--dest-path", metavar="NODE", default="", help="path of the copy within DST")
+    add_options(parser, "--source-option", "option of SRC's store, if SRC is a URL, such as region=eu-west-1")
+    add_options(parser, "--dest-option", "option of DST's store, if DST is a URL")
+    add_options(parser, "--storage-option", "option of the stores of both, where they are URLs")
     parser.add_argument(
         "--zarr-format",
         type=_zarr_format,
@@ -187,6 +191,8 @@ def prepare(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) 
         resume=args.resume,
         read_back=args.read_back,
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
+        source_options=options_of(args.storage_option if is_url(args.source) else (), args.source_option),
+        dest_options=options_of(args.storage_option if is_url(args.dest) else (), args.dest_option),
     )
 
 

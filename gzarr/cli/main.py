@@ -10,13 +10,13 @@ import argparse
 import contextlib
 import io
 import os
-import re
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import __version__
 from ..errors import ArgumentError, GzarrError
+from .locations import add_location, options_of
 from .progress import watch
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ..arrays.array import Array
     from ..hierarchy.group import Group
-    from ..metadata.model import ArrayMetadata
 
     T = TypeVar("T")
 
@@ -97,10 +96,14 @@ def _parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="show the properties of an array or a group, and its size in the store")
     tree = commands.add_parser("tree", help="show a hierarchy as a tree")
     for command in (info, tree):
-        command.add_argument("path", metavar="PATH", help="directory or file:// URL")
-        command.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
+        add_location(command, "an array or a group")
     tree.add_argument(
         "--level", type=_level, metavar="N", help="deepest level to show: 0 for the children only (default: all)"
+    )
+    info.add_argument(
+        "--full",
+        action="store_true",
+        help="count all chunks of an array in a remote store, however long that takes",
     )
     info.add_argument(
         "--strict",
@@ -176,7 +179,7 @@ def _tree(args: argparse.Namespace) -> int:
     from ..display import Tree, array_repr
     from ..hierarchy.open import Group, open
 
-    node = open(args.path, path=args.node)
+    node = open(args.path, path=args.node, storage_options=options_of(args.storage_option))
     if isinstance(node, Group):
         print(Tree(node.name, watch(node.walk(args.level), "reading metadata")))
     else:
@@ -187,15 +190,15 @@ def _tree(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     from ..hierarchy.open import Group, open
 
-    node = open(args.path, path=args.node)
+    node = open(args.path, path=args.node, storage_options=options_of(args.storage_option))
     if isinstance(node, Group):
         _print_group(node)
     else:
-        _print_array(node)
-    return _print_departures(args.path, node) if args.strict else 0
+        _print_array(node, full=args.full)
+    return _print_departures(node) if args.strict else 0
 
 
-def _print_departures(root: str, node: Array | Group) -> int:
+def _print_departures(node: Array | Group) -> int:
     """Print the departures tolerated in a node and everything below it; return 1 if there are any, else 0."""
     from ..display import printable
     from ..documents.departures import collect
@@ -204,14 +207,14 @@ def _print_departures(root: str, node: Array | Group) -> int:
 
     paths = [node.path]
     if isinstance(node, Group):
-        own = open(root, path=node.path, use_consolidated=False)
+        own = open(node.store, path=node.path, use_consolidated=False)
         assert isinstance(own, Group)
         paths += [join_path(node.path, path) for path, _ in own.walk()]
     lines = []
     for path in watch(paths, "reading metadata"):
         with collect() as tolerated:
             try:
-                open(root, path=path, use_consolidated=False, device="cpu")
+                open(node.store, path=path, use_consolidated=False, device="cpu")
             except GzarrError as error:
                 tolerated.append(str(error))
         lines += [f"/{path} {text}" for text in tolerated]
@@ -229,59 +232,8 @@ def _print_group(group: Group) -> None:
         print("\n".join(lines))
 
 
-def _print_array(array: Array) -> None:
+def _print_array(array: Array, *, full: bool) -> None:
     from ..display import Info, array_info
+    from .stored import storage_rows
 
-    print(Info([*array_info(array).rows, *_storage_rows(array)]))
-
-
-def _storage_rows(array: Array) -> list[tuple[str, str]]:
-    """Return table rows about the size of the chunks in the store, from one listing."""
-    from ..display import readable_size
-    from ..metadata.formats import is_document_name
-    from ..stores.base import SizedStore
-
-    if not isinstance(array.store, SizedStore):
-        return [("Stored", "unknown: the store does not report sizes")]
-    prefix = array.metadata.key_prefix(array.path)
-    is_chunk = _chunk_test(array.metadata)
-    total = 1
-    for count in array.metadata.grid_shape:
-        total *= count
-    stored, present, others = 0, 0, 0
-    for key, nbytes in watch(array.store.list_sizes(prefix), "listing chunks", total):
-        below = key[len(prefix) :]
-        if is_chunk(below):
-            stored += nbytes
-            present += 1
-        elif not is_document_name(below):
-            others += 1
-    what = "Shards" if array.shards is not None else "Chunks"
-    share = f" ({present / total:.1%})" if total else ""
-    rows = [("Stored", readable_size(stored)), (f"{what} stored", f"{present:,} of {total:,}{share}")]
-    if stored:
-        # Both sizes count only the chunks that are present.
-        chunk_nbytes = array.dtype.itemsize
-        for length in array.metadata.chunk_shape:
-            chunk_nbytes *= length
-        rows.insert(1, ("Compression ratio", f"{min(array.nbytes, present * chunk_nbytes) / stored:.2f}"))
-    if others:
-        rows.append(("Other keys", f"{others:,} that are not chunks of this array"))
-    return rows
-
-
-def _chunk_test(metadata: ArrayMetadata) -> Callable[[str], bool]:
-    """Return a predicate for keys, relative to the array, of chunks in its grid."""
-    encoding, grid_shape = metadata.chunk_key_encoding, metadata.grid_shape
-    if not grid_shape:
-        only = encoding.encode(())
-        return lambda key: key == only
-    pattern = re.compile(
-        re.escape(encoding.prefix) + re.escape(encoding.separator).join(["(0|[1-9][0-9]{0,18})"] * len(grid_shape))
-    )
-
-    def is_chunk(key: str) -> bool:
-        match = pattern.fullmatch(key)
-        return match is not None and all(int(c) < n for c, n in zip(match.groups(), grid_shape, strict=True))
-
-    return is_chunk
+    print(Info([*array_info(array).rows, *storage_rows(array, full=full)]))

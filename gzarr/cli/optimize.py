@@ -24,7 +24,7 @@ from ..engines.cuda import router
 from ..engines.cuda.device_program import device_program
 from ..metadata.formats import FORMATS
 from ..plan.decode_program import analyse
-from ..stores.base import ListableStore, SizedStore
+from ..stores.base import SizedStore, is_listable
 from .copy import add_where, counted, execute, prepare, summary
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _profile(metadata: ArrayMetadata, stored_nbytes: int | None) -> StorageProfi
 
 def _stored_nbytes(array: Array) -> int | None:
     """Return the bytes of an array's chunks in the store, or None if the store does not report sizes."""
-    if not isinstance(array.store, SizedStore):
+    if not (isinstance(array.store, SizedStore) and is_listable(array.store)):
         return None
     metadata = array.metadata
     chunks = {key for key, _ in stored_chunks(array.store, metadata, array.path)}
@@ -148,7 +148,7 @@ def _stored_nbytes(array: Array) -> int | None:
 
 def _present_share(array: Array) -> float:
     """Return the share of the chunks that are stored, or 1 if the store cannot list its keys."""
-    if not isinstance(array.store, ListableStore):
+    if not is_listable(array.store):
         return 1.0
     return _stored_count(array) / max(math.prod(array.metadata.grid_shape), 1)
 
@@ -183,7 +183,7 @@ def _encoded_share(array: ArrayCopy) -> float | None:
 
 def _sample(array: Array) -> Iterator[tuple[int, ...]]:
     """Yield the first element of some stored chunks, spread over the listing."""
-    if not isinstance(array.store, ListableStore) or not array.size:
+    if not is_listable(array.store) or not array.size:
         return
     every = max(_stored_count(array) // _SAMPLES, 1)
     metadata = array.metadata

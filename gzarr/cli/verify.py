@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from .copy import counted
+from .locations import add_location, options_of
 from .progress import watch
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr verify``."""
-    parser.add_argument("path", metavar="PATH", help="directory or file:// URL of an array or a group")
-    parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
+    add_location(parser, "an array or a group")
     parser.add_argument(
         "--missing",
         choices=["fill", "error"],
@@ -51,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
     from ..display import printable
     from ..tools.verify import verify
 
-    verification = verify(args.path, path=args.node, missing=args.missing)
+    verification = verify(
+        args.path, path=args.node, missing=args.missing, storage_options=options_of(args.storage_option)
+    )
     found: list[dict[str, Any]] = []
     count = 0
     for problems in watch(verification.steps(), "decoding chunks"):
