@@ -179,7 +179,7 @@ def test_batches_are_cut_where_scratch_is_short(b: SimpleNamespace, simulated: S
 
 
 def _small(b: SimpleNamespace, zarr_format: int = 3, **more: Any) -> Any:
-    blosc = b.workloads._blosc("lz4", "shuffle", 2)
+    blosc = b.workloads.blosc("lz4", "shuffle", 2)
     made = {"codecs": (LITTLE, blosc), "shape": (64, 32, 32), "chunk_shape": (16, 16, 16), **more}
     return b.workloads.Dataset("small", b.fields.camera_u2, "u2", zarr_format=zarr_format, least=16, **made)
 
@@ -258,7 +258,7 @@ def test_a_part_of_a_read_stands_for_the_whole(b: SimpleNamespace) -> None:
 
 def test_the_benchmark_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
     w = b.workloads
-    deflate = {"codecs": (LITTLE, b.workloads._blosc("zlib", "shuffle", 2))}
+    deflate = {"codecs": (LITTLE, b.workloads.blosc("zlib", "shuffle", 2))}
     sharded = {"codecs": (LITTLE, b.workloads._zstd()), "shard_shape": (32, 32, 32)}
     starts = np.array([[0, 0, 0], [40, 10, 3]])
     chosen = [

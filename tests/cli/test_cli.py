@@ -170,7 +170,9 @@ class TestFailures:
             ["info", "a", "b"],
             ["tree", ".", "--level", "-1"],
             ["tree", ".", "--level", "x"],
-            ["info", "s3://bucket/x"],
+            ["info", "s3://bucket/x?versionId=1"],
+            ["info", ".", "--storage-option", "region=x"],
+            ["info", "s3://bucket/x", "--storage-option", "region"],
             ["info", ".", "--path", "../x"],
         ],
     )

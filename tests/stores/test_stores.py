@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -653,15 +652,9 @@ class TestAsStore:
         assert store.mapping is mapping
         assert as_store(store)[0] is store
 
-    def test_zarr_python_store_is_refused(self, tmp_path):
-        with pytest.raises(ArgumentError, match="asynchronous"):
-            as_store(zarr.storage.LocalStore(tmp_path))
-
-    @pytest.mark.parametrize(
-        "url", ["s3://bucket/key", "https://host/x.zarr", "gs://b", "memory://x", "zip::file:///x"]
-    )
+    @pytest.mark.parametrize("url", ["nonsense://x", "x3://bucket/key"])
     def test_remote(self, url):
-        with pytest.raises(ArgumentError, match="remote stores"):
+        with pytest.raises(ArgumentError, match="are not supported"):
             as_store(url)
 
     @pytest.mark.parametrize("value", ["", 3, None, b"/tmp", ["a"], "file://host/x", "file:///x?y"])
@@ -684,8 +677,8 @@ class TestAsStore:
         assert store.get("k") is None
         store.set("k", b"v")
         assert (tmp_path / "a" / "b" / "k").read_bytes() == b"v"
-        (tmp_path / "f.zip").write_bytes(b"")
-        for path in ("f.zip", "f.zip/below"):
+        (tmp_path / "f.txt").write_bytes(b"")
+        for path in ("f.txt", "f.txt/below"):
             with pytest.raises(NodeNotFoundError, match=r"is a file|no directory"):
                 as_store(tmp_path / path, mode)
 
@@ -696,13 +689,13 @@ class TestAsStore:
                 as_store(given_store, mode)
 
     def test_no_directory(self, tmp_path):
-        (tmp_path / "f.zip").write_bytes(b"")
+        (tmp_path / "f.txt").write_bytes(b"")
         (tmp_path / "dangling").symlink_to("nowhere")
         (tmp_path / "loop").symlink_to("loop")
         with pytest.raises(NodeNotFoundError, match="is a file"):
-            as_store(tmp_path / "f.zip")
+            as_store(tmp_path / "f.txt")
         with pytest.raises(NodeNotFoundError, match="nearest"):
-            as_store(tmp_path / "f.zip" / "below")
+            as_store(tmp_path / "f.txt" / "below")
         with pytest.raises(NodeNotFoundError, match="symbolic link"):
             as_store(tmp_path / "dangling")
         with pytest.raises(StoreError, match="cannot examine"):

@@ -452,3 +452,18 @@ def test_decode_path(tmp_path: Path, device: SimulatedDevice) -> None:
     assert "GPUDirect" not in path()
     device.direct = None
     assert "GPUDirect" not in path(gzarr.stores.LocalStore(tmp_path / "a"))
+
+
+def test_entries_of_zip_archives(tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles) -> None:
+    """Stored entries are ranges of one file, chunks and inner chunks of shards alike."""
+    data = z.sample(SHAPE, "i4")
+    with gzarr.ZipStore(tmp_path / "a.zip", mode="w") as store:
+        gzarr.create_array(store, path="chunked", data=data, chunks=CHUNKS, codecs=["bytes"])
+        gzarr.create_array(store, path="sharded", data=data, chunks=CHUNKS, shards=(256, 256), codecs=["bytes"])
+    for path in ("chunked", "sharded"):
+        files.counts.clear()
+        array = gzarr.open_array(tmp_path / "a.zip", path=path, device="cuda:0")
+        assert "GPUDirect Storage" in array.decode_path
+        same(array.read(decode="cuda"), data)
+        assert files.counts["open"] == 1
+        assert files.counts["read"] >= 6

@@ -1,0 +1,372 @@
+"""Writing zip archives: every reader reads ours, and neither a failure nor a killed process loses what was there."""
+
+from __future__ import annotations
+
+import gc
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tensorstore
+import zarr
+from support import zip_archives
+from support.zip_archives import CHUNKED, SHARDED, elements
+
+import gzarr
+from gzarr.errors import ArgumentError, NodeNotFoundError, ReadOnlyError, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def values_of(path: Path) -> dict[str, bytes]:
+    """Return the entries of an archive by the standard library, each name once."""
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        assert len(set(names)) == len(names)
+        return {name: archive.read(name) for name in names}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.zarr.zip"
+
+
+def test_other_readers_read_ours(path: Path) -> None:
+    data = elements()
+    for zarr_format in (2, 3):
+        zip_archives.by_gzarr(path, zarr_format)
+        values_of(path)
+        root = zarr.open_group(zarr.storage.ZipStore(path, mode="r"), mode="r")
+        for name in zip_archives.names(zarr_format):
+            np.testing.assert_array_equal(root[name][...], data)
+            place = {"driver": "zip", "base": f"file://{path}", "path": f"{name}/"}
+            driver = "zarr" if zarr_format == 2 else "zarr3"
+            found = tensorstore.open({"driver": driver, "kvstore": place}).result()
+            np.testing.assert_array_equal(found.read().result(), data)
+
+
+def test_hierarchies_are_changed(path: Path) -> None:
+    """What zarr-python cannot do: values are replaced and erased, and no name is in the archive twice."""
+    data = elements()
+    array = gzarr.create_array(path, path="a", data=data, **SHARDED)
+    array[7:70, 3:60] = data[7:70, 3:60] = 3
+    array.attrs["x"] = 1
+    array.resize((100, 130))
+    np.testing.assert_array_equal(array[:, :100], data[:100])
+    with gzarr.ZipStore(path, mode="a") as store:
+        gzarr.create_array(store, path="b", data=data, **CHUNKED)
+        gzarr.create_array(store, path="a", data=data[:5], overwrite=True, **CHUNKED)
+        del gzarr.open_group(store, mode="r+")["b"]
+        gzarr.consolidate_metadata(store)
+        with pytest.raises(ArgumentError):
+            gzarr.open_array(store, path="a", mode="w-", shape=3)
+    assert sorted(values_of(path)) == ["a/c/0/0", "a/c/0/1", "a/c/0/2", "a/c/0/3", "a/zarr.json", "zarr.json"]
+    np.testing.assert_array_equal(gzarr.open(path, path="a", device="cpu")[...], data[:5])
+    new = path.with_name("new.zip")
+    gzarr.save(new, data)
+    np.testing.assert_array_equal(gzarr.load(new), data)
+    gzarr.copy(path, path.with_name("copy.zip"))
+    assert values_of(path.with_name("copy.zip")).keys() == values_of(path).keys()
+
+
+def test_random_operations(path: Path) -> None:
+    rng = random.Random(3)
+    expected: dict[str, bytes] = {}
+    store = gzarr.ZipStore(path, mode="w")
+    reader: Any = None
+    for _ in range(400):
+        key = f"{rng.choice('abc')}/{rng.choice(['é', '日本', 'x', 'y.z'])}{rng.randrange(4)}"
+        operation = rng.randrange(10)
+        if operation < 5:
+            expected[key] = value = rng.randbytes(rng.choice([0, 1, 100, 70_000]))
+            store.set_parts(key, [value[:3], value[3:]]) if operation else store.set(key, value)
+        elif operation == 5:
+            expected[key] = expected.get(key, b"")[:2].ljust(2, b"\0") + b"part"
+            store.set_partial_values([(key, 2, b"part")])
+            expected[key] = store.get(key) or b""
+            assert expected[key][2:6] == b"part"
+        elif operation == 6:
+            store.erase_prefix(f"{key[0]}/")
+            expected = {name: value for name, value in expected.items() if name[0] != key[0]}
+        elif operation == 7:
+            expected.pop(key, None)
+            store.erase(key)
+        elif operation == 8:
+            store.flush()
+            assert values_of(path) == expected
+            reader = reader or gzarr.ZipStore(path)
+            assert {name: reader.get(name) for name in reader.list()} == expected
+        else:
+            assert store.get(key) == expected.get(key)
+            assert list(store.list()) == sorted(expected)
+    store.close()
+    assert values_of(path) == expected
+    with pytest.raises(ReadOnlyError):
+        store.set("k", b"")
+    assert store.get("none") is None
+
+
+def test_modes(path: Path) -> None:
+    with pytest.raises(NodeNotFoundError):
+        gzarr.ZipStore(path, mode="r+")
+    with gzarr.ZipStore(path, mode="a") as store:
+        assert list(store.list()) == []
+    # Nothing was written.
+    assert not path.exists()
+    with gzarr.ZipStore(path, mode="w-") as store:
+        store.set("k", b"1")
+        assert not path.exists()
+    with pytest.raises(ArgumentError, match="exists"):
+        gzarr.ZipStore(path, mode="x")
+    read_only = gzarr.ZipStore(path)
+    for change in (lambda: read_only.set("k", b""), lambda: read_only.erase("k"), lambda: read_only.erase_prefix("")):
+        with pytest.raises(ReadOnlyError):
+            change()
+    with gzarr.ZipStore(path, mode="w") as store:
+        assert store.get("k") is None
+        assert values_of(path) == {"k": b"1"}
+    assert values_of(path) == {}
+    assert read_only.get("k") is None
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_store_that_is_dropped_is_flushed(path: Path) -> None:
+    gzarr.ZipStore(path, mode="w").set("k", b"1")
+    gc.collect()
+    assert values_of(path) == {"k": b"1"}
+    program = "import gzarr, sys; store = gzarr.ZipStore(sys.argv[1], mode='a'); store.set('l', b'2')"
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+    assert values_of(path) == {"k": b"1", "l": b"2"}
+
+
+def test_opening_again_in_the_process_sees_what_was_written(path: Path) -> None:
+    store = gzarr.ZipStore(path, mode="w")
+    store.set("k", b"1")
+    other = gzarr.ZipStore(path, mode="a")
+    assert other.get("k") == b"1"
+    other.set("l", b"2")
+    assert gzarr.ZipStore(path).get("l") == b"2"
+    store.set("m", b"3")
+    store.close()
+    other.close()
+    assert values_of(path) == {"k": b"1", "l": b"2", "m": b"3"}
+
+
+def test_two_writers_do_not_undo_each_other(path: Path) -> None:
+    with gzarr.ZipStore(path, mode="w") as store:
+        store.set("k", b"1")
+    store = gzarr.ZipStore(path, mode="a")
+    store.set("k", b"2")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("l", b"3")
+    with pytest.raises(StoreError, match="changed by another writer"):
+        store.flush()
+    with pytest.raises(StoreError, match="changed by another writer"):
+        store.close()
+    assert values_of(path) == {"k": b"1", "l": b"3"}
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_bytes_before_an_archive_are_not_lost(path: Path) -> None:
+    zip_archives.by_zipfile(path)
+    before = path.read_bytes()
+    store = gzarr.ZipStore(path, mode="a")
+    with pytest.raises(StoreError, match="bytes that are not part of it"):
+        store.set("k", b"")
+    store.close()
+    assert path.read_bytes() == before
+
+
+def test_entries_of_other_writers_are_kept(path: Path) -> None:
+    zip_archives.by_zarr_compressed(path)
+    with gzarr.ZipStore(path, mode="a") as store:
+        store.set("k", b"1")
+        store.erase("sharded/c/0/0")
+    with zipfile.ZipFile(path) as archive:
+        assert archive.getinfo("raw/c/0/0").compress_type == zipfile.ZIP_DEFLATED
+        assert archive.getinfo("k").compress_type == zipfile.ZIP_STORED
+    assert "sharded/c/0/0" not in values_of(path)
+
+
+def test_a_full_disk_loses_nothing(path: Path) -> None:
+    """A failed write leaves the old value; a failed flush leaves the old archive."""
+    program = """
+import resource, signal, sys, gzarr
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = gzarr.ZipStore(sys.argv[1], mode="a")
+store.set("k", b"new")
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+for value in (bytes(50_000), bytes(100_000)):
+    try:
+        store.set("k", value)
+    except gzarr.StoreError as error:
+        assert "cannot write 'k'" in str(error), error
+    else:
+        raise AssertionError
+assert store.get("k") == b"new"
+for i in range(300):
+    store.set(f"small{i}", bytes(20))
+for attempt in range(2):
+    try:
+        store.flush()
+    except gzarr.StoreError as error:
+        assert "cannot complete" in str(error), error
+    else:
+        raise AssertionError
+if sys.argv[2] == "more":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    store.close()
+else:
+    try:
+        store.close()
+    except gzarr.StoreError:
+        pass
+"""
+    assert resource.RLIMIT_FSIZE is not None
+    with gzarr.ZipStore(path, mode="w") as store:
+        store.set("k", b"old")
+    subprocess.run([sys.executable, "-c", program, str(path), "none"], check=True)
+    assert values_of(path) == {"k": b"old"}
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    subprocess.run([sys.executable, "-c", program, str(path), "more"], check=True)
+    assert len(values_of(path)) == 301
+    assert values_of(path)["k"] == b"new"
+
+
+def test_a_killed_writer_leaves_the_old_archive(path: Path) -> None:
+    program = """
+import sys, gzarr
+store = gzarr.ZipStore(sys.argv[1], mode="a")
+for i in range(100):
+    store.set(f"k{i}", bytes(1000))
+print("written", flush=True)
+sys.stdin.read()
+"""
+    with gzarr.ZipStore(path, mode="w") as store:
+        store.set("k", b"old")
+    command = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    assert values_of(path) == {"k": b"old"}
+    assert len(list(path.parent.iterdir())) == 2
+    # The next writer in another process removes what was left.
+    program = "import sys, gzarr; gzarr.ZipStore(sys.argv[1], mode='a').set('l', b'')"
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_many_threads(path: Path) -> None:
+    data = elements()
+    with gzarr.ZipStore(path, mode="w") as store:
+        array = gzarr.create_array(store, shape=data.shape, dtype="i4", chunks=(10, 10), device="cpu")
+        errors: list[BaseException] = []
+
+        def write(begin: int) -> None:
+            try:
+                for row in range(begin, 120, 40):
+                    array[row : row + 10] = data[row : row + 10]
+                    np.testing.assert_array_equal(array[row : row + 10], data[row : row + 10])
+                    assert len(list(store.list())) > 1
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=write, args=(10 * i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        # Meanwhile what was written becomes the archive, and is copied for what follows.
+        for _ in range(10):
+            store.flush()
+        for thread in threads:
+            thread.join()
+        assert not errors
+    np.testing.assert_array_equal(gzarr.open_array(path, device="cpu")[...], data)
+
+
+@pytest.mark.parametrize("kind", [CHUNKED, SHARDED], ids=["chunked", "sharded"])
+def test_reads_and_flushes_beside_writes(path: Path, kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GZARR_THREADS", "4")
+    data = elements()
+    expected = data.copy()
+    expected[7:70, 3:60] = 3
+    array = gzarr.create_array(path, data=data, device="cpu", **kind)
+    stopped = threading.Event()
+    errors: list[BaseException] = []
+
+    def repeat(work: Any) -> None:
+        try:
+            while not stopped.is_set():
+                work()
+        except BaseException as error:
+            errors.append(error)
+
+    def check() -> None:
+        found = array[...]
+        assert ((found == data) | (found == expected)).all()
+
+    works = [check, check, lambda: (time.sleep(0.01), array.store.flush())]  # type: ignore[attr-defined]
+    threads = [threading.Thread(target=repeat, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        array[7:70, 3:60] = 3
+    stopped.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    np.testing.assert_array_equal(array[...], expected)
+    array.store.close()  # type: ignore[attr-defined]
+    values_of(path)
+
+
+def test_large_archives(path: Path) -> None:
+    """More entries than the old format can count, and more bytes: both in the sizes of the new one."""
+    with gzarr.ZipStore(path, mode="w") as store:
+        for i in range(70_000):
+            store.set(f"c/{i}", b"%d" % i)
+    with zipfile.ZipFile(path) as archive:
+        assert len(archive.namelist()) == 70_000
+        assert archive.read("c/69999") == b"69999"
+    begin = time.monotonic()
+    store = gzarr.ZipStore(path)
+    assert store.get("c/65536") == b"65536"
+    assert len(list(store.list_prefix("c/"))) == 70_000
+    assert time.monotonic() - begin < 5
+    # A file with holes, whose later entries begin beyond 4 GiB.
+    with gzarr.ZipStore(path, mode="w") as store:
+        store.set("a", b"1")
+        assert store._writer is not None
+        store._writer._end += 5 << 30
+        gzarr.create_array(store, path="b", data=elements(), **SHARDED)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.getinfo("b/zarr.json").header_offset > 5 << 30
+        assert archive.read("a") == b"1"
+    np.testing.assert_array_equal(gzarr.open_array(path, path="b", device="cpu")[...], elements())
+
+
+def test_functions_that_take_a_path_flush(path: Path) -> None:
+    """Whoever passes a path has no store to flush, and must hear of failures."""
+    data = elements()
+    kept = gzarr.create_array(path, path="a", data=data, **CHUNKED)
+    assert "a/zarr.json" in values_of(path)
+    kept[...] = 1
+    gzarr.save(path.with_name("saved.zip"), x=data, y=data)
+    assert "y/zarr.json" in values_of(path.with_name("saved.zip"))
+    group = gzarr.consolidate_metadata(path.with_name("saved.zip"))
+    assert b"consolidated_metadata" in values_of(path.with_name("saved.zip"))["zarr.json"]
+    copied = gzarr.copy(path, path.with_name("copied.zip"))
+    assert values_of(path.with_name("copied.zip")).keys() == values_of(path).keys()
+    assert (kept[...] == 1).all()
+    del group, copied
