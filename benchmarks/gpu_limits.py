@@ -24,7 +24,8 @@ from gzarr.engines.cuda.device_program import device_program
 from gzarr.engines.cuda.router import frames_in_chunk
 from gzarr.engines.cuda.staging import READY, Staging
 from gzarr.engines.request import WHOLE, ReadRequest
-from gzarr.engines.shards import ShardIndexCache, locate, whole_chunks
+from gzarr.engines.shard_cache import ShardIndexCache
+from gzarr.engines.shards import locate, whole_chunks
 from gzarr.plan.decode_program import planned_grid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic

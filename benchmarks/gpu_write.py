@@ -27,7 +27,7 @@ import gpu_transfers
 import numpy as np
 import report
 from report import _grid
-from workloads import _LITTLE, Dataset, _blosc, _gzip, _zstd, default_data_dir
+from workloads import LITTLE, Dataset, _gzip, _zstd, blosc, default_data_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,13 +47,13 @@ def datasets(nbytes: int, side: int = 512) -> list[Dataset]:
         ("raw", 64, (), None),
         ("zstd", 32, (_zstd(),), None),
         ("zstd in shards", 32, (_zstd(), {"name": "crc32c"}), (64, 256, 256)),
-        ("blosc-lz4", 64, (_blosc("lz4", "shuffle", 2),), None),
-        ("blosc-zstd-bit", 64, (_blosc("zstd", "bitshuffle", 2),), None),
+        ("blosc-lz4", 64, (blosc("lz4", "shuffle", 2),), None),
+        ("blosc-zstd-bit", 64, (blosc("zstd", "bitshuffle", 2),), None),
         ("gzip", 32, (_gzip(1),), None),
     ):
         shape, chunks = (rows, side, side), (min(chunk, side),) * 3
         fits = shard if shard is None else tuple(map(min, shard, shape))
-        made.append(Dataset(name, fields.camera_u2, "u2", shape, chunks, (_LITTLE, *codecs), shard_shape=fits))
+        made.append(Dataset(name, fields.camera_u2, "u2", shape, chunks, (LITTLE, *codecs), shard_shape=fits))
     return made
 
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from fields import Field
 
-_LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 _CRC32C = {"name": "crc32c"}
 
 
-def _blosc(cname: str, shuffle: str, typesize: int) -> dict[str, Any]:
+def blosc(cname: str, shuffle: str, typesize: int) -> dict[str, Any]:
     configuration = {"cname": cname, "clevel": 5, "shuffle": shuffle, "typesize": typesize, "blocksize": 0}
     return {"name": "blosc", "configuration": configuration}
 
@@ -93,7 +93,7 @@ class Dataset:
             configuration = {
                 "chunk_shape": list(self.chunk_shape),
                 "codecs": codecs,
-                "index_codecs": [_LITTLE, _CRC32C],
+                "index_codecs": [LITTLE, _CRC32C],
                 "index_location": "end",
             }
             codecs = [{"name": "sharding_indexed", "configuration": configuration}]
@@ -214,20 +214,20 @@ class Workload:
 
 _VOLUME = (512, 512, 512)
 _C64 = (64, 64, 64)
-_U2_LZ4 = Dataset("u2-64-blosc-lz4", fields.camera_u2, "u2", _VOLUME, _C64, (_LITTLE, _blosc("lz4", "shuffle", 2)))
+_U2_LZ4 = Dataset("u2-64-blosc-lz4", fields.camera_u2, "u2", _VOLUME, _C64, (LITTLE, blosc("lz4", "shuffle", 2)))
 _WEATHER = Dataset(
     "f4-weather-blosc-lz4",
     fields.weather_f4,
     "f4",
     (64, 721, 1440),
     (1, 721, 1440),
-    (_LITTLE, _blosc("lz4", "shuffle", 4)),
+    (LITTLE, blosc("lz4", "shuffle", 4)),
     zarr_format=2,
     scaled_axes=(0,),
     least=2,
 )
 _STATION = Dataset(
-    "f8-station-raw", fields.station_f8, "f8", (60632, 4, 1, 10), (8, 4, 1, 10), (_LITTLE,), scaled_axes=(0,), least=2
+    "f8-station-raw", fields.station_f8, "f8", (60632, 4, 1, 10), (8, 4, 1, 10), (LITTLE,), scaled_axes=(0,), least=2
 )
 _ROWS = Dataset(
     "f4-rows-zstd",
@@ -235,7 +235,7 @@ _ROWS = Dataset(
     "f4",
     (4096, 256, 64),
     (1, 256, 64),
-    (_LITTLE, _zstd()),
+    (LITTLE, _zstd()),
     shard_shape=(256, 256, 64),
     scaled_axes=(0,),
     least=32,
@@ -253,14 +253,14 @@ def _datasets() -> list[Dataset]:
     public, c256 = fields.public_u2, (256, 256, 256)
     return [
         _U2_LZ4,
-        Dataset("u2-64-blosc-zstd-bit", u2, "u2", _VOLUME, _C64, (_LITTLE, _blosc("zstd", "bitshuffle", 2))),
-        Dataset("u2-64-zstd", u2, "u2", _VOLUME, _C64, (_LITTLE, _zstd())),
-        Dataset("u2-64-gzip", u2, "u2", _VOLUME, _C64, (_LITTLE, _gzip(5))),
-        Dataset("u2-64-raw", u2, "u2", _VOLUME, _C64, (_LITTLE,)),
-        Dataset("u2-32-blosc-lz4", u2, "u2", _VOLUME, (32,) * 3, (_LITTLE, _blosc("lz4", "shuffle", 2))),
-        Dataset("u2-32-zstd-shards", u2, "u2", _VOLUME, (32,) * 3, (_LITTLE, _zstd()), shard_shape=c256),
+        Dataset("u2-64-blosc-zstd-bit", u2, "u2", _VOLUME, _C64, (LITTLE, blosc("zstd", "bitshuffle", 2))),
+        Dataset("u2-64-zstd", u2, "u2", _VOLUME, _C64, (LITTLE, _zstd())),
+        Dataset("u2-64-gzip", u2, "u2", _VOLUME, _C64, (LITTLE, _gzip(5))),
+        Dataset("u2-64-raw", u2, "u2", _VOLUME, _C64, (LITTLE,)),
+        Dataset("u2-32-blosc-lz4", u2, "u2", _VOLUME, (32,) * 3, (LITTLE, blosc("lz4", "shuffle", 2))),
+        Dataset("u2-32-zstd-shards", u2, "u2", _VOLUME, (32,) * 3, (LITTLE, _zstd()), shard_shape=c256),
         _WEATHER,
-        Dataset("f4-128-zstd-crc32c", f4, "f4", (512, 512, 256), (128,) * 3, (_LITTLE, _zstd(), _CRC32C)),
+        Dataset("f4-128-zstd-crc32c", f4, "f4", (512, 512, 256), (128,) * 3, (LITTLE, _zstd(), _CRC32C)),
         Dataset(
             "u1-rgb-zstd",
             fields.slide_u1,
@@ -276,12 +276,12 @@ def _datasets() -> list[Dataset]:
             "u4",
             (512, 512, 256),
             _C64,
-            (_LITTLE, _blosc("zstd", "shuffle", 4)),
+            (LITTLE, blosc("zstd", "shuffle", 4)),
         ),
         Dataset("f8-big-transpose-zstd", fields.flux_f8, "f8", (256, 512, 256), _C64, _TRANSPOSED),
-        Dataset("public-raw", public, "u2", _VOLUME, c256, (_LITTLE,)),
-        Dataset("public-zstd", public, "u2", _VOLUME, c256, (_LITTLE, _zstd(0))),
-        Dataset("public-shards-zstd", public, "u2", _VOLUME, _C64, (_LITTLE, _zstd(0)), shard_shape=c256),
+        Dataset("public-raw", public, "u2", _VOLUME, c256, (LITTLE,)),
+        Dataset("public-zstd", public, "u2", _VOLUME, c256, (LITTLE, _zstd(0))),
+        Dataset("public-shards-zstd", public, "u2", _VOLUME, _C64, (LITTLE, _zstd(0)), shard_shape=c256),
     ]
 
 
