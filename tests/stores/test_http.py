@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Values = np.ndarray[Any, Any]
 
-PATIENT = {"timeout": 30, "client_options": {"read_timeout": "5s", "connect_timeout": "5s"}}
 #: Time-outs for servers that fail for good.
 QUICK = {"timeout": 3, "client_options": {"read_timeout": "500ms", "connect_timeout": "500ms"}}
 SHARDED: dict[str, Any] = {"chunks": (10, 10), "shards": (60, 50)}
@@ -65,7 +64,7 @@ def proxy(server: tuple[str, int]) -> Iterator[FaultProxy]:
 
 
 def node(proxy: FaultProxy, path: str, **arguments: Any) -> Any:
-    return gzarr.open(f"{proxy.url}/{path}", **{"storage_options": PATIENT, **arguments})
+    return gzarr.open(f"{proxy.url}/{path}", **{"storage_options": servers.PATIENT, **arguments})
 
 
 def methods(seen: list[Seen]) -> list[str]:
@@ -191,7 +190,7 @@ def test_writing_is_refused(proxy: FaultProxy) -> None:
     with pytest.raises(ChunkWriteError, match="cannot write 'c/0/0': HTTP status 405"):
         array[0, 0] = 1
     with pytest.raises(StoreError, match=r"cannot create 'zarr\.json': HTTP status 405"):
-        gzarr.create_array(f"{proxy.url}/new", data=[1], storage_options=PATIENT)
+        gzarr.create_array(f"{proxy.url}/new", data=[1], storage_options=servers.PATIENT)
     with pytest.raises(StoreError, match="cannot erase"):
         array.store.erase("c/0/0")
 
@@ -224,7 +223,7 @@ def webdav(tmp_path: Path) -> Iterator[FaultProxy]:
 
 
 def test_what_a_webdav_server_takes_is_a_hierarchy_of_files(webdav: FaultProxy, tmp_path: Path) -> None:
-    array = gzarr.create_array(f"{webdav.url}/a/b", data=elements(), storage_options=PATIENT, **SHARDED)
+    array = gzarr.create_array(f"{webdav.url}/a/b", data=elements(), storage_options=servers.PATIENT, **SHARDED)
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "a/b", mode="r")[...], elements())
     assert sorted(array.store.list()) == sorted(
         str(path.relative_to(tmp_path / "a/b")) for path in (tmp_path / "a/b").rglob("*") if path.is_file()
@@ -235,7 +234,7 @@ def test_what_a_webdav_server_takes_is_a_hierarchy_of_files(webdav: FaultProxy, 
 
 def test_folders_that_another_writer_makes_meanwhile(webdav: FaultProxy) -> None:
     """A folder of a WebDAV server is made before the first value in it is stored."""
-    store: Any = gzarr.open_store(f"{webdav.url}/a", read_only=False, storage_options=PATIENT)
+    store: Any = gzarr.open_store(f"{webdav.url}/a", read_only=False, storage_options=servers.PATIENT)
     other: Any = gzarr.open_store(f"http://127.0.0.1:{webdav.upstream[1]}/a", read_only=False)
 
     def interfere(number: int, seen: Seen) -> str | None:
@@ -253,7 +252,7 @@ def test_folders_that_another_writer_makes_meanwhile(webdav: FaultProxy) -> None
 
 def test_the_root_of_a_webdav_server(webdav: FaultProxy, tmp_path: Path) -> None:
     # An empty folder tells nothing of what the server can do.
-    store: Any = gzarr.open_store(webdav.url, read_only=False, storage_options=PATIENT)
+    store: Any = gzarr.open_store(webdav.url, read_only=False, storage_options=servers.PATIENT)
     assert not store.can_list()
     group = gzarr.create_group(store)
     assert store.can_list()
@@ -267,7 +266,7 @@ def test_the_root_of_a_webdav_server(webdav: FaultProxy, tmp_path: Path) -> None
 
 
 def test_what_is_left_after_erasing_is_an_error(webdav: FaultProxy) -> None:
-    store: Any = gzarr.open_store(f"{webdav.url}/a", read_only=False, storage_options=PATIENT)
+    store: Any = gzarr.open_store(f"{webdav.url}/a", read_only=False, storage_options=servers.PATIENT)
     store.set("b/c", b"1")
 
     def restore(number: int, seen: Seen) -> None:
@@ -286,8 +285,8 @@ def test_what_is_left_after_erasing_is_an_error(webdav: FaultProxy) -> None:
 def test_a_server_that_cannot_copy(webdav: FaultProxy) -> None:
     webdav.fault_of = lambda number, seen: "status 501" if seen.method == "COPY" else None
     with pytest.raises(StoreError, match=r"cannot create 'zarr\.json' without the risk.*overwrite=True"):
-        gzarr.create_array(f"{webdav.url}/a", data=[1, 2], storage_options=PATIENT)
-    array = gzarr.create_array(f"{webdav.url}/a", data=[1, 2], overwrite=True, storage_options=PATIENT)
+        gzarr.create_array(f"{webdav.url}/a", data=[1, 2], storage_options=servers.PATIENT)
+    array = gzarr.create_array(f"{webdav.url}/a", data=[1, 2], overwrite=True, storage_options=servers.PATIENT)
     assert array[...].tolist() == [1, 2]
     assert sorted(array.store.list()) == ["c/0", "zarr.json"]
 
@@ -298,7 +297,7 @@ def test_a_password(tmp_path: Path) -> None:
     with servers.webdav_server(tmp_path, "--user", "someone", "--pass", "SECRETPASSWORD") as address:
         url = f"http://{address[0]}:{address[1]}/a"
         with pytest.raises(StoreError, match=r"HTTP status 401.*default_headers"):
-            gzarr.create_array(url, data=[1, 2], storage_options=PATIENT)
+            gzarr.create_array(url, data=[1, 2], storage_options=servers.PATIENT)
         array = gzarr.create_array(url, data=[1, 2], storage_options=options)
         assert pickle.loads(pickle.dumps(array))[...].tolist() == [1, 2]
         assert list(gzarr.open_store(url, storage_options=options).list()) == ["zarr.json", "c/0"]  # type: ignore[attr-defined]
@@ -310,7 +309,7 @@ def test_a_password(tmp_path: Path) -> None:
 
 
 def test_a_damaged_chunk(webdav: FaultProxy, tmp_path: Path) -> None:
-    array = gzarr.create_array(f"{webdav.url}/a", data=elements(), chunks=(30, 25), storage_options=PATIENT)
+    array = gzarr.create_array(f"{webdav.url}/a", data=elements(), chunks=(30, 25), storage_options=servers.PATIENT)
     (tmp_path / "a/c/0/0").write_bytes(b"damaged")
     with pytest.raises(ChunkDecodeError, match="c/0/0"):
         array[...]

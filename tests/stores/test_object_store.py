@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     Values = np.ndarray[Any, Any]
 
 BUCKET = "bucket"
-#: Time-outs that a busy server keeps, while a stall (of the proxy) is still noticed.
-PATIENT = {"timeout": 30, "client_options": {"read_timeout": "2s", "connect_timeout": "2s"}}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +45,7 @@ def proxy(server: tuple[str, int]) -> Iterator[FaultProxy]:
 
 
 def options(proxy: FaultProxy, **others: Any) -> dict[str, Any]:
-    return servers.s3_options(proxy.url, **{**PATIENT, **others})
+    return servers.s3_options(proxy.url, **{**servers.PATIENT, **others})
 
 
 @pytest.fixture
@@ -340,8 +338,9 @@ def test_a_shard_whose_kept_index_says_that_chunks_are_absent(proxy: FaultProxy,
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", [CHUNKED, SHARDED, SLOW], ids=["chunked", "sharded", "bz2"])
-def test_one_fault(proxy: FaultProxy, store: gzarr.ObjectStore, fault: str, kind: dict[str, Any]) -> None:
+def test_one_fault(proxy: FaultProxy, url: str, fault: str, kind: dict[str, Any]) -> None:
     data = elements()
+    store = gzarr.open_store(url, read_only=False, storage_options=options(proxy, **servers.WATCHFUL))
     array = gzarr.create_array(store, data=data, **kind)
     first = len(proxy.seen)
     proxy.fault_of = lambda number, seen: fault if number == first else None
@@ -366,11 +365,11 @@ def test_schedules_of_faults(server: tuple[str, int], seed: int) -> None:
     with FaultProxy(server, stall_s=0.7) as proxy:
         root = f"s3://{BUCKET}/schedules-{seed}"
         quick = options(proxy, timeout=3, client_options={"read_timeout": "300ms"})
+        patient = options(proxy)
         for round_ in range(25):
             kind = numbers.choice([CHUNKED, SHARDED, SLOW])
-            store = gzarr.open_store(f"{root}/{round_}", read_only=False, storage_options=quick)
             proxy.fault_of = lambda number, seen: None
-            array = gzarr.create_array(store, data=old, **kind)
+            array = gzarr.create_array(f"{root}/{round_}", data=old, storage_options=patient, **kind)
             share, lying = numbers.choice([0.02, 0.1, 0.4]), numbers.random() < 0.3
             usable = FAULTS if lying else [fault for fault in FAULTS if fault not in ("short body", "long body")]
             draws = random.Random(numbers.random())
@@ -379,14 +378,14 @@ def test_schedules_of_faults(server: tuple[str, int], seed: int) -> None:
             )
             begin = time.monotonic()
             try:
-                again = gzarr.open_array(store, mode="r+")
+                again = gzarr.open_array(f"{root}/{round_}", mode="r+", storage_options=quick)
                 np.testing.assert_array_equal(again[...], old)
                 np.testing.assert_array_equal(again[17:40, 20:], old[17:40, 20:])
                 again[...] = new
                 whole = True
             except GzarrError:
                 whole = False
-            assert time.monotonic() - begin < 30
+            assert time.monotonic() - begin < 60
             proxy.fault_of = lambda number, seen: None
             found = array[...]
             if whole:

@@ -41,6 +41,12 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+#: Storage options with time-outs that a busy server on a busy machine keeps: no request is sent twice.
+PATIENT: Final[dict[str, Any]] = {"timeout": 60, "client_options": {"read_timeout": "20s", "connect_timeout": "20s"}}
+#: Storage options that notice a stall soon, and have time for many attempts.
+WATCHFUL: Final[dict[str, Any]] = {"timeout": 60, "client_options": {"read_timeout": "2s", "connect_timeout": "2s"}}
+
+
 def s3_options(url: str, **others: Any) -> dict[str, Any]:
     """Return storage options for an S3 server."""
     return {
