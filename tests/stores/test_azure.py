@@ -131,7 +131,7 @@ def test_no_credentials(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> N
     begin = time.monotonic()
     with pytest.raises(StoreError, match=r"no credentials were found.*AZURE_STORAGE_ACCOUNT_KEY.*skip_signature"):
         gzarr.open(f"az://{BUCKET}/a", storage_options={**options, "msi_endpoint": identity})
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 5
     assert not proxy.seen
 
 

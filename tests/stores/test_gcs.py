@@ -79,7 +79,7 @@ def test_no_credentials(proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.M
     begin = time.monotonic()
     with pytest.raises(StoreError, match=r"no credentials were found.*GOOGLE_APPLICATION_CREDENTIALS.*skip_signature"):
         gzarr.open(f"gs://{BUCKET}/a", storage_options={"base_url": proxy.url})
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 5
     assert not proxy.seen
     with pytest.raises(StoreError, match="HTTP status 401"):
         gzarr.open(f"gs://{BUCKET}/a", storage_options={"base_url": proxy.url, "anon": True})

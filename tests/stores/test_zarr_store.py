@@ -50,7 +50,7 @@ class Awaited(WrapperStore[Any]):
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         name = key.rpartition("/")[2]
         if name == "slow":
-            await asyncio.sleep(5)
+            await asyncio.sleep(30)
         if name == "fails":
             raise RuntimeError("GET https://user:SECRET@host/x?token=SECRET failed")
         if name == "not-found":
@@ -289,7 +289,7 @@ def test_requests_run_side_by_side() -> None:
     before, begin = gzarr.stats(), time.monotonic()
     np.testing.assert_array_equal(array[...], data)
     # 120 requests, one after the other, take 6 s.
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 5
     after = gzarr.stats()
     assert after["requests"] - before["requests"] == 120
     assert after["bytes_read"] - before["bytes_read"] == data.nbytes
@@ -324,7 +324,7 @@ def test_failures() -> None:
         begin = time.monotonic()
         with pytest.raises(StoreError, match=f"cannot read '{key}': {match}") as caught:
             store.get(key)
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 10
         assert "SECRET" not in str(caught.value)
 
     class Failing(WrapperStore[Any]):

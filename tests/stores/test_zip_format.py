@@ -136,7 +136,7 @@ def compare(data: bytes, path: Path, outcomes: dict[str, int]) -> None:
                 assert data[offset : offset + nbytes] == value
             assert opened.get_partial_values([(key, ByteRange())]) == [value]
         assert opened.get("absent") is None
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
 
 
 def is_key(name: str) -> bool:

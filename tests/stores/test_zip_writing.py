@@ -343,7 +343,7 @@ def test_large_archives(path: Path) -> None:
     store = gzarr.ZipStore(path)
     assert store.get("c/65536") == b"65536"
     assert len(list(store.list_prefix("c/"))) == 70_000
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     # A file with holes, whose later entries begin beyond 4 GiB.
     with gzarr.ZipStore(path, mode="w") as store:
         store.set("a", b"1")
