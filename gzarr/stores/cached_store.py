@@ -16,6 +16,7 @@ import math
 import os
 import time
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import ArgumentError, ValueReplacedError, ValueSizeError
@@ -34,9 +35,10 @@ from .base import (
 from .cache_directory import CacheDirectory, Found
 from .passed_through import class_for
 from .resolve import open_store
+from .whole_values import RequestedValues
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from typing_extensions import Buffer
 
@@ -50,7 +52,7 @@ Check: TypeAlias = "Literal['always', 'once'] | float"
 _CLOCK_S = 5.0
 
 
-class CachedStore:
+class CachedStore(RequestedValues):
     """A cache on disk before a store, usually a remote one.
 
     The cache may be shared by threads, processes and stores. It never fails a read: if its directory is full, damaged,
@@ -187,34 +189,11 @@ class CachedStore:
             return self.store.request_limits()
         return RequestLimits(io_threads.io_thread_count())
 
-    def get(self, key: str) -> bytes | None:
-        """Return the value of ``key`` as it is now, or None if there is none.
-
-        Raises
-        ------
-        StoreError
-            If the store fails.
-        """
-        return self._values([Request(key)])[0]
-
-    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
-        """Return parts of values as they are now, in order; None for each absent key.
-
-        Raises
-        ------
-        StoreError
-            If the store fails, or a range does not lie within the value.
-        """
-        return self._values([Request(key, byte_range) for key, byte_range in key_ranges])
-
-    def _values(self, requests: Sequence[Request]) -> list[bytes | None]:
-        found = io_threads.call_all([partial(self._answers, [request], math.inf) for request in requests])
-        values: list[bytes | None] = []
-        for (answer,) in found:
-            if answer.error is not None:
-                raise answer.error
-            values.append(None if answer.value is None else bytes(answer.value))
-        return values
+    def _answer_all(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        # Each by itself, as it is now, and side by side.
+        return chain.from_iterable(
+            io_threads.call_all([partial(self._answers, [request], math.inf) for request in requests])
+        )
 
     def get_many(self, requests: Sequence[Request]) -> list[Answer]:
         """Answer some requests, in order: from the cache, or by one call of the store for all others."""

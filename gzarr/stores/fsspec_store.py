@@ -14,12 +14,13 @@ from urllib.parse import quote
 from ..errors import ArgumentError, ReadOnlyError, StoreError
 from . import fsspec_listing, fsspec_references, io_threads, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
-from .buffers import as_bytes, as_view
-from .byte_ranges import check_limit, check_range, checked_answer, resolve_range, splice
+from .buffers import as_view
+from .byte_ranges import check_limit, check_range, checked_answer, resolve_range
 from .fsspec_calls import Calls, FileCall, is_exactly, module
 from .fsspec_references import BadReferenceError
 from .keys import split_key, split_prefix
 from .timeouts import seconds
+from .whole_values import RequestedValues, WholeValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +45,7 @@ _NO_BUCKET: Final = re.compile(
 _NO_RANGE: Final = re.compile(r"not satisfiable|\b416\b", re.IGNORECASE)
 
 
-class FsspecStore:
+class FsspecStore(RequestedValues, WholeValues):
     """Values as files of a filesystem of fsspec.
 
     Parameters
@@ -290,39 +291,13 @@ class FsspecStore:
         except Exception as error:
             return error
 
-    def _values(self, requests: Sequence[Request]) -> list[bytes | None]:
-        """Return the values for some requests."""
+    def _answer_all(self, requests: Sequence[Request]) -> Iterable[Answer]:
         limits = self.request_limits()
         step = limits.each * limits.calls if limits.each > 1 else 1
         tasks = [partial(self.get_many, requests[i : i + step]) for i in range(0, len(requests), step)]
         together = limits.each == 1 and limits.calls > 1
         found = io_threads.call_all(tasks) if together else [task() for task in tasks]
-        values: list[bytes | None] = []
-        for answer in chain.from_iterable(found):
-            if answer.error is not None:
-                raise answer.error
-            values.append(None if answer.value is None else as_bytes(answer.value))
-        return values
-
-    def get(self, key: str) -> bytes | None:
-        """Return the value of ``key``, or None if there is none.
-
-        Raises
-        ------
-        StoreError
-            If the filesystem fails, or a reference exists whose target cannot be read.
-        """
-        return self._values([Request(key)])[0]
-
-    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
-        """Return parts of values, in order; None for each absent key.
-
-        Raises
-        ------
-        StoreError
-            As for :meth:`get`, or if a range does not lie within the value.
-        """
-        return self._values([Request(key, byte_range) for key, byte_range in key_ranges])
+        return chain.from_iterable(found)
 
     def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
         """Return whole values, in order; None for an absent key; raise :class:`ValueSizeError` if one is too large."""
@@ -443,16 +418,6 @@ class FsspecStore:
         except Exception as error:
             raise self._error("write", key, error) from None
         traffic.count(requests=1, bytes_written=len(data))
-
-    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-        """Write parts of values: (key, offset in bytes, bytes). Whole files are read, changed and written."""
-        self._check_writable()
-        for key, start, part in key_start_values:
-            self.set(key, splice(self.get(key), start, part))
-
-    def erase(self, key: str) -> None:
-        """Erase ``key`` if it exists."""
-        self.erase_values([key])
 
     def erase_values(self, keys: Iterable[str]) -> None:
         """Erase several keys."""

@@ -16,10 +16,11 @@ from . import attempts, io_threads, obstore_module, traffic
 from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
-from .byte_ranges import check_range, describe_range, splice
+from .byte_ranges import check_range, describe_range
 from .keys import split_key, split_prefix
 from .locations import location_of
 from .object_errors import Kind, failure_of
+from .whole_values import RequestedValues, WholeValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ PART_BYTES: Final = 16 << 20
 PAGE_KEYS: Final = 1000
 
 
-class RemoteStore:
+class RemoteStore(RequestedValues, WholeValues):
     """Values behind a web server, read and, if the server takes that, written and listed.
 
     Parameters
@@ -290,30 +291,8 @@ class RemoteStore:
             f"{self!r}: {key!r} has {size} bytes, too few for the range {describe_range(wanted)}", key=key
         )
 
-    def _values(self, requests: Sequence[Request]) -> list[bytes | None]:
-        """Return the values for some requests, fetched side by side."""
-        answers = io_threads.call_all([partial(self._get, request) for request in requests])
-        return [None if answer.value is None else bytes(answer.value) for answer in answers]
-
-    def get(self, key: str) -> bytes | None:
-        """Return the value of ``key``, or None if there is none.
-
-        Raises
-        ------
-        StoreError
-            If the bucket does not exist, the server refuses, or every attempt fails.
-        """
-        return self._values([Request(key)])[0]
-
-    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
-        """Return parts of values, in order; None for each absent key.
-
-        Raises
-        ------
-        StoreError
-            As for :meth:`get`, or if a range does not lie within the value.
-        """
-        return self._values([Request(key, byte_range) for key, byte_range in key_ranges])
+    def _answer_all(self, requests: Sequence[Request]) -> list[Answer]:
+        return io_threads.call_all([partial(self._get, request) for request in requests])
 
     def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
         """Return whole values, in order; None for an absent key; raise :class:`ValueSizeError` if one is too large."""
@@ -456,16 +435,6 @@ class RemoteStore:
             # The answer to an earlier attempt may have been lost after the server had stored the value.
             return failed.attempts > 1 and self.get(key) == view.tobytes()
         return True
-
-    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-        """Write parts of values: (key, offset in bytes, bytes). Whole objects are read, changed and written."""
-        self._check_writable()
-        for key, start, part in key_start_values:
-            self.set(key, splice(self.get(key), start, part))
-
-    def erase(self, key: str) -> None:
-        """Erase ``key`` if it exists."""
-        self.erase_values([key])
 
     def erase_values(self, keys: Iterable[str]) -> None:
         """Erase several keys, up to 1000 in a request where the server takes that."""

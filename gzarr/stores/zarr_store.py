@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import ArgumentError, ReadOnlyError, StoreError
 from . import io_threads, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
-from .buffers import as_bytes, as_view
-from .byte_ranges import check_range, checked_answer, range_to_ask, splice
+from .buffers import as_view
+from .byte_ranges import check_range, checked_answer, range_to_ask
 from .keys import split_key, split_prefix
 from .timeouts import seconds
+from .whole_values import RequestedValues, WholeValues
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Sequence
@@ -65,7 +66,7 @@ def store_and_path(value: Any) -> tuple[Any, str] | None:
     return (store, place.path) if is_zarr_store(store) else None
 
 
-class ZarrStore:
+class ZarrStore(RequestedValues, WholeValues):
     """The values of a store of zarr-python.
 
     Parameters
@@ -229,36 +230,10 @@ class ZarrStore:
         except StoreError as error:
             return Answer(None, error=error)
 
-    def _values(self, requests: Sequence[Request]) -> list[bytes | None]:
-        """Return the values for some requests."""
+    def _answer_all(self, requests: Sequence[Request]) -> Iterator[Answer]:
         step = _CALLS * _EACH
-        values: list[bytes | None] = []
         for begin in range(0, len(requests), step):
-            for answer in self.get_many(requests[begin : begin + step]):
-                if answer.error is not None:
-                    raise answer.error
-                values.append(None if answer.value is None else as_bytes(answer.value))
-        return values
-
-    def get(self, key: str) -> bytes | None:
-        """Return the value of ``key``, or None if there is none.
-
-        Raises
-        ------
-        StoreError
-            If the store fails.
-        """
-        return self._values([Request(key)])[0]
-
-    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
-        """Return parts of values, in order; None for each absent key.
-
-        Raises
-        ------
-        StoreError
-            If the store fails, or a range does not lie within the value.
-        """
-        return self._values([Request(key, byte_range) for key, byte_range in key_ranges])
+            yield from self.get_many(requests[begin : begin + step])
 
     def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
         """Return whole values, in order; None for an absent key; raise :class:`ValueSizeError` if one is too large."""
@@ -358,18 +333,6 @@ class ZarrStore:
         else:
             self._try("write", key, store.set, key, buffer)
         traffic.count(bytes_written=len(data))
-
-    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-        """Write parts of values: (key, offset in bytes, bytes). Whole values are read, changed and written."""
-        self._check_writable()
-        for key, start, part in key_start_values:
-            self.set(key, splice(self.get(key), start, part))
-
-    def erase(self, key: str) -> None:
-        """Erase ``key`` if it exists."""
-        self._check_writable()
-        split_key(key)
-        self._try("erase", key, self._here().delete, key)
 
     def erase_values(self, keys: Iterable[str]) -> None:
         """Erase several keys."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from ..errors import ArgumentError, ReadOnlyError, StoreError
 from .base import ReadableStore, RemoteValues
 from .buffers import as_view
-from .byte_ranges import splice
 from .keys import split_key, split_prefix
+from .whole_values import WholeValues
 from .zip_files import LocalFile, StoredFile
 from .zip_format import Directory
 from .zip_reader import RemoteZipStore, ZipReader
@@ -37,7 +37,7 @@ _LONGEST_NAME: Final = 65535
 _writing: weakref.WeakValueDictionary[str, ZipStore] = weakref.WeakValueDictionary()
 
 
-class ZipStore(ZipReader):
+class ZipStore(ZipReader, WholeValues):
     """Values as entries of a zip archive in a local file.
 
     Entries are written without compression, since chunks are compressed already: so they are byte ranges of one file,
@@ -195,16 +195,6 @@ class ZipStore(ZipReader):
         views = [as_view(part, key) for part in parts]
         with self._lock:
             self._current_writer().add(key, views)
-
-    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-        """Write parts of values: (key, offset in bytes, bytes). Whole values are read, changed and written."""
-        self._check_writable()
-        for key, start, part in key_start_values:
-            self.set(key, splice(self.get(key), start, part))
-
-    def erase(self, key: str) -> None:
-        """Erase ``key`` if it exists; its bytes stay in the file."""
-        self.erase_values([key])
 
     def erase_values(self, keys: Iterable[str]) -> None:
         """Erase several keys."""
