@@ -98,6 +98,8 @@ class ZarrStore(RequestedValues, WholeValues):
         self.timeout = seconds(timeout, "timeout")
         self.read_only = bool(read_only or store.read_only or not store.supports_writes)
         self._process = os.getpid()
+        # How to open a file anew, for forked children. It is not asked there: its locks may be taken for ever.
+        self._reopening = _reopening(store)
         # Without an event loop: both or neither, also of the stores that it wraps.
         self._direct = all(hasattr(one, "get_sync") and hasattr(one, "set_sync") for one in _with_wrapped(store))
         if not getattr(store, "_is_open", True):
@@ -127,7 +129,9 @@ class ZarrStore(RequestedValues, WholeValues):
             If this is a forked child, where it would not.
         """
         if self._process != os.getpid():
-            self.store = _in_child(self, self.store)
+            _check_forked(self, self.store, reopened=self._reopening is not None)
+            if self._reopening is not None:
+                self.store = pickle.loads(self._reopening)
             self._process = os.getpid()
         return self.store
 
@@ -336,8 +340,10 @@ class ZarrStore(RequestedValues, WholeValues):
 
     def erase_values(self, keys: Iterable[str]) -> None:
         """Erase several keys."""
+        self._check_writable()
         for key in keys:
-            self.erase(key)
+            split_key(key)
+            self._try("erase", key, self._here().delete, key)
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``."""
@@ -382,27 +388,48 @@ def _with_wrapped(store: Any) -> list[Any]:
     return found
 
 
-def _in_child(owner: ZarrStore, store: Any) -> Any:
-    """Return what to use in a forked child in place of a store of its parent.
+def _is_archive(store: Any) -> bool:
+    kinds: Any = sys.modules.get("zarr.storage")
+    return isinstance(store, getattr(kinds, "ZipStore", ()))
+
+
+def _reopening(store: Any) -> bytes | None:
+    """Return a pickle that opens an archive anew; None for other stores, and for what cannot be opened twice."""
+    if not _is_archive(store) or not store.read_only:
+        return None
+    try:
+        return pickle.dumps(store)
+    # The archive is a file-like object, or a subclass raises whatever it does.
+    except Exception:
+        return None
+
+
+def _check_forked(owner: ZarrStore, store: Any, *, reopened: bool) -> None:
+    """Raise an error if a store of the parent does not work in a forked child.
+
+    Parameters
+    ----------
+    owner, store
+        Store of gzarr, for messages, and store of zarr-python.
+    reopened
+        Whether ``store`` itself is opened anew.
 
     Raises
     ------
     StoreError
-        If there is nothing.
+        If it does not work.
     """
     import zarr.storage
 
     connected = tuple(
         getattr(zarr.storage, name) for name in ("FsspecStore", "ObjectStore") if hasattr(zarr.storage, name)
     )
-    files: tuple[type, ...] = (zarr.storage.ZipStore,)
     for one in _with_wrapped(store):
         if type(one).__module__.partition(".")[0] in _NOT_FORK_SAFE or isinstance(one, connected):
             reason = f"a {type(one).__name__} does not work in a forked process"
-        elif isinstance(one, files) and (one is not store or not one.read_only):
+        elif _is_archive(one) and not (one is store and reopened):
             # It shares the position in its file with the parent.
             reason = f"a {type(one).__name__} cannot be shared with a forked process"
         else:
             continue
         raise StoreError(f"{owner!r}: {reason}; open it in the child, or start processes with 'spawn' or 'forkserver'")
-    return pickle.loads(pickle.dumps(store)) if isinstance(store, files) else store

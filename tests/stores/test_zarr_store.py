@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -379,6 +380,22 @@ def test_an_archive_in_forked_children(tmp_path: Path) -> None:
             codes = [pool.submit(in_child, read) for _ in range(2)]
             read()
             assert [code.result() for code in codes] == [0, 0]
+        # A thread that the child has not holds the lock there for ever.
+        held, forked = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with opened._lock:
+                held.set()
+                forked.wait(60)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        try:
+            assert in_child(read) == 0
+        finally:
+            forked.set()
+            thread.join()
 
 
 @FORKS

@@ -20,6 +20,8 @@ def in_child(work: Callable[[], object]) -> int:
     if not pid:
         code = 1
         try:
+            # The handler of pytest-timeout would go on with the parent's tests.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(LIMIT_S)
             work()
             code = 0
