@@ -384,6 +384,19 @@ def _goals(rows: list[Row]) -> list[str]:
     return lines
 
 
+def _ratios(rows: list[Row]) -> list[str]:
+    """Return for each condition how many times as fast as each peer gzarr is: least, most and geometric mean."""
+    lines = []
+    for condition in dict.fromkeys(row.label.removeprefix(f"{row.name}, ") for row in rows):
+        some = [row for row in rows if row.label == f"{row.name}, {condition}"]
+        for name in PEERS:
+            found = [r for row in some if (r := row.ratio(name, "gzarr")) is not None]
+            if found:
+                mean = math.exp(statistics.fmean(map(math.log, found)))
+                lines.append(f"gzarr × {name}, {condition}: {min(found):.2f} to {max(found):.2f}, mean {mean:.2f}")
+    return lines
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if a rival's result was wrong or gzarr failed."""
     arguments = _arguments(argv)
@@ -426,7 +439,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(", ".join(f"{name} {version}" for name, version in header["versions"].items()) + "\n")
     print("In brackets: requests and bytes of one read.")
     print(_table(rows, names) + "\n")
-    print("\n".join(_goals(rows)))
+    print("\n".join([*_ratios(rows), "", *_goals(rows)]))
     notes = {(name, note) for row in rows for name, note in row.notes.items()}
     print("".join(f"\n{name}: {note}" for name, note in sorted(notes)))
     return 0 if sound else 1

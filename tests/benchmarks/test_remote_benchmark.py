@@ -40,3 +40,4 @@ def test_a_run_checks_counts_times_and_reports(tmp_path: Path) -> None:
         wire = workload["wire"]
         assert wire["gzarr"]["requests"] <= min(counts["requests"] for counts in wire.values())
     assert "geometric mean" in run.stdout
+    assert "× tensorstore, " in run.stdout

@@ -19,8 +19,7 @@ from support import servers
 from support.fault_proxy import FAULTS, FaultProxy, Seen
 
 import gzarr
-from gzarr.errors import ArgumentError, ChunkError, GzarrError, ReadOnlyError, StoreError, ValueSizeError
-from gzarr.stores import ByteRange
+from gzarr.errors import ArgumentError, ChunkError, GzarrError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,48 +149,6 @@ def test_round_trip(store: gzarr.ObjectStore, kind: dict[str, Any]) -> None:
 # -- what is absent, and what is refused
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda store: store.get("key"),
-        lambda store: store.get_partial_values([("key", ByteRange(-4))]),
-        lambda store: store.contains(["key"]),
-        lambda store: list(store.list()),
-        lambda store: store.list_dir(""),
-        lambda store: store.set("key", b"value"),
-        lambda store: store.create("key", b"value"),
-        lambda store: store.erase("key"),
-        lambda store: gzarr.open(store),
-    ],
-)
-def test_a_bucket_that_does_not_exist_is_an_error(proxy: FaultProxy, work: Any) -> None:
-    store = gzarr.open_store("s3://no-such-bucket/a", read_only=False, storage_options=options(proxy))
-    with pytest.raises(StoreError, match=r"s3://no-such-bucket/a.*no such bucket or container"):
-        work(store)
-
-
-def test_a_bucket_that_is_gone_is_never_fill_values(proxy: FaultProxy, server: tuple[str, int]) -> None:
-    servers.make_bucket(server, "short-lived")
-    store: Any = gzarr.open_store("s3://short-lived/a", read_only=False, storage_options=options(proxy))
-    array = gzarr.create_array(store, shape=(4, 4), dtype="i4", chunks=(2, 2), fill_value=7)
-    assert (array[...] == 7).all()
-    store.erase_prefix("")
-    servers.drop_bucket(server, "short-lived")
-    with pytest.raises(ChunkError, match="no such bucket or container"):
-        array[...]
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 405, 501])
-def test_a_refusal_is_an_error_at_once(proxy: FaultProxy, store: gzarr.ObjectStore, status: int) -> None:
-    array = gzarr.create_array(store, data=elements(), **CHUNKED)
-    proxy.fault_of = lambda number, seen: f"status {status}"
-    with proxy.counting() as seen, pytest.raises(ChunkError, match=rf"HTTP status {status}.*1 attempt in "):
-        array[:30, :25]
-    assert len(seen) == 1
-    with pytest.raises(StoreError, match=f"cannot write.*HTTP status {status}"):
-        store.set("key", b"value")
-
-
 def test_an_error_that_stays_ends_after_the_time_out(proxy: FaultProxy, url: str) -> None:
     store = gzarr.open_store(url, storage_options=options(proxy, timeout=2))
     proxy.fault_of = lambda number, seen: "status 503"
@@ -209,35 +166,6 @@ def test_no_server(proxy: FaultProxy, url: str) -> None:
     with pytest.raises(StoreError, match=r"attempts in"):
         gzarr.open(url, storage_options=nowhere)
     assert time.monotonic() - begin < 5
-
-
-def test_ranges(store: gzarr.ObjectStore) -> None:
-    store.set("key", b"0123456789")
-    store.set("empty", b"")
-    ranges = [ByteRange(2, 3), ByteRange(-4), ByteRange(7), ByteRange(0, 0), ByteRange(10, 0), ByteRange()]
-    found = store.get_partial_values([("key", wanted) for wanted in ranges])
-    assert found == [b"234", b"6789", b"789", b"", b"", b"0123456789"]
-    assert store.get_partial_values([("absent", ByteRange(2, 3)), ("absent", ByteRange(-1))]) == [None, None]
-    assert store.get("empty") == b""
-    for wanted in (ByteRange(5, 6), ByteRange(11, 1), ByteRange(-11), ByteRange(20)):
-        with pytest.raises(ValueSizeError, match="too few"):
-            store.get_partial_values([("key", wanted)])
-    with pytest.raises(ValueSizeError, match="at most 9"):
-        store.get_small_values(["key"], 9)
-
-
-def test_keys(store: gzarr.ObjectStore) -> None:
-    names = ["a b", "ü", "a%20b", "a+b", "a#b", "a?b", "~t", "c0.0", "a&b=1", "[x]", "'q\"", "*", "{}|^`", "d/e/f"]
-    for name in names:
-        store.set(name, name.encode())
-    assert sorted(store.list()) == sorted(names)
-    assert [store.get(name) for name in names] == [name.encode() for name in names]
-    assert store.list_dir("d/") == ([], ["d/e/"])
-    assert dict(store.list_sizes("d/")) == {"d/e/f": 5}
-    assert store.contains([*names, "absent"]) == [True] * len(names) + [False]
-    store.erase_prefix("d/")
-    store.erase_values(names)
-    assert list(store.list()) == []
 
 
 def test_listing_by_pages(store: gzarr.ObjectStore, proxy: FaultProxy) -> None:
@@ -259,41 +187,6 @@ def test_listing_by_pages(store: gzarr.ObjectStore, proxy: FaultProxy) -> None:
         store.erase_prefix("k/")
     assert len(seen) <= 5
     assert list(store.list()) == []
-
-
-def test_creation_is_exclusive(store: gzarr.ObjectStore, proxy: FaultProxy) -> None:
-    made: list[int] = []
-
-    def create(i: int) -> None:
-        if store.create("key", b"%d" % i):
-            made.append(i)
-
-    threads = [threading.Thread(target=create, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (winner,) = made
-    assert store.get("key") == b"%d" % winner
-    # The server stores the value, and its answer is lost: the next attempt finds that the key exists.
-    first = len(proxy.seen)
-    proxy.fault_of = lambda number, seen: "reset after" if number == first else None
-    assert store.create("another", b"mine")
-    proxy.fault_of = lambda number, seen: None
-    assert not store.create("another", b"mine")
-
-
-def test_read_only(proxy: FaultProxy, url: str) -> None:
-    store: Any = gzarr.open_store(url, storage_options=options(proxy))
-    for work in (
-        lambda: store.set("k", b""),
-        lambda: store.erase("k"),
-        lambda: store.create("k", b""),
-        lambda: store.erase_prefix(""),
-    ):
-        with pytest.raises(ReadOnlyError):
-            work()
-    assert not proxy.seen
 
 
 # -- a shard that is replaced during the read

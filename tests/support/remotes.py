@@ -65,10 +65,20 @@ def gcs_options(url: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def remote(kind: str) -> Iterator[Remote]:
-    """Run a server of the kind ``"azure"``, ``"gcs"`` or ``"webdav"``, with a bucket."""
+    """Run a server of the kind ``"s3"``, ``"azure"``, ``"gcs"`` or ``"webdav"``, with a bucket."""
     with contextlib.ExitStack() as stack:
         made: Remote
-        if kind == "azure":
+        if kind == "s3":
+            address = stack.enter_context(servers.s3_server())
+            changes = {"PUT": servers.make_bucket, "DELETE": servers.drop_bucket}
+            made = Remote(
+                address,
+                "s3",
+                servers.s3_options,
+                lambda name, method: changes[method](address, name),
+                (servers.S3_SECRET,),
+            )
+        elif kind == "azure":
             address = stack.enter_context(servers.azure_server())
             made = Remote(
                 address,
