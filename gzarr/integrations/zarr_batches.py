@@ -1,0 +1,298 @@
+"""Batches of chunks, as zarr-python hands them to a codec pipeline, put together again to one selection.
+
+zarr-python splits a selection into one entry for each chunk. gzarr plans a read or a write as a whole, so the entries
+are joined: to a box, to one index for each dimension, or to points. What cannot be joined is left to zarr-python.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    #: (StorePath, ArraySpec, selection in the chunk, selection in the result, whether it is the whole chunk)
+    Entry: TypeAlias = tuple[Any, Any, Any, Any, bool]
+    #: Index of the selection for each dimension, and its number of elements; None if the dimension is dropped.
+    Axis: TypeAlias = tuple[Any, int | None]
+
+Kind: TypeAlias = Literal["basic", "orthogonal", "coordinate"]
+
+
+class NotJoinedError(Exception):
+    """The entries are no selection that gzarr knows; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkKeys:
+    """The form of an array's chunk keys.
+
+    Attributes
+    ----------
+    ndim
+        Number of dimensions.
+    separator
+        Text between coordinates: ``"/"`` or ``"."``.
+    prefix
+        Whether keys begin with ``c``, as those of the encoding ``default`` do.
+    """
+
+    ndim: int
+    separator: str
+    prefix: bool
+
+    def split(self, path: str) -> tuple[str, list[str]]:
+        """Split the path of a chunk; return the path of the array, and the coordinates as text.
+
+        Raises
+        ------
+        NotJoinedError
+            If it is not the path of a chunk.
+        """
+        parts = path.split("/")
+        tail: list[str]
+        if self.separator == "/":
+            # A chunk without dimensions is "c", or "0" without the prefix.
+            count = max(self.ndim, 1 - self.prefix)
+            tail = parts[len(parts) - count :] if count else []
+            rest = parts[: len(parts) - count]
+            if self.prefix and (not rest or rest.pop() != "c"):
+                raise NotJoinedError(f"{path!r} is not the key of a chunk")
+        else:
+            *rest, name = parts
+            tail = name.split(".")
+            if self.prefix and tail.pop(0) != "c":
+                raise NotJoinedError(f"{path!r} is not the key of a chunk")
+        if self.ndim == 0:
+            tail = []
+        if len(tail) != self.ndim:
+            raise NotJoinedError(f"{path!r} is not the key of a chunk")
+        return "/".join(rest), tail
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """One selection of an array.
+
+    Attributes
+    ----------
+    path
+        Path of the array in its store.
+    kind
+        Which of gzarr's ``get_*_selection`` and ``set_*_selection`` methods it is for.
+    index
+        Indices, one for each dimension.
+    shape
+        Shape of the result.
+    extent
+        For each dimension, the length of the shortest array that has all of the batch's chunks in whole.
+    end
+        For each dimension, the end of the array, if the batch tells it: all chunks are said to be selected as a whole,
+        and of the last one less than its length is selected.
+    """
+
+    path: str
+    kind: Kind
+    index: tuple[Any, ...]
+    shape: tuple[int, ...]
+    extent: tuple[int, ...]
+    end: tuple[int | None, ...]
+
+
+def join(
+    entries: Sequence[Entry], keys: ChunkKeys, chunk_shape: tuple[int, ...], drop_axes: tuple[int, ...] = ()
+) -> Joined:
+    """Join the entries of a batch.
+
+    Parameters
+    ----------
+    entries
+        At least one entry.
+    keys
+        Form of the keys.
+    chunk_shape
+        Shape of the array's chunks (shards).
+    drop_axes
+        Dimensions that the result has not, though the chunks' selections are no integers there.
+
+    Raises
+    ------
+    NotJoinedError
+        If the entries are not the parts of one selection, each once.
+    """
+    paths = [entry[0].path for entry in entries]
+    path, first = keys.split(paths[0])
+    separator, ndim = keys.separator, keys.ndim
+    # The beginning is the same for all chunks of the array.
+    start = len(paths[0]) - len(separator.join(first))
+    head = paths[0][:start]
+    tails = [text[start:].split(separator) for text in paths] if ndim else [[] for _ in paths]
+    if not all(text.startswith(head) for text in paths) or any(len(tail) != ndim for tail in tails):
+        raise NotJoinedError("the chunks are not those of one array")
+    if len(set(paths)) != len(paths):
+        raise NotJoinedError("a chunk comes twice")
+    if isinstance(entries[0][3], tuple):
+        kind, axes, last = _product(entries, tails, chunk_shape, drop_axes)
+    else:
+        kind, (axes, last) = "coordinate", _points(entries, tails, chunk_shape)
+    whole = kind == "basic" and all(entry[4] for entry in entries)
+    extent = tuple((at + 1) * length for at, length in zip(last, chunk_shape, strict=True))
+    ends = [index.stop if isinstance(index, slice) else index + 1 for index, _ in axes] if whole else extent
+    shape = tuple(nitems for _, nitems in axes if nitems is not None)
+    return Joined(
+        path,
+        kind,
+        tuple(index for index, _ in axes),
+        shape[:1] if kind == "coordinate" else shape,
+        extent,
+        tuple(end if end < most else None for end, most in zip(ends, extent, strict=True)),
+    )
+
+
+def _product(
+    entries: Sequence[Entry],
+    tails: Sequence[Sequence[str]],
+    chunk_shape: tuple[int, ...],
+    drop_axes: tuple[int, ...],
+) -> tuple[Kind, list[Axis], list[int]]:
+    """Join entries that are the product of what is selected along each dimension.
+
+    Returns the kind, the index of each dimension, and the coordinate of the last chunk along each.
+    """
+    ndim = len(chunk_shape)
+    axes: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(ndim)]
+    for (_, _, inside, outside, _), tail in zip(entries, tails, strict=True):
+        if type(inside) is not tuple or len(inside) != ndim or type(outside) is not tuple:
+            raise NotJoinedError("a chunk's selection is not one index for each dimension")
+        position = 0
+        for i, at in enumerate(tail):
+            within = inside[i]
+            if i in drop_axes or isinstance(within, (int, np.integer)):
+                target = None
+            elif position == len(outside):
+                raise NotJoinedError("a chunk's selection has more dimensions than its place in the result")
+            else:
+                target = outside[position]
+                position += 1
+            known = axes[i].setdefault(at, (within, target))
+            if not (_is_same(known[0], within) and _is_same(known[1], target)):
+                raise NotJoinedError("the selection is not the product of indices for each dimension")
+        if position != len(outside):
+            raise NotJoinedError("a chunk's selection has fewer dimensions than its place in the result")
+    if math.prod(map(len, axes)) != len(entries):
+        raise NotJoinedError("a chunk of the selection is left out")
+    joined: list[Axis] = []
+    last: list[int] = []
+    for axis, length in zip(axes, chunk_shape, strict=True):
+        parts = sorted(((_coordinate(at), *selected) for at, selected in axis.items()), key=itemgetter(0))
+        joined.append(_along_axis(parts, length))
+        last.append(parts[-1][0])
+    is_basic = all(isinstance(index, (int, slice)) for index, _ in joined)
+    return ("basic" if is_basic else "orthogonal"), joined, last
+
+
+def _along_axis(parts: Sequence[tuple[int, Any, Any]], length: int) -> Axis:
+    """Join the parts of a selection along one dimension: coordinate of the chunk, index there, index in the result."""
+    at, inside, outside = parts[0]
+    if outside is None:
+        if len(parts) > 1 or np.size(inside) != 1:
+            raise NotJoinedError("an integer selects several elements")
+        return at * length + int(np.asarray(inside).item()), None
+    if all(isinstance(inside, slice) and isinstance(outside, slice) for _, inside, outside in parts):
+        return _slices(parts, length)
+    pairs = [(_positions(inside) + at * length, _positions(outside)) for at, inside, outside in parts]
+    return _scattered(pairs, sum(len(outside) for _, outside in pairs))
+
+
+def _slices(parts: Sequence[tuple[int, Any, Any]], length: int) -> Axis:
+    first, step = None, parts[0][1].step or 1
+    nitems = 0
+    for at, inside, outside in parts:
+        begin = at * length + inside.start
+        count = len(range(inside.start, inside.stop, step))
+        if first is None:
+            first = begin
+        if (
+            (inside.step or 1) != step
+            or begin != first + nitems * step
+            or (outside.start, outside.stop) != (nitems, nitems + count)
+            or outside.step not in (None, 1)
+        ):
+            raise NotJoinedError("the slices of the chunks do not follow on each other")
+        nitems += count
+    if first is None or not nitems:
+        raise NotJoinedError("nothing is selected")
+    return slice(first, first + (nitems - 1) * step + 1, step), nitems
+
+
+def _points(
+    entries: Sequence[Entry], tails: Sequence[Sequence[str]], chunk_shape: tuple[int, ...]
+) -> tuple[list[Axis], list[int]]:
+    """Join entries that select points; return the index of each dimension, and the last chunk's coordinates."""
+    ndim = len(chunk_shape)
+    offsets = np.array([[_coordinate(at) for at in tail] for tail in tails], np.int64).reshape(len(tails), ndim)
+    targets: list[Any] = []
+    for _, _, inside, outside, _ in entries:
+        if type(inside) is not tuple or len(inside) != ndim or not ndim:
+            raise NotJoinedError("a chunk's selection is not one index for each dimension")
+        target = _positions(outside)
+        if any(np.shape(index) != target.shape for index in inside):
+            raise NotJoinedError("a chunk's points are not as many as their places in the result")
+        targets.append(target)
+    nitems = sum(map(len, targets))
+    axes = [
+        _scattered(
+            [
+                (_positions(entry[2][i]) + offset * length, target)
+                for entry, offset, target in zip(entries, offsets[:, i], targets, strict=True)
+            ],
+            nitems,
+        )
+        for i, length in enumerate(chunk_shape)
+    ]
+    return axes, offsets.max(0).tolist()
+
+
+def _scattered(pairs: Sequence[tuple[Any, Any]], nitems: int) -> Axis:
+    """Return the index whose elements are given with their places in the result."""
+    index = np.full(nitems, -1, np.int64)
+    for elements, places in pairs:
+        if elements.shape != places.shape or (len(places) and not 0 <= places.min() <= places.max() < nitems):
+            raise NotJoinedError("a chunk's selection and its place in the result differ in size")
+        index[places] = elements
+    if nitems and index.min() < 0:
+        raise NotJoinedError("two chunks have the same place in the result")
+    return index, nitems
+
+
+def _positions(index: Any) -> Any:
+    """Return the numbers that an index selects: a slice, or an array of integers or booleans."""
+    if isinstance(index, slice):
+        if index.start is None or index.stop is None:
+            raise NotJoinedError("a slice has no bounds")
+        return np.arange(index.start, index.stop, index.step or 1)
+    flat = np.asarray(index).reshape(-1)
+    if flat.dtype == bool:
+        return np.flatnonzero(flat)
+    if flat.dtype.kind not in "iu":
+        raise NotJoinedError("an index is not of integers")
+    return flat.astype(np.int64, copy=False)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    return bool(one == other)
+
+
+def _coordinate(text: str) -> int:
+    if not text.isdecimal():
+        raise NotJoinedError(f"{text!r} is not a chunk's coordinate")
+    return int(text)

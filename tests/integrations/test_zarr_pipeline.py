@@ -1,0 +1,405 @@
+"""gzarr's codec pipeline in zarr-python: the same results, the same errors, by gzarr's engines."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import zarr
+import zarr.storage
+import zarr.testing.strategies as zst
+from hypothesis import HealthCheck, given, settings
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
+from zarr.core.config import config
+
+import gzarr
+import gzarr.integrations.zarr as ours
+from gzarr.integrations.zarr_batches import ChunkKeys, NotJoinedError, join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    Values = np.ndarray[Any, Any]
+
+SHAPE = (37, 23)
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "v2": {"zarr_format": 2, "chunks": (10, 6)},
+    "v2 F": {"zarr_format": 2, "chunks": (10, 6), "order": "F"},
+    "v2 nested": {"zarr_format": 2, "chunks": (10, 6), "chunk_key_encoding": {"name": "v2", "separator": "/"}},
+    "v3": {"chunks": (10, 6)},
+    "v3 dots": {"chunks": (10, 6), "chunk_key_encoding": {"name": "default", "separator": "."}},
+    "v3 as v2": {"chunks": (10, 6), "chunk_key_encoding": {"name": "v2", "separator": "/"}},
+    "shards": {"chunks": (10, 5), "shards": (20, 10)},
+    "transposed": {"chunks": (10, 6), "filters": [TransposeCodec(order=(1, 0))]},
+}
+DTYPES = ["i4", ">f8", "bool", "c8", "M8[s]", "m8[ms]", "U5", "S3", "u1", "f2"]
+BASIC: list[Any] = [
+    np.s_[...],
+    np.s_[3:30, 5],
+    np.s_[::3, 2:20:2],
+    np.s_[36],
+    np.s_[5, 6],
+    np.s_[-1, :],
+    np.s_[0:0],
+    np.s_[11:12, 7:8],
+    np.s_[:, ::25],
+]
+ORTHOGONAL: list[Any] = [
+    ([1, 30, 2], slice(2, 9)),
+    ([1, 5, 30], [2, 3]),
+    (slice(None, None, 5), np.arange(SHAPE[1]) % 3 == 0),
+    (5, [3, 1, 20]),
+    ([4, 4, 36], 22),
+    (np.arange(SHAPE[0]) > 35, [0]),
+]
+
+
+def elements(dtype: str, seed: int = 0) -> Values:
+    numbers = np.random.default_rng(seed).integers(0, 100, SHAPE)
+    return numbers.astype("i8").astype(dtype) if dtype[-1] != "]" else numbers.astype("i8").view(dtype)
+
+
+def expected(data: Values, selection: tuple[Any, Any]) -> Values:
+    """Return what an orthogonal selection of ``data`` is."""
+    indices = [
+        np.arange(length)[index] if not isinstance(index, int) else np.array([index])
+        for index, length in zip(selection, data.shape, strict=True)
+    ]
+    dropped = tuple(i for i, index in enumerate(selection) if isinstance(index, int))
+    return data[np.ix_(*indices)].squeeze(axis=dropped)
+
+
+@pytest.fixture
+def default() -> Iterator[None]:
+    """zarr-python's own pipeline."""
+    with config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}):
+        yield
+
+
+@pytest.fixture(params=["memory", "local"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return zarr.storage.MemoryStore() if request.param == "memory" else zarr.storage.LocalStore(tmp_path)
+
+
+def opened(array: zarr.Array[Any], *, strict: bool = True, mode: str = "r+") -> zarr.Array[Any]:
+    """Open an array again, with gzarr's pipeline."""
+    with ours.enable(strict=strict):
+        again = zarr.open_array(array.store, path=array.path, mode=mode)  # type: ignore[arg-type]
+    assert type(again._async_array.codec_pipeline) is ours.CodecPipeline
+    return again
+
+
+@pytest.fixture(autouse=True)
+def strict() -> Iterator[None]:
+    with config.set({"gzarr.strict": True}):
+        yield
+
+
+# -- the same elements
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reading(store: Any, layout: str, dtype: str) -> None:
+    data = elements(dtype)
+    written = zarr.create_array(store, name="group/a", data=data, **LAYOUTS[layout])
+    array = opened(written)
+    for selection in BASIC:
+        np.testing.assert_array_equal(array[selection], data[selection])
+        assert type(array[selection]) is type(written[selection])
+    for selection in ORTHOGONAL:
+        np.testing.assert_array_equal(array.oindex[selection], expected(data, selection))
+    points = ([1, 36, 20, 1, 0], [0, 3, 22, 5, 22])
+    np.testing.assert_array_equal(array.vindex[points], data[points])
+    mask = np.random.default_rng(1).random(SHAPE) < 0.2
+    np.testing.assert_array_equal(array.get_mask_selection(mask), data[mask])
+    np.testing.assert_array_equal(array.blocks[1, :2], written.blocks[1, :2])
+    assert array[...].dtype == written[...].dtype
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_writing(store: Any, layout: str, dtype: str) -> None:
+    old, new = elements(dtype), elements(dtype, 1)
+    other = zarr.create_array(store, name="group/a", data=old, **LAYOUTS[layout])
+    array = opened(other)
+    data = old.copy()
+    for selection in BASIC:
+        array[selection] = new[::-1, ::-1][selection]
+        data[selection] = new[::-1, ::-1][selection]
+        np.testing.assert_array_equal(other[...], data)
+    for selection in ORTHOGONAL[:4]:
+        value = expected(new, selection)
+        array.oindex[selection] = value
+        indices = np.ix_(*[np.atleast_1d(np.arange(n)[index]) for n, index in zip(SHAPE, selection, strict=True)])
+        data[indices] = value.reshape(data[indices].shape)
+        np.testing.assert_array_equal(other[...], data)
+    points = ([1, 36, 20, 0], [0, 3, 22, 22])
+    array.vindex[points] = new[:4, 0]
+    data[points] = new[:4, 0]
+    array[2:5, 3] = new[0, 0]
+    data[2:5, 3] = new[0, 0]
+    np.testing.assert_array_equal(other[...], data)
+
+
+@pytest.mark.parametrize(
+    "compressors", [None, GzipCodec(), ZstdCodec(), [BloscCodec(cname="lz4"), Crc32cCodec()]], ids=str
+)
+def test_codecs(store: Any, compressors: Any) -> None:
+    data = elements(">i4")
+    other = zarr.create_array(
+        store, data=data, chunks=(10, 6), serializer=BytesCodec(endian="big"), compressors=compressors
+    )
+    array = opened(other)
+    np.testing.assert_array_equal(array[...], data)
+    array[5:] = data[:-5]
+    np.testing.assert_array_equal(other[5:], data[:-5])
+
+
+def test_no_dimensions(store: Any) -> None:
+    for layout in ({}, {"zarr_format": 2}):
+        other = zarr.create_array(store, shape=(), dtype="f4", fill_value=3, overwrite=True, **layout)
+        array = opened(other)
+        assert array[()] == 3
+        array[...] = 5
+        assert array[()] == other[()] == 5
+        assert array[...].shape == other[...].shape
+
+
+def test_empty_chunks(store: Any) -> None:
+    other = zarr.create_array(store, shape=SHAPE, chunks=(10, 6), dtype="i4", fill_value=7)
+    array = opened(other)
+    array[...] = 7
+    assert array.nchunks_initialized == 0
+    with ours.enable(strict=True):
+        full = zarr.open_array(store, mode="r+", config={"write_empty_chunks": True})
+    full[...] = 7
+    assert full.nchunks_initialized == 16
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_array(data: st.DataObject) -> None:
+    with config.set({"gzarr.strict": False}), ours.enable():
+        array = data.draw(zst.arrays(compressors=zst.compressors()))
+        whole = array[...]
+        if array.ndim and array.size:
+            selection = data.draw(zst.basic_indices(shape=array.shape))
+            np.testing.assert_array_equal(array[selection], whole[selection])
+            outer, inner = data.draw(zst.orthogonal_indices(shape=array.shape))
+            np.testing.assert_array_equal(array.oindex[outer], whole[inner])
+        other = zarr.open_array(array.store, path=array.path, mode="r")
+        np.testing.assert_array_equal(other[...], whole)
+
+
+# -- arrays that change
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_resized_arrays(store: Any, layout: str) -> None:
+    """An array keeps its pipeline, which knows of no new shape."""
+    data, more = elements("i4"), elements("i4", 1)
+    other = zarr.create_array(store, data=data, **LAYOUTS[layout])
+    array = opened(other)
+    array.append(more)
+    joined = np.concatenate([data, more])
+    np.testing.assert_array_equal(array[...], joined)
+    # The first row of this selection is in a chunk that the old array ended in.
+    array[37:39] = 5
+    joined[37:39] = 5
+    np.testing.assert_array_equal(array[...], joined)
+    array.resize((12, 30))
+    array[10:12, 22:] = 6
+    cut = np.zeros((12, 30), "i4")
+    cut[:, :23] = joined[:12]
+    cut[10:12, 22:] = 6
+    np.testing.assert_array_equal(array[...], cut)
+    np.testing.assert_array_equal(zarr.open_array(store)[...], cut)
+
+
+def test_many_threads(store: Any) -> None:
+    data = np.arange(400 * 30, dtype="i4").reshape(400, 30)
+    array = opened(zarr.create_array(store, shape=data.shape, chunks=(7, 30), dtype="i4"))
+
+    def work(i: int) -> None:
+        rows = slice(7 * i, 7 * i + 7)
+        array[rows] = data[rows]
+        np.testing.assert_array_equal(array[rows], data[rows])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(57)))
+    np.testing.assert_array_equal(array[:399], data[:399])
+
+
+# -- what is not gzarr's
+
+
+class Subclass(zarr.storage.MemoryStore):
+    pass
+
+
+def test_what_gzarr_does_not_do(tmp_path: Path) -> None:
+    data = elements("i4")
+    store = Subclass()
+    other = zarr.create_array(store, data=data, chunks=(10, 6))
+    array = opened(other)
+    with pytest.raises(gzarr.UnsupportedError, match=r"the store is a .*Subclass"):
+        array[...]
+    with pytest.raises(gzarr.UnsupportedError, match=r"the store is a .*Subclass"):
+        array[...] = 1
+    with config.set({"gzarr.strict": False}):
+        np.testing.assert_array_equal(array[...], data)
+        array[...] = data + 1
+    np.testing.assert_array_equal(other[...], data + 1)
+
+
+def test_read_only(tmp_path: Path) -> None:
+    other = zarr.create_array(tmp_path, data=elements("i4"), chunks=(10, 6))
+    array = opened(other, strict=False, mode="r")
+    with config.set({"gzarr.strict": False}), pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+    np.testing.assert_array_equal(array[...], elements("i4"))
+
+
+def test_damaged_chunks(tmp_path: Path) -> None:
+    """Without strict, errors are zarr-python's own."""
+    other = zarr.create_array(tmp_path, data=elements("i4"), chunks=(10, 6), compressors=GzipCodec())
+    (tmp_path / "c/1/1").write_bytes(b"\x1f\x8bno")
+    array = opened(other)
+    with pytest.raises(gzarr.ChunkDecodeError, match="c/1/1"):
+        array[...]
+    with config.set({"gzarr.strict": False}):
+        with pytest.raises(Exception, match=r".") as caught:
+            array[...]
+        with pytest.raises(type(caught.value)):
+            other[...]
+        assert not isinstance(caught.value, gzarr.GzarrError)
+        np.testing.assert_array_equal(array[:10], elements("i4")[:10])
+
+
+def test_fields(store: Any) -> None:
+    dtype = np.dtype([("a", "i4"), ("b", "f8")])
+    data = np.zeros((20, 5), dtype)
+    data["a"] = np.arange(100).reshape(20, 5)
+    other = zarr.create_array(store, data=data, chunks=(7, 2), zarr_format=2)
+    array = opened(other)
+    np.testing.assert_array_equal(array[3:9], data[3:9])
+    with config.set({"gzarr.strict": False}):
+        np.testing.assert_array_equal(array.get_basic_selection(np.s_[3:9], fields="a"), data["a"][3:9])
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_strings(store: Any, zarr_format: int) -> None:
+    data = np.array(["a", "bcd", "", "ü" * 40] * 5, dtype=np.dtypes.StringDType())
+    other = zarr.create_array(store, shape=20, chunks=6, dtype=data.dtype, zarr_format=zarr_format)
+    array = opened(other)
+    with config.set({"gzarr.strict": False}):
+        array[...] = data
+        np.testing.assert_array_equal(array[...], other[...])
+        np.testing.assert_array_equal(array[...], data)
+
+
+# -- pipelines
+
+
+def test_equality_and_pickles(tmp_path: Path) -> None:
+    one = zarr.create_array(tmp_path / "a", data=elements("i4"), chunks=(10, 6))
+    two = zarr.create_array(tmp_path / "b", data=elements("i4"), chunks=(10, 5))
+    pipeline = opened(one)._async_array.codec_pipeline
+    assert pipeline == opened(one)._async_array.codec_pipeline
+    assert pipeline != opened(two)._async_array.codec_pipeline
+    assert pipeline != one._async_array.codec_pipeline
+    assert pickle.loads(pickle.dumps(pipeline)) == pipeline
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(opened(one)))[...], elements("i4"))
+
+
+def total(array: zarr.Array[Any]) -> int:
+    return int(array[...].sum())
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_other_processes(tmp_path: Path, method: str) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("this system has no fork")
+    data = elements("i4")
+    array = opened(zarr.create_array(tmp_path, data=data, chunks=(10, 6)))
+    assert total(array) == data.sum()
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply_async(total, (array,)).get(60) == data.sum()
+
+
+BY_NAME = """
+import sys, zarr
+array = zarr.open_array(sys.argv[1])
+kind = type(array._async_array.codec_pipeline)
+print(kind.__module__, int(array[...].sum()))
+"""
+
+
+def test_by_an_environment_variable(tmp_path: Path) -> None:
+    """The pipeline is known by its name, without an import."""
+    import os
+
+    zarr.create_array(tmp_path, data=elements("i4"), chunks=(10, 6))
+    run = subprocess.run(
+        [sys.executable, "-c", BY_NAME, str(tmp_path)],
+        env={**os.environ, "ZARR_CODEC_PIPELINE__PATH": "gzarr.integrations.zarr.CodecPipeline"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert run.stdout.split() == ["gzarr.integrations.zarr", str(elements("i4").sum())]
+
+
+# -- batches
+
+
+class Place:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+def box(path: str, inside: Any, outside: Any, *, complete: bool = False) -> Any:
+    return Place(path), None, inside, outside, complete
+
+
+@pytest.mark.parametrize(
+    ("entries", "match"),
+    [
+        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("b/c/1", (slice(0, 4),), (slice(4, 8),))], "one array"),
+        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/0", (slice(0, 4),), (slice(4, 8),))], "twice"),
+        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/2", (slice(0, 4),), (slice(4, 8),))], "follow"),
+        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/1", (slice(0, 4),), (slice(3, 7),))], "follow"),
+        ([box("a/c/0", (slice(0, 4),), (slice(1, 5),))], "follow"),
+        ([box("a/x/0", (slice(0, 4),), (slice(0, 4),))], "not the key"),
+        ([box("a/c/x", (slice(0, 4),), (slice(0, 4),))], "not a chunk's coordinate"),
+        ([box("c/0", (slice(0, 4), slice(0, 4)), (slice(0, 4),))], "one index for each dimension"),
+        ([box("c/0", (np.array([1, 2]),), (np.array([0, 0]),))], "same place"),
+        ([box("c/0", (np.array([1, 2]),), np.array([0, 5]))], "differ"),
+    ],
+)
+def test_batches_that_are_no_selection(entries: Any, match: str) -> None:
+    with pytest.raises(NotJoinedError, match=match):
+        join(entries, ChunkKeys(1, "/", prefix=True), (4,))
+
+
+def test_batches() -> None:
+    keys = ChunkKeys(1, "/", prefix=True)
+    joined = join(
+        [box("c/1", (slice(0, 2),), (slice(2, 4),), complete=True), box("c/0", (slice(2, 4),), (slice(0, 2),))],
+        keys,
+        (4,),
+    )
+    assert (joined.path, joined.kind, joined.index, joined.shape) == ("", "basic", (slice(2, 6, 1),), (4,))
+    assert (joined.extent, joined.end) == ((8,), (None,))
+    joined = join([box("c/1", (slice(0, 2),), (slice(0, 2),), complete=True)], keys, (4,))
+    assert joined.end == (6,)
