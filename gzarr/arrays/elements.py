@@ -12,6 +12,7 @@ from ..dtypes.properties import kind_of
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
 from .objects import TEXTS, ObjectType, checked, object_type_of
+from .others import exported_tensor, is_tensor, tensor_on_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,6 +142,9 @@ def type_on_device(value: Any) -> np.dtype[Any] | None:
         raise ArgumentError(f"a value of type {type(value).__name__} cannot be taken: {error}") from error
     if interface is None:
         return None
+    if is_tensor(value):
+        dtype = exported_tensor(value)[1]
+        return np.dtype(interface["typestr"]) if dtype is None else dtype
     return value.dtype if isinstance(value.dtype, np.dtype) else np.dtype(interface["typestr"])
 
 
@@ -175,9 +179,13 @@ def as_data(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None
 
 def _exported(value: Any, memory: DeviceResults, node: str) -> Any:
     """Return a value as an array on the device, or None if it is elsewhere."""
+    dtype = None
     try:
+        if is_tensor(value):
+            value, dtype = exported_tensor(value)
         with memory.device as device:
-            return device.as_array(value, memory.stream)
+            array = device.as_array(value, memory.stream)
+        return array if array is None or dtype is None else array.view(dtype)
     except DeviceError:
         raise
     # Other libraries may raise anything.
@@ -205,6 +213,8 @@ def on_host(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None
         if isinstance(value, np.ndarray):
             # Subclasses may change indexing, comparison and broadcasting; a matrix always has two dimensions.
             return np.asarray(value)
+        if is_tensor(value):
+            return tensor_on_host(value)
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
             return np.asarray(value.get())
         if hasattr(value, "__array__"):

@@ -11,6 +11,7 @@ import numpy as np
 from ..engines.cuda.devices import get_device, warn_of_loss
 from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
 from ..plan.selection import parse_basic, parse_blocks, parse_orthogonal
+from . import others
 from .array_properties import ArrayProperties
 from .outputs import HOST, DeviceResults, output
 from .read_options import DeviceOptions, ReadOptions, check_budget, check_decode, check_missing, check_verify
@@ -19,7 +20,9 @@ from .zarr_selections import Fields, check_fields, parse_coordinates, parse_mask
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import jax
     import numpy.typing as npt
+    import torch
 
     from ..engines.request import Missing, Verify
     from ..plan.selection import Selection
@@ -295,6 +298,89 @@ class ReadableArray(ArrayProperties):
 
     def _parse_blocks(self, selection: Any, shape: tuple[int, ...]) -> Selection:
         return parse_blocks(selection, self._metadata.chunk_grid)
+
+    # -- reading to other libraries
+
+    def to_torch(
+        self,
+        selection: Any = _WHOLE,
+        *,
+        missing: Missing | None = None,
+        budget_bytes: int | None = None,
+        decode: Decode = "auto",
+        verify: Verify | None = None,
+    ) -> torch.Tensor:
+        """Read a selection as ``a[selection]`` does, to a tensor of PyTorch.
+
+        The tensor has the memory that the elements are read to: nothing is copied, whatever the data type. A read to a
+        GPU runs on PyTorch's current stream.
+
+        Parameters
+        ----------
+        selection
+            Selection as for ``a[...]``; everything by default.
+        missing, budget_bytes, decode, verify
+            As for :meth:`read`.
+
+        Returns
+        -------
+        New tensor on the array's device, of the selection's shape (without dimensions where ``a[...]`` returns a
+        scalar) and the array's dtype, in native byte order; bfloat16 and float8 included.
+
+        Raises
+        ------
+        ArgumentError
+            If PyTorch is not installed, or has no such elements: dates, durations, strings, records, numbers of less
+            than 8 bits. Nothing was read.
+        DeviceError
+            If the array is on a GPU that PyTorch cannot use.
+        SelectionError, ChunkError, MemoryError
+            As for :meth:`read`.
+        """
+        return others.to_torch(
+            self, selection, missing=missing, budget_bytes=budget_bytes, decode=decode, verify=verify
+        )
+
+    def to_jax(
+        self,
+        selection: Any = _WHOLE,
+        *,
+        missing: Missing | None = None,
+        budget_bytes: int | None = None,
+        decode: Decode = "auto",
+        verify: Verify | None = None,
+    ) -> jax.Array:
+        """Read a selection as ``a[selection]`` does, to an array of JAX.
+
+        The result has the memory that the elements are read to, unless JAX has to change them or, for less than 64 KiB
+        in host memory, dislikes its alignment.
+
+        Parameters
+        ----------
+        selection, missing, budget_bytes, decode, verify
+            As for :meth:`to_torch`.
+
+        Returns
+        -------
+        New array on the array's device, of the selection's shape (without dimensions where ``a[...]`` returns a scalar)
+        and the array's dtype, in native byte order, bfloat16 and the like included; 64-bit numbers become 32-bit ones
+        if ``jax_enable_x64`` is not set.
+
+        Raises
+        ------
+        ArgumentError
+            If JAX is not installed, or has no such elements: dates, durations, strings, records. Nothing was read.
+        DeviceError
+            If the array is on a GPU that JAX cannot use.
+        SelectionError, ChunkError, MemoryError
+            As for :meth:`read`.
+
+        Warns
+        -----
+        UserWarning
+            If JAX makes 32-bit numbers of 64-bit ones.
+        """
+        return others.to_jax(self, selection, missing=missing, budget_bytes=budget_bytes, decode=decode, verify=verify)
 
     # -- reading all of it
 

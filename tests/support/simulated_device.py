@@ -12,6 +12,7 @@ import bisect
 import threading
 import weakref
 from collections import Counter, deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,6 +67,12 @@ class DeviceArray(np.ndarray[Any, Any]):
         assert self.simulated is not None
         self.simulated.current_stream().synchronize()
         return np.array(self, subok=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export the array after the current stream has run: CuPy makes the stream of who takes it wait."""
+        assert self.simulated is not None
+        self.simulated.current_stream().synchronize()
+        return super().__dlpack__(**options)
 
 
 class _Memory:
@@ -294,7 +301,16 @@ class SimulatedDevice:
         return isinstance(value, DeviceArray) and value.simulated is self
 
     def as_array(self, value: Any, stream: SimulatedStream) -> Any:
-        return value if self.is_array(value) else None
+        if self.is_array(value):
+            return value
+        # Arrays of other libraries over the device's memory. Others, and numbers that NumPy lacks, are not found here.
+        with suppress(BufferError, RuntimeError, AttributeError, TypeError):
+            array = np.from_dlpack(value)
+            if array.size and self._memory_of(array.ctypes.data, array.nbytes) is not None:
+                found: DeviceArray = array.view(DeviceArray)
+                found.simulated = self
+                return found
+        return None
 
     def converted(self, array: DeviceArray, dtype: np.dtype[Any], stream: SimulatedStream) -> DeviceArray:
         result = self.empty(array.shape, dtype, stream)

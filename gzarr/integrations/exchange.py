@@ -1,0 +1,49 @@
+"""What array libraries cannot hold of a Zarr array's elements, and what to do instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import gzarr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+#: What has no counterpart, and what to do about it, by kind of dtype.
+_KINDS: Final = {
+    "M": ("dates", "read them with a[...], and take their integers, .view('i8')"),
+    "m": ("durations", "read them with a[...], and take their integers, .view('i8')"),
+    "S": ("strings", "read them with a[...]"),
+    "U": ("strings", "read them with a[...]"),
+    "T": ("strings", "read them with a[...]"),
+    "O": ("Python objects", "read them with a[...]"),
+    "V": ("raw bytes", "read them with a[...], and take their bytes, .view('u1')"),
+}
+
+
+def dtype_of(array: gzarr.Array, selection: Any) -> np.dtype[Any]:
+    """Return the dtype of a selection's elements: that of the array, or of the field that the selection names."""
+    fields: Mapping[str, Any] = array.dtype.fields or {}
+    for name in selection if isinstance(selection, tuple) else (selection,):
+        if isinstance(name, str) and name in fields:
+            # The elements of a field that is an array itself.
+            return fields[name][0].base
+    return array.dtype
+
+
+def refusal(dtype: np.dtype[Any], library: str) -> gzarr.ArgumentError:
+    """Return the error for a dtype that a library does not have."""
+    if dtype.names:
+        what, instead = "records", f"read one field, of {', '.join(dtype.names)}"
+    elif dtype.kind in _KINDS and dtype.type.__module__ == "numpy":
+        what, instead = _KINDS[dtype.kind]
+    elif not dtype.isnative:
+        what, instead = (
+            "numbers in another byte order",
+            f"convert them first, with .astype({dtype.newbyteorder().str!r})",
+        )
+    else:
+        what, instead = "such numbers", "read them with a[...], and convert them with .astype"
+    return gzarr.ArgumentError(f"{library} cannot hold elements of {dtype}: it has no {what}; {instead}")

@@ -1,0 +1,97 @@
+"""JAX: arrays that share the memory of results.
+
+JAX's arrays are written as values without any help: they export themselves to NumPy and CuPy, with the numbers of
+ml_dtypes. The other way, JAX narrows 64-bit numbers silently unless it is told not to, and so this module warns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy
+import numpy as np
+
+import gzarr
+
+from .exchange import dtype_of, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def to_jax(array: gzarr.Array, selection: Any = ..., *, stacklevel: int = 2, **options: Any) -> jax.Array:
+    """Read a selection to a new JAX array; see :meth:`gzarr.Array.to_jax`.
+
+    ``stacklevel`` is that of warnings, as for :func:`warnings.warn`.
+    """
+    _check_dtype(dtype_of(array, selection))
+    return as_array(array.read(selection, **options), stacklevel=stacklevel + 1)
+
+
+def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
+    """Return a JAX array of the same memory, as of ``a.oindex[...]`` or another result.
+
+    JAX takes its arrays to be immutable: nothing must write to the memory from now on.
+
+    Parameters
+    ----------
+    values
+        NumPy or CuPy array, or a NumPy scalar.
+    stacklevel
+        That of warnings, as for :func:`warnings.warn`.
+
+    Returns
+    -------
+    Array of the same shape, in host memory or on the GPU. JAX copies what it cannot share: host memory that does not
+    begin at a multiple of 64 bytes (results from 64 KiB on do) or is not contiguous, and numbers that it narrows;
+    bfloat16 on a GPU is copied there.
+
+    Raises
+    ------
+    ArgumentError
+        If JAX has no such elements (dates, strings, records, another byte order).
+    DeviceError
+        If the array is on a GPU that JAX cannot use.
+
+    Warns
+    -----
+    UserWarning
+        If JAX makes 32-bit numbers of 64-bit ones, because ``jax_enable_x64`` is not set.
+    """
+    array = np.asarray(values) if isinstance(values, np.generic) else values
+    dtype = array.dtype
+    _check_dtype(dtype)
+    narrow = jax.dtypes.canonicalize_dtype(dtype)
+    if narrow != dtype:
+        warnings.warn(
+            f"JAX makes {narrow} of {dtype}, and changes numbers that do not fit; to keep all 64 bits, call "
+            'jax.config.update("jax_enable_x64", True) first',
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+    if type(array) is np.ndarray:
+        # Like DLPack, but also takes the numbers of ml_dtypes.
+        return jax.device_put(array, jax.devices("cpu")[0], may_alias=True)
+    if dtype.isbuiltin == 1:
+        return _imported(lambda: jax.dlpack.from_dlpack(array))
+    # A type of ml_dtypes, of which CuPy has only bfloat16.
+    bits = np.dtype(f"u{dtype.itemsize}")
+    return _imported(lambda: jax.lax.bitcast_convert_type(jax.dlpack.from_dlpack(array.view(bits)), dtype))
+
+
+def _imported(make: Callable[[], Any]) -> jax.Array:
+    try:
+        return make()
+    except (BufferError, ValueError) as error:
+        raise gzarr.ArgumentError(f"JAX cannot take the array: {error}; pass a contiguous copy") from error
+    except RuntimeError as error:
+        raise gzarr.DeviceError(f"JAX cannot use the array's device: {error}") from error
+
+
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    name = "bool_" if dtype.name == "bool" else dtype.name
+    # The scalar types of jax.numpy are JAX's element types.
+    if not dtype.isnative or dtype.kind in "MmSUTO" or dtype.names or not hasattr(jax.numpy, name):
+        raise refusal(dtype, "JAX")

@@ -1,0 +1,127 @@
+"""PyTorch: tensors that share the memory of results, and tensors as values to be written.
+
+Results are new and writable, in host memory or on a GPU, so DLPack hands them over as they are. This module adds what
+DLPack leaves out: the numbers of ml_dtypes (bfloat16, float8) by a view, PyTorch's current stream, and reasons for what
+PyTorch cannot hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+import gzarr
+
+from .exchange import dtype_of, refusal
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: Types of ml_dtypes that PyTorch has under the same name, and an integer of their size, which DLPack takes.
+_VIEWS: Final = {
+    "bfloat16": "int16",
+    "complex32": "int32",
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+    "float8_e8m0fnu": "uint8",
+}
+
+
+def to_torch(array: gzarr.Array, selection: Any = ..., **options: Any) -> torch.Tensor:
+    """Read a selection to a new tensor; see :meth:`gzarr.Array.to_torch`."""
+    _check_dtype(dtype_of(array, selection))
+    stream = None
+    if array.device != "cpu" and torch.cuda.is_available():
+        # CuPy gives freed memory to later work of the stream that it was allocated on: it must be the tensor's.
+        stream = torch.cuda.current_stream(array.device)
+    return as_tensor(array.read(selection, stream=stream, **options))
+
+
+def as_tensor(values: Any) -> torch.Tensor:
+    """Return a tensor of the same memory, as of ``a.oindex[...]`` or another result.
+
+    Parameters
+    ----------
+    values
+        NumPy or CuPy array, or a NumPy scalar, which is copied.
+
+    Returns
+    -------
+    Tensor of the same shape, in host memory or on the GPU. Never a copy of an array.
+
+    Raises
+    ------
+    ArgumentError
+        If PyTorch cannot share the array: it is read-only (PyTorch would write to it), has negative strides, or
+        elements that PyTorch does not have (dates, strings, records, another byte order).
+    DeviceError
+        If the array is on a GPU that PyTorch cannot use.
+    """
+    array = np.asarray(values) if isinstance(values, np.generic) else values
+    _check_dtype(array.dtype)
+    if not getattr(array.flags, "writeable", True):
+        raise gzarr.ArgumentError("the array is read-only, but a tensor of its memory would be writable: pass a copy")
+    # PyTorch ends the process.
+    if any(stride < 0 for stride in array.strides):
+        raise gzarr.ArgumentError(f"PyTorch has no negative strides, but the array has {array.strides}: pass a copy")
+    name = array.dtype.name
+    view = _VIEWS.get(name)
+    try:
+        tensor = torch.from_dlpack(array if view is None else array.view(view))
+    except (BufferError, ValueError) as error:
+        raise gzarr.ArgumentError(f"PyTorch cannot share the array's memory: {error}; pass a copy") from error
+    except (RuntimeError, AssertionError) as error:
+        raise gzarr.DeviceError(f"PyTorch cannot use the array's device: {error}") from error
+    return tensor if view is None else tensor.view(getattr(torch, name))
+
+
+def as_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """Return the elements of a tensor: those on the host share its memory, those on a device are copied to the host.
+
+    Raises
+    ------
+    ArgumentError
+        If the tensor requires gradients.
+    TypeError, RuntimeError
+        If it is sparse, quantized, without data or otherwise without elements that NumPy can have.
+    """
+    plain, dtype = exported(tensor)
+    host: npt.NDArray[Any] = plain.cpu().numpy()
+    return host if dtype is None else host.view(dtype)
+
+
+def exported(tensor: torch.Tensor) -> tuple[torch.Tensor, np.dtype[Any] | None]:
+    """Return a tensor in a form that other libraries take, on its device, and the dtype to view its elements as.
+
+    The dtype is None if other libraries know the tensor's own. The tensor is a view, or a copy with pending
+    conjugations and negations done.
+
+    Raises
+    ------
+    ArgumentError
+        If the tensor requires gradients, or if ml_dtypes has to be installed.
+    """
+    if tensor.requires_grad:
+        raise gzarr.ArgumentError("the tensor requires gradients, which would be lost; write tensor.detach()")
+    plain = tensor.resolve_conj().resolve_neg()
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in _VIEWS:
+        return plain, None
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise gzarr.ArgumentError(
+            f"tensors of {name} need the package ml_dtypes: pip install 'gzarr[ml_dtypes]'"
+        ) from None
+    return plain.view(getattr(torch, _VIEWS[name])), np.dtype(getattr(ml_dtypes, name))
+
+
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    # PyTorch's int4 and the like are names without numbers; NumPy's own dtypes have 1.
+    known = dtype.isnative and (dtype.name in _VIEWS or dtype.isbuiltin == 1)
+    if not known or not isinstance(getattr(torch, dtype.name, None), torch.dtype):
+        raise refusal(dtype, "PyTorch")
