@@ -135,16 +135,18 @@ def type_on_device(value: Any) -> np.dtype[Any] | None:
     ArgumentError
         If its library refuses to export the array.
     """
+    dtype = None
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None and is_tensor(value):
+            dtype = exported_tensor(value)[1]
     # For example PyTorch, for a tensor that requires gradients.
     except Exception as error:
         raise ArgumentError(f"a value of type {type(value).__name__} cannot be taken: {error}") from error
     if interface is None:
         return None
-    if is_tensor(value):
-        dtype = exported_tensor(value)[1]
-        return np.dtype(interface["typestr"]) if dtype is None else dtype
+    if dtype is not None:
+        return dtype
     return value.dtype if isinstance(value.dtype, np.dtype) else np.dtype(interface["typestr"])
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Smaller results are allocated by NumPy.
 LARGE_BYTES = 4 << 20
-#: Results of at least this size begin at a multiple of :data:`ALIGNMENT`; for smaller ones it takes as long as a copy.
+#: Results of at least this size begin at a multiple of :data:`ALIGNMENT`; smaller ones are copied about as fast.
 ALIGNED_BYTES = 64 << 10
 #: Bytes of a cache line, and of the widest vector registers.
 ALIGNMENT = 64

@@ -28,9 +28,15 @@ def dtype_of(array: gzarr.Array, selection: Any) -> np.dtype[Any]:
     fields: Mapping[str, Any] = array.dtype.fields or {}
     for name in selection if isinstance(selection, tuple) else (selection,):
         if isinstance(name, str) and name in fields:
-            # The elements of a field that is an array itself.
-            return fields[name][0].base
+            # A field may be an array itself.
+            field: np.dtype[Any] = fields[name][0]
+            return field.base
     return array.dtype
+
+
+def is_number_of_numpy(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is one of NumPy's own numbers or booleans, in any byte order."""
+    return dtype.kind in "biufc" and dtype.type.__module__ == "numpy"
 
 
 def refusal(dtype: np.dtype[Any], library: str) -> gzarr.ArgumentError:

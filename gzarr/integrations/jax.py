@@ -15,7 +15,7 @@ import numpy as np
 
 import gzarr
 
-from .exchange import dtype_of, refusal
+from .exchange import dtype_of, is_number_of_numpy, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,8 +73,14 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
         )
     if type(array) is np.ndarray:
         # Like DLPack, but also takes the numbers of ml_dtypes.
-        return jax.device_put(array, jax.devices("cpu")[0], may_alias=True)
-    if dtype.isbuiltin == 1:
+        try:
+            return jax.device_put(array, jax.devices("cpu")[0], may_alias=True)
+        except RuntimeError as error:
+            if is_number_of_numpy(dtype):
+                raise
+            # JAX has names for more types than XLA can hold.
+            raise refusal(dtype, "JAX") from error
+    if is_number_of_numpy(dtype):
         return _imported(lambda: jax.dlpack.from_dlpack(array))
     # A type of ml_dtypes, of which CuPy has only bfloat16.
     bits = np.dtype(f"u{dtype.itemsize}")

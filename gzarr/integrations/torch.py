@@ -14,7 +14,7 @@ import torch
 
 import gzarr
 
-from .exchange import dtype_of, refusal
+from .exchange import dtype_of, is_number_of_numpy, refusal
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -84,10 +84,8 @@ def as_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
     Raises
     ------
-    ArgumentError
-        If the tensor requires gradients.
-    TypeError, RuntimeError
-        If it is sparse, quantized, without data or otherwise without elements that NumPy can have.
+    TypeError, RuntimeError, NotImplementedError
+        PyTorch's own: if the tensor requires gradients, is sparse, quantized, or without data.
     """
     plain, dtype = exported(tensor)
     host: npt.NDArray[Any] = plain.cpu().numpy()
@@ -102,11 +100,11 @@ def exported(tensor: torch.Tensor) -> tuple[torch.Tensor, np.dtype[Any] | None]:
 
     Raises
     ------
-    ArgumentError
-        If the tensor requires gradients, or if ml_dtypes has to be installed.
+    RuntimeError
+        If the tensor requires gradients, as from PyTorch, or if ml_dtypes has to be installed.
     """
     if tensor.requires_grad:
-        raise gzarr.ArgumentError("the tensor requires gradients, which would be lost; write tensor.detach()")
+        raise RuntimeError("it requires gradients, which would be lost; write tensor.detach()")
     plain = tensor.resolve_conj().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in _VIEWS:
@@ -114,14 +112,12 @@ def exported(tensor: torch.Tensor) -> tuple[torch.Tensor, np.dtype[Any] | None]:
     try:
         import ml_dtypes
     except ImportError:
-        raise gzarr.ArgumentError(
-            f"tensors of {name} need the package ml_dtypes: pip install 'gzarr[ml_dtypes]'"
-        ) from None
+        raise RuntimeError(f"{name} needs the package ml_dtypes: pip install 'gzarr[ml_dtypes]'") from None
     return plain.view(getattr(torch, _VIEWS[name])), np.dtype(getattr(ml_dtypes, name))
 
 
 def _check_dtype(dtype: np.dtype[Any]) -> None:
-    # PyTorch's int4 and the like are names without numbers; NumPy's own dtypes have 1.
-    known = dtype.isnative and (dtype.name in _VIEWS or dtype.isbuiltin == 1)
+    # PyTorch's int4 and the like are only names.
+    known = dtype.isnative and (dtype.name in _VIEWS or is_number_of_numpy(dtype))
     if not known or not isinstance(getattr(torch, dtype.name, None), torch.dtype):
         raise refusal(dtype, "PyTorch")

@@ -1,0 +1,56 @@
+"""What both tests of other libraries' arrays need: arrays of each data type, and the memory that reads return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import gzarr
+
+if TYPE_CHECKING:
+    import pytest
+
+#: NumPy's numbers, in the spelling of a stored array.
+NUMBERS = ["bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", ">i2", ">f4", ">c16"]
+#: Selections of an array of shape (40, 50).
+SELECTIONS: list[Any] = [
+    np.s_[...],
+    np.s_[3],
+    np.s_[3, 4],
+    np.s_[::-3, 10:2:-2],
+    np.s_[5:5],
+    np.s_[None, 7:9, ..., None],
+    (np.array([30, 2, 2]), np.s_[4:9]),
+    (np.array([30, 2]), np.array([1, 1])),
+]
+
+
+def random_array(dtype: Any, shape: tuple[int, ...] = (40, 50), **arguments: Any) -> gzarr.Array:
+    """Return an array in memory with any bits that are numbers."""
+    # Of version 2, which keeps a byte order.
+    arguments = {"zarr_format": 2 if str(dtype)[0] in "<>" else 3, **arguments}
+    array = gzarr.create_array({}, shape=shape, dtype=dtype, device="cpu", **arguments)
+    bits = np.random.default_rng(8).integers(0, 2 if array.dtype == bool else 256, (*shape, array.dtype.itemsize), "u1")
+    array[...] = bits.view(array.dtype)[..., 0] if array.dtype.itemsize > 1 else bits[..., 0].view(array.dtype)
+    return array
+
+
+def collected_results(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Collect in a list what every read returns."""
+    found: list[Any] = []
+    read = gzarr.Array.read
+
+    def collected(array: gzarr.Array, *arguments: Any, **options: Any) -> Any:
+        found.append(read(array, *arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr(gzarr.Array, "read", collected)
+    return found
+
+
+def same_bits(found: Any, expected: Any) -> None:
+    """Check that two arrays in host memory have one dtype, one shape and the same bits, those of NaN included."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert found.tobytes() == expected.tobytes()
