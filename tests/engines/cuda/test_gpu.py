@@ -209,6 +209,39 @@ def test_reads_into_a_tensor(library: str, tmp_path: Path, device: TestedDevice)
     z.same(tensor.cpu().numpy(), data)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_arrays_of_other_libraries_are_read_and_written(
+    library: str, dtype: str, tmp_path: Path, device: TestedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise JAX takes most of the memory for itself.
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    other: Any = importlib.import_module(library)
+    on_gpu = device.is_cuda and device.simulated is None
+    if on_gpu and not (other.cuda.is_available() if library == "torch" else other.default_backend() == "gpu"):
+        pytest.skip(f"{library} has no CUDA here")
+    gzarr.create_array(tmp_path / "a", data=volume("<f4").astype(dtype), chunks=CHUNKS, codecs="zstd", device="cpu")
+    expected = gzarr.open_array(tmp_path / "a", device="cpu")[...].view(f"u{2 if dtype == 'bfloat16' else 4}")
+    array = device.open(tmp_path / "a", mode="r+")
+    with ExitStack() as stack:
+        if library == "torch" and on_gpu:
+            # The read and what follows it are on this stream.
+            stack.enter_context(other.cuda.stream(other.cuda.Stream(device.name)))
+        for turn in range(3):
+            found = (array.to_torch if library == "torch" else array.to_jax)(decode=("cuda", "cpu")[turn % 2])
+            turned = found.flip(0) if library == "torch" else found[::-1]
+            if library == "torch":
+                assert str(found.device) == (device.name if on_gpu else "cpu")
+                host = turned.view(other.int16 if dtype == "bfloat16" else other.int32).cpu().numpy()
+            else:
+                assert {one.platform for one in found.devices()} == {"gpu" if on_gpu else "cpu"}
+                host = np.asarray(turned)
+            z.same(host.view(expected.dtype), expected[::-1], turn)
+            array[...] = turned
+            expected = expected[::-1]
+    z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...].view(expected.dtype), expected)
+
+
 def _address(result: Any) -> int:
     return int(result.data.ptr if hasattr(result.data, "ptr") else result.ctypes.data)
 
