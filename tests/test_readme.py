@@ -1,4 +1,4 @@
-"""The example in README.md runs as it stands, up to the lines that need a GPU."""
+"""The first example in README.md runs as it stands, up to the lines that need a GPU; the others: test_examples.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     host, line, on_device = example.partition("g = gzarr.open_array")
     assert line
     assert 'device="cuda"' in on_device

@@ -88,7 +88,9 @@ def test_fields_and_options() -> None:
         made(shape=(4,), dtype="f4").to_jax(missing="error")
 
 
-@pytest.mark.parametrize(("dtype", "narrow"), [("i8", "int32"), ("u8", "uint32"), ("f8", "float32"), ("c16", "complex64")])
+@pytest.mark.parametrize(
+    ("dtype", "narrow"), [("i8", "int32"), ("u8", "uint32"), ("f8", "float32"), ("c16", "complex64")]
+)
 def test_narrowing_is_told(dtype: str, narrow: str) -> None:
     array = made(data=np.arange(3, dtype=dtype))
     for read in (array.to_jax, lambda: as_array(array.oindex[[1]])):
@@ -191,7 +193,7 @@ def test_the_type_of_an_array_is_taken() -> None:
 
 def test_what_jax_does_not_give_out() -> None:
     array = made(data=[5.0], dtype="f4")
-    with pytest.raises(gzarr.ArgumentError, match="/: a value of type PRNGKeyArray .*key_data"):
+    with pytest.raises(gzarr.ArgumentError, match=r"/: a value of type PRNGKeyArray .*key_data"):
         array[...] = jax.random.key(0)
 
     @jax.jit
@@ -199,10 +201,10 @@ def test_what_jax_does_not_give_out() -> None:
         array[...] = value
         return value
 
-    with pytest.raises(gzarr.ArgumentError, match="/: a value of type .*Tracer .*traced"):
+    with pytest.raises(gzarr.ArgumentError, match=r"/: a value of type .*Tracer .*traced"):
         traced(jnp.ones(1))
     deleted = jnp.ones(1)
     deleted.delete()
-    with pytest.raises(gzarr.ArgumentError, match="/: a value of type ArrayImpl .*deleted"):
+    with pytest.raises(gzarr.ArgumentError, match=r"/: a value of type ArrayImpl .*deleted"):
         array[...] = deleted
     assert array[...].tolist() == [5.0]

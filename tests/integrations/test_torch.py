@@ -14,6 +14,7 @@ from support import devices
 from support.foreign_results import NUMBERS, SELECTIONS, collected_results, random_array, same_bits
 
 import gzarr
+from gzarr.arrays.elements import type_on_device
 from gzarr.engines import result_memory
 from gzarr.integrations.torch import as_tensor
 
@@ -157,14 +158,14 @@ def test_results_of_indexers_and_scalars() -> None:
 def test_what_cannot_be_shared() -> None:
     values = np.arange(6, dtype="f4")
     values.flags.writeable = False
-    with pytest.raises(gzarr.ArgumentError, match="read-only.*pass a copy"):
+    with pytest.raises(gzarr.ArgumentError, match=r"read-only.*pass a copy"):
         as_tensor(values)
     with pytest.raises(gzarr.ArgumentError, match=r"negative strides.*\(-4,\).*pass a copy"):
         as_tensor(values.copy()[::-1])
     with pytest.raises(gzarr.ArgumentError, match=r"another byte order; .*\.astype\('<f4'\)"):
         as_tensor(values.astype(">f4"))
     odd = np.zeros(3, [("a", "u1"), ("b", "f4")])["b"]
-    with pytest.raises(gzarr.ArgumentError, match="cannot share .* pass a copy"):
+    with pytest.raises(gzarr.ArgumentError, match=r"cannot share .* pass a copy"):
         as_tensor(odd)
 
 
@@ -212,6 +213,14 @@ def test_a_simulated_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         # A tensor in host memory.
         array[...] = torch.zeros(40, 50, dtype=tensor.dtype)
         assert not device.to_numpy(array[...]).any()
+
+
+def test_the_type_of_a_tensor_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its CUDA interface has raw bytes in place of bfloat16."""
+    monkeypatch.setattr(torch.Tensor, "__cuda_array_interface__", property(lambda tensor: {"typestr": "<V2"}))
+    assert type_on_device(torch.zeros(2, dtype=torch.bfloat16)) == ml_dtypes.bfloat16
+    with pytest.raises(gzarr.ArgumentError, match="requires gradients"):
+        type_on_device(torch.zeros(2, requires_grad=True))
 
 
 # -- values to be written
