@@ -74,7 +74,7 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
     if type(array) is np.ndarray:
         # Like DLPack, but also takes the numbers of ml_dtypes.
         try:
-            return jax.device_put(array, jax.devices("cpu")[0], may_alias=True)
+            return jax.device_put(array, jax.devices("cpu")[0])
         except RuntimeError as error:
             if is_number_of_numpy(dtype):
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,22 @@ def test_results_of_64_kib_and_more_are_never_copied(
     found = [array.to_jax() for _ in range(4)]
     assert [_address(one) for one in found] == [result.ctypes.data for result in results]
     assert (np.asarray(found[3]) == np.asarray(found[0])).all()
+
+
+def test_an_array_keeps_its_memory() -> None:
+    """Also where gzarr recycles the memory of results."""
+    result_memory.release()
+    arrays = [made(data=np.full(result_memory.LARGE_BYTES, i, "u1")) for i in (1, 2)]
+    first = arrays[0].to_jax()
+    gc.collect()
+    second = arrays[1].to_jax()
+    assert (np.asarray(second) == 2).all()
+    assert (np.asarray(first) == 1).all()
+    address = _address(first)
+    del first
+    gc.collect()
+    # As soon as it is gone, its memory is used again.
+    assert _address(arrays[0].to_jax()) == address
 
 
 @pytest.mark.parametrize("i", range(len(SELECTIONS)))
