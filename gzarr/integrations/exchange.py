@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 import gzarr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy as np
 
 #: What has no counterpart, and what to do about it, by kind of dtype.
 _KINDS: Final = {
@@ -21,6 +21,20 @@ _KINDS: Final = {
     "O": ("Python objects", "read them with a[...]"),
     "V": ("raw bytes", "read them with a[...], and take their bytes, .view('u1')"),
 }
+
+
+def as_result(values: Any) -> Any:
+    """Return values as an array of NumPy or CuPy: scalars as arrays without dimensions.
+
+    Raises
+    ------
+    ArgumentError
+        If they are neither.
+    """
+    array = np.asarray(values) if isinstance(values, np.generic) else values
+    if not isinstance(getattr(array, "dtype", None), np.dtype):
+        raise gzarr.ArgumentError(f"results of gzarr are taken, arrays of NumPy and CuPy, not {type(values).__name__}")
+    return array
 
 
 def dtype_of(array: gzarr.Array, selection: Any) -> np.dtype[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 import gzarr
 
-from .exchange import dtype_of, is_number_of_numpy, refusal
+from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,8 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
     Raises
     ------
     ArgumentError
-        If JAX has no such elements (dates, strings, records, another byte order).
+        If the values are no array of NumPy or CuPy, or if JAX has no such elements (dates, strings, records, another
+        byte order).
     DeviceError
         If the array is on a GPU that JAX cannot use.
 
@@ -60,7 +61,7 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
     UserWarning
         If JAX makes 32-bit numbers of 64-bit ones, because ``jax_enable_x64`` is not set.
     """
-    array = np.asarray(values) if isinstance(values, np.generic) else values
+    array = as_result(values)
     dtype = array.dtype
     _check_dtype(dtype)
     narrow = jax.dtypes.canonicalize_dtype(dtype)

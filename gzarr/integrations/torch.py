@@ -14,7 +14,7 @@ import torch
 
 import gzarr
 
-from .exchange import dtype_of, is_number_of_numpy, refusal
+from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -56,12 +56,13 @@ def as_tensor(values: Any) -> torch.Tensor:
     Raises
     ------
     ArgumentError
-        If PyTorch cannot share the array: it is read-only (PyTorch would write to it), has negative strides, or
-        elements that PyTorch does not have (dates, strings, records, another byte order).
+        If PyTorch cannot share the values: they are no array of NumPy or CuPy, read-only (PyTorch would write to
+        them), have negative strides, or are elements that PyTorch does not have (dates, strings, records, another byte
+        order).
     DeviceError
         If the array is on a GPU that PyTorch cannot use.
     """
-    array = np.asarray(values) if isinstance(values, np.generic) else values
+    array = as_result(values)
     _check_dtype(array.dtype)
     if not getattr(array.flags, "writeable", True):
         raise gzarr.ArgumentError("the array is read-only, but a tensor of its memory would be writable: pass a copy")

@@ -160,6 +160,8 @@ def test_other_arrays_are_taken_too() -> None:
     same_bits(as_array(values), values)
     with pytest.raises(gzarr.ArgumentError, match=r"another byte order; .*\.astype\('<f4'\)"):
         as_array(values.astype(">f4"))
+    with pytest.raises(gzarr.ArgumentError, match="arrays of NumPy and CuPy, not list"):
+        as_array([1])
 
 
 # -- a device

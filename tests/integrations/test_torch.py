@@ -169,6 +169,8 @@ def test_what_cannot_be_shared() -> None:
     odd = np.zeros(3, [("a", "u1"), ("b", "f4")])["b"]
     with pytest.raises(gzarr.ArgumentError, match=r"cannot share .* pass a copy"):
         as_tensor(odd)
+    with pytest.raises(gzarr.ArgumentError, match="arrays of NumPy and CuPy, not list"):
+        as_tensor([1])
 
 
 # -- a device
@@ -199,6 +201,7 @@ def test_a_simulated_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host = random_array(name, chunks=(20, 25), codecs=None)
     expected = host[...]
     results = collected_results(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with devices.use("simulated") as device:
         assert device.simulated is not None
         array = device.open(host.store, mode="r+")
