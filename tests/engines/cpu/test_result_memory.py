@@ -16,7 +16,7 @@ import zarr
 
 import gzarr
 from gzarr.engines import result_memory
-from gzarr.engines.result_memory import HUGE_PAGE_BYTES, LARGE_BYTES, MALLOC_BYTES
+from gzarr.engines.result_memory import ALIGNED_BYTES, HUGE_PAGE_BYTES, LARGE_BYTES, MALLOC_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,13 +156,33 @@ def test_nothing_is_kept_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -
     del array
     assert not result_memory._kept
     # The C library's own, up to a size; beyond, memory that goes at once.
-    assert result_memory.empty((MALLOC_BYTES - 1,), U1).base is None
+    assert result_memory.empty((MALLOC_BYTES - 1,), U1).base.base is None
     array = result_memory.empty((MALLOC_BYTES,), U1)
     array[:] = 1
     at = _address(array)
     del array
     assert not result_memory._kept
     assert _mapping(at).get("Rss", 0) < MALLOC_BYTES
+
+
+@pytest.mark.parametrize("recycled", ["0", ""])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((ALIGNED_BYTES,), "u1"), ((ALIGNED_BYTES // 8, 1, 2), "f4"), ((9000,), "U3"), ((7001,), "V11"), ((3, MIB), "i2")],
+)
+def test_results_begin_at_a_multiple_of_64_bytes(
+    shape: tuple[int, ...], dtype: str, recycled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GZARR_RECYCLE_BYTES", recycled)
+    # Several at once, as one may happen to do so.
+    arrays = [result_memory.empty(shape, np.dtype(dtype)) for _ in range(8)]
+    for i, array in enumerate(arrays):
+        assert (array.shape, array.dtype, array.flags.c_contiguous) == (shape, np.dtype(dtype), True)
+        array.view("u1")[...] = i
+    assert [_address(array) % 64 for array in arrays] == [0] * 8
+    assert (
+        [array.view("u1").min() for array in arrays] == [array.view("u1").max() for array in arrays] == list(range(8))
+    )
 
 
 @pytest.mark.parametrize("text", ["-1", "1GiB", "many"])
