@@ -7,6 +7,7 @@ ml_dtypes. The other way, JAX narrows 64-bit numbers silently unless it is told 
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -97,6 +98,7 @@ def _imported(make: Callable[[], Any]) -> jax.Array:
         raise gzarr.DeviceError(f"JAX cannot use the array's device: {error}") from error
 
 
+@lru_cache(maxsize=256)
 def _check_dtype(dtype: np.dtype[Any]) -> None:
     name = "bool_" if dtype.name == "bool" else dtype.name
     # The scalar types of jax.numpy are JAX's element types.

@@ -7,6 +7,7 @@ PyTorch cannot hold.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,7 +34,7 @@ _VIEWS: Final = {
 
 def to_torch(array: gzarr.Array, selection: Any = ..., **options: Any) -> torch.Tensor:
     """Read a selection to a new tensor; see :meth:`gzarr.Array.to_torch`."""
-    _check_dtype(dtype_of(array, selection))
+    _view(dtype_of(array, selection))
     stream = None
     if array.device != "cpu" and torch.cuda.is_available():
         # CuPy gives freed memory to later work of the stream that it was allocated on: it must be the tensor's.
@@ -63,21 +64,19 @@ def as_tensor(values: Any) -> torch.Tensor:
         If the array is on a GPU that PyTorch cannot use.
     """
     array = as_result(values)
-    _check_dtype(array.dtype)
+    view = _view(array.dtype)
     if not getattr(array.flags, "writeable", True):
         raise gzarr.ArgumentError("the array is read-only, but a tensor of its memory would be writable: pass a copy")
     # PyTorch ends the process.
     if any(stride < 0 for stride in array.strides):
         raise gzarr.ArgumentError(f"PyTorch has no negative strides, but the array has {array.strides}: pass a copy")
-    name = array.dtype.name
-    view = _VIEWS.get(name)
     try:
-        tensor = torch.from_dlpack(array if view is None else array.view(view))
+        tensor = torch.from_dlpack(array if view is None else array.view(view[0]))
     except (BufferError, ValueError) as error:
         raise gzarr.ArgumentError(f"PyTorch cannot share the array's memory: {error}; pass a copy") from error
     except (RuntimeError, AssertionError) as error:
         raise gzarr.DeviceError(f"PyTorch cannot use the array's device: {error}") from error
-    return tensor if view is None else tensor.view(getattr(torch, name))
+    return tensor if view is None else tensor.view(view[1])
 
 
 def as_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
@@ -117,8 +116,18 @@ def exported(tensor: torch.Tensor) -> tuple[torch.Tensor, np.dtype[Any] | None]:
     return plain.view(getattr(torch, _VIEWS[name])), np.dtype(getattr(ml_dtypes, name))
 
 
-def _check_dtype(dtype: np.dtype[Any]) -> None:
+@lru_cache(maxsize=256)
+def _view(dtype: np.dtype[Any]) -> tuple[str, torch.dtype] | None:
+    """Return the type that DLPack takes in place of a dtype, and PyTorch's own; None if DLPack takes the dtype.
+
+    Raises
+    ------
+    ArgumentError
+        If PyTorch does not have it.
+    """
+    name = dtype.name
+    own = getattr(torch, name, None)
     # PyTorch's int4 and the like are only names.
-    known = dtype.isnative and (dtype.name in _VIEWS or is_number_of_numpy(dtype))
-    if not known or not isinstance(getattr(torch, dtype.name, None), torch.dtype):
-        raise refusal(dtype, "PyTorch")
+    if dtype.isnative and isinstance(own, torch.dtype) and (name in _VIEWS or is_number_of_numpy(dtype)):
+        return (_VIEWS[name], own) if name in _VIEWS else None
+    raise refusal(dtype, "PyTorch")
