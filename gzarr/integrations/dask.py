@@ -216,8 +216,10 @@ def store(
 
 
 def _check_different(targets: Sequence[Any]) -> None:
-    for one, other in itertools.combinations(targets, 2):
-        if one is other or (isinstance(one, gzarr.Array) and one == other):
+    for one, other in itertools.combinations([a for a in targets if isinstance(a, gzarr.Array)], 2):
+        places = [a.store.location() if hasattr(a.store, "location") else None for a in (one, other)]
+        same = one.store is other.store or places[0] == places[1] is not None
+        if same and one.path == other.path:
             raise gzarr.ArgumentError(f"{one.name} is written to twice; write the dask arrays one after the other")
 
 
@@ -338,7 +340,7 @@ def from_dask(
         raise gzarr.ArgumentError(f"from_dask takes a dask array, not {type(x).__name__}")
     if any(n != n for n in x.shape):
         raise gzarr.ArgumentError("the dask array has blocks of unknown lengths; call x.compute_chunk_sizes() first")
-    on_device = not isinstance(x._meta, np.ndarray)
+    on_device = hasattr(x._meta, "__cuda_array_interface__")
     arguments = {"dtype": x.dtype, "device": "cuda" if on_device else "cpu", **arguments}
     chunks, shards = _chunks_for(x, chunks, shards, rechunk=rechunk)
     layout = {"shape": x.shape, "chunks": chunks, "shards": shards}

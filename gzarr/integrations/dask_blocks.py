@@ -45,7 +45,7 @@ def auto_blocks(array: gzarr.Array, limit_bytes: int) -> Blocks:
             break
         shortest = min(longer, key=lambda d: (block[d], -d))
         lengths[shortest] *= 2
-    return tuple(axis.merged(length).lengths_inside() for axis, length in zip(axes, lengths, strict=True))
+    return tuple(axis.merged(length).lengths_inside() or (0,) for axis, length in zip(axes, lengths, strict=True))
 
 
 def _parts_of_shards(array: gzarr.Array, limit: int) -> Blocks:
@@ -150,13 +150,13 @@ def chunks_in(blocks: Blocks, itemsize: int, limit_bytes: int) -> tuple[tuple[in
 
     Returns
     -------
-    None if the blocks of a dimension have no length in common that is a tenth of their mean length.
+    None if the blocks of a dimension have no length in common that is a quarter of their mean length.
     """
     shard = []
     for lengths in blocks:
         size = max(sum(lengths), 1)
         common = math.gcd(*_boundaries(lengths)) or size
-        if common * 10 * len(lengths) < size:
+        if common * 4 * len(lengths) < size:
             return None
         shard.append(common)
     chunk = list(shard)
