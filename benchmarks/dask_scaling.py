@@ -5,9 +5,9 @@
     python benchmarks/dask_scaling.py --json scaling.json
 
 Each worker has one thread for dask and one for gzarr (``GZARR_THREADS=1``), so that work is spread by workers only;
-more workers than processors cannot be faster where the processor is the limit. ``http`` waits instead: a server that delays
-each request by 30 ms, and 8 requests in progress for each worker. Every result is compared before anything is timed,
-rounds are interleaved, the median is reported.
+more workers than processors cannot be faster where the processor is the limit. ``http`` waits instead: a server that
+delays each request by 30 ms, and 8 requests in progress for each worker. Every result is compared before anything is
+timed, rounds are interleaved, the median is reported.
 
 It also measures what a job of any size is made of: seconds for a task, for a block of a graph and for a listed key, and
 requests for a block. ``docs/scaling.md`` reckons with them.
@@ -50,7 +50,7 @@ _ENVIRONMENT = {"GZARR_THREADS": "1", "GZARR_IO_THREADS": "8", "BLOSC_NTHREADS":
 def cluster(workers: int) -> Iterator[Client]:
     """Run a scheduler and some worker processes of one thread."""
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit=0) as made,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as made,
         Client(made) as client,
     ):
         client.run(warm_up)

@@ -88,9 +88,11 @@ class Source(_Portable):
     def __getitem__(self, selection: Any) -> Any:
         """Read elements. Dask's indices are independent of each other: a list and an integer do not make points."""
         indices = selection if isinstance(selection, tuple) else (selection,)
-        if any(isinstance(index, list | np.ndarray) for index in indices):
-            return self.array.oindex[selection]
-        return self.array[selection]
+        lists = any(isinstance(index, list | np.ndarray) for index in indices)
+        block = self.array.oindex[selection] if lists else self.array[selection]
+        # The next task may run in another thread, on another stream.
+        self.array.synchronize()
+        return block
 
 
 class Target(_Portable):

@@ -30,7 +30,7 @@ DATA = np.random.default_rng(1).integers(-999, 999, (120, 90)).astype("i4")
 def client() -> Iterator[Client]:
     """A scheduler with two worker processes of one thread."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
         Client(cluster) as client,
     ):
         yield client
