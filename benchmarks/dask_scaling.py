@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import json
 import os
+import pickle
 import platform
 import shutil
 import statistics
@@ -188,10 +189,10 @@ def _parts(folder: Path, workers: int) -> dict[str, float]:
     array = gzarr.create_array({}, (many, 8, 8), "u1", chunks=(1, 8, 8), codecs=[], device="cpu")
     start = time.perf_counter()
     x = gzarr.to_dask(array, {}, name=False)
-    found["graph_made_us_per_block"] = (time.perf_counter() - start) / many * 1e6
+    found["graph: made, µs a block"] = (time.perf_counter() - start) / many * 1e6
     start = time.perf_counter()
     dask.optimize(x.sum())
-    found["graph_optimised_us_per_block"] = (time.perf_counter() - start) / many * 1e6
+    found["graph: optimised, µs a block"] = (time.perf_counter() - start) / many * 1e6
     # 10,000 chunks of 64 bytes: the tasks take no time but dask's.
     tasks = 10_000
     gzarr.create_array(
@@ -200,10 +201,11 @@ def _parts(folder: Path, workers: int) -> dict[str, float]:
     stored = gzarr.open_array(folder / "many", mode="r+", device="cpu")
     start = time.perf_counter()
     token = dask.base.tokenize(stored)
-    found["token_us_per_key"] = (time.perf_counter() - start) / tasks * 1e6
+    found["name: listed on disk, µs a key"] = (time.perf_counter() - start) / tasks * 1e6
     assert token
+    ones = stored.to_dask({}, name=False)
+    found["task: bytes sent to a worker"] = len(pickle.dumps(dict(ones.blocks[0].dask)))
     with cluster(workers) as client:
-        ones = stored.to_dask({}, name=False)
         for name, work in {
             "read": lambda: ones.map_blocks(np.sum, keepdims=True, chunks=(1, 1, 1), dtype="i8").sum().compute(),
             "write": lambda: gzarr.store(ones, stored),
@@ -211,7 +213,7 @@ def _parts(folder: Path, workers: int) -> dict[str, float]:
         }.items():
             start = time.perf_counter()
             work()
-            found[f"task_us_{name}"] = (time.perf_counter() - start) / tasks * 1e6
+            found[f"task: {name}, µs"] = (time.perf_counter() - start) / tasks * 1e6
         place = _s3()
         if place is not None:
             found |= _requests(place, client)
@@ -231,19 +233,25 @@ def _s3() -> Any:
 
 
 def _requests(place: Any, client: Client) -> dict[str, float]:
-    """Count the requests of workers for blocks of one shard each."""
+    """Count the requests of workers for a block: of small chunks, of one small shard, of one shard of 32 MiB."""
     found: dict[str, float] = {}
+    small, large = np.arange(64**3, dtype="u4").reshape(64, 64, 64), np.zeros((256, 256, 256), "u4")
+    large[...] = np.arange(256)
+    cases: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+        "of 8 chunks": (small, 16, {"chunks": 8}),
+        "of a shard": (small, 16, {"chunks": 8, "shards": 16}),
+        "of a shard of 32 MiB": (large, (128, 256, 256), {"chunks": (32, 128, 128), "shards": (128, 256, 256)}),
+    }
     with place as remote:
         store = remote.store("http://{}:{}".format(*remote.address), "a")
-        data = np.arange(64 * 64 * 64, dtype="u4").reshape(64, 64, 64)
-        x = da.from_array(data, chunks=16)
-        for name, arguments in {"shards": {"chunks": 8, "shards": 16}, "chunks": {"chunks": 8}}.items():
+        for number, (name, (data, block, layout)) in enumerate(cases.items()):
+            x = da.from_array(data, chunks=block)
             begin = _sent(client)
-            a = gzarr.from_dask(x, store, path=name, **arguments)
-            found[f"requests_written_block_{name}"] = (_sent(client) - begin) / x.npartitions
+            a = gzarr.from_dask(x, store, path=str(number), codecs=[], **layout)
+            found[f"requests to write a block {name}"] = (_sent(client) - begin) / x.npartitions
             begin = _sent(client)
-            total = int(a.to_dask(16, name=False).sum().compute())
-            found[f"requests_read_block_{name}"] = (_sent(client) - begin) / x.npartitions
+            total = int(a.to_dask(block, name=False).sum().compute())
+            found[f"requests to read a block {name}"] = (_sent(client) - begin) / x.npartitions
             assert total == int(data.sum())
     return found
 
@@ -283,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{name:8}{workers:8}{ours:10.2f}{nbytes / ours / 1e6:8.0f}{first / ours:9.2f}{peer}")
     print()
     for name, value in parts.items():
-        print(f"{name:40}{value:10.2f}")
+        print(f"{name:50}{value:10.1f}")
     if arguments.json:
         arguments.json.write_text(json.dumps({"times": times, "parts": parts}, indent=1))
     return 0

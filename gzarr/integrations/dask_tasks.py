@@ -30,8 +30,15 @@ class _Portable:
     def __init__(self, array: gzarr.Array, *, writes: bool = False) -> None:
         self.array = array
         self.writes = writes
+        # A scheduler pickles it for each task.
+        self._described: bytes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._described is None:
+            self._described = self._describe()
+        return _arrived, (type(self), self.writes, self._described)
+
+    def _describe(self) -> bytes:
         array = self.array
         if self.writes:
             check_shared(array)
@@ -46,13 +53,13 @@ class _Portable:
         }
         described = (metadata, array.store, array.path, options)
         try:
-            data = pickle.dumps(described)
+            return pickle.dumps(described)
         except (pickle.PicklingError, AttributeError, TypeError):
             # Providers of credentials may be local functions.
             import cloudpickle
 
-            data = cloudpickle.dumps(described)
-        return _arrived, (type(self), self.writes, data)
+            found: bytes = cloudpickle.dumps(described)
+            return found
 
 
 @functools.lru_cache(maxsize=_KEPT_ARRAYS)
@@ -64,7 +71,9 @@ def _opened(data: bytes) -> gzarr.Array:
 def _arrived(kind: type[_Portable], writes: bool, data: bytes) -> _Portable:
     """Restore an array in a worker, where all tasks share one, with its connections and what it has learned."""
     opened = _opened if len(data) <= _KEPT_NBYTES else _opened.__wrapped__
-    return kind(opened(data), writes=writes)
+    arrived = kind(opened(data), writes=writes)
+    arrived._described = data
+    return arrived
 
 
 class Source(_Portable):
