@@ -348,10 +348,13 @@ def writes_per_value(array: gzarr.Array, blocks: Any, offset: tuple[int, ...]) -
     return most
 
 
-def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
-    return st.lists(st.integers(1, max(n - 1, 1)), max_size=4, unique=True).map(
-        lambda at: tuple(np.diff([0, *sorted(a for a in at if a < n), n]).tolist())
-    )
+def cuts(lengths: tuple[int, ...], begin: int) -> st.SearchStrategy[tuple[int, ...]]:
+    """Return blocks from ``begin`` on, cut where chunks of some lengths meet, or mostly there, or anywhere."""
+    n = sum(lengths) - begin
+    meet = [at - begin for at in itertools.accumulate(lengths) if 0 < at - begin < n] or [n]
+    anywhere = st.integers(1, max(n - 1, 1))
+    some = [st.lists(st.sampled_from(meet), max_size=4), st.lists(anywhere | st.sampled_from(meet), max_size=4)]
+    return st.one_of(some).map(lambda at: tuple(np.diff([0, *sorted({a for a in at if a < n}), n]).tolist()))
 
 
 @given(st.sampled_from(sorted(LAYOUTS)), st.data())
@@ -361,7 +364,7 @@ def test_blocks_that_share_stored_values_are_refused(layout: str, data: st.DataO
     begins = tuple(data.draw(st.sampled_from([0, 0, 4, 10, 12])) for _ in range(2))
     region = tuple(slice(begin, None) for begin in begins)
     part = DATA[region]
-    blocks = tuple(data.draw(cuts(n)) for n in part.shape)
+    blocks = tuple(data.draw(cuts(*axis)) for axis in zip(array.chunk_lengths, begins, strict=True))
     x = da.from_array(part, chunks=blocks)
     shared = writes_per_value(array, blocks, begins) > 1
     if shared:
