@@ -204,7 +204,9 @@ def _parts(folder: Path, workers: int) -> dict[str, float]:
     found["name: listed on disk, µs a key"] = (time.perf_counter() - start) / tasks * 1e6
     assert token
     ones = stored.to_dask({}, name=False)
-    found["task: bytes sent to a worker"] = len(pickle.dumps(next(iter(dict(dask.optimize(ones.blocks[0])[0].dask).values()))))
+    found["task: bytes sent to a worker"] = len(
+        pickle.dumps(next(iter(dict(dask.optimize(ones.blocks[0])[0].dask).values())))
+    )
     with cluster(workers) as client:
         for name, work in {
             "read": lambda: ones.map_blocks(np.sum, keepdims=True, chunks=(1, 1, 1), dtype="i8").sum().compute(),

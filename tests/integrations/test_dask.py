@@ -293,6 +293,23 @@ def test_tokens_of_different_arrays_differ(tmp_path: Path) -> None:
     assert len({tokenize(array) for array in arrays}) == len(arrays)
 
 
+def test_token_through_a_cache(tmp_path: Path) -> None:
+    array = made(store=tmp_path / "a")
+    cached = gzarr.CachedStore(gzarr.LocalStore(tmp_path / "a"), tmp_path / "cache", 1 << 20)
+    assert tokenize(gzarr.open_array(cached, device="cpu")) == tokenize(array)
+    listed = dict(cached.list_versions("c/1/"))
+    assert sorted(listed) == sorted(array.store.list_prefix("c/1/"))
+    gzarr.open_array(cached, mode="r+", device="cpu")[10, 0] += 1
+    changed = dict(array.store.list_versions("c/1/"))
+    assert {key for key in listed if changed[key] != listed[key]} == {"c/1/0"}
+
+
+def test_options_can_be_asked_for() -> None:
+    array = gzarr.create_array({}, 5, "u1", missing="error", verify="cpu", write_empty_chunks=True, device="cpu")
+    assert (array.missing, array.verify, array.write_empty_chunks) == ("error", "cpu", True)
+    array.synchronize()
+
+
 def test_token_of_an_archive(tmp_path: Path) -> None:
     before: set[str] = set()
     for value in (1, 2):
