@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.integrations import dask_blocks
+from gzarr.integrations.dask_tasks import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +101,13 @@ def test_slices_are_numpys(layout: str, data: st.DataObject) -> None:
     y = x[tuple(index)]
     np.testing.assert_array_equal(y.compute(), DATA[tuple(index)])
     np.testing.assert_array_equal((y + 1).compute(), DATA[tuple(index)] + 1)
+
+
+def test_indices_are_independent() -> None:
+    data = np.arange(4 * 5 * 6).reshape(4, 5, 6)
+    source = Source(gzarr.create_array({}, data=data, chunks=(2, 5, 4), device="cpu"))
+    np.testing.assert_array_equal(source[1, :, [0, 2]], data[1][:, [0, 2]])
+    np.testing.assert_array_equal(source[1, 2:, 3], data[1, 2:, 3])
 
 
 def test_slices_read_only_the_chunks_that_they_need() -> None:
