@@ -47,6 +47,7 @@ __all__ = [
     "create_group",
     "empty",
     "empty_like",
+    "from_dask",
     "full",
     "full_like",
     "group",
@@ -63,6 +64,8 @@ __all__ = [
     "require_group",
     "save",
     "stats",
+    "store",
+    "to_dask",
     "verify",
     "zeros",
     "zeros_like",
@@ -95,6 +98,7 @@ if TYPE_CHECKING:
     from .hierarchy.create_filled import array, empty, empty_like, full, full_like, ones, ones_like, zeros, zeros_like
     from .hierarchy.group import Group
     from .hierarchy.open import group, open, open_array, open_consolidated, open_group, require_array, require_group
+    from .integrations.dask import from_dask, store, to_dask
     from .stores import (
         CachedStore,
         FsspecStore,
@@ -137,6 +141,7 @@ else:
             "require_array",
             "require_group",
         ),
+        "integrations.dask": ("from_dask", "store", "to_dask"),
         "stores": (
             "CachedStore",
             "FsspecStore",

@@ -25,6 +25,7 @@ Names that gzarr knows itself take precedence: a package can add names, but not 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,7 @@ from .errors import MetadataError, UnsupportedError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import ModuleType
 
 _LOADED: Final[dict[tuple[str, str], Plugin]] = {}
 
@@ -98,6 +100,23 @@ def load(group: str, name: str, json_path: str = "$") -> Plugin | None:
         ) from error
     _LOADED[group, name] = plugin
     return plugin
+
+
+def integration(library: str) -> ModuleType:
+    """Return the module of :mod:`gzarr.integrations` for a library, imported when a method that needs it is called.
+
+    Those modules are above everything that has such methods (``a.to_dask()``), which know them by name only, like the
+    packages above.
+
+    Raises
+    ------
+    ImportError
+        If the library is not installed. The message says what to install.
+    """
+    try:
+        return import_module(f"gzarr.integrations.{library}")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"this needs {library}, which is not installed: {error}", name=error.name) from error
 
 
 def call(plugin: Plugin, method: str, what: str, json_path: str, *arguments: Any) -> Any:

@@ -6,11 +6,12 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from .. import display
+from .. import display, plugins
 from ..engines.cuda import devices, driver
 from ..metadata.formats import FORMATS
 from ..nodes.attributes import Attributes
 from .stored_chunks import stored_chunks
+from .token import token_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..codecs.codec import Codec
     from ..display import Info
-    from ..engines.request import Verify
+    from ..engines.request import Missing, Verify
     from ..metadata.format import CodecParts
     from ..metadata.model import ArrayMetadata, ZarrFormat
     from ..stores.base import ReadableStore
@@ -36,6 +37,7 @@ class ArrayProperties:
     _auto: bool
     _device: str
     _metadata: ArrayMetadata
+    _missing: Missing
     _mode: Literal["r", "r+"]
     _path: str
     _reader: Reader
@@ -176,6 +178,16 @@ class ArrayProperties:
         return FORMATS[self.zarr_format].codec_parts(self._metadata, self._reader.decoding.codecs)
 
     @property
+    def missing(self) -> Missing:
+        """Meaning of an absent chunk: ``"fill"`` (the fill value) or ``"error"``."""
+        return self._missing
+
+    @property
+    def verify(self) -> Verify:
+        """Check of chunks before a GPU decodes them: ``"cpu"`` or ``"none"``."""
+        return self._verify
+
+    @property
     def attrs(self) -> Attributes:
         """User attributes, as a mapping. Each change is written at once; a read-only array refuses changes."""
         return Attributes(self, self._take_attributes)
@@ -261,6 +273,13 @@ class ArrayProperties:
     def info(self) -> Info:
         """Table of these properties."""
         return display.array_info(self)
+
+    def __dask_tokenize__(self) -> str:
+        return token_of(self._store, self._path, self._metadata, f"{self.device} {self._missing}")
+
+    def to_dask(self, chunks: Any = "auto", **options: Any) -> Any:
+        """Return the array as a dask array; see :func:`gzarr.to_dask`."""
+        return plugins.integration("dask").to_dask(self, chunks, **options)
 
     def __repr__(self) -> str:
         return display.array_repr(self)

@@ -404,6 +404,27 @@ class ReadableArray(ArrayProperties):
         """Device that :meth:`__dlpack__` exports from: ``(1, 0)`` for the CPU, ``(2, N)`` for ``cuda:N``."""
         return (1, 0) if self.device == "cpu" else (2, int(self.device.removeprefix("cuda:")))
 
+    def synchronize(self, stream: Any = None) -> None:
+        """Wait until all results of reads on a stream of the array's device are complete; at once on the CPU.
+
+        Results are ready in the order of their stream. This is for those who use them elsewhere: in another thread that
+        has another current stream, or in a library that knows no streams.
+
+        Parameters
+        ----------
+        stream
+            As for :meth:`read`; None for CuPy's current stream.
+
+        Raises
+        ------
+        DeviceError
+            If the device fails, or was lost to this process.
+        """
+        if self.device != "cpu":
+            device = get_device(self.device)
+            with device:
+                device.as_stream(stream).synchronize()
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("an array of zero dimensions has no length")

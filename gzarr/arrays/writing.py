@@ -31,6 +31,11 @@ class WritableArray(ReadableArray):
 
     _writer: Writer
 
+    @property
+    def write_empty_chunks(self) -> bool:
+        """Whether chunks that hold only the fill value are stored when they are written; if not, they are erased."""
+        return self._writer.write_empty_chunks
+
     def __setitem__(self, selection: Any, value: Any) -> None:
         """Write to a selection; see :meth:`write`."""
         self.write(selection, value)

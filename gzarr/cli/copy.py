@@ -8,7 +8,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..errors import GzarrError
+from ..errors import ArgumentError, GzarrError
 from .bench import parse_size
 from .locations import add_options, is_url, options_of
 from .progress import start_bar
@@ -122,6 +122,11 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--read-back", action="store_true", help="read everything back after writing, and compare it bit by bit"
     )
+    parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="copy in the workers of a dask cluster, by the address of its scheduler, such as tcp://10.0.0.1:8786",
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -168,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
         If the copy fails. An incomplete copy can be resumed.
     """
     planned = prepare(args, chunks=args.chunks, shards=args.shards, codecs=args.codecs)
-    execute(planned)
+    execute(planned, args.dask)
     print(summary(planned, args))
     return 0
 
@@ -196,21 +201,39 @@ def prepare(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) 
     )
 
 
-def execute(planned: Copy) -> None:
-    """Copy, with a progress bar on a terminal."""
+def execute(planned: Copy, address: str | None = None) -> None:
+    """Copy, with a progress bar on a terminal.
+
+    Parameters
+    ----------
+    planned
+        The copy.
+    address
+        Address of a scheduler of dask, whose workers copy; None for this process.
+    """
     try:
         with contextlib.ExitStack() as stack:
+            client = None if address is None else stack.enter_context(_connected(address))
             advance = None
             if sys.stderr.isatty():
                 advance = start_bar(stack, "copying", planned.total)
             done = 0
-            for count in planned.steps():
+            for count in planned.steps(client):
                 done += count
                 if advance is not None:
                     advance(done)
     except (KeyboardInterrupt, GzarrError):
         print("gzarr: the copy is not complete; run the same command with --resume to continue", file=sys.stderr)
         raise
+
+
+def _connected(address: str) -> contextlib.AbstractContextManager[Any]:
+    try:
+        from ..integrations.dask import connected
+    except ImportError as error:
+        raise ArgumentError(f"--dask needs dask (pip install 'dask[array,distributed]'): {error}") from error
+    connection: contextlib.AbstractContextManager[Any] = connected(address)
+    return connection
 
 
 def summary(planned: Copy, args: argparse.Namespace) -> str:

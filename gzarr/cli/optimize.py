@@ -225,7 +225,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n\n".join(map(_text, forecasts)))
     if not args.dry_run:
-        execute(planned)
+        execute(planned, args.dask)
         if not args.json:
             print(f"\n{summary(planned, args)}")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from .. import display
+from .. import display, plugins
 from ..nodes.attributes import Attributes
 from ..stores.base import is_listable
 
@@ -97,6 +97,11 @@ class GroupProperties:
 
     def _member_counts(self) -> MemberCounts:
         raise NotImplementedError
+
+    def to_dask(self, chunks: Any = "auto", **options: Any) -> dict[str, Any]:
+        """Return the arrays below as dask arrays, by their paths; see :func:`gzarr.to_dask`."""
+        arrays: dict[str, Any] = plugins.integration("dask").to_dask(self, chunks, **options)
+        return arrays
 
     def __repr__(self) -> str:
         return display.group_repr(self, self._known_counts())

@@ -10,6 +10,7 @@ from .local import LocalStore
 from .memory import MemoryStore
 from .object_store import ObjectStore
 from .resolve import as_store, open_store
+from .sharing import why_not_shared
 from .traffic import stats
 from .zarr_store import ZarrStore
 from .zip_store import ZipStore
@@ -34,4 +35,5 @@ __all__ = [
     "as_store",
     "open_store",
     "stats",
+    "why_not_shared",
 ]

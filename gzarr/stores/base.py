@@ -382,6 +382,17 @@ class VersionedStore(Protocol):
 
 
 @runtime_checkable
+class VersionedListing(Protocol):
+    """A store that can list its keys with versions that mean the same in all processes."""
+
+    def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
+        """Yield all keys that start with ``prefix``, each with a text that changes whenever its value does.
+
+        None if the store cannot tell.
+        """
+
+
+@runtime_checkable
 class LocatedStore(Protocol):
     """A store whose place can be named, so that what is known of its values can be kept beyond this process."""
 

@@ -20,7 +20,7 @@ from .object_errors import Kind
 from .remote_store import RemoteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from typing_extensions import Buffer
 
@@ -55,14 +55,14 @@ class HttpStore(RemoteStore):
                 self._lists = True if keys or prefixes else None
         return bool(self._lists)
 
-    def _list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+    def _list_objects(self, prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         # Not all at once ("Depth: infinity"), which many servers refuse: one request for each folder.
         folders = [prefix]
         while folders:
             some = [folders.pop() for _ in range(min(len(folders), self.request_limits().calls))]
             found = io_threads.call_all([partial(self._listed, folder) for folder in some])
-            for sizes, prefixes in found:
-                yield from sizes.items()
+            for objects, prefixes in found:
+                yield from objects.items()
                 folders.extend(prefixes)
 
     def _key(self, path: str) -> str | None:

@@ -13,6 +13,7 @@ import platform
 import random
 import stat
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 # Errors that mean an absent key. All others are failures.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+# Files of a listing whose versions are looked up at a time.
+_VERSIONS = 1000
 
 # Attempts of a write whose directory others keep erasing.
 _MOST_ATTEMPTS = 50
@@ -266,6 +269,15 @@ class LocalStore:
                 status = None
             result.append(self.version(key) if status is None else identity(status))
         return result
+
+    def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
+        """Yield all keys that start with ``prefix``, each with a text that changes when its file is replaced."""
+        keys = self.list_prefix(prefix)
+        while some := tuple(islice(keys, _VERSIONS)):
+            for key, version in zip(some, self.versions(some), strict=True):
+                # None: it was erased since the listing.
+                if version is not None:
+                    yield key, repr(version)
 
     # -- listing
 

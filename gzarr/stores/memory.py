@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import MutableMapping
@@ -153,6 +154,13 @@ class MemoryStore:
         except Exception as exc:
             raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
         return _Version(value) if type(value) is bytes else None
+
+    def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
+        """Yield all keys that start with ``prefix``, sorted, each with a digest of its value."""
+        for key in self._keys(prefix):
+            view = self._view(key)
+            if view is not None:
+                yield key, hashlib.blake2b(view, digest_size=16).hexdigest()
 
     # -- listing
 

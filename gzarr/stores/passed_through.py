@@ -16,6 +16,7 @@ from .base import (
     PresenceStore,
     Request,
     SizedStore,
+    VersionedListing,
     VersionedStore,
     WritableStore,
     knows_of,
@@ -96,6 +97,16 @@ class Versions:
         return version
 
 
+class ListedVersions:
+    """Keys with versions that mean the same in all processes."""
+
+    store: Any
+
+    def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
+        """Yield all keys that start with ``prefix``, each with a text that changes whenever its value does."""
+        yield from self.store.list_versions(prefix)
+
+
 class Locks:
     """Locks."""
 
@@ -174,6 +185,7 @@ _PARTS: dict[type, Any] = {
     Sizes: SizedStore,
     Presence: PresenceStore,
     Versions: VersionedStore,
+    ListedVersions: VersionedListing,
     Locks: LockingStore,
     Directory: DirectoryStore,
 }

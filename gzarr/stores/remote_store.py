@@ -327,9 +327,17 @@ class RemoteStore(RequestedValues, WholeValues):
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Yield all keys that start with ``prefix``, each with the size of its value in bytes."""
         split_prefix(prefix)
-        return self._list_sizes(prefix)
+        return ((key, meta["size"]) for key, meta in self._list_objects(prefix))
 
-    def _list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+    def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
+        """Yield all keys that start with ``prefix``, each with its entity tag, or else with what the server says."""
+        split_prefix(prefix)
+        for key, meta in self._list_objects(prefix):
+            version = _version(meta)
+            yield key, None if version is None else repr(version)
+
+    def _list_objects(self, prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield keys, each with what the server says of its object."""
         stream: Any = None
         last: str | None = None
         folder = self._path(prefix)
@@ -357,7 +365,7 @@ class RemoteStore(RequestedValues, WholeValues):
                 last = path = entry["path"]
                 key = self._key(path)
                 if key is not None:
-                    yield key, entry["size"]
+                    yield key, entry
 
     def _key(self, path: str) -> str | None:
         """Return the key of an object, or None if it lies outside the root."""
@@ -365,25 +373,25 @@ class RemoteStore(RequestedValues, WholeValues):
 
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
-        sizes, prefixes = self._listed(prefix)
-        return sorted(sizes), sorted(prefixes)
+        objects, prefixes = self._listed(prefix)
+        return sorted(objects), sorted(prefixes)
 
-    def _listed(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
-        """Return the keys directly under ``prefix`` with the sizes of their values, and the prefixes there."""
+    def _listed(self, prefix: str) -> tuple[dict[str, Mapping[str, Any]], Sequence[str]]:
+        """Return the keys directly under ``prefix`` with what the server says of them, and the prefixes there."""
         split_prefix(prefix)
         try:
             return io_threads.call(lambda: self._entries(prefix))
         except FailedRequest as failed:
             raise self._error("list", prefix, failed) from None
 
-    def _entries(self, prefix: str) -> tuple[dict[str, int], Sequence[str]]:
+    def _entries(self, prefix: str) -> tuple[dict[str, Mapping[str, Any]], Sequence[str]]:
         """Return the same; raise :class:`FailedRequest` instead of an error for users."""
         folder = self._path(prefix)
         found = self._send(lambda module, store: module.list_with_delimiter(store, folder or None), listing=True)
         self._seen = True
-        keys = ((self._key(entry["path"]), entry["size"]) for entry in found["objects"])
+        objects = ((self._key(entry["path"]), entry) for entry in found["objects"])
         folders = (self._key(f"{path}/") for path in found["common_prefixes"])
-        return {key: size for key, size in keys if key is not None}, [name for name in folders if name]
+        return {key: entry for key, entry in objects if key is not None}, [name for name in folders if name]
 
     # -- writing
 

@@ -302,6 +302,16 @@ class ZipReader:
         directory = self._open()[1]
         return [self._token(directory, directory.rows.get(key, -1)) for key in keys]
 
+    def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
+        """Yield all keys that start with ``prefix``, each with a text that changes when the archive is replaced."""
+        split_prefix(prefix)
+        directory = self._open()[1]
+        for key in directory.below(prefix):
+            row = directory.rows.get(key, -1)
+            if row >= 0:
+                token = self._token(directory, row)
+                yield key, None if token is None else repr(token)
+
     @staticmethod
     def _token(directory: Directory, row: int) -> Hashable | None:
         if row < 0 or directory.version is None:

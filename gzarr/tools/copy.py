@@ -37,6 +37,7 @@ from ..stores.keys import join_path, normalize_path
 from ..stores.locks import hold_node
 from ..stores.resolve import as_store
 from .copy_array import ArrayCopy
+from .processes import as_executor, check_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -168,8 +169,17 @@ class Copy:
         assert not isinstance(entry.metadata, MetadataError)
         return entry.metadata
 
-    def steps(self) -> Iterator[int]:
-        """Copy; yield the number of finished steps after each part. Iterate in one thread: it holds locks."""
+    def steps(self, client: Any = None) -> Iterator[int]:
+        """Copy; yield the number of finished steps after each part. Iterate in one thread: it holds locks.
+
+        ``client`` is as for :func:`copy`.
+        """
+        executor = None
+        if client is not None:
+            executor = as_executor(client)
+            check_shared(self._store, "the destination")
+            for array in self.arrays:
+                check_shared(array.source.store, "the source")
         if self._erase:
             delete_node(self._store, self._path)
             self._location = inspect_location(self._store, self._path, self._format)
@@ -181,12 +191,12 @@ class Copy:
             # Its documents come last. Until then, only this lock keeps others from creating a node in its place.
             with hold_node(self._store, array.path):
                 self._check_array(array)
-                yield from array.steps()
+                yield from array.steps(executor)
         flush_opened(self._given, self._store)
 
-    def run(self) -> None:
-        """Run the whole copy."""
-        for _ in self.steps():
+    def run(self, client: Any = None) -> None:
+        """Run the whole copy; ``client`` is as for :func:`copy`."""
+        for _ in self.steps(client):
             pass
 
     @property
@@ -237,6 +247,7 @@ def copy(
     allow_pickle: bool = False,
     source_options: Mapping[str, Any] | None = None,
     dest_options: Mapping[str, Any] | None = None,
+    client: Any = None,
 ) -> Array | Group:
     """Copy an array, or a group with everything below it.
 
@@ -273,6 +284,10 @@ def copy(
         Whether codecs that run pickled code are allowed. Only for trusted data.
     source_options, dest_options
         Options for the stores of URLs: see :func:`gzarr.open_store`.
+    client
+        ``distributed.Client``, or any ``concurrent.futures.Executor``, in whose processes chunks are read and written.
+        They must see both stores under the same names, and each needs ``budget_bytes`` for each of its threads. None
+        for this process.
 
     Returns
     -------
@@ -315,7 +330,7 @@ def copy(
         source_options=source_options,
         dest_options=dest_options,
     )
-    planned.run()
+    planned.run(client)
     reader = NodeReader(planned._store, allow_pickle)
     entry = reader.node(planned._path, None)
     if entry is None:

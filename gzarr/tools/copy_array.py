@@ -22,9 +22,11 @@ from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError
 from ..metadata.to_documents import array_documents
 from ..nodes.change import write_array
 from ..stores.base import is_listable
+from .processes import in_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
 
     from ..metadata.model import ArrayMetadata
     from ..stores.base import ReadableStore, Store
@@ -119,11 +121,25 @@ class ArrayCopy:
         """Return whether existing metadata is that of this copy."""
         return array_documents(present, self.path) == array_documents(self.metadata, self.path)
 
-    def steps(self) -> Iterator[int]:
-        """Copy the chunks, then the documents; yield the number of finished steps after each part."""
+    def steps(self, executor: Executor | None = None) -> Iterator[int]:
+        """Copy the chunks, then the documents; yield the number of finished steps after each part.
+
+        Parameters
+        ----------
+        executor
+            What reads and writes chunks, in other processes; None for this one.
+        """
         if self._resume:
             self._erase_outside()
-        yield from self._copy_values() if self._as_is else self._copy_regions()
+        parts = self._value_parts() if self._as_is else self._boxes()
+        outcomes: Iterator[list[str]]
+        outcomes = map(self.copy_part, parts) if executor is None else in_processes(executor, self, parts)
+        for some in outcomes:
+            self.written += some.count("written")
+            self.kept += some.count("kept")
+            yield len(some)
+        if self._as_is and self._resume:
+            yield from self._erase_absent()
         if not self.has_documents:
             write_array(self._store, self.path, self.metadata)
 
@@ -135,12 +151,11 @@ class ArrayCopy:
         while some := list(itertools.islice(outside, _VALUES)):
             self._store.erase_values(some)
 
-    # -- by region
+    def copy_part(self, part: Any) -> list[str]:
+        """Copy a region, or some stored values; return what became of each: "written", "kept" or "absent"."""
+        return _in_threads(self._copy_value, part) if self._as_is else [self._copy_region(part)]
 
-    def _copy_regions(self) -> Iterator[int]:
-        for box in self._boxes():
-            self._copy_region(box)
-            yield 1
+    # -- by region
 
     def _boxes(self) -> Iterator[Box]:
         """Yield the regions in which the source or the unfinished copy has chunks, trimmed to these chunks."""
@@ -169,16 +184,15 @@ class ArrayCopy:
         chunks = self._chunks[d].touching(max(extent[0], begin), min(extent[1], end))
         return slice(self._chunks[d].extent(chunks[0])[0], self._chunks[d].extent(chunks[-1])[1])
 
-    def _copy_region(self, box: Box) -> None:
+    def _copy_region(self, box: Box) -> str:
         data = self._read(box)
         if self._resume and self._is_there(box, data):
-            self.kept += 1
-            return
+            return "kept"
         self.target.write(box, data)
-        self.written += 1
         if self._read_back and not identical(self.target.read(box), data):
             first = tuple(chunks.touching(s.start, s.stop)[0] for chunks, s in zip(self._chunks, box, strict=True))
             raise self._differs(first, f"the elements of {_text(box)} differ")
+        return "written"
 
     def _read(self, box: Box) -> Any:
         try:
@@ -208,18 +222,14 @@ class ArrayCopy:
     def _key(array: Array, coords: Coords) -> str:
         return array.metadata.key_prefix(array.path) + array.metadata.chunk_key_encoding.encode(coords)
 
-    def _copy_values(self) -> Iterator[int]:
+    def _value_parts(self) -> Iterator[list[Coords]]:
+        """Yield the coordinates of the stored values of the source, some at a time."""
         source = self.source
         found: Iterator[Coords] = grid_points(source.metadata.grid_shape)
         if is_listable(source.store):
             found = (coords for _, coords in stored_chunks(source.store, source.metadata, source.path))
         while some := list(itertools.islice(found, _VALUES)):
-            outcomes = _in_threads(self._copy_value, some)
-            self.written += outcomes.count("written")
-            self.kept += outcomes.count("kept")
-            yield len(some)
-        if self._resume:
-            yield from self._erase_absent()
+            yield some
 
     def _copy_value(self, coords: Coords) -> str:
         value = self.source.store.get(self._key(self.source, coords))

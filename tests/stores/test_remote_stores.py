@@ -164,6 +164,20 @@ def test_erasing_what_is_absent_does_nothing(store: Any) -> None:
     assert list(store.list()) == []
 
 
+def test_listed_versions(opened: Callable[..., Any]) -> None:
+    store = opened()
+    for key in ("a/b", "a/c/d", "e"):
+        store.set(key, key.encode())
+    versions = dict(store.list_versions("a/"))
+    assert sorted(versions) == ["a/b", "a/c/d"]
+    assert None not in versions.values()
+    assert dict(opened().list_versions("a/")) == versions
+    store.set("a/b", b"longer than before")
+    changed = dict(store.list_versions("a/"))
+    assert changed["a/b"] != versions["a/b"]
+    assert changed["a/c/d"] == versions["a/c/d"]
+
+
 def test_listing_by_pages(
     opened: Callable[..., Any], proxy: FaultProxy, server: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,155 @@
+"""What dask's tasks hold: a Zarr array that they read from or write to, in whichever process they run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pickle
+from typing import Any, Final
+
+import numpy as np
+
+import gzarr
+
+#: Arrays that a worker keeps open for tasks to come, and the most bytes of their descriptions.
+_KEPT_ARRAYS: Final = 64
+_KEPT_NBYTES: Final = 1 << 20
+
+
+class _Portable:
+    """An array in a graph: the same in each process, on the current GPU there if it is on one here.
+
+    Parameters
+    ----------
+    array
+        The array.
+    writes
+        Whether tasks write to it.
+    """
+
+    def __init__(self, array: gzarr.Array, *, writes: bool = False) -> None:
+        self.array = array
+        self.writes = writes
+        # A scheduler pickles it for each task.
+        self._described: bytes | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._described is None:
+            self._described = self._describe()
+        return _arrived, (type(self), self.writes, self._described)
+
+    def _describe(self) -> bytes:
+        array = self.array
+        if self.writes:
+            check_shared(array)
+        # Tasks need neither attributes nor documents, which may be large.
+        metadata = dataclasses.replace(array.metadata, attributes={}, document={})
+        options = {
+            "device": "cpu" if array.device == "cpu" else "cuda",
+            "missing": array.missing,
+            "verify": array.verify,
+            "mode": "r+" if self.writes else "r",
+            "write_empty_chunks": array.write_empty_chunks,
+        }
+        described = (metadata, array.store, array.path, options)
+        try:
+            return pickle.dumps(described)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            # Providers of credentials may be local functions.
+            import cloudpickle
+
+            found: bytes = cloudpickle.dumps(described)
+            return found
+
+
+@functools.lru_cache(maxsize=_KEPT_ARRAYS)
+def _opened(data: bytes) -> gzarr.Array:
+    metadata, store, path, options = pickle.loads(data)
+    return gzarr.Array(metadata, store, path, **options)
+
+
+def _arrived(kind: type[_Portable], writes: bool, data: bytes) -> _Portable:
+    """Restore an array in a worker, where all tasks share one, with its connections and what it has learned."""
+    opened = _opened if len(data) <= _KEPT_NBYTES else _opened.__wrapped__
+    arrived = kind(opened(data), writes=writes)
+    arrived._described = data
+    return arrived
+
+
+class Source(_Portable):
+    """What :func:`dask.array.from_array` slices: it reads from the array."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array, in elements."""
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.array.ndim
+
+    def __getitem__(self, selection: Any) -> Any:
+        """Read elements. Dask's indices are independent of each other: a list and an integer do not make points."""
+        indices = selection if isinstance(selection, tuple) else (selection,)
+        lists = any(isinstance(index, list | np.ndarray) for index in indices)
+        block = self.array.oindex[selection] if lists else self.array[selection]
+        # The next task may run in another thread, on another stream.
+        self.array.synchronize()
+        return block
+
+
+class Target(_Portable):
+    """What blocks are written to.
+
+    Parameters
+    ----------
+    array, writes
+        The array.
+    lock, aligned
+        As for :meth:`gzarr.Array.write`.
+    offset
+        Position of the first block in the array.
+    """
+
+    lock: bool = False
+    aligned: bool = False
+    offset: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, array: gzarr.Array, *, lock: bool, aligned: bool, offset: tuple[int, ...]) -> Target:
+        """Return the target for an array."""
+        target = cls(array, writes=True)
+        target.lock, target.aligned, target.offset = lock, aligned, offset
+        return target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (*super().__reduce__(), (self.lock, self.aligned, self.offset))
+
+    def __setstate__(self, state: tuple[bool, bool, tuple[int, ...]]) -> None:
+        self.lock, self.aligned, self.offset = state
+
+    def write(self, box: tuple[slice, ...], block: Any) -> None:
+        """Write a block to its box, whose position is relative to the first block."""
+        at = tuple(slice(s.start + n, s.stop + n) for s, n in zip(box, self.offset, strict=True))
+        self.array.write(at, block, lock=self.lock, aligned=self.aligned)
+
+
+def write_block(block: Any, target: Target, box: tuple[slice, ...]) -> Any:
+    """Write a block; return the count of blocks written, as a block of a dask array."""
+    target.write(box, block)
+    return np.ones((1,) * block.ndim, np.int64)
+
+
+def check_shared(array: gzarr.Array) -> None:
+    """Raise ArgumentError if what other processes write to an array would be lost."""
+    if (reason := gzarr.stores.why_not_shared(array.store)) is not None:
+        raise gzarr.ArgumentError(
+            f"{array.name} in {array.store!r} cannot be written by other processes: {reason}. Write to a directory "
+            "or an object store, or compute with scheduler='threads'"
+        )
