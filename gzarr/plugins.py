@@ -30,12 +30,18 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from .documents.json import quote
-from .errors import MetadataError, UnsupportedError
+from .errors import ArgumentError, MetadataError, UnsupportedError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
+#: What libraries of integrations are called, and what to install.
+_LIBRARIES: Final = {
+    "dask": ("dask", "'dask[array]'"),
+    "jax": ("JAX", "jax"),
+    "torch": ("PyTorch", "torch"),
+}
 _LOADED: Final[dict[tuple[str, str], Plugin]] = {}
 
 
@@ -103,20 +109,24 @@ def load(group: str, name: str, json_path: str = "$") -> Plugin | None:
 
 
 def integration(library: str) -> ModuleType:
-    """Return the module of :mod:`gzarr.integrations` for a library, imported when a method that needs it is called.
+    """Return the module of :mod:`gzarr.integrations` for a library, imported when it is called for.
 
-    Those modules are above everything that has such methods (``a.to_dask()``), which know them by name only, like the
-    packages above.
+    Those modules are above everything that has such methods (``a.to_dask()``, ``a.to_torch()``), which know them by
+    name only, like the packages above.
 
     Raises
     ------
-    ImportError
+    ArgumentError
         If the library is not installed. The message says what to install.
     """
     try:
         return import_module(f"gzarr.integrations.{library}")
     except ModuleNotFoundError as error:
-        raise ImportError(f"this needs {library}, which is not installed: {error}", name=error.name) from error
+        title, package = _LIBRARIES[library]
+        # Any other module that is missing is an error as it stands.
+        if error.name is None or error.name.partition(".")[0] != library:
+            raise
+        raise ArgumentError(f"{title} is not installed: pip install {package}") from error
 
 
 def call(plugin: Plugin, method: str, what: str, json_path: str, *arguments: Any) -> Any:

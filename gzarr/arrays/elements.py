@@ -12,7 +12,7 @@ from ..dtypes.properties import kind_of
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
 from .objects import TEXTS, ObjectType, checked, object_type_of
-from .others import exported_tensor, is_tensor, tensor_on_host
+from .tensors import exported_tensor, is_tensor, tensor_on_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import numpy as np
 from ..engines.cuda.devices import get_device, warn_of_loss
 from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
 from ..plan.selection import parse_basic, parse_blocks, parse_orthogonal
-from . import others
+from ..plugins import integration
 from .array_properties import ArrayProperties
 from .outputs import HOST, DeviceResults, output
 from .read_options import DeviceOptions, ReadOptions, check_budget, check_decode, check_missing, check_verify
@@ -337,7 +337,7 @@ class ReadableArray(ArrayProperties):
         SelectionError, ChunkError, MemoryError
             As for :meth:`read`.
         """
-        return others.to_torch(
+        return integration("torch").to_torch(
             self, selection, missing=missing, budget_bytes=budget_bytes, decode=decode, verify=verify
         )
 
@@ -380,7 +380,9 @@ class ReadableArray(ArrayProperties):
         UserWarning
             If JAX makes 32-bit numbers of 64-bit ones.
         """
-        return others.to_jax(self, selection, missing=missing, budget_bytes=budget_bytes, decode=decode, verify=verify)
+        options: dict[str, Any] = {"missing": missing, "budget_bytes": budget_bytes, "decode": decode, "verify": verify}
+        # Warnings show the caller's line.
+        return integration("jax").to_jax(self, selection, stacklevel=3, **options)
 
     # -- reading all of it
 

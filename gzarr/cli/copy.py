@@ -8,7 +8,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, GzarrError
+from .. import plugins
+from ..errors import GzarrError
 from .bench import parse_size
 from .locations import add_options, is_url, options_of
 from .progress import start_bar
@@ -228,11 +229,7 @@ def execute(planned: Copy, address: str | None = None) -> None:
 
 
 def _connected(address: str) -> contextlib.AbstractContextManager[Any]:
-    try:
-        from ..integrations.dask import connected
-    except ImportError as error:
-        raise ArgumentError(f"--dask needs dask (pip install 'dask[array,distributed]'): {error}") from error
-    connection: contextlib.AbstractContextManager[Any] = connected(address)
+    connection: contextlib.AbstractContextManager[Any] = plugins.integration("dask").connected(address)
     return connection
 
 
