@@ -269,7 +269,7 @@ class _Source:
         array = self._array(joined.path, device, _at_least(layout.shape, joined.extent))
         if array.dtype == target.dtype:
             _get(array, joined)(joined.index, out=target)
-        elif array.dtype.newbyteorder("=") == target.dtype.newbyteorder("="):
+        elif _native(array.dtype) == _native(target.dtype):
             # zarr-python's result has the byte order of the stored elements, gzarr's that of the machine.
             swapped = target.view(array.dtype)
             _get(array, joined)(joined.index, out=swapped)
@@ -294,7 +294,7 @@ class _Source:
         array = self._array(
             joined.path, device, tuple(shape), write_empty_chunks=entries[0][1].config.write_empty_chunks
         )
-        if array.dtype.newbyteorder("=") != source.dtype.newbyteorder("="):
+        if _native(array.dtype) != _native(source.dtype):
             raise _NotOursError(f"the value is of {source.dtype}, the array of {array.dtype}")
         _set(array, joined)(joined.index, source)
 
@@ -406,6 +406,11 @@ def _memory(buffer: Any) -> tuple[Any, str]:
     if hasattr(array, "__cuda_array_interface__") and type(buffer).__module__ == "zarr.core.buffer.gpu":
         return array, f"cuda:{array.device.id}"
     raise _NotOursError(f"buffers are of {type(buffer).__module__}.{type(buffer).__name__}")
+
+
+def _native(dtype: Any) -> Any:
+    # StringDType and its like have no byte order.
+    return dtype if dtype.kind == "T" else dtype.newbyteorder("=")
 
 
 def _at_least(shape: tuple[int, ...], extent: tuple[int, ...]) -> tuple[int, ...]:
