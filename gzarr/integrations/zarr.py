@@ -22,17 +22,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import zarr.abc.codec
 import zarr.storage
-from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.config import config
 from zarr.registry import register_pipeline
 
 import gzarr
 
-from .zarr_batches import ChunkKeys, NotJoinedError, join
+from .zarr_batches import NotOursError, join
+from .zarr_layout import Layout, check_store, is_swapped, memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
     from .zarr_batches import Entry, Joined
 
-#: Stores that gzarr reads itself, or as fast as their own pipeline does. Subclasses may do anything.
-_STORES: Final = ("LocalStore", "MemoryStore", "ObjectStore", "FsspecStore")
 #: Arrays of gzarr that one pipeline keeps: for reading and writing, of an array that may have grown.
 _MOST_ARRAYS: Final = 4
 
@@ -60,10 +57,6 @@ def enable(*, strict: bool = False) -> Any:
     The change of ``zarr.config``: a context manager that takes it back.
     """
     return config.set({"codec_pipeline.path": f"{__name__}.{CodecPipeline.__name__}", "gzarr.strict": bool(strict)})
-
-
-class _NotOursError(Exception):
-    """What is wanted is left to zarr-python; the message says why."""
 
 
 class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
@@ -167,7 +160,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
         if self._source is not None and _is_stored(entries[0][0]):
             try:
                 return await asyncio.to_thread(self._source.read, entries, out, drop_axes)
-            except _NotOursError as error:
+            except NotOursError as error:
                 _complain(error)
             except (gzarr.GzarrError, MemoryError):
                 # zarr-python raises an error of its own, or gets what gzarr does not.
@@ -184,7 +177,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
             try:
                 await asyncio.to_thread(self._source.write, entries, value, drop_axes)
                 return
-            except _NotOursError as error:
+            except NotOursError as error:
                 _complain(error)
             except (gzarr.GzarrError, MemoryError):
                 if config.get("gzarr.strict", False):
@@ -209,7 +202,7 @@ def _is_stored(place: Any) -> bool:
     return type(place) is zarr.storage.StorePath
 
 
-def _complain(error: _NotOursError) -> None:
+def _complain(error: NotOursError) -> None:
     if config.get("gzarr.strict", False):
         raise gzarr.UnsupportedError(f"gzarr's codec pipeline cannot do this: {error}") from None
 
@@ -243,7 +236,7 @@ class _Source:
         self.store = store
         self._lock = threading.Lock()
         self._arrays: dict[tuple[Any, ...], gzarr.Array] = {}
-        self._layout: _Layout | None = None
+        self._layout: Layout | None = None
         self._opened: Any = None
 
     def __eq__(self, other: object) -> bool:
@@ -261,50 +254,55 @@ class _Source:
     def read(self, entries: list[Entry], out: Any, drop_axes: tuple[int, ...]) -> Any:
         layout = self._known_layout()
         if not getattr(entries[0][1].config, "read_missing_chunks", True):
-            raise _NotOursError("absent chunks are to be errors (read_missing_chunks)")
-        target, device = _memory(out)
-        joined = _joined(entries, layout, drop_axes)
+            raise NotOursError("absent chunks are to be errors (read_missing_chunks)")
+        target, device = memory(out)
+        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes)
         if joined.shape != target.shape:
-            raise _NotOursError("the result has another shape than the selection")
+            raise NotOursError("the result has another shape than the selection")
         array = self._array(joined.path, device, _at_least(layout.shape, joined.extent))
-        if array.dtype == target.dtype:
-            _get(array, joined)(joined.index, out=target)
-        elif _native(array.dtype) == _native(target.dtype):
+        if is_swapped(array.dtype, target.dtype):
             # zarr-python's result has the byte order of the stored elements, gzarr's that of the machine.
             swapped = target.view(array.dtype)
             _get(array, joined)(joined.index, out=swapped)
             swapped.byteswap(inplace=True)
         else:
-            raise _NotOursError(f"the result is of {target.dtype}, the array of {array.dtype}")
+            _get(array, joined)(joined.index, out=target)
         return _Statuses(array.store, tuple(entry[0].path for entry in entries))
 
     def write(self, entries: list[Entry], value: Any, drop_axes: tuple[int, ...]) -> None:
         layout = self._known_layout()
         if self.store.read_only:
-            raise _NotOursError("the store is read-only")
-        source, device = _memory(value)
-        joined = _joined(entries, layout, drop_axes)
+            raise NotOursError("the store is read-only")
+        if layout.not_written:
+            raise NotOursError(layout.not_written)
+        source, device = memory(value)
+        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes)
         if source.shape not in ((), joined.shape):
-            raise _NotOursError("the value has another shape than the selection")
+            raise NotOursError("the value has another shape than the selection")
         shape = list(_at_least(layout.shape, joined.extent))
         for i, end in enumerate(joined.end):
-            # The last chunk is whole though its end is left out: there the array ends.
-            if end is not None:
+            # The last chunk is whole though its end is left out: there the array ends. Shards keep what they have
+            # behind it, like zarr-python's.
+            if end is not None and not layout.is_sharded:
                 shape[i] = end
         array = self._array(
             joined.path, device, tuple(shape), write_empty_chunks=entries[0][1].config.write_empty_chunks
         )
-        if _native(array.dtype) != _native(source.dtype):
-            raise _NotOursError(f"the value is of {source.dtype}, the array of {array.dtype}")
+        is_swapped(array.dtype, source.dtype)
         _set(array, joined)(joined.index, source)
 
     # -- arrays of gzarr
 
-    def _known_layout(self) -> _Layout:
+    def _known_layout(self) -> Layout:
+        # A store may be moved.
+        root = getattr(self.store, "root", None)
         with self._lock:
             if self._layout is None:
-                self._layout = _Layout.of(self.metadata, self.store)
-                self._opened = gzarr.open_store(self.store, read_only=self.store.read_only)
+                check_store(self.store)
+                self._layout = Layout.of(self.metadata)
+            if self._opened is None or self._opened[0] != root:
+                self._opened = root, gzarr.open_store(self.store, read_only=self.store.read_only)
+                self._arrays.clear()
             return self._layout
 
     def _array(
@@ -315,13 +313,12 @@ class _Source:
         array = self._arrays.get(known)
         if array is not None:
             return array
-        documents = dict(self._layout.documents)  # type: ignore[union-attr]
-        name = next(iter(documents))
-        documents[name] = json.dumps({**json.loads(documents[name]), "shape": shape}).encode()
-        described = gzarr.open_array(gzarr.MemoryStore(documents), device="cpu")
+        name, content = self._known_layout().document
+        document = json.dumps({**json.loads(content), "shape": shape}).encode()
+        described = gzarr.open_array(gzarr.MemoryStore({name: document}), device="cpu")
         array = gzarr.Array(
             described.metadata,
-            self._opened,
+            self._opened[1],
             path,
             device=device,
             mode="r" if write_empty_chunks is None else "r+",
@@ -332,85 +329,6 @@ class _Source:
                 self._arrays.clear()
             self._arrays[known] = array
         return array
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """What of an array's metadata a batch needs.
-
-    Attributes
-    ----------
-    documents
-        Metadata documents, by name.
-    keys
-        Form of the chunks' keys.
-    chunk_shape
-        Shape of the chunks (shards).
-    shape
-        Shape of the array, rounded up to whole chunks.
-    """
-
-    documents: dict[str, bytes]
-    keys: ChunkKeys
-    chunk_shape: tuple[int, ...]
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, metadata: Any, store: Any) -> Self:
-        """Return the layout of an array of zarr-python.
-
-        Raises
-        ------
-        _NotOursError
-            If gzarr does not read such arrays, or the store.
-        """
-        if type(store) not in [getattr(zarr.storage, name, None) for name in _STORES]:
-            raise _NotOursError(f"the store is a {type(store).__module__}.{type(store).__name__}")
-        documents = {
-            name: value.to_bytes() for name, value in metadata.to_buffer_dict(default_buffer_prototype()).items()
-        }
-        ndim = len(metadata.shape)
-        if metadata.zarr_format == 3:
-            grid, encoding = metadata.chunk_grid, metadata.chunk_key_encoding
-            chunk_shape = getattr(grid, "chunk_shape", None)
-            if chunk_shape is None:
-                raise _NotOursError("the chunk grid is not regular")
-            if encoding.name not in ("default", "v2"):
-                raise _NotOursError(f"the chunk key encoding is {encoding.name!r}")
-            keys = ChunkKeys(ndim, encoding.separator, encoding.name == "default")
-            documents = {"zarr.json": documents["zarr.json"]}
-        else:
-            chunk_shape = metadata.chunks
-            keys = ChunkKeys(ndim, metadata.dimension_separator, prefix=False)
-            documents = {".zarray": documents[".zarray"]}
-        whole = tuple(
-            -(-length // chunk) * chunk for length, chunk in zip(metadata.shape, chunk_shape, strict=True) if chunk
-        )
-        if len(whole) != ndim:
-            raise _NotOursError("chunks have no elements")
-        return cls(documents, keys, tuple(chunk_shape), whole)
-
-
-def _joined(entries: list[Entry], layout: _Layout, drop_axes: tuple[int, ...]) -> Joined:
-    try:
-        return join(entries, layout.keys, layout.chunk_shape, drop_axes)
-    except NotJoinedError as error:
-        raise _NotOursError(str(error)) from None
-
-
-def _memory(buffer: Any) -> tuple[Any, str]:
-    """Return the array in a buffer of zarr-python, and gzarr's name of its device."""
-    array = buffer.as_ndarray_like()
-    if type(buffer) is cpu.NDBuffer and isinstance(array, np.ndarray):
-        return array, "cpu"
-    if hasattr(array, "__cuda_array_interface__") and type(buffer).__module__ == "zarr.core.buffer.gpu":
-        return array, f"cuda:{array.device.id}"
-    raise _NotOursError(f"buffers are of {type(buffer).__module__}.{type(buffer).__name__}")
-
-
-def _native(dtype: Any) -> Any:
-    # StringDType and its like have no byte order.
-    return dtype if dtype.kind == "T" else dtype.newbyteorder("=")
 
 
 def _at_least(shape: tuple[int, ...], extent: tuple[int, ...]) -> tuple[int, ...]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["basic", "orthogonal", "coordinate"]
 
 
-class NotJoinedError(Exception):
-    """The entries are no selection that gzarr knows; the message says why."""
+class NotOursError(Exception):
+    """What is wanted is left to zarr-python; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ChunkKeys:
 
         Raises
         ------
-        NotJoinedError
+        NotOursError
             If it is not the path of a chunk.
         """
         parts = path.split("/")
@@ -62,16 +62,16 @@ class ChunkKeys:
             tail = parts[len(parts) - count :] if count else []
             rest = parts[: len(parts) - count]
             if self.prefix and (not rest or rest.pop() != "c"):
-                raise NotJoinedError(f"{path!r} is not the key of a chunk")
+                raise NotOursError(f"{path!r} is not the key of a chunk")
         else:
             *rest, name = parts
             tail = name.split(".")
             if self.prefix and tail.pop(0) != "c":
-                raise NotJoinedError(f"{path!r} is not the key of a chunk")
+                raise NotOursError(f"{path!r} is not the key of a chunk")
         if self.ndim == 0:
             tail = []
         if len(tail) != self.ndim:
-            raise NotJoinedError(f"{path!r} is not the key of a chunk")
+            raise NotOursError(f"{path!r} is not the key of a chunk")
         return "/".join(rest), tail
 
 
@@ -122,7 +122,7 @@ def join(
 
     Raises
     ------
-    NotJoinedError
+    NotOursError
         If the entries are not the parts of one selection, each once.
     """
     paths = [entry[0].path for entry in entries]
@@ -133,9 +133,9 @@ def join(
     head = paths[0][:start]
     tails = [text[start:].split(separator) for text in paths] if ndim else [[] for _ in paths]
     if not all(text.startswith(head) for text in paths) or any(len(tail) != ndim for tail in tails):
-        raise NotJoinedError("the chunks are not those of one array")
+        raise NotOursError("the chunks are not those of one array")
     if len(set(paths)) != len(paths):
-        raise NotJoinedError("a chunk comes twice")
+        raise NotOursError("a chunk comes twice")
     if isinstance(entries[0][3], tuple):
         kind, axes, last = _product(entries, tails, chunk_shape, drop_axes)
     else:
@@ -168,24 +168,24 @@ def _product(
     axes: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(ndim)]
     for (_, _, inside, outside, _), tail in zip(entries, tails, strict=True):
         if type(inside) is not tuple or len(inside) != ndim or type(outside) is not tuple:
-            raise NotJoinedError("a chunk's selection is not one index for each dimension")
+            raise NotOursError("a chunk's selection is not one index for each dimension")
         position = 0
         for i, at in enumerate(tail):
             within = inside[i]
             if i in drop_axes or isinstance(within, (int, np.integer)):
                 target = None
             elif position == len(outside):
-                raise NotJoinedError("a chunk's selection has more dimensions than its place in the result")
+                raise NotOursError("a chunk's selection has more dimensions than its place in the result")
             else:
                 target = outside[position]
                 position += 1
             known = axes[i].setdefault(at, (within, target))
             if not (_is_same(known[0], within) and _is_same(known[1], target)):
-                raise NotJoinedError("the selection is not the product of indices for each dimension")
+                raise NotOursError("the selection is not the product of indices for each dimension")
         if position != len(outside):
-            raise NotJoinedError("a chunk's selection has fewer dimensions than its place in the result")
+            raise NotOursError("a chunk's selection has fewer dimensions than its place in the result")
     if math.prod(map(len, axes)) != len(entries):
-        raise NotJoinedError("a chunk of the selection is left out")
+        raise NotOursError("a chunk of the selection is left out")
     joined: list[Axis] = []
     last: list[int] = []
     for axis, length in zip(axes, chunk_shape, strict=True):
@@ -201,7 +201,7 @@ def _along_axis(parts: Sequence[tuple[int, Any, Any]], length: int) -> Axis:
     at, inside, outside = parts[0]
     if outside is None:
         if len(parts) > 1 or np.size(inside) != 1:
-            raise NotJoinedError("an integer selects several elements")
+            raise NotOursError("an integer selects several elements")
         return at * length + int(np.asarray(inside).item()), None
     if all(isinstance(inside, slice) and isinstance(outside, slice) for _, inside, outside in parts):
         return _slices(parts, length)
@@ -223,10 +223,10 @@ def _slices(parts: Sequence[tuple[int, Any, Any]], length: int) -> Axis:
             or (outside.start, outside.stop) != (nitems, nitems + count)
             or outside.step not in (None, 1)
         ):
-            raise NotJoinedError("the slices of the chunks do not follow on each other")
+            raise NotOursError("the slices of the chunks do not follow on each other")
         nitems += count
     if first is None or not nitems:
-        raise NotJoinedError("nothing is selected")
+        raise NotOursError("nothing is selected")
     return slice(first, first + (nitems - 1) * step + 1, step), nitems
 
 
@@ -239,10 +239,10 @@ def _points(
     targets: list[Any] = []
     for _, _, inside, outside, _ in entries:
         if type(inside) is not tuple or len(inside) != ndim or not ndim:
-            raise NotJoinedError("a chunk's selection is not one index for each dimension")
+            raise NotOursError("a chunk's selection is not one index for each dimension")
         target = _positions(outside)
         if any(np.shape(index) != target.shape for index in inside):
-            raise NotJoinedError("a chunk's points are not as many as their places in the result")
+            raise NotOursError("a chunk's points are not as many as their places in the result")
         targets.append(target)
     nitems = sum(map(len, targets))
     axes = [
@@ -263,10 +263,10 @@ def _scattered(pairs: Sequence[tuple[Any, Any]], nitems: int) -> Axis:
     index = np.full(nitems, -1, np.int64)
     for elements, places in pairs:
         if elements.shape != places.shape or (len(places) and not 0 <= places.min() <= places.max() < nitems):
-            raise NotJoinedError("a chunk's selection and its place in the result differ in size")
+            raise NotOursError("a chunk's selection and its place in the result differ in size")
         index[places] = elements
     if nitems and index.min() < 0:
-        raise NotJoinedError("two chunks have the same place in the result")
+        raise NotOursError("two chunks have the same place in the result")
     return index, nitems
 
 
@@ -274,13 +274,13 @@ def _positions(index: Any) -> Any:
     """Return the numbers that an index selects: a slice, or an array of integers or booleans."""
     if isinstance(index, slice):
         if index.start is None or index.stop is None:
-            raise NotJoinedError("a slice has no bounds")
+            raise NotOursError("a slice has no bounds")
         return np.arange(index.start, index.stop, index.step or 1)
     flat = np.asarray(index).reshape(-1)
     if flat.dtype == bool:
         return np.flatnonzero(flat)
     if flat.dtype.kind not in "iu":
-        raise NotJoinedError("an index is not of integers")
+        raise NotOursError("an index is not of integers")
     return flat.astype(np.int64, copy=False)
 
 
@@ -294,5 +294,5 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _coordinate(text: str) -> int:
     if not text.isdecimal():
-        raise NotJoinedError(f"{text!r} is not a chunk's coordinate")
+        raise NotOursError(f"{text!r} is not a chunk's coordinate")
     return int(text)

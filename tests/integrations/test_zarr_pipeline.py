@@ -21,7 +21,7 @@ from zarr.core.config import config
 
 import gzarr
 import gzarr.integrations.zarr as ours
-from gzarr.integrations.zarr_batches import ChunkKeys, NotJoinedError, join
+from gzarr.integrations.zarr_batches import ChunkKeys, NotOursError, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -299,7 +299,7 @@ def test_fields(store: Any) -> None:
     data[2:4] = data[10:12]
     np.testing.assert_array_equal(other[...], data)
     # zarr-python has no reading of single fields that works.
-    with pytest.raises(gzarr.UnsupportedError, match=r"the result is of int32, the array of \["):
+    with pytest.raises(gzarr.UnsupportedError, match=r"the buffer is of int32, the array of \["):
         array.get_basic_selection(np.s_[3:9], fields="a")
 
 
@@ -395,7 +395,7 @@ def box(path: str, inside: Any, outside: Any, *, complete: bool = False) -> Any:
     ],
 )
 def test_batches_that_are_no_selection(entries: Any, match: str) -> None:
-    with pytest.raises(NotJoinedError, match=match):
+    with pytest.raises(NotOursError, match=match):
         join(entries, ChunkKeys(1, "/", prefix=True), (4,))
 
 
