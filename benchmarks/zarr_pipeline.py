@@ -7,7 +7,8 @@
 
 Rounds are interleaved and the median is reported. The page cache is warm, all have the same number of threads, arrays
 are opened before, and every result is compared with the data before anything is timed. ``fused`` is zarr-python's
-FusedCodecPipeline (3.4 and newer). New memory holds every result: ``GZARR_RECYCLE_BYTES=0``, as for the peers.
+FusedCodecPipeline (3.4 and newer). New memory holds every result: ``GZARR_RECYCLE_BYTES=0``, as for the peers. What is
+written is in memory (/dev/shm) if there is room: whole arrays into an empty directory, boxes into an array that exists.
 
 Two columns are no peers. ``floor`` is zarr-python with a pipeline that reads and writes nothing: what no pipeline can
 save. ``gzarr alone`` is the same by ``gzarr.open_array``, without zarr-python.
@@ -169,49 +170,47 @@ def _writing(workload: str, array: Any, data: Any) -> list[tuple[Any, Call]]:
     return [(selection, partial(array.__setitem__, selection, np.ascontiguousarray(data[selection])))]
 
 
-def _run(calls: Sequence[tuple[Any, Call]]) -> float:
-    start = time.perf_counter()
-    for _, call in calls:
-        call()
-    return 1e3 * (time.perf_counter() - start)
+@dataclass
+class Task:
+    """What a rival does in one run: its calls, and the directory to empty before."""
+
+    calls: list[tuple[Any, Call]]
+    emptied: Path | None = None
+
+    def run(self) -> float:
+        """Return the milliseconds of one run."""
+        if self.emptied is not None:
+            shutil.rmtree(self.emptied, ignore_errors=True)
+        start = time.perf_counter()
+        for _, call in self.calls:
+            call()
+        return 1e3 * (time.perf_counter() - start)
 
 
-def _prepare(
-    rivals: Sequence[str],
-    dataset: Dataset,
-    source: Path,
-    workload: str,
-    data: Any,
-    threads: int,
-    folder: Path,
-    row: Row,
-) -> dict[str, list[tuple[Any, Call]]]:
-    """Open the arrays and compare every rival's result with the data."""
-    ready = {}
-    name, document = dataset.document()
-    for rival in rivals:
-        try:
-            if workload.startswith("write"):
-                path = folder / rival.replace(" ", "-")
-                path.mkdir()
-                (path / name).write_text(json.dumps(document))
-                array = _opened(rival, path, threads, "r+")
-                calls = _writing(workload, array, data)
-                _run(calls)
-                wanted = np.zeros_like(data)
-                wanted[calls[0][0]] = data[calls[0][0]]
-                right = rival == "floor" or np.array_equal(_opened("default", path, threads, "r")[...], wanted)
-            else:
-                calls = _reading(workload, _opened(rival, source, threads, "r"))
-                right = rival == "floor" or all(np.array_equal(call(), data[selection]) for selection, call in calls)
-            if not right:
-                raise AssertionError("WRONG RESULT")
-            ready[rival] = calls
-        except Exception as error:
-            if rival not in PEERS:
-                raise
-            row.notes[rival] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
-    return ready
+def _reader(rival: str, source: Path, workload: str, data: Any, threads: int) -> Task:
+    calls = _reading(workload, _opened(rival, source, threads, "r"))
+    if rival != "floor" and not all(np.array_equal(call(), data[selection]) for selection, call in calls):
+        raise AssertionError("WRONG RESULT")
+    return Task(calls)
+
+
+def _writer(rival: str, source: Path, workload: str, data: Any, threads: int, folder: Path) -> Task:
+    path = folder / rival.replace(" ", "-")
+    shutil.copytree(source, path)
+    array, wanted = _opened(rival, path, threads, "r+"), data.copy()
+    # Other elements than there are.
+    ((selection, call),) = _writing(workload, array, data + 1)
+    call()
+    wanted[selection] += 1
+    if rival != "floor" and not np.array_equal(_opened("default", path, threads, "r")[...], wanted):
+        raise AssertionError("WRONG RESULT")
+    return Task(_writing(workload, array, data), path / "c" if workload == "write whole" else None)
+
+
+def _memory() -> Path | None:
+    """Return a file system in memory with room for the arrays, or None."""
+    home = Path("/dev/shm")
+    return home if home.is_dir() and shutil.disk_usage(home).free > 2 << 30 else None
 
 
 def _measure(name: str, workload: str, rivals: Sequence[str], arguments: argparse.Namespace) -> Row:
@@ -221,21 +220,33 @@ def _measure(name: str, workload: str, rivals: Sequence[str], arguments: argpars
     if digest(data) != stored.digest:
         raise SystemExit(f"{stored.path} is damaged: delete it and run again")
     row = Row(name, workload, dataset.nbytes, math.prod(dataset.grid_shape))
-    with tempfile.TemporaryDirectory(dir=arguments.data) as folder:
-        ready = _prepare(rivals, dataset, stored.path, workload, data, arguments.threads, Path(folder), row)
-        names, repeats = list(ready), {}
-        for turn in range(arguments.rounds + 1):
-            shift = turn % len(names)
-            for rival in names[shift:] + names[:shift]:
-                times = [_run(ready[rival]) for _ in range(repeats.get(rival, 1))]
-                if rival not in repeats:
-                    # The first turn warms caches and shows how often to repeat a short run.
-                    repeats[rival] = max(1, min(100, round(1e3 * SHORTEST_ROUND_S / times[0])))
+    with tempfile.TemporaryDirectory(dir=_memory() or arguments.data) as folder:
+        ready: dict[str, Task] = {}
+        for rival in rivals:
+            try:
+                if workload.startswith("write"):
+                    ready[rival] = _writer(rival, stored.path, workload, data, arguments.threads, Path(folder))
                 else:
-                    row.rounds_ms.setdefault(rival, []).append(statistics.fmean(times))
-        shutil.rmtree(folder, ignore_errors=True)
-        Path(folder).mkdir()
+                    ready[rival] = _reader(rival, stored.path, workload, data, arguments.threads)
+            except Exception as error:
+                if rival not in PEERS:
+                    raise
+                row.notes[rival] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
+        _time(row, ready, arguments.rounds)
     return row
+
+
+def _time(row: Row, ready: dict[str, Task], rounds: int) -> None:
+    names, repeats = list(ready), {}
+    for turn in range(rounds + 1):
+        shift = turn % len(names)
+        for rival in names[shift:] + names[:shift]:
+            times = [ready[rival].run() for _ in range(repeats.get(rival, 1))]
+            if rival not in repeats:
+                # The first turn warms caches and shows how often to repeat a short run.
+                repeats[rival] = max(1, min(100, round(SHORTEST_ROUND_S / 1e-3 / times[0])))
+            else:
+                row.rounds_ms.setdefault(rival, []).append(statistics.fmean(times))
 
 
 def _table(rows: Sequence[Row], rivals: Sequence[str]) -> str:
