@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from .zarr_batches import Entry, Joined
 
+#: Most bytes of the chunks of a batch that is not worth another thread.
+_QUICK_NBYTES: Final = 1 << 20
 #: Arrays of gzarr that one pipeline keeps: for reading and writing, of an array that may have grown.
 _MOST_ARRAYS: Final = 4
 
@@ -148,7 +150,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
     # -- reading and writing
 
     async def read(self, batch_info: Iterable[Entry], out: Any, drop_axes: tuple[int, ...] = ()) -> Any:
-        """Read the chunks of a selection into ``out``: one plan of gzarr, in another thread.
+        """Read the chunks of a selection into ``out``: one plan of gzarr, in another thread if it may take long.
 
         Returns
         -------
@@ -159,6 +161,8 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
             return ()
         if self._source is not None and _is_stored(entries[0][0]):
             try:
+                if self._source.is_quick(entries) and _is_alone():
+                    return self._source.read(entries, out, drop_axes)
                 return await asyncio.to_thread(self._source.read, entries, out, drop_axes)
             except NotOursError as error:
                 _complain(error)
@@ -169,13 +173,16 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
         return await self.own.read(entries, out, drop_axes)
 
     async def write(self, batch_info: Iterable[Entry], value: Any, drop_axes: tuple[int, ...] = ()) -> None:
-        """Write the chunks of a selection: one plan of gzarr, in another thread."""
+        """Write the chunks of a selection: one plan of gzarr, in another thread if it may take long."""
         entries = batch_info if isinstance(batch_info, list) else list(batch_info)
         if not entries:
             return
         if self._source is not None and _is_stored(entries[0][0]):
             try:
-                await asyncio.to_thread(self._source.write, entries, value, drop_axes)
+                if self._source.is_quick(entries) and _is_alone():
+                    self._source.write(entries, value, drop_axes)
+                else:
+                    await asyncio.to_thread(self._source.write, entries, value, drop_axes)
                 return
             except NotOursError as error:
                 _complain(error)
@@ -200,6 +207,11 @@ def _own_pipeline(metadata: Any) -> Any:
 def _is_stored(place: Any) -> bool:
     # Inner chunks of a shard have byte getters of their own.
     return type(place) is zarr.storage.StorePath
+
+
+def _is_alone() -> bool:
+    # No other request waits for zarr-python's event loop.
+    return len(asyncio.all_tasks()) == 1
 
 
 def _complain(error: NotOursError) -> None:
@@ -236,7 +248,7 @@ class _Source:
         self.store = store
         self._lock = threading.Lock()
         self._arrays: dict[tuple[Any, ...], gzarr.Array] = {}
-        self._layout: Layout | None = None
+        self._layout: Layout | NotOursError | None = None
         self._opened: Any = None
 
     def __eq__(self, other: object) -> bool:
@@ -252,7 +264,7 @@ class _Source:
     # -- reading and writing
 
     def read(self, entries: list[Entry], out: Any, drop_axes: tuple[int, ...]) -> Any:
-        layout = self._known_layout()
+        layout = self.layout()
         if not getattr(entries[0][1].config, "read_missing_chunks", True):
             raise NotOursError("absent chunks are to be errors (read_missing_chunks)")
         target, device = memory(out)
@@ -270,20 +282,20 @@ class _Source:
         return _Statuses(array.store, tuple(entry[0].path for entry in entries))
 
     def write(self, entries: list[Entry], value: Any, drop_axes: tuple[int, ...]) -> None:
-        layout = self._known_layout()
+        layout = self.layout()
         if self.store.read_only:
             raise NotOursError("the store is read-only")
         if layout.not_written:
             raise NotOursError(layout.not_written)
         source, device = memory(value)
-        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes)
+        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes, find_end=not layout.is_sharded)
         if source.shape not in ((), joined.shape):
             raise NotOursError("the value has another shape than the selection")
         shape = list(_at_least(layout.shape, joined.extent))
         for i, end in enumerate(joined.end):
             # The last chunk is whole though its end is left out: there the array ends. Shards keep what they have
             # behind it, like zarr-python's.
-            if end is not None and not layout.is_sharded:
+            if end is not None:
                 shape[i] = end
         array = self._array(
             joined.path, device, tuple(shape), write_empty_chunks=entries[0][1].config.write_empty_chunks
@@ -293,32 +305,60 @@ class _Source:
 
     # -- arrays of gzarr
 
-    def _known_layout(self) -> Layout:
-        # A store may be moved.
-        root = getattr(self.store, "root", None)
-        with self._lock:
-            if self._layout is None:
+    def layout(self) -> Layout:
+        """Return the layout of the array.
+
+        Raises
+        ------
+        NotOursError
+            If gzarr does not read it.
+        """
+        if self._layout is None:
+            try:
                 check_store(self.store)
                 self._layout = Layout.of(self.metadata)
+            except NotOursError as error:
+                self._layout = error
+        if isinstance(self._layout, NotOursError):
+            raise self._layout.with_traceback(None)
+        return self._layout
+
+    def is_quick(self, entries: list[Entry]) -> bool:
+        """Return whether a batch takes no longer than a thread takes to begin it.
+
+        Raises
+        ------
+        NotOursError
+            If gzarr does not read the array.
+        """
+        return len(entries) * self.layout().chunk_nbytes <= _QUICK_NBYTES and isinstance(
+            self.store, zarr.storage.LocalStore
+        )
+
+    def _place(self) -> Any:
+        """Return gzarr's store, opened again if the store of zarr-python was moved."""
+        root = getattr(self.store, "root", None)
+        with self._lock:
             if self._opened is None or self._opened[0] != root:
                 self._opened = root, gzarr.open_store(self.store, read_only=self.store.read_only)
                 self._arrays.clear()
-            return self._layout
+            return self._opened[1]
 
     def _array(
         self, path: str, device: str, shape: tuple[int, ...], *, write_empty_chunks: bool | None = None
     ) -> gzarr.Array:
         """Return the array with another shape, for reading, or for writing if ``write_empty_chunks`` is given."""
+        place = self._place()
         known = (path, device, shape, write_empty_chunks)
         array = self._arrays.get(known)
         if array is not None:
             return array
-        name, content = self._known_layout().document
+        name, content = self.layout().document
         document = json.dumps({**json.loads(content), "shape": shape}).encode()
         described = gzarr.open_array(gzarr.MemoryStore({name: document}), device="cpu")
         array = gzarr.Array(
             described.metadata,
-            self._opened[1],
+            place,
             path,
             device=device,
             mode="r" if write_empty_chunks is None else "r+",

@@ -95,8 +95,8 @@ class Joined:
     extent
         For each dimension, the length of the shortest array that has all of the batch's chunks in whole.
     end
-        For each dimension, the end of the array, if the batch tells it: all chunks are said to be selected as a whole,
-        and of the last one less than its length is selected.
+        For each dimension, the end of the array, if it is looked for and the batch tells it: all chunks are said to be
+        selected as a whole, and of the last one less than its length is selected.
     """
 
     path: str
@@ -108,7 +108,12 @@ class Joined:
 
 
 def join(
-    entries: Sequence[Entry], keys: ChunkKeys, chunk_shape: tuple[int, ...], drop_axes: tuple[int, ...] = ()
+    entries: Sequence[Entry],
+    keys: ChunkKeys,
+    chunk_shape: tuple[int, ...],
+    drop_axes: tuple[int, ...] = (),
+    *,
+    find_end: bool = False,
 ) -> Joined:
     """Join the entries of a batch.
 
@@ -122,6 +127,8 @@ def join(
         Shape of the array's chunks (shards).
     drop_axes
         Dimensions that the result has not, though the chunks' selections are no integers there.
+    find_end
+        Look for the end of the array.
 
     Raises
     ------
@@ -140,18 +147,14 @@ def join(
         kind, axes, last = _along_axes(_product(entries, _tails(paths, head, keys), drop_axes), chunk_shape)
     else:
         kind, (axes, last) = "coordinate", _points(entries, _tails(paths, head, keys), chunk_shape)
-    whole = kind == "basic" and all(entry[4] for entry in entries)
-    extent = tuple((at + 1) * length for at, length in zip(last, chunk_shape, strict=True))
-    ends = [index.stop if isinstance(index, slice) else index + 1 for index, _ in axes] if whole else extent
-    shape = tuple(nitems for _, nitems in axes if nitems is not None)
-    return Joined(
-        path,
-        kind,
-        tuple(index for index, _ in axes),
-        shape[:1] if kind == "coordinate" else shape,
-        extent,
-        tuple(end if end < most else None for end, most in zip(ends, extent, strict=True)),
-    )
+    extent = tuple([(at + 1) * length for at, length in zip(last, chunk_shape, strict=True)])
+    end: tuple[int | None, ...] = (None,) * len(extent)
+    if find_end and kind == "basic" and all(entry[4] for entry in entries):
+        ends = [index.stop if isinstance(index, slice) else index + 1 for index, _ in axes]
+        end = tuple([stop if stop < most else None for stop, most in zip(ends, extent, strict=True)])
+    shape = tuple([nitems for _, nitems in axes if nitems is not None])
+    index = tuple([index for index, _ in axes])
+    return Joined(path, kind, index, shape[:1] if kind == "coordinate" else shape, extent, end)
 
 
 def _tails(paths: Sequence[str], head: str, keys: ChunkKeys) -> list[list[str]]:
@@ -242,8 +245,8 @@ def _product(entries: Sequence[Entry], tails: Sequence[Sequence[str]], drop_axes
 def _along_axes(axes: Sequence[Sequence[Part]], chunk_shape: tuple[int, ...]) -> tuple[Kind, list[Axis], list[int]]:
     """Return the kind of a selection, the index of each dimension, and the coordinate of the last chunk along each."""
     joined = [_along_axis(parts, length) for parts, length in zip(axes, chunk_shape, strict=True)]
-    is_basic = all(isinstance(index, (int, slice)) for index, _ in joined)
-    return ("basic" if is_basic else "orthogonal"), joined, [parts[-1][0] for parts in axes]
+    is_orthogonal = any(isinstance(index, np.ndarray) for index, _ in joined)
+    return ("orthogonal" if is_orthogonal else "basic"), joined, [parts[-1][0] for parts in axes]
 
 
 def _along_axis(parts: Sequence[Part], length: int) -> Axis:

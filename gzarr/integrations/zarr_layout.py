@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,8 @@ class Layout:
         Form of the chunks' keys.
     chunk_shape
         Shape of the chunks (shards).
+    chunk_nbytes
+        Size of the elements of a chunk (shard).
     shape
         Shape of the array, rounded up to whole chunks.
     is_sharded
@@ -47,6 +50,7 @@ class Layout:
     document: tuple[str, bytes]
     keys: ChunkKeys
     chunk_shape: tuple[int, ...]
+    chunk_nbytes: int
     shape: tuple[int, ...]
     is_sharded: bool
     not_written: str
@@ -87,10 +91,17 @@ class Layout:
             (name, _document(metadata, name)),
             keys,
             tuple(chunk_shape),
+            math.prod(chunk_shape) * _itemsize(metadata.dtype),
             whole,
             any(hasattr(codec, "index_codecs") for codec in codecs),
             f"inner chunks are to be in {next(iter(orders))} order" if orders else "",
         )
+
+
+def _itemsize(dtype: Any) -> int:
+    # zarr-python 3.0 has NumPy's, or its own for some.
+    known = dtype.to_native_dtype() if hasattr(dtype, "to_native_dtype") else dtype
+    return int(getattr(known, "itemsize", 8))
 
 
 def _with_inner(codecs: Any) -> Iterator[Any]:

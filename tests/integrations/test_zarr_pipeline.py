@@ -405,8 +405,9 @@ def test_batches() -> None:
         [box("c/1", (slice(0, 2),), (slice(2, 4),), complete=True), box("c/0", (slice(2, 4),), (slice(0, 2),))],
         keys,
         (4,),
+        find_end=True,
     )
     assert (joined.path, joined.kind, joined.index, joined.shape) == ("", "basic", (slice(2, 6, 1),), (4,))
     assert (joined.extent, joined.end) == ((8,), (None,))
-    joined = join([box("c/1", (slice(0, 2),), (slice(0, 2),), complete=True)], keys, (4,))
+    joined = join([box("c/1", (slice(0, 2),), (slice(0, 2),), complete=True)], keys, (4,), find_end=True)
     assert joined.end == (6,)
