@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import zarr.abc.codec
 import zarr.storage
+from zarr.core.buffer import cpu
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.config import config
 from zarr.registry import register_pipeline
@@ -161,7 +162,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
             return ()
         if self._source is not None and _is_stored(entries[0][0]):
             try:
-                if self._source.is_quick(entries) and _is_alone():
+                if self._source.is_quick(entries, out) and _is_alone():
                     return self._source.read(entries, out, drop_axes)
                 return await asyncio.to_thread(self._source.read, entries, out, drop_axes)
             except NotOursError as error:
@@ -179,7 +180,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
             return
         if self._source is not None and _is_stored(entries[0][0]):
             try:
-                if self._source.is_quick(entries) and _is_alone():
+                if self._source.is_quick(entries, value) and _is_alone():
                     self._source.write(entries, value, drop_axes)
                 else:
                     await asyncio.to_thread(self._source.write, entries, value, drop_axes)
@@ -232,8 +233,20 @@ class _Statuses(Sequence[Any]):
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             return tuple(self[j] for j in range(*i.indices(len(self))))
-        (found,) = self.store.contains([self.keys[i]])
-        return {"status": "present" if found else "missing"}
+        return {"status": "present" if _exists(self.store, self.keys[i]) else "missing"}
+
+
+def _exists(store: Any, key: str) -> bool:
+    if not isinstance(store, gzarr.ZarrStore):
+        return bool(store.contains([key])[0])
+    # This is zarr-python's event loop, in which its MemoryStore waits for nothing.
+    step = store.store.exists(key)
+    try:
+        step.send(None)
+    except StopIteration as done:
+        return bool(done.value)
+    step.close()
+    raise gzarr.UnsupportedError(f"{store!r} cannot tell whether {key!r} exists while zarr-python's event loop waits")
 
 
 class _Source:
@@ -273,6 +286,8 @@ class _Source:
             raise NotOursError("the result has another shape than the selection")
         array = self._array(joined.path, device, _at_least(layout.shape, joined.extent))
         if is_swapped(array.dtype, target.dtype):
+            if device != "cpu":
+                raise NotOursError("CuPy knows one byte order")
             # zarr-python's result has the byte order of the stored elements, gzarr's that of the machine.
             swapped = target.view(array.dtype)
             _get(array, joined)(joined.index, out=swapped)
@@ -323,17 +338,16 @@ class _Source:
             raise self._layout.with_traceback(None)
         return self._layout
 
-    def is_quick(self, entries: list[Entry]) -> bool:
-        """Return whether a batch takes no longer than a thread takes to begin it.
+    def is_quick(self, entries: list[Entry], buffer: Any) -> bool:
+        """Return whether a batch is small, and waits for nothing but a local file.
 
         Raises
         ------
         NotOursError
             If gzarr does not read the array.
         """
-        return len(entries) * self.layout().chunk_nbytes <= _QUICK_NBYTES and isinstance(
-            self.store, zarr.storage.LocalStore
-        )
+        is_small = len(entries) * self.layout().chunk_nbytes <= _QUICK_NBYTES
+        return is_small and type(self.store) is zarr.storage.LocalStore and type(buffer) is cpu.NDBuffer
 
     def _place(self) -> Any:
         """Return gzarr's store, opened again if the store of zarr-python was moved."""

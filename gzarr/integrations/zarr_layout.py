@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import zarr.storage
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.core.buffer import cpu
 
 from .zarr_batches import ChunkKeys, NotOursError
 
@@ -114,7 +114,7 @@ def _with_inner(codecs: Any) -> Iterator[Any]:
 
 def _document(metadata: Any, name: str) -> bytes:
     try:
-        content: bytes = metadata.to_buffer_dict(default_buffer_prototype())[name].to_bytes()
+        content: bytes = metadata.to_buffer_dict(cpu.buffer_prototype)[name].to_bytes()
     # zarr-python reads documents that it does not write.
     except Exception as error:
         raise NotOursError(f"the metadata cannot be written: {error}") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -16,8 +18,11 @@ import zarr
 import zarr.storage
 import zarr.testing.strategies as zst
 from hypothesis import HealthCheck, given, settings
-from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import cpu
 from zarr.core.config import config
+from zarr.core.sync import sync
 
 import gzarr
 import gzarr.integrations.zarr as ours
@@ -75,13 +80,6 @@ def expected(data: Values, selection: tuple[Any, Any]) -> Values:
     ]
     dropped = tuple(i for i, index in enumerate(selection) if isinstance(index, int))
     return data[np.ix_(*indices)].squeeze(axis=dropped)
-
-
-@pytest.fixture
-def default() -> Iterator[None]:
-    """zarr-python's own pipeline."""
-    with config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}):
-        yield
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -242,6 +240,70 @@ def test_many_threads(store: Any) -> None:
     np.testing.assert_array_equal(array[:399], data[:399])
 
 
+def test_moved_stores(tmp_path: Path) -> None:
+    store = zarr.storage.LocalStore(tmp_path / "a")
+    array = opened(zarr.create_array(store, data=elements("i4"), chunks=(10, 6)))
+    np.testing.assert_array_equal(array[...], elements("i4"))
+    moved = tmp_path / "b"
+    (tmp_path / "a").rename(moved)
+    # What zarr-python's own move() does.
+    array.store.root = moved  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(array[...], elements("i4"))
+    array[0] = 1
+    assert (zarr.open_array(moved)[0] == 1).all()
+
+
+def test_shards_keep_what_is_behind_the_end(store: Any) -> None:
+    array = opened(zarr.create_array(store, shape=(4,), chunks=(2,), shards=(4,), dtype="i2"))
+    array[:] = [1, 2, 3, 4]
+    array.resize((2,))
+    array[:] = [9, 9]
+    array.resize((4,))
+    np.testing.assert_array_equal(array[:], [9, 9, 3, 4])
+
+
+def test_results_of_other_layouts(store: Any) -> None:
+    """Results in Fortran order, and buffers of the caller."""
+    data = elements("f8")
+    array = opened(zarr.create_array(store, data=data, chunks=(10, 6), zarr_format=2, order="F"))
+    result: Any = array[3:30]
+    assert result.flags.f_contiguous
+    np.testing.assert_array_equal(result, data[3:30])
+    memory = np.zeros((54, 46))
+    target = memory[::2, ::2]
+    buffer = cpu.buffer_prototype.nd_buffer.from_ndarray_like(target)
+    array.get_basic_selection(np.s_[3:30], out=buffer)
+    np.testing.assert_array_equal(target, data[3:30])
+    assert not memory[1::2].any()
+    assert not memory[:, 1::2].any()
+
+
+def test_times_without_a_unit(store: Any) -> None:
+    """NumPy takes both byte orders for the same, so these are zarr-python's."""
+    data = np.arange(10).astype(">i8").view(">m8")
+    other = zarr.create_array(store, data=data, chunks=5, zarr_format=2)
+    array = opened(other)
+    with config.set({"gzarr.strict": False}):
+        result: Any = array[...]
+        np.testing.assert_array_equal(result.view(result.dtype.byteorder + "i8"), np.arange(10))
+        array[...] = data[::-1]
+        result = array[...]
+        np.testing.assert_array_equal(result.view(result.dtype.byteorder + "i8"), np.arange(10)[::-1])
+
+
+def test_many_requests_at_once(tmp_path: Path) -> None:
+    """Requests that wait for each other's loop run in other threads, with the same results."""
+    data = np.arange(64 * 30, dtype="i4").reshape(64, 30)
+    array = opened(zarr.create_array(tmp_path, data=data, chunks=(4, 30)))
+
+    async def rows() -> list[Any]:
+        work = array._async_array
+        return await asyncio.gather(*[work.getitem(slice(i, i + 5)) for i in range(59)])
+
+    for i, result in enumerate(sync(rows())):
+        np.testing.assert_array_equal(result, data[i : i + 5])
+
+
 # -- what is not gzarr's
 
 
@@ -262,6 +324,66 @@ def test_what_gzarr_does_not_do(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array[...], data)
         array[...] = data + 1
     np.testing.assert_array_equal(other[...], data + 1)
+
+
+class Codec(GzipCodec):
+    """A codec of someone else, in the place of zarr-python's."""
+
+
+def test_replaced_codecs(store: Any) -> None:
+    array = zarr.create_array(store, data=elements("i4"), chunks=(10, 6), compressors=Codec())
+    with ours.enable():
+        made = zarr.AsyncArray(array.metadata, array.store_path)
+    with pytest.raises(gzarr.UnsupportedError, match=r"Codec is another package's codec"):
+        zarr.Array(made)[...]
+    with config.set({"gzarr.strict": False}):
+        np.testing.assert_array_equal(zarr.Array(made)[...], elements("i4"))
+
+
+@pytest.mark.skipif(not hasattr(ShardingCodec, "subchunk_write_order"), reason="zarr-python before 3.4 has one order")
+def test_orders_of_inner_chunks(store: Any) -> None:
+    codec = ShardingCodec(chunk_shape=(5, 3), subchunk_write_order="colexicographic")
+    other = zarr.create_array(
+        store, shape=(20, 12), chunks=(10, 6), dtype="i4", serializer=codec, compressors=None, filters=None
+    )
+    with ours.enable():
+        array = zarr.Array(zarr.AsyncArray(other.metadata, other.store_path))
+    with pytest.raises(gzarr.UnsupportedError, match="colexicographic order"):
+        array[...] = 1
+    with config.set({"gzarr.strict": False}):
+        array[...] = 1
+    assert (np.asarray(array[...]) == 1).all()
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_absent_chunks_as_errors(store: Any, is_missing: bool) -> None:
+    """zarr-python 3.4 can refuse absent chunks; whether they are there is asked after the read."""
+    other = zarr.create_array(store, shape=20, chunks=5, dtype="i4", fill_value=3)
+    other[: 10 if is_missing else 20] = 1
+    try:
+        settings = config.set({"array.read_missing_chunks": False})
+        error = zarr.errors.ChunkNotFoundError
+    except (AttributeError, KeyError):
+        settings, error = config.set({}), None
+    with config.set({"gzarr.strict": False}), settings:
+        array = opened(other, strict=False)
+        if is_missing and error is not None:
+            with pytest.raises(error, match="2 chunk"):
+                array[...]
+        else:
+            np.testing.assert_array_equal(array[...], other[...])
+
+
+def test_statuses(store: Any) -> None:
+    other = zarr.create_array(store, shape=20, chunks=5, dtype="i4")
+    other[5:12] = 1
+    array = opened(other)._async_array
+    out = cpu.buffer_prototype.nd_buffer.create(shape=(20,), dtype=np.dtype("i4"))
+    spec = ArraySpec((5,), other._async_array._zdtype, 0, array._config, cpu.buffer_prototype)
+    entries = [(array.store_path / f"c/{i}", spec, (slice(0, 5),), (slice(5 * i, 5 * i + 5),), True) for i in range(4)]
+    statuses = sync(array.codec_pipeline.read(entries, out))
+    assert [status["status"] for status in statuses] == ["missing", "present", "present", "missing"]
+    assert [status["status"] for status in statuses[1:3]] == ["present", "present"]
 
 
 def test_read_only(tmp_path: Path) -> None:
@@ -351,10 +473,24 @@ print(kind.__module__, int(array[...].sum()))
 """
 
 
+IMPORTED = """
+import sys
+import zarr
+before = set(sys.modules)
+import gzarr.integrations.zarr
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(new & {"numba", "llvmlite", "cupy", "blosc2", "fsspec", "obstore"}))
+"""
+
+
+def test_the_import_is_quick() -> None:
+    """zarr-python imports the pipeline whenever an array is made or opened, whether it is used or not."""
+    run = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.split() == []
+
+
 def test_by_an_environment_variable(tmp_path: Path) -> None:
     """The pipeline is known by its name, without an import."""
-    import os
-
     zarr.create_array(tmp_path, data=elements("i4"), chunks=(10, 6))
     run = subprocess.run(
         [sys.executable, "-c", BY_NAME, str(tmp_path)],
