@@ -14,6 +14,8 @@ selections, data types, codecs, buffers that it does not know) is done by zarr-p
 
 from __future__ import annotations
 
+# zarr-python imports this module, by an entry point, whenever an array is made or opened, whether gzarr is used or not.
+# So an import at the top is quick, and of what every zarr-python 3 has; the rest is imported where it is used.
 import asyncio
 import json
 import threading
@@ -24,15 +26,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import zarr.abc.codec
 import zarr.storage
-from zarr.core.buffer import cpu
-from zarr.core.codec_pipeline import BatchedCodecPipeline
-from zarr.core.config import config
+from zarr import config
 from zarr.registry import register_pipeline
 
 import gzarr
 
 from .zarr_batches import NotOursError, join
-from .zarr_layout import Layout, check_store, is_swapped, memory
+from .zarr_layout import Layout, check_store, is_host, is_swapped, memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -84,6 +84,8 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
     @classmethod
     def from_codecs(cls, codecs: Iterable[Any], *, batch_size: int | None = None) -> Self:
         """Return a pipeline of codecs alone."""
+        from zarr.core.codec_pipeline import BatchedCodecPipeline
+
         return cls(BatchedCodecPipeline.from_codecs(codecs, batch_size=batch_size))
 
     @classmethod
@@ -199,6 +201,7 @@ register_pipeline(CodecPipeline)
 def _own_pipeline(metadata: Any) -> Any:
     """Return zarr-python's own pipeline for an array."""
     from zarr.codecs._v2 import V2Codec
+    from zarr.core.codec_pipeline import BatchedCodecPipeline
 
     if metadata.zarr_format == 3:
         return BatchedCodecPipeline.from_codecs(metadata.codecs)
@@ -347,7 +350,7 @@ class _Source:
             If gzarr does not read the array.
         """
         is_small = len(entries) * self.layout().chunk_nbytes <= _QUICK_NBYTES
-        return is_small and type(self.store) is zarr.storage.LocalStore and type(buffer) is cpu.NDBuffer
+        return is_small and type(self.store) is zarr.storage.LocalStore and is_host(buffer)
 
     def _place(self) -> Any:
         """Return gzarr's store, opened again if the store of zarr-python was moved."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import zarr.storage
-from zarr.core.buffer import cpu
 
 from .zarr_batches import ChunkKeys, NotOursError
 
@@ -113,6 +112,8 @@ def _with_inner(codecs: Any) -> Iterator[Any]:
 
 
 def _document(metadata: Any, name: str) -> bytes:
+    from zarr.core.buffer import cpu
+
     try:
         content: bytes = metadata.to_buffer_dict(cpu.buffer_prototype)[name].to_bytes()
     # zarr-python reads documents that it does not write.
@@ -127,6 +128,13 @@ def check_store(store: Any) -> None:
         raise NotOursError(f"the store is a {type(store).__module__}.{type(store).__name__}")
 
 
+def is_host(buffer: Any) -> bool:
+    """Return whether a buffer is zarr-python's own for host memory."""
+    from zarr.core.buffer import cpu
+
+    return type(buffer) is cpu.NDBuffer
+
+
 def memory(buffer: Any) -> tuple[Any, str]:
     """Return the array in a buffer of zarr-python, and gzarr's name of its device.
 
@@ -136,7 +144,7 @@ def memory(buffer: Any) -> tuple[Any, str]:
         If it is a buffer of another class.
     """
     array = buffer.as_ndarray_like()
-    if type(buffer) is cpu.NDBuffer and isinstance(array, np.ndarray):
+    if is_host(buffer) and isinstance(array, np.ndarray):
         return array, "cpu"
     if hasattr(array, "__cuda_array_interface__") and type(buffer).__module__ == "zarr.core.buffer.gpu":
         return array, f"cuda:{array.device.id}"
