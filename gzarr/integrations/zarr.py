@@ -164,7 +164,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
             return ()
         if self._source is not None and _is_stored(entries[0][0]):
             try:
-                if self._source.is_quick(entries, out) and _is_alone():
+                if self._source.is_quick(out, self._source.layout().read_nbytes(entries)) and _is_alone():
                     return self._source.read(entries, out, drop_axes)
                 return await asyncio.to_thread(self._source.read, entries, out, drop_axes)
             except NotOursError as error:
@@ -182,7 +182,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
             return
         if self._source is not None and _is_stored(entries[0][0]):
             try:
-                if self._source.is_quick(entries, value) and _is_alone():
+                if self._source.is_quick(value, len(entries) * self._source.layout().chunk_nbytes) and _is_alone():
                     self._source.write(entries, value, drop_axes)
                 else:
                     await asyncio.to_thread(self._source.write, entries, value, drop_axes)
@@ -306,7 +306,7 @@ class _Source:
         if layout.not_written:
             raise NotOursError(layout.not_written)
         source, device = memory(value)
-        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes, find_end=not layout.is_sharded)
+        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes, find_end=layout.inner_shape is None)
         if source.shape not in ((), joined.shape):
             raise NotOursError("the value has another shape than the selection")
         shape = list(_at_least(layout.shape, joined.extent))
@@ -341,16 +341,9 @@ class _Source:
             raise self._layout.with_traceback(None)
         return self._layout
 
-    def is_quick(self, entries: list[Entry], buffer: Any) -> bool:
-        """Return whether a batch is small, and waits for nothing but a local file.
-
-        Raises
-        ------
-        NotOursError
-            If gzarr does not read the array.
-        """
-        is_small = len(entries) * self.layout().chunk_nbytes <= _QUICK_NBYTES
-        return is_small and type(self.store) is zarr.storage.LocalStore and is_host(buffer)
+    def is_quick(self, buffer: Any, nbytes: int) -> bool:
+        """Return whether a batch of so many bytes is small, and waits for nothing but a local file."""
+        return nbytes <= _QUICK_NBYTES and type(self.store) is zarr.storage.LocalStore and is_host(buffer)
 
     def _place(self) -> Any:
         """Return gzarr's store, opened again if the store of zarr-python was moved."""

@@ -12,13 +12,17 @@ import zarr.storage
 from .zarr_batches import ChunkKeys, NotOursError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Self
+
+    from .zarr_batches import Entry
 
 #: Stores that gzarr reads itself, or as fast as their own pipeline does. Subclasses may do anything.
 _STORES: Final = ("LocalStore", "MemoryStore", "ObjectStore", "FsspecStore")
 #: Packages whose codecs do what their names say. A class of another one in their place does what its author wants.
 _CODEC_PACKAGES: Final = frozenset({"zarr", "numcodecs", "imagecodecs", "imagecodecs_zarr", "imagecodecs_numcodecs"})
+#: Most shards of a batch whose selections are looked at one by one.
+_MOST_LOOKED_AT: Final = 8
 #: Orders of inner chunks in a shard that zarr-python promises and gzarr does not write. "morton" is the default, and no
 #: reader can tell.
 _ORDERS: Final = frozenset({"colexicographic"})
@@ -40,8 +44,8 @@ class Layout:
         Size of the elements of a chunk (shard).
     shape
         Shape of the array, rounded up to whole chunks.
-    is_sharded
-        Whether chunks are shards.
+    inner_shape
+        Shape of the inner chunks of a shard; None if chunks are no shards.
     not_written
         Why gzarr does not write such arrays; empty if it does.
     """
@@ -51,7 +55,7 @@ class Layout:
     chunk_shape: tuple[int, ...]
     chunk_nbytes: int
     shape: tuple[int, ...]
-    is_sharded: bool
+    inner_shape: tuple[int, ...] | None
     not_written: str
 
     @classmethod
@@ -92,9 +96,26 @@ class Layout:
             tuple(chunk_shape),
             math.prod(chunk_shape) * _itemsize(metadata.dtype),
             whole,
-            any(hasattr(codec, "index_codecs") for codec in codecs),
+            next((tuple(codec.chunk_shape) for codec in codecs if hasattr(codec, "index_codecs")), None),
             f"inner chunks are to be in {next(iter(orders))} order" if orders else "",
         )
+
+    def read_nbytes(self, entries: Sequence[Entry]) -> int:
+        """Return about how many bytes of elements have to be decoded for a batch that is read."""
+        if self.inner_shape is None or len(entries) > _MOST_LOOKED_AT:
+            return len(entries) * self.chunk_nbytes
+        share = 0.0
+        for _, _, inside, _, _ in entries:
+            part = 1.0
+            # What is no slice is looked at when the batch is joined.
+            for index, length, inner in zip(inside, self.chunk_shape, self.inner_shape, strict=False):
+                if isinstance(index, slice):
+                    begin, end, _ = index.indices(length)
+                    part *= (-(-end // inner) - begin // inner) * inner / length
+                elif isinstance(index, int):
+                    part *= inner / length
+            share += part
+        return int(share * self.chunk_nbytes)
 
 
 def _itemsize(dtype: Any) -> int:
@@ -124,6 +145,8 @@ def _document(metadata: Any, name: str) -> bytes:
 
 def check_store(store: Any) -> None:
     """Raise :class:`NotOursError` if a store is left to zarr-python."""
+    if type(store) is zarr.storage.ZipStore and store.read_only:
+        return
     if type(store) not in [getattr(zarr.storage, name, None) for name in _STORES]:
         raise NotOursError(f"the store is a {type(store).__module__}.{type(store).__name__}")
 

@@ -310,6 +310,30 @@ def test_many_requests_at_once(tmp_path: Path) -> None:
         np.testing.assert_array_equal(result, data[i : i + 5])
 
 
+def test_small_batches_take_no_other_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of shards, only the inner chunks that are read count."""
+    data = np.arange(1000 * 1000, dtype="f8").reshape(1000, 1000)
+    array = opened(zarr.create_array(tmp_path / "a", data=data, chunks=(50, 50), shards=(500, 500)))
+    small = opened(zarr.create_array(tmp_path / "b", data=data, chunks=(50, 50)))
+    sizes: list[int] = []
+
+    async def to_thread(function: Any, entries: Any, *arguments: Any) -> Any:
+        sizes.append(len(entries))
+        return function(entries, *arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    np.testing.assert_array_equal(array[3:5, 4], data[3:5, 4])
+    np.testing.assert_array_equal(array[:, 4], data[:, 4])
+    assert sizes == []
+    np.testing.assert_array_equal(array[:, :400], data[:, :400])
+    assert sizes == [2]
+    array[3:5, 4] = 0
+    assert sizes == [2, 1]
+    small[3:5, 4] = 0
+    assert (np.asarray(small[3:5, 4]) == 0).all()
+    assert sizes == [2, 1]
+
+
 # -- what is not gzarr's
 
 
@@ -390,6 +414,21 @@ def test_statuses(store: Any) -> None:
     statuses = sync(array.codec_pipeline.read(entries, out))
     assert [status["status"] for status in statuses] == ["missing", "present", "present", "missing"]
     assert [status["status"] for status in statuses[1:3]] == ["present", "present"]
+
+
+def test_archives(tmp_path: Path) -> None:
+    """Archives that are being written are zarr-python's, others are read by gzarr."""
+    data = elements("i4")
+    with zarr.storage.ZipStore(tmp_path / "a.zip", mode="w") as store:
+        array = opened(zarr.create_array(store, name="a", data=data, chunks=(10, 6)))
+        with pytest.raises(gzarr.UnsupportedError, match=r"the store is a .*ZipStore"):
+            array[...]
+        with config.set({"gzarr.strict": False}):
+            np.testing.assert_array_equal(array[...], data)
+    with zarr.storage.ZipStore(tmp_path / "a.zip", mode="r") as store:
+        array = opened(zarr.open_array(store, path="a", mode="r"), mode="r")
+        for selection in BASIC:
+            np.testing.assert_array_equal(array[selection], data[selection])
 
 
 def test_read_only(tmp_path: Path) -> None:
