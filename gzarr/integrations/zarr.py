@@ -18,7 +18,6 @@ from __future__ import annotations
 # So an import at the top is quick, and of what every zarr-python 3 has; the rest is imported where it is used.
 import asyncio
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -262,7 +261,6 @@ class _Source:
     def __init__(self, metadata: Any, store: Any) -> None:
         self.metadata = metadata
         self.store = store
-        self._lock = threading.Lock()
         self._arrays: dict[tuple[Any, ...], gzarr.Array] = {}
         self._layout: Layout | NotOursError | None = None
         self._opened: Any = None
@@ -348,20 +346,21 @@ class _Source:
     def _place(self) -> Any:
         """Return gzarr's store, opened again if the store of zarr-python was moved."""
         root = getattr(self.store, "root", None)
-        with self._lock:
-            if self._opened is None or self._opened[0] != root:
-                self._opened = root, gzarr.open_store(self.store, read_only=self.store.read_only)
-                self._arrays.clear()
-            return self._opened[1]
+        opened = self._opened
+        if opened is None or opened[0] != root:
+            opened = self._opened = root, gzarr.open_store(self.store, read_only=self.store.read_only)
+        return opened[1]
 
     def _array(
         self, path: str, device: str, shape: tuple[int, ...], *, write_empty_chunks: bool | None = None
     ) -> gzarr.Array:
         """Return the array with another shape, for reading, or for writing if ``write_empty_chunks`` is given."""
+        # Without locks: a forked child would wait for ever for one that another thread held. At worst, threads open an
+        # array twice.
         place = self._place()
         known = (path, device, shape, write_empty_chunks)
         array = self._arrays.get(known)
-        if array is not None:
+        if array is not None and array.store is place:
             return array
         name, content = self.layout().document
         document = json.dumps({**json.loads(content), "shape": shape}).encode()
@@ -374,10 +373,9 @@ class _Source:
             mode="r" if write_empty_chunks is None else "r+",
             write_empty_chunks=bool(write_empty_chunks),
         )
-        with self._lock:
-            if len(self._arrays) >= _MOST_ARRAYS:
-                self._arrays.clear()
-            self._arrays[known] = array
+        if len(self._arrays) >= _MOST_ARRAYS:
+            self._arrays.clear()
+        self._arrays[known] = array
         return array
 
 
