@@ -20,7 +20,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import zarr.abc.codec
@@ -240,7 +239,7 @@ class _Statuses(Sequence[Any]):
 
 def _exists(store: Any, key: str) -> bool:
     if not isinstance(store, gzarr.ZarrStore):
-        return bool(store.contains([key])[0])
+        return bool(store.contains([key])[0]) if hasattr(store, "contains") else store.get(key) is not None
     # This is zarr-python's event loop, in which its MemoryStore waits for nothing.
     step = store.store.exists(key)
     try:
@@ -391,5 +390,5 @@ def _get(array: gzarr.Array, joined: Joined) -> Callable[..., Any]:
 
 def _set(array: gzarr.Array, joined: Joined) -> Callable[..., Any]:
     if joined.kind == "basic":
-        return partial(array.write)
+        return array.write
     return array.set_orthogonal_selection if joined.kind == "orthogonal" else array.set_coordinate_selection

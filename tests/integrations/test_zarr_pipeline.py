@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import numpy as np
+import obstore.store
 import pytest
 import zarr
 import zarr.errors
@@ -31,7 +32,7 @@ import gzarr.integrations.zarr as ours
 from gzarr.integrations.zarr_batches import ChunkKeys, NotOursError, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Values = np.ndarray[Any, Any]
 
@@ -164,6 +165,34 @@ def test_codecs(store: Any, compressors: Any) -> None:
     np.testing.assert_array_equal(array[...], data)
     array[5:] = data[:-5]
     np.testing.assert_array_equal(other[5:], data[:-5])
+
+
+def object_store(tmp_path: Path) -> Any:
+    return zarr.storage.ObjectStore(obstore.store.MemoryStore())
+
+
+def local_object_store(tmp_path: Path) -> Any:
+    return zarr.storage.ObjectStore(obstore.store.LocalStore(tmp_path))
+
+
+def fsspec_store(tmp_path: Path) -> Any:
+    return zarr.storage.FsspecStore.from_url(f"memory://{tmp_path}")
+
+
+@pytest.mark.parametrize("make", [object_store, local_object_store, fsspec_store])
+def test_other_stores(tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    data = elements("f4")
+    other = zarr.create_array(make(tmp_path), name="a", data=data, chunks=(10, 6))
+    array = opened(other)
+    for selection in BASIC:
+        np.testing.assert_array_equal(array[selection], data[selection])
+    array[3:15, 4] = data[5, 5]
+    data[3:15, 4] = data[5, 5]
+    np.testing.assert_array_equal(other[...], data)
+    async_array = array._async_array
+    source: Any = async_array.codec_pipeline._source  # type: ignore[attr-defined]
+    statuses = ours._Statuses(source._place(), tuple((async_array.store_path / f"c/{i}/0").path for i in (0, 9)))
+    assert [status["status"] for status in statuses] == ["present", "missing"]
 
 
 def test_no_dimensions(store: Any) -> None:
