@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import multiprocessing
 import os
@@ -559,6 +560,19 @@ def test_the_import_is_quick() -> None:
     """zarr-python imports the pipeline whenever an array is made or opened, whether it is used or not."""
     run = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.split() == []
+
+
+def test_the_import_needs_only_what_is_public() -> None:
+    """It must not fail with any release: that would break zarr-python for those who do not use the pipeline."""
+    found = set()
+    for path in Path(ours.__file__).parent.glob("zarr*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import):
+                found |= {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.add(str(node.module))
+    named = {name for name in found if name.partition(".")[0] == "zarr"}
+    assert named == {"zarr", "zarr.abc.codec", "zarr.registry", "zarr.storage"}
 
 
 def test_by_an_environment_variable(tmp_path: Path) -> None:
