@@ -14,25 +14,23 @@ selections, data types, codecs, buffers that it does not know) is done by zarr-p
 
 from __future__ import annotations
 
+# zarr-python imports this module, by an entry point, whenever an array is made or opened, whether gzarr is used or not.
+# So an import at the top is quick, and of what every zarr-python 3 has; the rest is imported where it is used.
 import asyncio
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import zarr.abc.codec
 import zarr.storage
-from zarr.core.buffer import cpu, default_buffer_prototype
-from zarr.core.codec_pipeline import BatchedCodecPipeline
-from zarr.core.config import config
+from zarr import config
 from zarr.registry import register_pipeline
 
 import gzarr
 
-from .zarr_batches import ChunkKeys, NotJoinedError, join
+from .zarr_batches import NotOursError, join
+from .zarr_layout import Layout, check_store, is_host, is_swapped, memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,8 +38,8 @@ if TYPE_CHECKING:
 
     from .zarr_batches import Entry, Joined
 
-#: Stores that gzarr reads itself, or as fast as their own pipeline does. Subclasses may do anything.
-_STORES: Final = ("LocalStore", "MemoryStore", "ObjectStore", "FsspecStore")
+#: Most bytes of the chunks of a batch that is not worth another thread.
+_QUICK_NBYTES: Final = 1 << 20
 #: Arrays of gzarr that one pipeline keeps: for reading and writing, of an array that may have grown.
 _MOST_ARRAYS: Final = 4
 
@@ -60,10 +58,6 @@ def enable(*, strict: bool = False) -> Any:
     The change of ``zarr.config``: a context manager that takes it back.
     """
     return config.set({"codec_pipeline.path": f"{__name__}.{CodecPipeline.__name__}", "gzarr.strict": bool(strict)})
-
-
-class _NotOursError(Exception):
-    """What is wanted is left to zarr-python; the message says why."""
 
 
 class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
@@ -88,6 +82,8 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
     @classmethod
     def from_codecs(cls, codecs: Iterable[Any], *, batch_size: int | None = None) -> Self:
         """Return a pipeline of codecs alone."""
+        from zarr.core.codec_pipeline import BatchedCodecPipeline
+
         return cls(BatchedCodecPipeline.from_codecs(codecs, batch_size=batch_size))
 
     @classmethod
@@ -155,7 +151,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
     # -- reading and writing
 
     async def read(self, batch_info: Iterable[Entry], out: Any, drop_axes: tuple[int, ...] = ()) -> Any:
-        """Read the chunks of a selection into ``out``: one plan of gzarr, in another thread.
+        """Read the chunks of a selection into ``out``: one plan of gzarr, in another thread if it may take long.
 
         Returns
         -------
@@ -166,8 +162,10 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
             return ()
         if self._source is not None and _is_stored(entries[0][0]):
             try:
+                if self._source.is_quick(out, self._source.layout().read_nbytes(entries)) and _is_alone():
+                    return self._source.read(entries, out, drop_axes)
                 return await asyncio.to_thread(self._source.read, entries, out, drop_axes)
-            except _NotOursError as error:
+            except NotOursError as error:
                 _complain(error)
             except (gzarr.GzarrError, MemoryError):
                 # zarr-python raises an error of its own, or gets what gzarr does not.
@@ -176,15 +174,18 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
         return await self.own.read(entries, out, drop_axes)
 
     async def write(self, batch_info: Iterable[Entry], value: Any, drop_axes: tuple[int, ...] = ()) -> None:
-        """Write the chunks of a selection: one plan of gzarr, in another thread."""
+        """Write the chunks of a selection: one plan of gzarr, in another thread if it may take long."""
         entries = batch_info if isinstance(batch_info, list) else list(batch_info)
         if not entries:
             return
         if self._source is not None and _is_stored(entries[0][0]):
             try:
-                await asyncio.to_thread(self._source.write, entries, value, drop_axes)
+                if self._source.is_quick(value, len(entries) * self._source.layout().chunk_nbytes) and _is_alone():
+                    self._source.write(entries, value, drop_axes)
+                else:
+                    await asyncio.to_thread(self._source.write, entries, value, drop_axes)
                 return
-            except _NotOursError as error:
+            except NotOursError as error:
                 _complain(error)
             except (gzarr.GzarrError, MemoryError):
                 if config.get("gzarr.strict", False):
@@ -198,6 +199,7 @@ register_pipeline(CodecPipeline)
 def _own_pipeline(metadata: Any) -> Any:
     """Return zarr-python's own pipeline for an array."""
     from zarr.codecs._v2 import V2Codec
+    from zarr.core.codec_pipeline import BatchedCodecPipeline
 
     if metadata.zarr_format == 3:
         return BatchedCodecPipeline.from_codecs(metadata.codecs)
@@ -209,7 +211,12 @@ def _is_stored(place: Any) -> bool:
     return type(place) is zarr.storage.StorePath
 
 
-def _complain(error: _NotOursError) -> None:
+def _is_alone() -> bool:
+    # No other request waits for zarr-python's event loop.
+    return len(asyncio.all_tasks()) == 1
+
+
+def _complain(error: NotOursError) -> None:
     if config.get("gzarr.strict", False):
         raise gzarr.UnsupportedError(f"gzarr's codec pipeline cannot do this: {error}") from None
 
@@ -227,8 +234,20 @@ class _Statuses(Sequence[Any]):
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             return tuple(self[j] for j in range(*i.indices(len(self))))
-        (found,) = self.store.contains([self.keys[i]])
-        return {"status": "present" if found else "missing"}
+        return {"status": "present" if _exists(self.store, self.keys[i]) else "missing"}
+
+
+def _exists(store: Any, key: str) -> bool:
+    if not isinstance(store, gzarr.ZarrStore):
+        return bool(store.contains([key])[0]) if hasattr(store, "contains") else store.get(key) is not None
+    # This is zarr-python's event loop, in which its MemoryStore waits for nothing.
+    step = store.store.exists(key)
+    try:
+        step.send(None)
+    except StopIteration as done:
+        return bool(done.value)
+    step.close()
+    raise gzarr.UnsupportedError(f"{store!r} cannot tell whether {key!r} exists while zarr-python's event loop waits")
 
 
 class _Source:
@@ -241,9 +260,8 @@ class _Source:
     def __init__(self, metadata: Any, store: Any) -> None:
         self.metadata = metadata
         self.store = store
-        self._lock = threading.Lock()
         self._arrays: dict[tuple[Any, ...], gzarr.Array] = {}
-        self._layout: _Layout | None = None
+        self._layout: Layout | NotOursError | None = None
         self._opened: Any = None
 
     def __eq__(self, other: object) -> bool:
@@ -259,153 +277,105 @@ class _Source:
     # -- reading and writing
 
     def read(self, entries: list[Entry], out: Any, drop_axes: tuple[int, ...]) -> Any:
-        layout = self._known_layout()
+        layout = self.layout()
         if not getattr(entries[0][1].config, "read_missing_chunks", True):
-            raise _NotOursError("absent chunks are to be errors (read_missing_chunks)")
-        target, device = _memory(out)
-        joined = _joined(entries, layout, drop_axes)
+            raise NotOursError("absent chunks are to be errors (read_missing_chunks)")
+        target, device = memory(out)
+        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes)
         if joined.shape != target.shape:
-            raise _NotOursError("the result has another shape than the selection")
+            raise NotOursError("the result has another shape than the selection")
         array = self._array(joined.path, device, _at_least(layout.shape, joined.extent))
-        if array.dtype == target.dtype:
-            _get(array, joined)(joined.index, out=target)
-        elif array.dtype.newbyteorder("=") == target.dtype.newbyteorder("="):
+        if is_swapped(array.dtype, target.dtype):
+            if device != "cpu":
+                raise NotOursError("CuPy knows one byte order")
             # zarr-python's result has the byte order of the stored elements, gzarr's that of the machine.
             swapped = target.view(array.dtype)
             _get(array, joined)(joined.index, out=swapped)
             swapped.byteswap(inplace=True)
         else:
-            raise _NotOursError(f"the result is of {target.dtype}, the array of {array.dtype}")
+            _get(array, joined)(joined.index, out=target)
         return _Statuses(array.store, tuple(entry[0].path for entry in entries))
 
     def write(self, entries: list[Entry], value: Any, drop_axes: tuple[int, ...]) -> None:
-        layout = self._known_layout()
+        layout = self.layout()
         if self.store.read_only:
-            raise _NotOursError("the store is read-only")
-        source, device = _memory(value)
-        joined = _joined(entries, layout, drop_axes)
+            raise NotOursError("the store is read-only")
+        if layout.not_written:
+            raise NotOursError(layout.not_written)
+        source, device = memory(value)
+        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes, find_end=layout.inner_shape is None)
         if source.shape not in ((), joined.shape):
-            raise _NotOursError("the value has another shape than the selection")
+            raise NotOursError("the value has another shape than the selection")
         shape = list(_at_least(layout.shape, joined.extent))
         for i, end in enumerate(joined.end):
-            # The last chunk is whole though its end is left out: there the array ends.
+            # The last chunk is whole though its end is left out: there the array ends. Shards keep what they have
+            # behind it, like zarr-python's.
             if end is not None:
                 shape[i] = end
         array = self._array(
             joined.path, device, tuple(shape), write_empty_chunks=entries[0][1].config.write_empty_chunks
         )
-        if array.dtype.newbyteorder("=") != source.dtype.newbyteorder("="):
-            raise _NotOursError(f"the value is of {source.dtype}, the array of {array.dtype}")
+        is_swapped(array.dtype, source.dtype)
         _set(array, joined)(joined.index, source)
 
     # -- arrays of gzarr
 
-    def _known_layout(self) -> _Layout:
-        with self._lock:
-            if self._layout is None:
-                self._layout = _Layout.of(self.metadata, self.store)
-                self._opened = gzarr.open_store(self.store, read_only=self.store.read_only)
-            return self._layout
+    def layout(self) -> Layout:
+        """Return the layout of the array.
+
+        Raises
+        ------
+        NotOursError
+            If gzarr does not read it.
+        """
+        if self._layout is None:
+            try:
+                check_store(self.store)
+                self._layout = Layout.of(self.metadata)
+            except NotOursError as error:
+                self._layout = error
+        if isinstance(self._layout, NotOursError):
+            raise self._layout.with_traceback(None)
+        return self._layout
+
+    def is_quick(self, buffer: Any, nbytes: int) -> bool:
+        """Return whether a batch of so many bytes is small, and waits for nothing but a local file."""
+        return nbytes <= _QUICK_NBYTES and type(self.store) is zarr.storage.LocalStore and is_host(buffer)
+
+    def _place(self) -> Any:
+        """Return gzarr's store, opened again if the store of zarr-python was moved."""
+        root = getattr(self.store, "root", None)
+        opened = self._opened
+        if opened is None or opened[0] != root:
+            opened = self._opened = root, gzarr.open_store(self.store, read_only=self.store.read_only)
+        return opened[1]
 
     def _array(
         self, path: str, device: str, shape: tuple[int, ...], *, write_empty_chunks: bool | None = None
     ) -> gzarr.Array:
         """Return the array with another shape, for reading, or for writing if ``write_empty_chunks`` is given."""
+        # Without locks: a forked child would wait for ever for one that another thread held. At worst, threads open an
+        # array twice.
+        place = self._place()
         known = (path, device, shape, write_empty_chunks)
         array = self._arrays.get(known)
-        if array is not None:
+        if array is not None and array.store is place:
             return array
-        documents = dict(self._layout.documents)  # type: ignore[union-attr]
-        name = next(iter(documents))
-        documents[name] = json.dumps({**json.loads(documents[name]), "shape": shape}).encode()
-        described = gzarr.open_array(gzarr.MemoryStore(documents), device="cpu")
+        name, content = self.layout().document
+        document = json.dumps({**json.loads(content), "shape": shape}).encode()
+        described = gzarr.open_array(gzarr.MemoryStore({name: document}), device="cpu")
         array = gzarr.Array(
             described.metadata,
-            self._opened,
+            place,
             path,
             device=device,
             mode="r" if write_empty_chunks is None else "r+",
             write_empty_chunks=bool(write_empty_chunks),
         )
-        with self._lock:
-            if len(self._arrays) >= _MOST_ARRAYS:
-                self._arrays.clear()
-            self._arrays[known] = array
+        if len(self._arrays) >= _MOST_ARRAYS:
+            self._arrays.clear()
+        self._arrays[known] = array
         return array
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """What of an array's metadata a batch needs.
-
-    Attributes
-    ----------
-    documents
-        Metadata documents, by name.
-    keys
-        Form of the chunks' keys.
-    chunk_shape
-        Shape of the chunks (shards).
-    shape
-        Shape of the array, rounded up to whole chunks.
-    """
-
-    documents: dict[str, bytes]
-    keys: ChunkKeys
-    chunk_shape: tuple[int, ...]
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, metadata: Any, store: Any) -> Self:
-        """Return the layout of an array of zarr-python.
-
-        Raises
-        ------
-        _NotOursError
-            If gzarr does not read such arrays, or the store.
-        """
-        if type(store) not in [getattr(zarr.storage, name, None) for name in _STORES]:
-            raise _NotOursError(f"the store is a {type(store).__module__}.{type(store).__name__}")
-        documents = {
-            name: value.to_bytes() for name, value in metadata.to_buffer_dict(default_buffer_prototype()).items()
-        }
-        ndim = len(metadata.shape)
-        if metadata.zarr_format == 3:
-            grid, encoding = metadata.chunk_grid, metadata.chunk_key_encoding
-            chunk_shape = getattr(grid, "chunk_shape", None)
-            if chunk_shape is None:
-                raise _NotOursError("the chunk grid is not regular")
-            if encoding.name not in ("default", "v2"):
-                raise _NotOursError(f"the chunk key encoding is {encoding.name!r}")
-            keys = ChunkKeys(ndim, encoding.separator, encoding.name == "default")
-            documents = {"zarr.json": documents["zarr.json"]}
-        else:
-            chunk_shape = metadata.chunks
-            keys = ChunkKeys(ndim, metadata.dimension_separator, prefix=False)
-            documents = {".zarray": documents[".zarray"]}
-        whole = tuple(
-            -(-length // chunk) * chunk for length, chunk in zip(metadata.shape, chunk_shape, strict=True) if chunk
-        )
-        if len(whole) != ndim:
-            raise _NotOursError("chunks have no elements")
-        return cls(documents, keys, tuple(chunk_shape), whole)
-
-
-def _joined(entries: list[Entry], layout: _Layout, drop_axes: tuple[int, ...]) -> Joined:
-    try:
-        return join(entries, layout.keys, layout.chunk_shape, drop_axes)
-    except NotJoinedError as error:
-        raise _NotOursError(str(error)) from None
-
-
-def _memory(buffer: Any) -> tuple[Any, str]:
-    """Return the array in a buffer of zarr-python, and gzarr's name of its device."""
-    array = buffer.as_ndarray_like()
-    if type(buffer) is cpu.NDBuffer and isinstance(array, np.ndarray):
-        return array, "cpu"
-    if hasattr(array, "__cuda_array_interface__") and type(buffer).__module__ == "zarr.core.buffer.gpu":
-        return array, f"cuda:{array.device.id}"
-    raise _NotOursError(f"buffers are of {type(buffer).__module__}.{type(buffer).__name__}")
 
 
 def _at_least(shape: tuple[int, ...], extent: tuple[int, ...]) -> tuple[int, ...]:
@@ -420,5 +390,5 @@ def _get(array: gzarr.Array, joined: Joined) -> Callable[..., Any]:
 
 def _set(array: gzarr.Array, joined: Joined) -> Callable[..., Any]:
     if joined.kind == "basic":
-        return partial(array.write)
+        return array.write
     return array.set_orthogonal_selection if joined.kind == "orthogonal" else array.set_coordinate_selection

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import pickle
-import subprocess
-import sys
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import numpy as np
+import obstore.store
 import pytest
 import zarr
+import zarr.errors
 import zarr.storage
 import zarr.testing.strategies as zst
 from hypothesis import HealthCheck, given, settings
-from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
+from support.zarr_pipelines import SHAPE, elements, opened
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import cpu
 from zarr.core.config import config
+from zarr.core.sync import sync
 
 import gzarr
 import gzarr.integrations.zarr as ours
-from gzarr.integrations.zarr_batches import ChunkKeys, NotJoinedError, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Values = np.ndarray[Any, Any]
 
-SHAPE = (37, 23)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "v2": {"zarr_format": 2, "chunks": (10, 6)},
     "v2 F": {"zarr_format": 2, "chunks": (10, 6), "order": "F"},
@@ -62,11 +63,6 @@ ORTHOGONAL: list[Any] = [
 ]
 
 
-def elements(dtype: str, seed: int = 0) -> Values:
-    numbers = np.random.default_rng(seed).integers(0, 100, SHAPE)
-    return numbers.astype("i8").astype(dtype) if dtype[-1] != "]" else numbers.astype("i8").view(dtype)
-
-
 def expected(data: Values, selection: tuple[Any, Any]) -> Values:
     """Return what an orthogonal selection of ``data`` is."""
     indices = [
@@ -77,24 +73,9 @@ def expected(data: Values, selection: tuple[Any, Any]) -> Values:
     return data[np.ix_(*indices)].squeeze(axis=dropped)
 
 
-@pytest.fixture
-def default() -> Iterator[None]:
-    """zarr-python's own pipeline."""
-    with config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}):
-        yield
-
-
 @pytest.fixture(params=["memory", "local"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return zarr.storage.MemoryStore() if request.param == "memory" else zarr.storage.LocalStore(tmp_path)
-
-
-def opened(array: zarr.Array[Any], *, strict: bool = True, mode: str = "r+") -> zarr.Array[Any]:
-    """Open an array again, with gzarr's pipeline."""
-    with ours.enable(strict=strict):
-        again = zarr.open_array(array.store, path=array.path, mode=mode)  # type: ignore[arg-type]
-    assert type(again._async_array.codec_pipeline) is ours.CodecPipeline
-    return again
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +92,7 @@ def strict() -> Iterator[None]:
 def test_reading(store: Any, layout: str, dtype: str) -> None:
     data = elements(dtype)
     written = zarr.create_array(store, name="group/a", data=data, **LAYOUTS[layout])
+    written = zarr.open_array(store, path="group/a")
     array = opened(written)
     for selection in BASIC:
         np.testing.assert_array_equal(array[selection], data[selection])
@@ -151,7 +133,9 @@ def test_writing(store: Any, layout: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "compressors", [None, GzipCodec(), ZstdCodec(), [BloscCodec(cname="lz4"), Crc32cCodec()]], ids=str
+    "compressors",
+    [None, GzipCodec(), ZstdCodec(), [BloscCodec(cname="lz4"), Crc32cCodec()]],
+    ids=["none", "gzip", "zstd", "blosc and crc32c"],
 )
 def test_codecs(store: Any, compressors: Any) -> None:
     data = elements(">i4")
@@ -162,6 +146,34 @@ def test_codecs(store: Any, compressors: Any) -> None:
     np.testing.assert_array_equal(array[...], data)
     array[5:] = data[:-5]
     np.testing.assert_array_equal(other[5:], data[:-5])
+
+
+def object_store(tmp_path: Path) -> Any:
+    return zarr.storage.ObjectStore(obstore.store.MemoryStore())
+
+
+def local_object_store(tmp_path: Path) -> Any:
+    return zarr.storage.ObjectStore(obstore.store.LocalStore(tmp_path))
+
+
+def fsspec_store(tmp_path: Path) -> Any:
+    return zarr.storage.FsspecStore.from_url(f"memory://{tmp_path}")
+
+
+@pytest.mark.parametrize("make", [object_store, local_object_store, fsspec_store])
+def test_other_stores(tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    data = elements("f4")
+    other = zarr.create_array(make(tmp_path), name="a", data=data, chunks=(10, 6))
+    array = opened(other)
+    for selection in BASIC:
+        np.testing.assert_array_equal(array[selection], data[selection])
+    array[3:15, 4] = data[5, 5]
+    data[3:15, 4] = data[5, 5]
+    np.testing.assert_array_equal(other[...], data)
+    async_array = array._async_array
+    source: Any = async_array.codec_pipeline._source  # type: ignore[attr-defined]
+    statuses = ours._Statuses(source._place(), tuple((async_array.store_path / f"c/{i}/0").path for i in (0, 9)))
+    assert [status["status"] for status in statuses] == ["present", "missing"]
 
 
 def test_no_dimensions(store: Any) -> None:
@@ -179,8 +191,8 @@ def test_empty_chunks(store: Any) -> None:
     array = opened(other)
     array[...] = 7
     assert array.nchunks_initialized == 0
-    with ours.enable(strict=True):
-        full = zarr.open_array(store, mode="r+", config={"write_empty_chunks": True})
+    with config.set({"array.write_empty_chunks": True}):
+        full = opened(other)
     full[...] = 7
     assert full.nchunks_initialized == 16
 
@@ -189,7 +201,7 @@ def test_empty_chunks(store: Any) -> None:
 @given(data=st.data())
 def test_any_array(data: st.DataObject) -> None:
     with config.set({"gzarr.strict": False}), ours.enable():
-        array = data.draw(zst.arrays(compressors=zst.compressors()))
+        array = data.draw(zst.arrays(compressors=zst.compressors))
         whole = array[...]
         if array.ndim and array.size:
             selection = data.draw(zst.basic_indices(shape=array.shape))
@@ -239,6 +251,100 @@ def test_many_threads(store: Any) -> None:
     np.testing.assert_array_equal(array[:399], data[:399])
 
 
+def test_moved_stores(tmp_path: Path) -> None:
+    store = zarr.storage.LocalStore(tmp_path / "a")
+    array = opened(zarr.create_array(store, data=elements("i4"), chunks=(10, 6)))
+    np.testing.assert_array_equal(array[...], elements("i4"))
+    moved = tmp_path / "b"
+    (tmp_path / "a").rename(moved)
+    # What zarr-python's own move() does.
+    array.store.root = moved  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(array[...], elements("i4"))
+    array[0] = 1
+    assert (zarr.open_array(moved)[0] == 1).all()
+
+
+def test_shards_keep_what_is_behind_the_end(store: Any) -> None:
+    array = opened(zarr.create_array(store, shape=(4,), chunks=(2,), shards=(4,), dtype="i2"))
+    array[:] = [1, 2, 3, 4]
+    array.resize((2,))
+    array[:] = [9, 9]
+    array.resize((4,))
+    np.testing.assert_array_equal(array[:], [9, 9, 3, 4])
+
+
+def test_results_of_other_layouts(store: Any) -> None:
+    """Results in Fortran order, and buffers of the caller."""
+    data = elements("f8")
+    array = opened(zarr.create_array(store, data=data, chunks=(10, 6), zarr_format=2, order="F"))
+    result: Any = array[3:30]
+    assert result.flags.f_contiguous
+    np.testing.assert_array_equal(result, data[3:30])
+    memory = np.zeros((54, 46))
+    target = memory[::2, ::2]
+    buffer = cpu.buffer_prototype.nd_buffer.from_ndarray_like(target)
+    array.get_basic_selection(np.s_[3:30], out=buffer)
+    np.testing.assert_array_equal(target, data[3:30])
+    assert not memory[1::2].any()
+    assert not memory[:, 1::2].any()
+
+
+def test_times_without_a_unit(store: Any) -> None:
+    """NumPy takes both byte orders for the same, so these are zarr-python's: the same bits as without gzarr."""
+    data = np.arange(10).astype(">i8").view(">m8")
+    other = zarr.create_array(store, data=data, chunks=5, zarr_format=2)
+    array = opened(other)
+
+    def bits(array: Any) -> bytes:
+        result: Any = array[...]
+        return bytes(result.view(result.dtype.byteorder + "i8").astype("i8"))
+
+    with config.set({"gzarr.strict": False}):
+        assert bits(array) == bits(zarr.open_array(store)) == bytes(np.arange(10))
+        other[...] = data[::-1]
+        wanted = bits(other)
+        other[...] = data
+        array[...] = data[::-1]
+        assert bits(other) == wanted
+
+
+def test_many_requests_at_once(tmp_path: Path) -> None:
+    """Requests that wait for each other's loop run in other threads, with the same results."""
+    data = np.arange(64 * 30, dtype="i4").reshape(64, 30)
+    array = opened(zarr.create_array(tmp_path, data=data, chunks=(4, 30)))
+
+    async def rows() -> list[Any]:
+        work = array._async_array
+        return await asyncio.gather(*[work.getitem(slice(i, i + 5)) for i in range(59)])
+
+    for i, result in enumerate(sync(rows())):
+        np.testing.assert_array_equal(result, data[i : i + 5])
+
+
+def test_small_batches_take_no_other_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of shards, only the inner chunks that are read count."""
+    data = np.arange(1000 * 1000, dtype="f8").reshape(1000, 1000)
+    array = opened(zarr.create_array(tmp_path / "a", data=data, chunks=(50, 50), shards=(500, 500)))
+    small = opened(zarr.create_array(tmp_path / "b", data=data, chunks=(50, 50)))
+    sizes: list[int] = []
+
+    async def to_thread(function: Any, entries: Any, *arguments: Any) -> Any:
+        sizes.append(len(entries))
+        return function(entries, *arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    np.testing.assert_array_equal(array[3:5, 4], data[3:5, 4])
+    np.testing.assert_array_equal(array[:, 4], data[:, 4])
+    assert sizes == []
+    np.testing.assert_array_equal(array[:, :400], data[:, :400])
+    assert sizes == [2]
+    array[3:5, 4] = 0
+    assert sizes == [2, 1]
+    small[3:5, 4] = 0
+    assert (np.asarray(small[3:5, 4]) == 0).all()
+    assert sizes == [2, 1]
+
+
 # -- what is not gzarr's
 
 
@@ -259,6 +365,78 @@ def test_what_gzarr_does_not_do(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array[...], data)
         array[...] = data + 1
     np.testing.assert_array_equal(other[...], data + 1)
+
+
+class Codec(GzipCodec):
+    """A codec of someone else, in the place of zarr-python's."""
+
+
+def test_replaced_codecs(store: Any) -> None:
+    array = zarr.create_array(store, data=elements("i4"), chunks=(10, 6), compressors=Codec())
+    with ours.enable():
+        made = zarr.AsyncArray(array.metadata, array.store_path)
+    with pytest.raises(gzarr.UnsupportedError, match=r"Codec is another package's codec"):
+        zarr.Array(made)[...]
+    with config.set({"gzarr.strict": False}):
+        np.testing.assert_array_equal(zarr.Array(made)[...], elements("i4"))
+
+
+@pytest.mark.skipif(not hasattr(ShardingCodec, "subchunk_write_order"), reason="zarr-python before 3.4 has one order")
+def test_orders_of_inner_chunks(store: Any) -> None:
+    codec = ShardingCodec(chunk_shape=(5, 3), subchunk_write_order="colexicographic")
+    other = zarr.create_array(
+        store, shape=(20, 12), chunks=(10, 6), dtype="i4", serializer=codec, compressors=None, filters=None
+    )
+    with ours.enable():
+        array = zarr.Array(zarr.AsyncArray(other.metadata, other.store_path))
+    with pytest.raises(gzarr.UnsupportedError, match="colexicographic order"):
+        array[...] = 1
+    with config.set({"gzarr.strict": False}):
+        array[...] = 1
+    assert (np.asarray(array[...]) == 1).all()
+
+
+@pytest.mark.skipif(not hasattr(zarr.errors, "ChunkNotFoundError"), reason="zarr-python before 3.4 cannot refuse them")
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_absent_chunks_as_errors(store: Any, is_missing: bool) -> None:
+    other = zarr.create_array(store, shape=20, chunks=5, dtype="i4", fill_value=3)
+    other[: 10 if is_missing else 20] = 1
+    with config.set({"gzarr.strict": False, "array.read_missing_chunks": False}):
+        array = opened(other, strict=False)
+        if not is_missing:
+            np.testing.assert_array_equal(array[...], other[...])
+            return
+        with pytest.raises(zarr.errors.ChunkNotFoundError, match="2 chunk"):
+            array[...]
+        with config.set({"gzarr.strict": True}), pytest.raises(gzarr.UnsupportedError, match="absent chunks"):
+            array[...]
+
+
+def test_statuses(store: Any) -> None:
+    other = zarr.create_array(store, shape=20, chunks=5, dtype="i4")
+    other[5:12] = 1
+    array = opened(other)._async_array
+    out = cpu.buffer_prototype.nd_buffer.create(shape=(20,), dtype=np.dtype("i4"))
+    spec = ArraySpec((5,), other._async_array._zdtype, 0, array._config, cpu.buffer_prototype)
+    entries = [(array.store_path / f"c/{i}", spec, (slice(0, 5),), (slice(5 * i, 5 * i + 5),), True) for i in range(4)]
+    statuses = sync(array.codec_pipeline.read(entries, out))
+    assert [status["status"] for status in statuses] == ["missing", "present", "present", "missing"]
+    assert [status["status"] for status in statuses[1:3]] == ["present", "present"]
+
+
+def test_archives(tmp_path: Path) -> None:
+    """Archives that are being written are zarr-python's, others are read by gzarr."""
+    data = elements("i4")
+    with zarr.storage.ZipStore(tmp_path / "a.zip", mode="w") as store:
+        array = opened(zarr.create_array(store, name="a", data=data, chunks=(10, 6)))
+        with pytest.raises(gzarr.UnsupportedError, match=r"the store is a .*ZipStore"):
+            array[...]
+        with config.set({"gzarr.strict": False}):
+            np.testing.assert_array_equal(array[...], data)
+    with zarr.storage.ZipStore(tmp_path / "a.zip", mode="r") as store:
+        array = opened(zarr.open_array(store, path="a", mode="r"), mode="r")
+        for selection in BASIC:
+            np.testing.assert_array_equal(array[selection], data[selection])
 
 
 def test_read_only(tmp_path: Path) -> None:
@@ -292,8 +470,12 @@ def test_fields(store: Any) -> None:
     other = zarr.create_array(store, data=data, chunks=(7, 2), zarr_format=2)
     array = opened(other)
     np.testing.assert_array_equal(array[3:9], data[3:9])
-    with config.set({"gzarr.strict": False}):
-        np.testing.assert_array_equal(array.get_basic_selection(np.s_[3:9], fields="a"), data["a"][3:9])
+    array[2:4] = data[10:12]
+    data[2:4] = data[10:12]
+    np.testing.assert_array_equal(other[...], data)
+    # zarr-python has no reading of single fields that works.
+    with pytest.raises(gzarr.UnsupportedError, match=r"the buffer is of int32, the array of \["):
+        array.get_basic_selection(np.s_[3:9], fields="a")
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -305,101 +487,3 @@ def test_strings(store: Any, zarr_format: int) -> None:
         array[...] = data
         np.testing.assert_array_equal(array[...], other[...])
         np.testing.assert_array_equal(array[...], data)
-
-
-# -- pipelines
-
-
-def test_equality_and_pickles(tmp_path: Path) -> None:
-    one = zarr.create_array(tmp_path / "a", data=elements("i4"), chunks=(10, 6))
-    two = zarr.create_array(tmp_path / "b", data=elements("i4"), chunks=(10, 5))
-    pipeline = opened(one)._async_array.codec_pipeline
-    assert pipeline == opened(one)._async_array.codec_pipeline
-    assert pipeline != opened(two)._async_array.codec_pipeline
-    assert pipeline != one._async_array.codec_pipeline
-    assert pickle.loads(pickle.dumps(pipeline)) == pipeline
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(opened(one)))[...], elements("i4"))
-
-
-def total(array: zarr.Array[Any]) -> int:
-    return int(array[...].sum())
-
-
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_other_processes(tmp_path: Path, method: str) -> None:
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip("this system has no fork")
-    data = elements("i4")
-    array = opened(zarr.create_array(tmp_path, data=data, chunks=(10, 6)))
-    assert total(array) == data.sum()
-    with multiprocessing.get_context(method).Pool(1) as pool:
-        assert pool.apply_async(total, (array,)).get(60) == data.sum()
-
-
-BY_NAME = """
-import sys, zarr
-array = zarr.open_array(sys.argv[1])
-kind = type(array._async_array.codec_pipeline)
-print(kind.__module__, int(array[...].sum()))
-"""
-
-
-def test_by_an_environment_variable(tmp_path: Path) -> None:
-    """The pipeline is known by its name, without an import."""
-    import os
-
-    zarr.create_array(tmp_path, data=elements("i4"), chunks=(10, 6))
-    run = subprocess.run(
-        [sys.executable, "-c", BY_NAME, str(tmp_path)],
-        env={**os.environ, "ZARR_CODEC_PIPELINE__PATH": "gzarr.integrations.zarr.CodecPipeline"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert run.stdout.split() == ["gzarr.integrations.zarr", str(elements("i4").sum())]
-
-
-# -- batches
-
-
-class Place:
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-
-def box(path: str, inside: Any, outside: Any, *, complete: bool = False) -> Any:
-    return Place(path), None, inside, outside, complete
-
-
-@pytest.mark.parametrize(
-    ("entries", "match"),
-    [
-        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("b/c/1", (slice(0, 4),), (slice(4, 8),))], "one array"),
-        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/0", (slice(0, 4),), (slice(4, 8),))], "twice"),
-        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/2", (slice(0, 4),), (slice(4, 8),))], "follow"),
-        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/1", (slice(0, 4),), (slice(3, 7),))], "follow"),
-        ([box("a/c/0", (slice(0, 4),), (slice(1, 5),))], "follow"),
-        ([box("a/x/0", (slice(0, 4),), (slice(0, 4),))], "not the key"),
-        ([box("a/c/x", (slice(0, 4),), (slice(0, 4),))], "not a chunk's coordinate"),
-        ([box("c/0", (slice(0, 4), slice(0, 4)), (slice(0, 4),))], "one index for each dimension"),
-        ([box("c/0", (np.array([1, 2]),), (np.array([0, 0]),))], "same place"),
-        ([box("c/0", (np.array([1, 2]),), np.array([0, 5]))], "differ"),
-    ],
-)
-def test_batches_that_are_no_selection(entries: Any, match: str) -> None:
-    with pytest.raises(NotJoinedError, match=match):
-        join(entries, ChunkKeys(1, "/", prefix=True), (4,))
-
-
-def test_batches() -> None:
-    keys = ChunkKeys(1, "/", prefix=True)
-    joined = join(
-        [box("c/1", (slice(0, 2),), (slice(2, 4),), complete=True), box("c/0", (slice(2, 4),), (slice(0, 2),))],
-        keys,
-        (4,),
-    )
-    assert (joined.path, joined.kind, joined.index, joined.shape) == ("", "basic", (slice(2, 6, 1),), (4,))
-    assert (joined.extent, joined.end) == ((8,), (None,))
-    joined = join([box("c/1", (slice(0, 2),), (slice(0, 2),), complete=True)], keys, (4,))
-    assert joined.end == (6,)
