@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import xarray as xr
 from xarray import conventions
+from xarray.coding.variables import CFMaskCoder, CFScaleOffsetCoder
 
 import gzarr
 
 from .xarray_device import DeviceVariable, Masking, belongs_on_device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
 
     from .xarray_store import GzarrStore
+
+    Name: TypeAlias = "str | None"
+    Variables: TypeAlias = "dict[Name, xr.Variable]"
+
+#: Attributes of numbers that mean more to xarray than masking and scaling.
+_MEANINGFUL: Final = frozenset(("_Encoding", "_Unsigned", "dtype"))
+#: Units of durations.
+_DURATIONS: Final = frozenset(("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"))
+_MASKING: Final = frozenset(("_FillValue", "missing_value"))
+_SCALING: Final = frozenset(("scale_factor", "add_offset"))
 
 
 def decoded(
@@ -38,11 +50,11 @@ def decoded(
     """
     dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
 
-    def is_masked(name: str | None) -> bool:
+    def is_masked(name: Name) -> bool:
         return bool(mask_and_scale.get(name, True) if isinstance(mask_and_scale, Mapping) else mask_and_scale)
 
-    stored: dict[str, xr.Variable] = {}
-    on_device: dict[str, tuple[gzarr.Array, dict[str, Any]]] = {}
+    stored: Variables = {}
+    on_device: dict[Name, tuple[gzarr.Array, xr.Variable]] = {}
     for name, array in store.arrays():
         try:
             if isinstance(array, gzarr.MetadataError):
@@ -54,24 +66,102 @@ def decoded(
             continue
         if array.device != "cpu":
             # xarray takes attributes away when it decodes.
-            on_device[name] = array, dict(stored[name].attrs)
-    variables, attributes, names = conventions.decode_cf_variables(
-        stored, store.get_attrs(), mask_and_scale=mask_and_scale, drop_variables=dropped, **options
+            on_device[name] = array, stored[name].copy(deep=False)
+    variables, attributes, names = _decode(
+        stored, store.get_attrs(), is_masked, mask_and_scale=mask_and_scale, drop_variables=dropped, **options
     )
     coordinates, data = {}, {}
     for name, variable in variables.items():
         if name in names or variable.dims == (name,):
             coordinates[name] = variable
-        elif name in on_device and belongs_on_device(stored[name], variable):
+            continue
+        data[name] = variable
+        if name in on_device and belongs_on_device(on_device[name][1], variable):
             array, raw = on_device[name]
-            masking = Masking.of(raw, array.dtype, variable) if is_masked(name) else Masking(variable.dtype)
+            masking = Masking.of(raw, variable) if is_masked(name) else Masking(variable.dtype)
             data[name] = DeviceVariable.decoded(array, masking, variable)
-        else:
-            data[name] = variable
     # Without indexes: xarray makes them.
     dataset = xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes={}), attrs=attributes)
     dataset.set_close(store.close)
     return dataset
+
+
+class _Some(dict["Name", xr.Variable]):
+    """Some of many variables, for a function that goes through these, and asks which others there are."""
+
+    def __init__(self, some: Variables, many: Variables) -> None:
+        super().__init__(some)
+        self._many = many
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._many
+
+
+def _decode(
+    stored: Variables,
+    attributes: dict[str, Any],
+    is_masked: Callable[[Name], bool],
+    *,
+    drop_variables: set[Any],
+    decode_coords: Any = True,
+    **options: Any,
+) -> tuple[Variables, Any, set[Any]]:
+    """Decode variables as :func:`xarray.conventions.decode_cf_variables` does.
+
+    It does too much to be fast for hundreds of variables, most of which need little or nothing of it.
+    """
+    simple = {} if decode_coords == "all" else _simple(stored)
+    rest = _Some({name: variable for name, variable in stored.items() if name not in simple}, stored)
+    variables, attributes, names = conventions.decode_cf_variables(
+        rest, attributes, drop_variables=drop_variables, decode_coords=decode_coords, **options
+    )
+    for name, variable in simple.items():
+        if name in drop_variables:
+            continue
+        variables[name] = _decode_numbers(variable, name) if is_masked(name) else variable
+        variables[name].encoding.setdefault("dtype", variable.dtype)
+        if decode_coords and "coordinates" in variables[name].attrs:
+            text = variables[name].attrs.pop("coordinates")
+            variables[name].encoding["coordinates"] = text
+            names.update(other for other in text.split() if other in stored)
+    return {name: variables[name] for name in stored if name in variables}, attributes, names
+
+
+def _simple(stored: Variables) -> Variables:
+    """Return the variables whose decoding is at most masking and scaling of numbers."""
+    bounds = set()
+    found = {}
+    for name, variable in stored.items():
+        kind = variable.dtype.kind
+        if kind == "S":
+            # Characters may be joined along a dimension, depending on all variables.
+            return {}
+        attributes = variable.attrs
+        if "bounds" in attributes:
+            bounds.add(attributes["bounds"])
+        units = attributes.get("units", "")
+        if (
+            kind in "iufc"
+            and type(units) is str
+            and units not in _DURATIONS
+            and "since" not in units
+            and _MEANINGFUL.isdisjoint(attributes)
+        ):
+            found[name] = variable
+    for name in bounds:
+        # They may get units of times.
+        found.pop(name, None)
+    return found
+
+
+def _decode_numbers(variable: xr.Variable, name: Name) -> xr.Variable:
+    """Return a variable masked and scaled; it may be the same object, changed."""
+    attributes = variable.attrs
+    if not _MASKING.isdisjoint(attributes):
+        variable = CFMaskCoder().decode(variable, name=name)
+    if not _SCALING.isdisjoint(attributes):
+        variable = CFScaleOffsetCoder().decode(variable, name=name)
+    return variable
 
 
 def tree(datasets: Mapping[str, xr.Dataset]) -> xr.DataTree:

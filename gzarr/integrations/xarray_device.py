@@ -53,18 +53,9 @@ class Masking:
     add_offset: Any = None
 
     @classmethod
-    def of(cls, attributes: dict[str, Any], dtype: np.dtype[Any], decoded: xr.Variable) -> Self:
-        """Return what the attributes of a stored variable ask for.
-
-        Parameters
-        ----------
-        attributes
-            Attributes of the stored variable.
-        dtype
-            Dtype of the stored elements.
-        decoded
-            The variable that xarray has decoded.
-        """
+    def of(cls, stored: xr.Variable, decoded: xr.Variable) -> Self:
+        """Return what the attributes of a stored variable ask for; ``decoded`` is what xarray made of it."""
+        attributes, dtype = stored.attrs, stored.dtype
         fills = {}
         for name in ("missing_value", "_FillValue"):
             # xarray drops those that make no sense.

@@ -126,41 +126,58 @@ def public(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if not name[:3].lower() == "_nc"}
 
 
-def encoding(array: gzarr.Array, names: tuple[str | None, ...], *, masked: bool) -> dict[str, Any]:
-    """Return how an array is stored, as :meth:`xarray.Dataset.to_zarr` takes it.
+class Encodings:
+    """How arrays are stored, as :meth:`xarray.Dataset.to_zarr` takes it.
 
-    Parameters
-    ----------
-    array
-        The array.
-    names
-        Names of its dimensions.
-    masked
-        Whether the fill value is the attribute ``_FillValue``.
+    Arrays of consolidated metadata share what they have in common, so that is found out once.
     """
-    grid = _grid(array)
-    chunks = grid if array.shards is None else array.chunks
-    found = {"chunks": chunks, "preferred_chunks": dict(zip(names, chunks, strict=True)), **_codecs(array)}
-    found["shards"] = None if array.shards is None else grid
+
+    def __init__(self) -> None:
+        # The values keep the keys' objects alive.
+        self._layouts: dict[tuple[int, int], tuple[gzarr.Array, dict[str, Any]]] = {}
+
+    def of(self, array: gzarr.Array, names: tuple[str | None, ...], *, masked: bool) -> dict[str, Any]:
+        """Return the encoding of an array.
+
+        Parameters
+        ----------
+        array
+            The array.
+        names
+            Names of its dimensions.
+        masked
+            Whether the fill value is the attribute ``_FillValue``.
+        """
+        metadata = array.metadata
+        key = id(metadata.chunk_grid), id(metadata.codecs)
+        if key not in self._layouts:
+            self._layouts[key] = array, _layout(array)
+        found = self._layouts[key][1].copy()
+        found["preferred_chunks"] = dict(zip(names, found["chunks"], strict=True))
+        if array.zarr_format == 3 and not masked:
+            found["fill_value"] = metadata.fill_value
+        return found
+
+
+def _layout(array: gzarr.Array) -> dict[str, Any]:
+    """Return what does not depend on the attributes and the dimensions' names."""
+    grid = tuple(
+        axis.longest if axis.is_regular else _compact(axis.lengths_inside()) for axis in array.metadata.chunk_grid.axes
+    )
+    is_sharded = array.shards is not None
+    found = {"chunks": array.chunks if is_sharded else grid, "shards": grid if is_sharded else None, **_codecs(array)}
     dtype = dtype_in_xarray(array)
     if dtype.kind == "T":
         found["dtype"] = dtype
-    if array.zarr_format == 3 and not masked:
-        found["fill_value"] = array.fill_value
     return found
 
 
-def _grid(array: gzarr.Array) -> tuple[int | tuple[int, ...], ...]:
-    """Return the length of the chunks (shards) along each dimension, or the lengths where they differ."""
-    axes = array.metadata.chunk_grid.axes
-    return tuple(axis.longest if axis.is_regular else _compact(axis.lengths_inside()) for axis in axes)
-
-
 def _compact(lengths: tuple[int, ...]) -> int | tuple[int, ...]:
+    """Return the length of chunks that have one, but the last, else all lengths."""
     if not lengths:
         return (0,)  # dask takes no empty tuple.
-    first, *rest = lengths
-    return first if set(rest[:-1]) <= {first} and lengths[-1] <= first else lengths
+    first = lengths[0]
+    return first if set(lengths[:-1]) <= {first} and lengths[-1] <= first else lengths
 
 
 def _codecs(array: gzarr.Array) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         Called when the store is closed.
     """
 
-    __slots__ = ("_close", "group", "masked")
+    __slots__ = ("_close", "_encodings", "group", "masked")
 
     def __init__(
         self, group: gzarr.Group, *, masked: bool | None = None, close: Callable[[], object] | None = None
@@ -49,6 +49,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         self.group = group
         self.masked = group.zarr_format != 3 if masked is None else masked
         self._close = close
+        self._encodings = encoded.Encodings()
 
     @classmethod
     def open(
@@ -115,7 +116,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         names = encoded.dimensions(array)
         masked = self.masked or (array.zarr_format != 3 and not decoded)
         attributes = encoded.attributes(array, masked=masked)
-        encoding = encoded.encoding(array, names, masked=masked)
+        encoding = self._encodings.of(array, names, masked=masked)
         if array.device != "cpu":
             array = gzarr.Array(array.metadata, array.store, array.path, device="cpu")
         return xr.Variable(names, indexing.LazilyIndexedArray(StoredArray(array)), attributes, encoding, fastpath=True)

@@ -22,7 +22,7 @@ from ...codecs.numcodecs_adapter import STATE_SHAPE
 from ...codecs.registry import codec_from_v2
 from ...codecs.shuffle import ShuffleCodec
 from ...codecs.transpose import TransposeCodec
-from ...documents.departures import note
+from ...documents.departures import is_collecting, note
 from ...documents.json import quote
 from ...dtypes import fill_value
 from ...dtypes.properties import native, swap_unit
@@ -168,14 +168,24 @@ def parse_consolidated(
         nodes.setdefault(path, {})[name] = document
     # Writers that delete nodes may leave their attributes behind.
     nodes = {path: parts for path, parts in nodes.items() if ".zarray" in parts or ".zgroup" in parts}
-    parse = functools.partial(_parse_parts, allow_pickle=allow_pickle)
+    parse = functools.partial(_parse_parts, like={}, allow_pickle=allow_pickle)
     root = {"": parse(nodes.pop(""))} if "" in nodes else {}
     return {**root, **parse_all(nodes, parse)}
 
 
-def _parse_parts(parts: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
+def _parse_parts(parts: dict[str, Any], *, like: dict[str, ArrayMetadata], allow_pickle: bool) -> NodeMetadata:
+    """Parse the documents of a node; ``like`` keeps the arrays that others may share all but the attributes with."""
     if ".zarray" in parts:
-        return parse_array(parts[".zarray"], parts.get(".zattrs"), allow_pickle=allow_pickle)
+        zarray, zattrs = parts[".zarray"], parts.get(".zattrs")
+        text = repr(zarray)
+        if text not in like or is_collecting():
+            like[text] = parse_array(zarray, zattrs, allow_pickle=allow_pickle)
+            return like[text]
+        found = like[text]
+        attributes = parse_attributes(zattrs, "$")
+        names = dimension_names_of(attributes, found.ndim)
+        documents = {".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs}
+        return replace(found, attributes=attributes, dimension_names=names, document=documents)
     return parse_group(parts[".zgroup"], parts.get(".zattrs"))
 
 

@@ -22,7 +22,7 @@ from ...codecs.registry import codecs_from_v3
 from ...codecs.sharding import ShardingIndexed
 from ...codecs.transpose import TransposeCodec
 from ...documents.configuration import Configuration
-from ...documents.departures import note
+from ...documents.departures import is_collecting, note
 from ...documents.extension import extension
 from ...documents.json import quote
 from ...dtypes import fill_value
@@ -65,6 +65,8 @@ _ARRAY_MEMBERS: Final = frozenset(
         "extensions",
     )
 )
+# Members in which arrays differ whose elements are stored in the same way.
+_OWN_MEMBERS: Final = frozenset(("attributes", "dimension_names"))
 _GRID_MEMBERS: Final = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}
 _GROUP_MEMBERS: Final = frozenset(("zarr_format", "node_type", "attributes", "consolidated_metadata", "extensions"))
 
@@ -162,7 +164,7 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     documents = _consolidated(document.get("consolidated_metadata"))
     nodes = None
     if documents is not None:
-        parse = functools.partial(_parse_below, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+        parse = functools.partial(_parse_below, like={}, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
         nodes = parse_all(documents, parse)
     return GroupMetadata(
         attributes=parse_attributes(document.get("attributes"), "$.attributes"),
@@ -172,9 +174,21 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     )
 
 
-def _parse_below(document: dict[str, Any], *, allow_pickle: bool, allow_fallback: bool) -> NodeMetadata:
+def _parse_below(
+    document: dict[str, Any], *, like: dict[str, ArrayMetadata], allow_pickle: bool, allow_fallback: bool
+) -> NodeMetadata:
+    """Parse a document of consolidated metadata; ``like`` keeps the arrays that others may share all but names with."""
     if "consolidated_metadata" not in document:
-        return parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+        rest = repr([(name, value) for name, value in document.items() if name not in _OWN_MEMBERS])
+        if rest in like and not is_collecting():
+            found = like[rest]
+            names = _dimension_names(document.get("dimension_names"), found.ndim)
+            attributes = parse_attributes(document.get("attributes"), "$.attributes")
+            return replace(found, attributes=attributes, dimension_names=names, document=document)
+        parsed = parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+        if isinstance(parsed, ArrayMetadata):
+            like[rest] = parsed
+        return parsed
     # The consolidated metadata of nested groups is already merged into the outermost group's.
     alone = {name: value for name, value in document.items() if name != "consolidated_metadata"}
     parsed = parse_node(alone, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
