@@ -14,6 +14,7 @@ xarray imports this module whenever it looks for engines, so what it needs is im
 
 from __future__ import annotations
 
+import inspect
 import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -187,3 +188,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
             )
             for path, below in store.walk()
         }
+
+
+# xarray finds this out itself for engines that it knows by name, but not for a class that it is given.
+GzarrBackendEntrypoint.open_dataset_parameters = tuple(inspect.signature(GzarrBackendEntrypoint.open_dataset).parameters)[1:]
