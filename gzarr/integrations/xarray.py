@@ -133,9 +133,9 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
 
         The dimensions and the coordinates of a group are those of its parents too, and must agree with them.
         """
-        from .xarray_decoding import tree
+        import xarray as xr
 
-        return tree(self.open_groups_as_dict(filename_or_obj, **options))
+        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
     def open_groups_as_dict(
         self,
@@ -160,7 +160,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
 
         Returns
         -------
-        Datasets by the path of their group, relative to ``group``: ``"/"``, ``"/a"``, ``"/a/b"``, …
+        Datasets by the path of their group: ``"/"``, ``"/a"``, ``"/a/b"``, …; below another ``group``, relative to that:
+        ``"."``, ``"b"``, …
         """
         from .xarray_decoding import decoded
         from .xarray_store import GzarrStore
@@ -176,7 +177,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
             device=device,
         )
         return {
-            path: decoded(
+            # As xarray's own engine names them.
+            (path.removeprefix("/") or "." if group else path): decoded(
                 below,
                 mask_and_scale=mask_and_scale,
                 decode_times=decode_times,

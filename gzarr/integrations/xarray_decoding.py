@@ -81,9 +81,7 @@ def decoded(
             masking = Masking.of(raw, variable) if is_masked(name) else Masking(variable.dtype)
             data[name] = DeviceVariable.decoded(array, masking, variable)
     # Without indexes: xarray makes them.
-    dataset = xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes={}), attrs=attributes)
-    dataset.set_close(store.close)
-    return dataset
+    return xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes={}), attrs=attributes)
 
 
 class _Some(dict["Name", xr.Variable]):
@@ -162,16 +160,3 @@ def _decode_numbers(variable: xr.Variable, name: Name) -> xr.Variable:
     if not _SCALING.isdisjoint(attributes):
         variable = CFScaleOffsetCoder().decode(variable, name=name)
     return variable
-
-
-def tree(datasets: Mapping[str, xr.Dataset]) -> xr.DataTree:
-    """Return the tree of the datasets of groups, by path."""
-    try:
-        found = xr.DataTree.from_dict(datasets)
-    except Exception:
-        for dataset in datasets.values():
-            dataset.close()
-        raise
-    for path, dataset in datasets.items():
-        found[path].set_close(dataset._close)
-    return found

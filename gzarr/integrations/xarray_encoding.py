@@ -44,13 +44,16 @@ class StoredCodec(dict[str, Any]):
 
     def __eq__(self, other: object) -> bool:
         to_dict = getattr(other, "to_dict", None)
-        mine, others = dict(self), other if to_dict is None else to_dict()
-        if isinstance(others, dict):
-            mine, others = ({"configuration": {}, **codec} for codec in (mine, others))
-        return mine == others
+        document = other if to_dict is None else to_dict()
+        return isinstance(document, dict) and _normalized(self) == _normalized(document)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+
+def _normalized(codec: dict[str, Any]) -> Any:
+    """Return the document of a codec as it is once stored: an absent configuration is empty, tuples are lists."""
+    return json.loads(json.dumps({"configuration": {}, **codec}))
 
 
 def dimensions(array: gzarr.Array) -> tuple[str | None, ...]:
@@ -70,7 +73,7 @@ def dimensions(array: gzarr.Array) -> tuple[str | None, ...]:
         names = attributes.get(DIMENSIONS)
         if names is None:
             names = _nczarr_names(array)
-    if names is not None and len(names) == array.ndim:
+    if isinstance(names, list | tuple) and len(names) == array.ndim:
         return tuple(names)
     if not array.ndim:
         return ()

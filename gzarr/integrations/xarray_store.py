@@ -20,7 +20,7 @@ from . import xarray_encoding as encoded
 from .xarray_arrays import StoredArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from gzarr.stores.resolve import StoreLike
 
@@ -37,18 +37,15 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         The group, opened for reading to the host or a device.
     masked
         Whether the arrays' fill values are masked; None if the group's format is older than version 3.
-    close
-        Called when the store is closed.
+
+    There is nothing to close: stores that are read hold no files or connections of their own.
     """
 
-    __slots__ = ("_close", "_encodings", "group", "masked")
+    __slots__ = ("_encodings", "group", "masked")
 
-    def __init__(
-        self, group: gzarr.Group, *, masked: bool | None = None, close: Callable[[], object] | None = None
-    ) -> None:
+    def __init__(self, group: gzarr.Group, *, masked: bool | None = None) -> None:
         self.group = group
         self.masked = group.zarr_format != 3 if masked is None else masked
-        self._close = close
         self._encodings = encoded.Encodings()
 
     @classmethod
@@ -80,9 +77,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             zarr_format=zarr_format,
             device=device,
         )
-        # A store of the caller stays open.
-        close = None if found.store is store else getattr(found.store, "close", None)
-        return cls(found, masked=use_zarr_fill_value_as_mask, close=close)
+        return cls(found, masked=use_zarr_fill_value_as_mask)
 
     def walk(self) -> Iterator[tuple[str, GzarrStore]]:
         """Yield this group and the groups below with their paths relative to this one, parents first."""
@@ -141,11 +136,6 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             for variable in self.get_variables().values()
             for name, length in zip(variable.dims, variable.shape, strict=True)
         }
-
-    def close(self) -> None:
-        """Close the store if it was opened by :meth:`open`."""
-        if self._close is not None:
-            self._close()
 
 
 def _normalized(store: Any) -> Any:

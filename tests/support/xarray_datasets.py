@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-import zarr
+import zarr.storage
 
-import gzarr
 from gzarr.integrations.xarray import GzarrBackendEntrypoint
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 ENGINE = GzarrBackendEntrypoint
 
 
-def varied(zarr_format: int) -> xr.Dataset:
+def varied() -> xr.Dataset:
     """Return a dataset of which each variable is decoded in a way of its own."""
     y, x = 5, 10
     grid = ("y", "x")
@@ -41,7 +40,7 @@ def varied(zarr_format: int) -> xr.Dataset:
         "not_a_number": (grid, floats, {"_FillValue": np.float32(np.nan)}),
         "several": (grid, integers, {"_FillValue": np.int16(-99), "missing_value": [np.int16(7).item(), 8]}),
         "unsigned": (grid, (numbers - 25).astype("i1"), {"_Unsigned": "true", "_FillValue": np.int8(-1)}),
-        "signed": (grid, (numbers + 200).astype("u1"), {"_Unsigned": "false", "_FillValue": np.uint8(255)}),
+        "signed": (grid, (numbers + 90).astype("u1"), {"_Unsigned": "false", "_FillValue": np.uint8(100)}),
         "flag": (grid, numbers % 2 == 0),
         "text": (grid, numbers.astype("U2")),
         "objects": (("y",), np.array(["a", "bcd", "", "é", "ef"], object)),
@@ -61,9 +60,7 @@ def varied(zarr_format: int) -> xr.Dataset:
         "time": ("time", (days - days[0]).astype("m8[D]").astype("i8"),
                  {"units": "days since 2001-02-03", "calendar": "standard", "bounds": "time_bounds"}),
     }  # fmt: skip
-    dataset = xr.Dataset({**coordinates, **variables}, attrs={"title": "varied", "numbers": [1, 2]})
-    del zarr_format
-    return dataset
+    return xr.Dataset({**coordinates, **variables}, attrs={"title": "varied", "numbers": [1, 2]})
 
 
 def written(dataset: xr.Dataset, path: Any, zarr_format: Any) -> Path:
@@ -79,8 +76,13 @@ def written(dataset: xr.Dataset, path: Any, zarr_format: Any) -> Path:
 
 
 @functools.cache
-def stores(zarr_format: Any) -> gzarr.MemoryStore:
+def stores(zarr_format: Any) -> zarr.storage.MemoryStore:
     """Return a store with the dataset; it is not to be changed."""
-    buffers: dict[str, Any] = {}
-    written(varied(zarr_format), zarr.storage.MemoryStore(buffers), zarr_format)
-    return gzarr.MemoryStore({key: value.to_bytes() for key, value in buffers.items()})
+    store = zarr.storage.MemoryStore({})
+    written(varied(), store, zarr_format)
+    return store
+
+
+def values(zarr_format: Any) -> dict[str, bytes]:
+    """Return the values in the store, by key."""
+    return {key: value.to_bytes() for key, value in stores(zarr_format)._store_dict.items()}
