@@ -51,7 +51,12 @@ def write_variables(path: Path, zarr_format: int) -> None:
         attributes = {"units": "K", "long_name": f"Variable number {i}", "standard_name": f"variable_{i}"}
         dataset[f"v{i:03}"] = (tuple(sides), values, attributes)
         if i % 2:
-            dataset[f"v{i:03}"].encoding = {"dtype": "i2", "scale_factor": 0.1, "add_offset": 250.0, "_FillValue": -32767}
+            dataset[f"v{i:03}"].encoding = {
+                "dtype": "i2",
+                "scale_factor": 0.1,
+                "add_offset": 250.0,
+                "_FillValue": -32767,
+            }
     dataset.to_zarr(path, zarr_format=zarr_format, consolidated=True)
 
 
@@ -104,7 +109,11 @@ def opening(data: Path, rounds: int) -> list[float]:
         path = data / f"variables-{zarr_format}.zarr"
         if not path.exists():
             write_variables(path, zarr_format)
-        for label, options in {"": {}, ", chunks={}": {"chunks": {}}, ", not consolidated": {"consolidated": False}}.items():
+        for label, options in {
+            "": {},
+            ", chunks={}": {"chunks": {}},
+            ", not consolidated": {"consolidated": False},
+        }.items():
             jobs = {e: (lambda e=e: xr.open_dataset(path, engine=e, **options)) for e in ENGINES}
             xr.testing.assert_identical(*(job() for job in jobs.values()))
             ratio = report(f"open {_VARIABLES} variables, version {zarr_format}{label}", interleaved(jobs, rounds))
@@ -123,9 +132,7 @@ def windows(data: Path, rounds: int) -> list[float]:
         random = np.random.default_rng(1)
         starts = [[int(random.integers(n - m + 1)) for n, m in zip(_SHAPE, box, strict=True)] for _ in range(_WINDOWS)]
         names = ("time", "latitude", "longitude")
-        boxes = [
-            {name: slice(i, i + m) for name, i, m in zip(names, start, box, strict=True)} for start in starts
-        ]
+        boxes = [{name: slice(i, i + m) for name, i, m in zip(names, start, box, strict=True)} for start in starts]
         opened = {engine: xr.open_dataset(path, engine=engine, cache=False).t2m for engine in ENGINES}
         for one in boxes[:3]:
             np.testing.assert_array_equal(*(array.isel(one).values for array in opened.values()))

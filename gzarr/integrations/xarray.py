@@ -193,4 +193,6 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
 
 
 # xarray finds this out itself for engines that it knows by name, but not for a class that it is given.
-GzarrBackendEntrypoint.open_dataset_parameters = tuple(inspect.signature(GzarrBackendEntrypoint.open_dataset).parameters)[1:]
+GzarrBackendEntrypoint.open_dataset_parameters = tuple(
+    inspect.signature(GzarrBackendEntrypoint.open_dataset).parameters
+)[1:]

@@ -8,7 +8,7 @@ and its dtype become, and the elements are decoded here, by the same steps.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:Consolidated metadata is currently not part", "ignore:.*does not have a Zarr V3 specification", "ignore:Numcodecs"
+    "ignore:Consolidated metadata is currently not part",
+    "ignore:.*does not have a Zarr V3 specification",
+    "ignore:Numcodecs",
 )
 HERE = Path(__file__).parent
 
@@ -212,7 +214,9 @@ class TestGroups:
         tree.to_zarr(tmp_path / "a.zarr", consolidated=True)
         return tmp_path / "a.zarr"
 
-    @pytest.mark.parametrize("options", [{}, {"group": "/a"}, {"group": "a/b"}, {"consolidated": False}, {"chunks": {}}])
+    @pytest.mark.parametrize(
+        "options", [{}, {"group": "/a"}, {"group": "a/b"}, {"consolidated": False}, {"chunks": {}}]
+    )
     def test_trees(self, path: Path, options: Any) -> None:
         found = xr.open_datatree(path, engine=ENGINE, **options)
         expected = xr.open_datatree(path, engine="zarr", **options)
@@ -338,7 +342,9 @@ class TestDimensions:
     )
     def test_that_are_missing(self, changes: Any) -> None:
         store = self.store(**changes)
-        with pytest.raises(DimensionNamesError, match=r"required for xarray to determine .* drop_variables='a'") as caught:
+        with pytest.raises(
+            DimensionNamesError, match=r"required for xarray to determine .* drop_variables='a'"
+        ) as caught:
             xr.open_dataset(store, engine=ENGINE, consolidated=False)
         assert isinstance(caught.value, KeyError)
         assert isinstance(caught.value, gzarr.MetadataError)
@@ -471,7 +477,7 @@ class TestWriting:
         codec = StoredCodec({"name": "gzip", "configuration": {"level": 3}})
         assert codec.level == 3
         with pytest.raises(AttributeError, match="'gzip' has no 'clevel'"):
-            codec.clevel  # noqa: B018
+            codec.clevel
         assert codec == zarr.codecs.GzipCodec(level=3)
         assert codec != zarr.codecs.GzipCodec(level=4)
         assert codec != "gzip"

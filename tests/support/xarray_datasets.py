@@ -65,9 +65,7 @@ def varied() -> xr.Dataset:
 
 def written(dataset: xr.Dataset, path: Any, zarr_format: Any) -> Path:
     """Write a dataset of encoded variables as it is; return the path."""
-    encoding = {
-        name: {"chunks": (2, 4)} for name, variable in dataset.variables.items() if variable.dims == ("y", "x")
-    }
+    encoding = {name: {"chunks": (2, 4)} for name, variable in dataset.variables.items() if variable.dims == ("y", "x")}
     dataset = dataset.copy()
     if "filled" in dataset:
         encoding["filled"] = {"_FillValue": 7.0} if zarr_format == 2 else {"fill_value": 7.0}
