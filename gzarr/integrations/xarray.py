@@ -45,7 +45,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         """Return whether this engine is the one to take if none is named: if xarray's own "zarr" is not there."""
         if not isinstance(filename_or_obj, str | os.PathLike) or find_spec("zarr") is not None:
             return False
-        return os.path.splitext(os.fspath(filename_or_obj).rstrip("/"))[1] == ".zarr"
+        return os.fspath(filename_or_obj).rstrip("/").endswith(".zarr")
 
     def open_dataset(
         self,
@@ -160,8 +160,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
 
         Returns
         -------
-        Datasets by the path of their group: ``"/"``, ``"/a"``, ``"/a/b"``, …; below another ``group``, relative to that:
-        ``"."``, ``"b"``, …
+        Datasets by the path of their group, ``"/"``, ``"/a"``, ``"/a/b"``, …; with ``group``, by the path relative to
+        that, ``"."``, ``"b"``, …
         """
         from .xarray_decoding import decoded
         from .xarray_store import GzarrStore
@@ -193,6 +193,5 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
 
 
 # xarray finds this out itself for engines that it knows by name, but not for a class that it is given.
-GzarrBackendEntrypoint.open_dataset_parameters = tuple(
-    inspect.signature(GzarrBackendEntrypoint.open_dataset).parameters
-)[1:]
+_PARAMETERS = inspect.signature(GzarrBackendEntrypoint.open_dataset).parameters
+GzarrBackendEntrypoint.open_dataset_parameters = tuple(_PARAMETERS)[1:]

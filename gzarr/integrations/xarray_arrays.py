@@ -41,6 +41,11 @@ class StoredArray(BackendArray):  # type: ignore[misc]
         self.shape = array.shape
         self.dtype = dtype_in_xarray(array)
 
+    @property
+    def stored(self) -> gzarr.Array:
+        """The array."""
+        return self._array
+
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         """Read a selection, given in xarray's way.
 

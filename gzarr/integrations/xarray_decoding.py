@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import xarray as xr
 from xarray import conventions
 from xarray.coding.variables import CFMaskCoder, CFScaleOffsetCoder
+from xarray.core import indexing
 
 import gzarr
 
-from .xarray_device import DeviceVariable, Masking, belongs_on_device
+from .xarray_device import DeviceVariable, belongs_on_device
+from .xarray_masking import DecodedArray, Masking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,14 +29,15 @@ if TYPE_CHECKING:
 _MEANINGFUL: Final = frozenset(("_Encoding", "_Unsigned", "dtype"))
 #: Units of durations.
 _DURATIONS: Final = frozenset(("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"))
-_MASKING: Final = frozenset(("_FillValue", "missing_value"))
-_SCALING: Final = frozenset(("scale_factor", "add_offset"))
+#: Attributes that decoding turns into encoding.
+_DECODED: Final = frozenset(("_FillValue", "missing_value", "scale_factor", "add_offset"))
+_SCALARS: Final = (int, float, np.number, type(None))
 
 
 def decoded(
     store: GzarrStore,
     *,
-    mask_and_scale: bool | Mapping[str, bool] = True,
+    mask_and_scale: bool | Mapping[Any, bool] = True,
     drop_variables: str | Iterable[str] | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -113,10 +117,11 @@ def _decode(
     variables, attributes, names = conventions.decode_cf_variables(
         rest, attributes, drop_variables=drop_variables, decode_coords=decode_coords, **options
     )
+    numbers = _Numbers()
     for name, variable in simple.items():
         if name in drop_variables:
             continue
-        variables[name] = _decode_numbers(variable, name) if is_masked(name) else variable
+        variables[name] = numbers.decode(variable, name) if is_masked(name) else variable
         variables[name].encoding.setdefault("dtype", variable.dtype)
         if decode_coords and "coordinates" in variables[name].attrs:
             text = variables[name].attrs.pop("coordinates")
@@ -152,11 +157,34 @@ def _simple(stored: Variables) -> Variables:
     return found
 
 
-def _decode_numbers(variable: xr.Variable, name: Name) -> xr.Variable:
-    """Return a variable masked and scaled; it may be the same object, changed."""
-    attributes = variable.attrs
-    if not _MASKING.isdisjoint(attributes):
-        variable = CFMaskCoder().decode(variable, name=name)
-    if not _SCALING.isdisjoint(attributes):
-        variable = CFScaleOffsetCoder().decode(variable, name=name)
-    return variable
+class _Numbers:
+    """Masks and scales variables of numbers as xarray's coders do, which are asked once for each kind of variable."""
+
+    def __init__(self) -> None:
+        self._dtypes: dict[tuple[Any, ...], np.dtype[Any]] = {}
+
+    def decode(self, variable: xr.Variable, name: Name) -> xr.Variable:
+        """Return a variable masked and scaled. It is the same object, changed, or a new one."""
+        attributes = variable.attrs
+        if _DECODED.isdisjoint(attributes):
+            return variable
+        fill, scale, offset = (attributes.get(key) for key in ("_FillValue", "scale_factor", "add_offset"))
+        if "missing_value" in attributes or not all(isinstance(v, _SCALARS) for v in (fill, scale, offset)):
+            return _by_xarray(variable, name)
+        if fill is not None and fill != fill:
+            if variable.dtype.kind not in "fc" or scale is not None or offset is not None:
+                return _by_xarray(variable, name)
+            variable.encoding["_FillValue"] = attributes.pop("_FillValue")
+            return variable
+        key = variable.dtype, fill is None, type(scale), type(offset)
+        if key not in self._dtypes:
+            self._dtypes[key] = _by_xarray(variable.copy(deep=False), name).dtype
+        fills = () if fill is None else (fill if isinstance(fill, np.generic) else np.asarray(fill)[()],)
+        masking = Masking(self._dtypes[key], None, fills, scale, offset)
+        variable.encoding.update((key, attributes.pop(key)) for key in _DECODED if key in attributes)
+        data = indexing.LazilyIndexedArray(DecodedArray(variable._data.array.stored, masking))
+        return xr.Variable(variable.dims, data, attributes, variable.encoding, fastpath=True)
+
+
+def _by_xarray(variable: xr.Variable, name: Name) -> xr.Variable:
+    return CFScaleOffsetCoder().decode(CFMaskCoder().decode(variable, name=name), name=name)

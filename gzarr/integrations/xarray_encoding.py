@@ -34,7 +34,7 @@ class StoredCodec(dict[str, Any]):
     It equals zarr-python's codec, and has what configures it as attributes, as that has.
     """
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -126,7 +126,7 @@ def _fill_value(value: Any, array: gzarr.Array) -> Any:
 
 def public(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes without those that NCZarr keeps to itself."""
-    return {name: value for name, value in attributes.items() if not name[:3].lower() == "_nc"}
+    return {name: value for name, value in attributes.items() if name[:3].lower() != "_nc"}
 
 
 class Encodings:

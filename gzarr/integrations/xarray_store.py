@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import xarray as xr
@@ -116,7 +117,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             array = gzarr.Array(array.metadata, array.store, array.path, device="cpu")
         return xr.Variable(names, indexing.LazilyIndexedArray(StoredArray(array)), attributes, encoding, fastpath=True)
 
-    def get_variables(self) -> dict[str, xr.Variable]:
+    def get_variables(self) -> dict[str | None, xr.Variable]:
         """Return the arrays of the group as variables; errors are those of :meth:`variable`."""
         found = {}
         for name, array in self.arrays():
@@ -143,7 +144,7 @@ def _normalized(store: Any) -> Any:
     if isinstance(store, os.PathLike):
         store = os.fspath(store)
     if isinstance(store, str) and not _URL.match(store):
-        return os.path.abspath(os.path.expanduser(store))
+        return str(Path(store).expanduser().absolute())
     if isinstance(store, MutableMapping) and any(hasattr(value, "to_bytes") for value in store.values()):
         import zarr.storage
 
@@ -168,7 +169,7 @@ def _open_group(store: Any, path: str, consolidated: bool | None, **options: Any
 
 
 def _warn_of_documents() -> None:
-    ours = tuple(os.path.dirname(str(package.__file__)) for package in (xr, gzarr))
+    ours = tuple(str(Path(str(package.__file__)).parent) for package in (xr, gzarr))
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
         frame, level = frame.f_back, level + 1

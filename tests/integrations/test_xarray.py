@@ -12,7 +12,7 @@ import tomllib
 import warnings
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numcodecs
 import numpy as np
@@ -441,7 +441,7 @@ def test_datasets_can_be_pickled_and_copied(tmp_path: Path) -> None:
 class TestWriting:
     """By ``to_zarr``, with the encodings that gzarr has read."""
 
-    CODECS: dict[int, Any] = {
+    CODECS: ClassVar[dict[int, Any]] = {
         2: {"compressors": (numcodecs.Zstd(level=7),), "filters": (numcodecs.Delta("<f8"),)},
         3: {
             "compressors": (zarr.codecs.BloscCodec(cname="zstd", clevel=7, shuffle="bitshuffle", typesize=8),),

@@ -36,7 +36,7 @@ DEVICE = _Device()
 class CupyLike(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that only :meth:`get` brings to the host.
 
-    As in CuPy, ``np.asarray`` of it is an error, so is arithmetic with NumPy's arrays, and indexing never gives scalars.
+    As in CuPy, ``np.asarray`` of it is an error, so is arithmetic with NumPy's arrays, and no index gives scalars.
     """
 
     def __init__(self, elements: np.ndarray[Any, Any]) -> None:

@@ -425,12 +425,16 @@ def _consolidated(value: Any) -> dict[str, dict[str, Any]] | None:
         if not isinstance(documents, dict):
             fail(f"expected an object of documents, got {quote(documents)}", f"{at}.metadata")
         for path, document in documents.items():
-            where = f"{at}.metadata[{quote(prefix + str(path))}]"
-            if not isinstance(path, str):
-                raise MetadataError("expected a path", json_path=where)
-            check_path(path, where)
-            if not isinstance(document, dict):
-                fail(f"expected a document, got {quote(document)}", where)
+            try:
+                if not isinstance(path, str):
+                    fail("expected a path", at)
+                check_path(path, at)
+                if not isinstance(document, dict):
+                    fail(f"expected a document, got {quote(document)}", at)
+            except MetadataError as error:
+                # Naming the place takes longer than the checks.
+                error.json_path = f"{at}.metadata[{quote(prefix + str(path))}]"
+                raise
             # Outer entries take precedence: they were written later, or at the same time.
             result.setdefault(prefix + path, cast("dict[str, Any]", document))
             nested = document.get("consolidated_metadata")
