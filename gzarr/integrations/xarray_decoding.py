@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     Name: TypeAlias = "str | None"
     Variables: TypeAlias = "dict[Name, xr.Variable]"
 
+#: Indexes of new datasets: none if xarray makes them later, which older releases do not; else the default ones.
+_INDEXES: Final[dict[Any, Any] | None] = (
+    {} if "create_default_indexes" in inspect.signature(xr.open_dataset).parameters else None
+)
 #: Attributes of numbers that mean more to xarray than masking and scaling.
 _MEANINGFUL: Final = frozenset(("_Encoding", "_Unsigned", "dtype"))
 #: Units of durations.
@@ -84,8 +89,7 @@ def decoded(
             array, raw = on_device[name]
             masking = Masking.of(raw, variable) if is_masked(name) else Masking(variable.dtype)
             data[name] = DeviceVariable.decoded(array, masking, variable)
-    # Without indexes: xarray makes them.
-    return xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes={}), attrs=attributes)
+    return xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes=_INDEXES), attrs=attributes)
 
 
 class _Some(dict["Name", xr.Variable]):

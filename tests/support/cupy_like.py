@@ -76,6 +76,9 @@ class CupyLike(np.lib.mixins.NDArrayOperatorsMixin):
     def copy(self) -> CupyLike:
         return CupyLike(self._elements.copy())
 
+    def sum(self, *args: Any, **options: Any) -> CupyLike:
+        return _wrapped(self._elements.sum(*args, **options))
+
     def transpose(self, *axes: Any) -> CupyLike:
         return CupyLike(self._elements.transpose(*axes))
 
