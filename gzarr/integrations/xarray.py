@@ -135,7 +135,11 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         """
         import xarray as xr
 
-        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
+        datasets = self.open_groups_as_dict(filename_or_obj, **options)
+        tree = xr.DataTree.from_dict(datasets)
+        for path, dataset in datasets.items():
+            tree[path].set_close(dataset._close)
+        return tree
 
     def open_groups_as_dict(
         self,

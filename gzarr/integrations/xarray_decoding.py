@@ -89,7 +89,10 @@ def decoded(
             array, raw = on_device[name]
             masking = Masking.of(raw, variable) if is_masked(name) else Masking(variable.dtype)
             data[name] = DeviceVariable.decoded(array, masking, variable)
-    return xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes=_INDEXES), attrs=attributes)
+    dataset = xr.Dataset(data, coords=xr.Coordinates(coordinates, indexes=_INDEXES), attrs=attributes)
+    # There is nothing to close, but open_mfdataset calls what it finds.
+    dataset.set_close(store.close)
+    return dataset
 
 
 class _Some(dict["Name", xr.Variable]):

@@ -484,6 +484,17 @@ class TestWriting:
         assert StoredCodec({"name": "crc32c"}) == zarr.codecs.Crc32cCodec()
 
 
+@pytest.mark.parametrize("options", [{}, {"parallel": True}])
+def test_many_files(tmp_path: Path, options: Any) -> None:
+    paths = [tmp_path / f"{i}.zarr" for i in range(3)]
+    for i, path in enumerate(paths):
+        written(xr.Dataset({"a": ("x", [i, 10 * i])}, coords={"x": [2 * i, 2 * i + 1]}), path, 3)
+    with xr.open_mfdataset(paths, engine=ENGINE, **options) as found:
+        np.testing.assert_array_equal(found.a.values, [0, 0, 1, 10, 2, 20])
+    with xr.open_datatree(paths[0], engine=ENGINE) as tree:
+        assert tree["a"].shape == (2,)
+
+
 def test_entry_point() -> None:
     project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
     ((name, value),) = project["entry-points"]["xarray.backends"].items()

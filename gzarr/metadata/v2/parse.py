@@ -22,7 +22,7 @@ from ...codecs.numcodecs_adapter import STATE_SHAPE
 from ...codecs.registry import codec_from_v2
 from ...codecs.shuffle import ShuffleCodec
 from ...codecs.transpose import TransposeCodec
-from ...documents.departures import is_collecting, note
+from ...documents.departures import note
 from ...documents.json import quote
 from ...dtypes import fill_value
 from ...dtypes.properties import native, swap_unit
@@ -35,6 +35,7 @@ from ..parts import (
     check_path,
     dimension_names_of,
     fail,
+    likeness,
     member,
     parse_all,
     parse_attributes,
@@ -173,15 +174,17 @@ def parse_consolidated(
     return {**root, **parse_all(nodes, parse)}
 
 
-def _parse_parts(parts: dict[str, Any], *, like: dict[str, ArrayMetadata], allow_pickle: bool) -> NodeMetadata:
+def _parse_parts(parts: dict[str, Any], *, like: dict[str | None, ArrayMetadata], allow_pickle: bool) -> NodeMetadata:
     """Parse the documents of a node; ``like`` keeps the arrays that others may share all but the attributes with."""
     if ".zarray" in parts:
         zarray, zattrs = parts[".zarray"], parts.get(".zattrs")
-        text = repr(zarray)
-        if text not in like or is_collecting():
-            like[text] = parse_array(zarray, zattrs, allow_pickle=allow_pickle)
-            return like[text]
-        found = like[text]
+        text = likeness(zarray)
+        found = like.get(text)
+        if found is None:
+            parsed = parse_array(zarray, zattrs, allow_pickle=allow_pickle)
+            if text is not None:
+                like[text] = parsed
+            return parsed
         attributes = parse_attributes(zattrs, "$")
         names = dimension_names_of(attributes, found.ndim)
         documents = {".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs}

@@ -22,7 +22,7 @@ from ...codecs.registry import codecs_from_v3
 from ...codecs.sharding import ShardingIndexed
 from ...codecs.transpose import TransposeCodec
 from ...documents.configuration import Configuration
-from ...documents.departures import is_collecting, note
+from ...documents.departures import note
 from ...documents.extension import extension
 from ...documents.json import quote
 from ...dtypes import fill_value
@@ -35,6 +35,7 @@ from ..parts import (
     check_format,
     check_path,
     fail,
+    likeness,
     member,
     parse_all,
     parse_attributes,
@@ -175,18 +176,18 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
 
 
 def _parse_below(
-    document: dict[str, Any], *, like: dict[str, ArrayMetadata], allow_pickle: bool, allow_fallback: bool
+    document: dict[str, Any], *, like: dict[str | None, ArrayMetadata], allow_pickle: bool, allow_fallback: bool
 ) -> NodeMetadata:
     """Parse a document of consolidated metadata; ``like`` keeps the arrays that others may share all but names with."""
     if "consolidated_metadata" not in document:
-        rest = repr([(name, value) for name, value in document.items() if name not in _OWN_MEMBERS])
-        if rest in like and not is_collecting():
-            found = like[rest]
+        rest = likeness([(name, value) for name, value in document.items() if name not in _OWN_MEMBERS])
+        found = like.get(rest)
+        if found is not None:
             names = _dimension_names(document.get("dimension_names"), found.ndim)
             attributes = parse_attributes(document.get("attributes"), "$.attributes")
             return replace(found, attributes=attributes, dimension_names=names, document=document)
         parsed = parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
-        if isinstance(parsed, ArrayMetadata):
+        if rest is not None and isinstance(parsed, ArrayMetadata):
             like[rest] = parsed
         return parsed
     # The consolidated metadata of nested groups is already merged into the outermost group's.
