@@ -53,7 +53,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"drop_variables": "packed"},
     {"drop_variables": ["time", "text", "absent"]},
     {"consolidated": False},
-    {"zarr_format": 2},
 ]
 
 
@@ -78,18 +77,28 @@ def check(found: xr.Dataset, expected: xr.Dataset) -> None:
     assert found.encoding.keys() == expected.encoding.keys()
 
 
+# With characters, all variables are decoded by xarray; without them, most by gzarr.
+@pytest.mark.parametrize(
+    "dropped", [["bytes", "characters", "codes"], []], ids=["without characters", "with characters"]
+)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_is_as_with_the_engine_zarr(tmp_path: Path, zarr_format: Any, options: dict[str, Any]) -> None:
-    if options.get("zarr_format", zarr_format) != zarr_format:
-        pytest.skip("the other format")
-    path = written(varied(), tmp_path / "a.zarr", zarr_format)
+def test_is_as_with_the_engine_zarr(
+    tmp_path: Path, zarr_format: Any, options: dict[str, Any], dropped: list[str]
+) -> None:
+    path = written(varied().drop_vars(dropped), tmp_path / "a.zarr", zarr_format)
     found, expected = both(path, **options)
     if options == {"consolidated": False}:
         # The order of a directory is nobody's.
         expected = expected[sorted(expected)]
         found = found[sorted(found)]
     check(found, expected)
+
+
+def test_formats(tmp_path: Path) -> None:
+    written(xr.Dataset({"a": ("x", [2])}), tmp_path / "a.zarr", 2)
+    written(xr.Dataset({"a": ("x", [3, 3])}), tmp_path / "a.zarr", 3)
+    assert [xr.open_dataset(tmp_path / "a.zarr", engine=ENGINE, zarr_format=n).sizes["x"] for n in (2, 3)] == [1, 2]
 
 
 def test_fill_values_may_be_masked_or_not() -> None:

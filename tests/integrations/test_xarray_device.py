@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Consolidated metadata is currently not part", "ignore:.*does not have a Zarr V3 specification"
 )
 #: Data variables that stay on the host.
-ON_HOST = {"text", "objects", "bytes", "characters", "time_bounds"}
+ON_HOST = {"text", "objects", "bytes", "characters", "codes", "time_bounds"}
 CHUNKED = {"plain", "packed", "masked", "unsigned"}
 
 
