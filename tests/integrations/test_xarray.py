@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -96,8 +97,10 @@ def test_is_as_with_the_engine_zarr(
 
 
 def test_formats(tmp_path: Path) -> None:
-    written(xr.Dataset({"a": ("x", [2])}), tmp_path / "a.zarr", 2)
-    written(xr.Dataset({"a": ("x", [3, 3])}), tmp_path / "a.zarr", 3)
+    # Both in one directory.
+    for length, zarr_format in ((1, 2), (2, 3)):
+        path = written(xr.Dataset({"a": ("x", np.ones(length))}), tmp_path / f"{zarr_format}.zarr", zarr_format)
+        shutil.copytree(path, tmp_path / "a.zarr", dirs_exist_ok=True)
     assert [xr.open_dataset(tmp_path / "a.zarr", engine=ENGINE, zarr_format=n).sizes["x"] for n in (2, 3)] == [1, 2]
 
 
