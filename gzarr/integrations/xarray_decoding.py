@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 from xarray import conventions
 from xarray.coding.variables import CFMaskCoder, CFScaleOffsetCoder
-from xarray.core import indexing
 
 import gzarr
 
@@ -74,8 +73,8 @@ def decoded(
                 raise
             continue
         if array.device != "cpu":
-            # xarray takes attributes away when it decodes.
-            on_device[name] = array, stored[name].copy(deep=False)
+            # Another one, for decoding changes what it is given.
+            on_device[name] = array, store.variable(array, decoded=is_masked(name))
     variables, attributes, names = _decode(
         stored, store.get_attrs(), is_masked, mask_and_scale=mask_and_scale, drop_variables=dropped, **options
     )
@@ -128,8 +127,9 @@ def _decode(
     for name, variable in simple.items():
         if name in drop_variables:
             continue
+        dtype = variable.dtype
         variables[name] = numbers.decode(variable, name) if is_masked(name) else variable
-        variables[name].encoding.setdefault("dtype", variable.dtype)
+        variables[name].encoding.setdefault("dtype", dtype)
         if decode_coords and "coordinates" in variables[name].attrs:
             text = variables[name].attrs.pop("coordinates")
             variables[name].encoding["coordinates"] = text
@@ -185,12 +185,15 @@ class _Numbers:
             return variable
         key = variable.dtype, fill is None, type(scale), type(offset)
         if key not in self._dtypes:
-            self._dtypes[key] = _by_xarray(variable.copy(deep=False), name).dtype
+            copied = xr.Variable(variable.dims, variable._data, dict(attributes), fastpath=True)
+            self._dtypes[key] = _by_xarray(copied, name).dtype
         fills = () if fill is None else (fill if isinstance(fill, np.generic) else np.asarray(fill)[()],)
         masking = Masking(self._dtypes[key], None, fills, scale, offset)
         variable.encoding.update((key, attributes.pop(key)) for key in _DECODED if key in attributes)
-        data = indexing.LazilyIndexedArray(DecodedArray(variable._data.array.stored, masking))
-        return xr.Variable(variable.dims, data, attributes, variable.encoding, fastpath=True)
+        # The variable is new, and nobody else's.
+        lazy = variable._data
+        lazy.array = DecodedArray(lazy.array.stored, masking)
+        return variable
 
 
 def _by_xarray(variable: xr.Variable, name: Name) -> xr.Variable:

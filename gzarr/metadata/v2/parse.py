@@ -188,7 +188,7 @@ def _parse_parts(parts: dict[str, Any], *, like: dict[str | None, ArrayMetadata]
         attributes = parse_attributes(zattrs, "$")
         names = dimension_names_of(attributes, found.ndim)
         documents = {".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs}
-        return replace(found, attributes=attributes, dimension_names=names, document=documents)
+        return found.with_own(attributes, names, documents)
     return parse_group(parts[".zgroup"], parts.get(".zattrs"))
 
 

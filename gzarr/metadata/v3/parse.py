@@ -185,7 +185,7 @@ def _parse_below(
         if found is not None:
             names = _dimension_names(document.get("dimension_names"), found.ndim)
             attributes = parse_attributes(document.get("attributes"), "$.attributes")
-            return replace(found, attributes=attributes, dimension_names=names, document=document)
+            return found.with_own(attributes, names, document)
         parsed = parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
         if rest is not None and isinstance(parsed, ArrayMetadata):
             like[rest] = parsed
