@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 import pickle
 import shutil
 import subprocess
@@ -13,20 +12,18 @@ import tomllib
 import warnings
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
 import zarr.codecs
 import zarr.storage
-from support.xarray_datasets import ENGINE, stores, values, varied, written
+from support.xarray_datasets import ENGINE, check, stores, values, varied, written
 
 import gzarr
 from gzarr.integrations import xarray as integration
-from gzarr.integrations.xarray_encoding import DimensionNamesError, StoredCodec
 from gzarr.integrations.xarray_store import GzarrStore
 
 if TYPE_CHECKING:
@@ -60,22 +57,6 @@ OPTIONS: list[dict[str, Any]] = [
 def both(store: Any, **options: Any) -> tuple[xr.Dataset, xr.Dataset]:
     """Return a dataset opened by gzarr's engine and by xarray's."""
     return xr.open_dataset(store, engine=ENGINE, **options), xr.open_dataset(store, engine="zarr", **options)
-
-
-def check(found: xr.Dataset, expected: xr.Dataset) -> None:
-    """Check that all there is to see of two datasets is the same."""
-    assert list(found) == list(expected)
-    xr.testing.assert_identical(found, expected)
-    assert set(found.xindexes) == set(expected.xindexes)
-    for name, variable in expected.variables.items():
-        assert found[name].dtype == variable.dtype, name
-        assert type(found[name].variable._data) is type(variable._data), name
-        encoding, wanted = found[name].encoding, variable.encoding
-        assert encoding.keys() == wanted.keys(), name
-        for key, value in wanted.items():
-            np.testing.assert_equal(encoding[key], value, err_msg=f"{name}: {key}")
-            assert type(encoding[key]) is type(value) or key == "serializer", (name, key)
-    assert found.encoding.keys() == expected.encoding.keys()
 
 
 # With characters, all variables are decoded by xarray; without them, most by gzarr.
@@ -296,79 +277,6 @@ class TestConsolidated:
         assert list(xr.open_dataset(path, engine=ENGINE, consolidated=False)) == ["b"]
 
 
-class TestDimensions:
-    """Names of dimensions, where several writers put them."""
-
-    def store(self, **changes: Any) -> dict[str, bytes]:
-        """Return a store of version 2 with members of ``.zarray`` or ``.zattrs``."""
-        zarray = {
-            "zarr_format": 2, "shape": [2, 3], "chunks": [2, 3], "dtype": "<i4", "fill_value": 5, "order": "C",
-            "filters": None, "compressor": None, **changes.get("zarray", {}),
-        }  # fmt: skip
-        documents = {".zgroup": {"zarr_format": 2}, "a/.zarray": zarray, "a/.zattrs": changes.get("zattrs", {})}
-        documents[".zattrs"] = {"_NCProperties": "x", "title": "t"}
-        return {key: json.dumps(document).encode() for key, document in documents.items()}
-
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            {"zattrs": {"_ARRAY_DIMENSIONS": ["y", "x"]}},
-            {"zarray": {"_NCZARR_ARRAY": {"dimrefs": ["/y", "/g/x"], "storage": "chunked"}}},
-            {"zattrs": {"_NCZARR_ARRAY": {"dimrefs": ["/y", "/g/x"]}}},
-            {"zattrs": {"_nczarr_array": {"dimension_references": ["/y", "/x"]}, "_nczarr_attr": {"types": {}}}},
-            {"zattrs": {"_ARRAY_DIMENSIONS": ["y", "x"], "_nczarr_array": {"dimrefs": ["/p", "/q"]}}},
-        ],
-        ids=str,
-    )
-    def test_of_version_2(self, changes: Any) -> None:
-        found = xr.open_dataset(self.store(**changes), engine=ENGINE, consolidated=False, mask_and_scale=False)
-        assert found.a.dims == ("y", "x")
-        assert found.a.attrs == {"_FillValue": 5}
-        assert found.attrs == {"title": "t"}
-        assert (found.a.values == 5).all()
-
-    def test_of_version_3(self) -> None:
-        store: dict[str, bytes] = {}
-        group = gzarr.create_group(store)
-        group.create_array("a", data=np.ones((2, 3)), dimension_names=("y", "x"), attributes={"_ARRAY_DIMENSIONS": 1})
-        # As GDAL and others write what was of version 2.
-        group.create_array("b", data=np.ones(3), attributes={"_ARRAY_DIMENSIONS": ["x"], "c": 1})
-        group.create_array("scalar", data=np.ones(()))
-        found = xr.open_dataset(store, engine=ENGINE, consolidated=False)
-        assert found.a.dims == ("y", "x")
-        assert found.b.dims == ("x",)
-        assert found.b.attrs == {"c": 1}
-        assert found.scalar.dims == ()
-
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            {},
-            {"zattrs": {"_ARRAY_DIMENSIONS": ["y"]}},
-            {"zattrs": {"_ARRAY_DIMENSIONS": "yx"}},
-            {"zarray": {"_NCZARR_ARRAY": {"dimrefs": "/y"}}},
-            {"zarray": {"_NCZARR_ARRAY": 3}},
-            {"zattrs": {"_nczarr_array": {"dimrefs": ["/y", "/x", "/z"]}}},
-        ],
-        ids=str,
-    )
-    def test_that_are_missing(self, changes: Any) -> None:
-        store = self.store(**changes)
-        with pytest.raises(
-            DimensionNamesError, match=r"required for xarray to determine .* drop_variables='a'"
-        ) as caught:
-            xr.open_dataset(store, engine=ENGINE, consolidated=False)
-        assert isinstance(caught.value, KeyError)
-        assert isinstance(caught.value, gzarr.MetadataError)
-        assert list(xr.open_dataset(store, engine=ENGINE, consolidated=False, drop_variables="a")) == []
-
-    def test_arrays_that_cannot_be_opened_can_be_dropped(self) -> None:
-        store = self.store(zarray={"compressor": {"id": "unheard of"}})
-        with pytest.raises(gzarr.UnsupportedError, match="unheard of"):
-            xr.open_dataset(store, engine=ENGINE, consolidated=False)
-        assert list(xr.open_dataset(store, engine=ENGINE, consolidated=False, drop_variables=["a"])) == []
-
-
 def test_fill_values_of_others_in_version_3() -> None:
     store: dict[str, bytes] = {}
     group = gzarr.create_group(store)
@@ -448,52 +356,6 @@ def test_datasets_can_be_pickled_and_copied(tmp_path: Path) -> None:
         xr.testing.assert_identical(one, expected)
     chunked = pickle.loads(pickle.dumps(xr.open_dataset(path, engine=ENGINE, chunks={})))
     xr.testing.assert_identical(chunked.compute(), expected)
-
-
-class TestWriting:
-    """By ``to_zarr``, with the encodings that gzarr has read."""
-
-    CODECS: ClassVar[dict[int, Any]] = {
-        2: {"compressors": (numcodecs.Zstd(level=7),), "filters": (numcodecs.Delta("<f8"),)},
-        3: {
-            "compressors": (zarr.codecs.BloscCodec(cname="zstd", clevel=7, shuffle="bitshuffle", typesize=8),),
-            "serializer": zarr.codecs.BytesCodec(endian="big"),
-            "filters": (zarr.codecs.TransposeCodec(order=(1, 0)),),
-            "shards": (4, 6),
-        },
-    }
-
-    @pytest.mark.parametrize("zarr_format", [2, 3])
-    @pytest.mark.parametrize("by_gzarr", [False, True])
-    def test_codecs_are_kept(self, tmp_path: Path, zarr_format: Any, by_gzarr: bool) -> None:
-        dataset = xr.Dataset({"a": (("y", "x"), np.arange(48.0).reshape(4, 12))})
-        encoding = {"chunks": (2, 3), **self.CODECS[zarr_format]}
-        dataset.to_zarr(tmp_path / "a.zarr", zarr_format=zarr_format, encoding={"a": encoding}, consolidated=True)
-        found = xr.open_dataset(tmp_path / "a.zarr", engine=ENGINE)
-        for name, value in encoding.items():
-            assert found.a.encoding[name] == value, name
-        if by_gzarr:
-            from gzarr.integrations.zarr import enable
-
-            with enable(strict=True):
-                found.to_zarr(tmp_path / "b.zarr", zarr_format=zarr_format, consolidated=True)
-        else:
-            found.to_zarr(tmp_path / "b.zarr", zarr_format=zarr_format, consolidated=True)
-        again = xr.open_dataset(tmp_path / "b.zarr", engine=ENGINE)
-        check(again, xr.open_dataset(tmp_path / "b.zarr", engine="zarr"))
-        one, other = (zarr.open_array(tmp_path / name, path="a", mode="r") for name in ("a.zarr", "b.zarr"))
-        assert str(one.metadata.to_dict()) == str(other.metadata.to_dict())
-        xr.testing.assert_identical(again.drop_encoding(), dataset)
-
-    def test_codecs_have_what_configures_them(self) -> None:
-        codec = StoredCodec({"name": "gzip", "configuration": {"level": 3}})
-        assert codec.level == 3
-        with pytest.raises(AttributeError, match="'gzip' has no 'clevel'"):
-            codec.clevel
-        assert codec == zarr.codecs.GzipCodec(level=3)
-        assert codec != zarr.codecs.GzipCodec(level=4)
-        assert codec != "gzip"
-        assert StoredCodec({"name": "crc32c"}) == zarr.codecs.Crc32cCodec()
 
 
 @pytest.mark.parametrize("options", [{}, {"parallel": True}])

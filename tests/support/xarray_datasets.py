@@ -88,3 +88,19 @@ def stores(zarr_format: Any) -> zarr.storage.MemoryStore:
 def values(zarr_format: Any) -> dict[str, bytes]:
     """Return the values in the store, by key."""
     return {key: value.to_bytes() for key, value in stores(zarr_format)._store_dict.items()}
+
+
+def check(found: xr.Dataset, expected: xr.Dataset) -> None:
+    """Check that all there is to see of two datasets is the same."""
+    assert list(found) == list(expected)
+    xr.testing.assert_identical(found, expected)
+    assert set(found.xindexes) == set(expected.xindexes)
+    for name, variable in expected.variables.items():
+        assert found[name].dtype == variable.dtype, name
+        assert type(found[name].variable._data) is type(variable._data), name
+        encoding, wanted = found[name].encoding, variable.encoding
+        assert encoding.keys() == wanted.keys(), name
+        for key, value in wanted.items():
+            np.testing.assert_equal(encoding[key], value, err_msg=f"{name}: {key}")
+            assert type(encoding[key]) is type(value) or key == "serializer", (name, key)
+    assert found.encoding.keys() == expected.encoding.keys()
