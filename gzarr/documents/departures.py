@@ -24,6 +24,11 @@ def note(text: str, json_path: str) -> None:
         kept.append(f"{json_path}: {text}")
 
 
+def is_collecting() -> bool:
+    """Return whether departures are recorded, by this thread and now."""
+    return _collected.get() is not None
+
+
 @contextmanager
 def collect() -> Iterator[list[str]]:
     """Collect the departures noted by this thread inside the ``with`` block."""

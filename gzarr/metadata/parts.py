@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from ..documents.departures import note
+from ..documents.departures import is_collecting, note
 from ..documents.json import quote
 from ..errors import MetadataError
 from .chunk_grid import MAX_UNEVEN_CHUNKS, ChunkGrid, RectilinearAxis, RegularAxis
@@ -163,6 +163,17 @@ def parse_all(
         except MetadataError as error:
             nodes[path] = error.at(f"consolidated metadata of {path[:200]!r}") if error.key is None else error
     return nodes
+
+
+def likeness(document: Any) -> str | None:
+    """Return a text that only equal parts of documents have; None if the arrays must be parsed one by one."""
+    if is_collecting():
+        return None
+    try:
+        return repr(document)
+    except ValueError:
+        # An integer of more digits than Python prints.
+        return None
 
 
 def check_path(path: str, json_path: str) -> None:

@@ -1,6 +1,7 @@
 """Versions of the format end at ``gzarr/metadata/``: outside it, no module asks for the version of a node.
 
-Other modules may hold a version, show it, pass it on, and ask its :class:`gzarr.metadata.format.Format`.
+Other modules may hold a version, show it, pass it on, and ask its :class:`gzarr.metadata.format.Format`. Integrations
+translate for other libraries, which take and give different things for each version.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import gzarr
 from gzarr.metadata.formats import FORMATS
 
 PACKAGE = Path(gzarr.__file__).parent
+#: Packages that know versions.
+KNOWING = ("metadata", "integrations")
 # Variables and attributes that hold a version, or what stands for one. (An attribute "format" is that of LZMA.)
 NAMES = frozenset(("zarr_format", "children_format", "source_format", "target_format", "V3_DRAFT", "FORMAT"))
 
@@ -76,7 +79,7 @@ def comparisons(source: str) -> list[int]:
 
 
 def test_no_module_outside_metadata_compares_versions() -> None:
-    modules = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "metadata"]
+    modules = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in KNOWING]
     assert len(modules) > 100
     found = [f"{path.relative_to(PACKAGE)}:{line}" for path in modules for line in comparisons(path.read_text("utf-8"))]
     assert not found, "ask gzarr.metadata.formats.FORMATS[zarr_format] instead: " + ", ".join(found)
@@ -97,7 +100,7 @@ def test_no_module_outside_metadata_names_documents() -> None:
     naming = {
         path.relative_to(PACKAGE).as_posix(): lines
         for path in PACKAGE.rglob("*.py")
-        if path.relative_to(PACKAGE).parts[0] != "metadata" and (lines := document_names(path.read_text("utf-8")))
+        if path.relative_to(PACKAGE).parts[0] not in KNOWING and (lines := document_names(path.read_text("utf-8")))
     }
     assert naming.keys() == NAMING, f"ask the Format instead: {naming}"
 

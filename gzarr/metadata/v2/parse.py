@@ -35,6 +35,7 @@ from ..parts import (
     check_path,
     dimension_names_of,
     fail,
+    likeness,
     member,
     parse_all,
     parse_attributes,
@@ -168,14 +169,26 @@ def parse_consolidated(
         nodes.setdefault(path, {})[name] = document
     # Writers that delete nodes may leave their attributes behind.
     nodes = {path: parts for path, parts in nodes.items() if ".zarray" in parts or ".zgroup" in parts}
-    parse = functools.partial(_parse_parts, allow_pickle=allow_pickle)
+    parse = functools.partial(_parse_parts, like={}, allow_pickle=allow_pickle)
     root = {"": parse(nodes.pop(""))} if "" in nodes else {}
     return {**root, **parse_all(nodes, parse)}
 
 
-def _parse_parts(parts: dict[str, Any], *, allow_pickle: bool) -> NodeMetadata:
+def _parse_parts(parts: dict[str, Any], *, like: dict[str | None, ArrayMetadata], allow_pickle: bool) -> NodeMetadata:
+    """Parse the documents of a node; ``like`` keeps the arrays that others may share all but the attributes with."""
     if ".zarray" in parts:
-        return parse_array(parts[".zarray"], parts.get(".zattrs"), allow_pickle=allow_pickle)
+        zarray, zattrs = parts[".zarray"], parts.get(".zattrs")
+        text = likeness(zarray)
+        found = like.get(text)
+        if found is None:
+            parsed = parse_array(zarray, zattrs, allow_pickle=allow_pickle)
+            if text is not None:
+                like[text] = parsed
+            return parsed
+        attributes = parse_attributes(zattrs, "$")
+        names = dimension_names_of(attributes, found.ndim)
+        documents = {".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs}
+        return found.with_own(attributes, names, documents)
     return parse_group(parts[".zgroup"], parts.get(".zattrs"))
 
 

@@ -35,6 +35,7 @@ from ..parts import (
     check_format,
     check_path,
     fail,
+    likeness,
     member,
     parse_all,
     parse_attributes,
@@ -65,6 +66,8 @@ _ARRAY_MEMBERS: Final = frozenset(
         "extensions",
     )
 )
+# Members in which arrays differ whose elements are stored in the same way.
+_OWN_MEMBERS: Final = frozenset(("attributes", "dimension_names"))
 _GRID_MEMBERS: Final = {"regular": ("chunk_shape",), "rectilinear": ("kind", "chunk_shapes")}
 _GROUP_MEMBERS: Final = frozenset(("zarr_format", "node_type", "attributes", "consolidated_metadata", "extensions"))
 
@@ -162,7 +165,7 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     documents = _consolidated(document.get("consolidated_metadata"))
     nodes = None
     if documents is not None:
-        parse = functools.partial(_parse_below, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+        parse = functools.partial(_parse_below, like={}, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
         nodes = parse_all(documents, parse)
     return GroupMetadata(
         attributes=parse_attributes(document.get("attributes"), "$.attributes"),
@@ -172,9 +175,21 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     )
 
 
-def _parse_below(document: dict[str, Any], *, allow_pickle: bool, allow_fallback: bool) -> NodeMetadata:
+def _parse_below(
+    document: dict[str, Any], *, like: dict[str | None, ArrayMetadata], allow_pickle: bool, allow_fallback: bool
+) -> NodeMetadata:
+    """Parse a document of consolidated metadata; ``like`` keeps the arrays that others may share all but names with."""
     if "consolidated_metadata" not in document:
-        return parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+        rest = likeness([(name, value) for name, value in document.items() if name not in _OWN_MEMBERS])
+        found = like.get(rest)
+        if found is not None:
+            names = _dimension_names(document.get("dimension_names"), found.ndim)
+            attributes = parse_attributes(document.get("attributes"), "$.attributes")
+            return found.with_own(attributes, names, document)
+        parsed = parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
+        if rest is not None and isinstance(parsed, ArrayMetadata):
+            like[rest] = parsed
+        return parsed
     # The consolidated metadata of nested groups is already merged into the outermost group's.
     alone = {name: value for name, value in document.items() if name != "consolidated_metadata"}
     parsed = parse_node(alone, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
@@ -411,12 +426,16 @@ def _consolidated(value: Any) -> dict[str, dict[str, Any]] | None:
         if not isinstance(documents, dict):
             fail(f"expected an object of documents, got {quote(documents)}", f"{at}.metadata")
         for path, document in documents.items():
-            where = f"{at}.metadata[{quote(prefix + str(path))}]"
-            if not isinstance(path, str):
-                raise MetadataError("expected a path", json_path=where)
-            check_path(path, where)
-            if not isinstance(document, dict):
-                fail(f"expected a document, got {quote(document)}", where)
+            try:
+                if not isinstance(path, str):
+                    fail("expected a path", at)
+                check_path(path, at)
+                if not isinstance(document, dict):
+                    fail(f"expected a document, got {quote(document)}", at)
+            except MetadataError as error:
+                # Naming the place takes longer than the checks.
+                error.json_path = f"{at}.metadata[{quote(prefix + str(path))}]"
+                raise
             # Outer entries take precedence: they were written later, or at the same time.
             result.setdefault(prefix + path, cast("dict[str, Any]", document))
             nested = document.get("consolidated_metadata")

@@ -1,0 +1,204 @@
+"""What xarray needs to know of a stored array besides its elements: dimensions, attributes, encoding."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import numcodecs
+from xarray.backends.zarr import FillValueCoder
+
+import gzarr
+
+from .xarray_arrays import dtype_in_xarray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Attribute with the names of dimensions: xarray's and GDAL's.
+DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
+#: Names of NCZarr's object that describes an array, in attributes or, up to netCDF 4.9.2, in ``.zarray``.
+_NCZARR: Final = ("_nczarr_array", "_NCZARR_ARRAY")
+#: Names of its list of dimensions, which are paths (``/group/x``).
+_NCZARR_DIMENSIONS: Final = ("dimension_references", "dimrefs")
+
+
+class DimensionNamesError(gzarr.MetadataError, KeyError):
+    """The metadata of an array lacks the names of its dimensions, without which it is no variable of xarray."""
+
+
+class StoredCodec(dict[str, Any]):
+    """A codec as documents of version 3 have it, which zarr-python takes.
+
+    It equals zarr-python's codec, and has what configures it as attributes, as that has.
+    """
+
+    __hash__ = None
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self["configuration"][name]
+        except KeyError:
+            raise AttributeError(f"the codec {self.get('name')!r} has no {name!r}") from None
+
+    def __eq__(self, other: object) -> bool:
+        to_dict = getattr(other, "to_dict", None)
+        document = other if to_dict is None else to_dict()
+        return isinstance(document, dict) and _normalized(self) == _normalized(document)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def _normalized(codec: dict[str, Any]) -> Any:
+    """Return the document of a codec as it is once stored: an absent configuration is empty, tuples are lists."""
+    return json.loads(json.dumps({"configuration": {}, **codec}))
+
+
+def dimensions(array: gzarr.Array) -> tuple[str | None, ...]:
+    """Return the names of the dimensions of an array.
+
+    They are, in this order, the ``dimension_names`` of version 3, the attribute ``_ARRAY_DIMENSIONS``, and those of
+    NCZarr.
+
+    Raises
+    ------
+    DimensionNamesError
+        If there are none.
+    """
+    names: Any = array.dimension_names
+    if names is None:
+        attributes = array.metadata.attributes
+        names = attributes.get(DIMENSIONS)
+        if names is None:
+            names = _nczarr_names(array)
+    if isinstance(names, list | tuple) and len(names) == array.ndim:
+        return tuple(names)
+    if not array.ndim:
+        return ()
+    raise DimensionNamesError(
+        f"{array.name} in {array.store!r} has no names for its dimensions, which are required for xarray to determine "
+        f"variable dimensions: neither dimension_names, nor the attribute `{DIMENSIONS}`, nor NCZarr's; add them, or "
+        f"pass drop_variables={array.basename!r}",
+    )
+
+
+def _nczarr_names(array: gzarr.Array) -> list[str] | None:
+    metadata = array.metadata
+    for holder in (metadata.attributes, metadata.document.get(".zarray"), metadata.document):
+        for name in _NCZARR:
+            found = holder.get(name) if isinstance(holder, dict) else None
+            for key in _NCZARR_DIMENSIONS:
+                if isinstance(found, dict) and isinstance(found.get(key), list):
+                    return [str(path).rpartition("/")[2] for path in found[key]]
+    return None
+
+
+def attributes(array: gzarr.Array, *, masked: bool) -> dict[str, Any]:
+    """Return the attributes of an array as those of a variable.
+
+    Parameters
+    ----------
+    array
+        The array.
+    masked
+        Whether the fill value is to be masked, as the attribute ``_FillValue`` says. Otherwise that attribute, if there
+        is one, is in xarray's notation for JSON.
+    """
+    found = public(array.metadata.attributes)
+    if array.dimension_names is None or array.zarr_format != 3:
+        found.pop(DIMENSIONS, None)
+    if masked:
+        if array.fill_value is not None:
+            found["_FillValue"] = array.fill_value
+    elif "_FillValue" in found:
+        found["_FillValue"] = _fill_value(found["_FillValue"], array)
+    return found
+
+
+def _fill_value(value: Any, array: gzarr.Array) -> Any:
+    dtype = dtype_in_xarray(array)
+    if dtype.kind in "fc" and isinstance(value, int | float):
+        return dtype.type(value)  # Written by others: xarray writes base64.
+    return FillValueCoder.decode(value, dtype)
+
+
+def public(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes without those that NCZarr keeps to itself."""
+    return {name: value for name, value in attributes.items() if name[:3].lower() != "_nc"}
+
+
+class Encodings:
+    """How arrays are stored, as :meth:`xarray.Dataset.to_zarr` takes it.
+
+    Arrays of consolidated metadata share what they have in common, so that is found out once.
+    """
+
+    def __init__(self) -> None:
+        # The values keep the keys' objects alive.
+        self._layouts: dict[tuple[int, int], tuple[gzarr.Array, dict[str, Any]]] = {}
+
+    def of(self, array: gzarr.Array, names: tuple[str | None, ...], *, masked: bool) -> dict[str, Any]:
+        """Return the encoding of an array.
+
+        Parameters
+        ----------
+        array
+            The array.
+        names
+            Names of its dimensions.
+        masked
+            Whether the fill value is the attribute ``_FillValue``.
+        """
+        metadata = array.metadata
+        key = id(metadata.chunk_grid), id(metadata.codecs)
+        if key not in self._layouts:
+            self._layouts[key] = array, _layout(array)
+        found = self._layouts[key][1].copy()
+        found["preferred_chunks"] = dict(zip(names, found["chunks"], strict=True))
+        if array.zarr_format == 3 and not masked:
+            found["fill_value"] = metadata.fill_value
+        return found
+
+
+def _layout(array: gzarr.Array) -> dict[str, Any]:
+    """Return what does not depend on the attributes and the dimensions' names."""
+    grid = tuple(
+        axis.longest if axis.is_regular else _compact(axis.lengths_inside()) for axis in array.metadata.chunk_grid.axes
+    )
+    is_sharded = array.shards is not None
+    found = {"chunks": array.chunks if is_sharded else grid, "shards": grid if is_sharded else None, **_codecs(array)}
+    dtype = dtype_in_xarray(array)
+    if dtype.kind == "T":
+        found["dtype"] = dtype
+    return found
+
+
+def _compact(lengths: tuple[int, ...]) -> int | tuple[int, ...]:
+    """Return the length of chunks that have one, but the last, else all lengths."""
+    if not lengths:
+        return (0,)  # dask takes no empty tuple.
+    first = lengths[0]
+    return first if set(lengths[:-1]) <= {first} and lengths[-1] <= first else lengths
+
+
+def _codecs(array: gzarr.Array) -> dict[str, Any]:
+    """Return the codecs of an array, in the way in which zarr-python takes them."""
+    if array.zarr_format != 2:
+        return {
+            "filters": tuple(StoredCodec(codec.to_json()) for codec in array.filters),
+            "serializer": StoredCodec(array.serializer.to_json()),
+            "compressors": tuple(StoredCodec(codec.to_json()) for codec in array.compressors),
+        }
+    document = array.metadata.document[".zarray"]
+    filters, compressor = document.get("filters") or (), document.get("compressor")
+    return {
+        "filters": tuple(_numcodecs(json.dumps(codec)) for codec in filters),
+        "compressors": () if compressor is None else (_numcodecs(json.dumps(compressor)),),
+    }
+
+
+@functools.lru_cache
+def _numcodecs(config: str) -> Any:
+    return numcodecs.get_codec(json.loads(config))

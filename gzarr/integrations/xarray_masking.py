@@ -1,0 +1,109 @@
+"""Masking and scaling of numbers by CF conventions, on any device."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from .xarray_arrays import StoredArray
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from xarray.core import indexing
+
+    import gzarr
+
+
+@dataclass(frozen=True)
+class Masking:
+    """What becomes of stored elements: the steps of xarray's ``CFMaskCoder`` and ``CFScaleOffsetCoder``.
+
+    Attributes
+    ----------
+    dtype
+        Dtype of the results.
+    integers
+        Dtype as which stored integers are read (``_Unsigned``), or None for their own.
+    fill_values
+        Elements that become NaN, after conversion to ``dtype``.
+    scale_factor, add_offset
+        What elements are multiplied by, and what is added then; None for nothing.
+    """
+
+    dtype: np.dtype[Any]
+    integers: np.dtype[Any] | None = None
+    fill_values: tuple[Any, ...] = ()
+    scale_factor: Any = None
+    add_offset: Any = None
+
+    @classmethod
+    def of(cls, stored: xr.Variable, decoded: xr.Variable) -> Self:
+        """Return what the attributes of a stored variable ask for; ``decoded`` is what xarray made of it."""
+        attributes, dtype = stored.attrs, stored.dtype
+        fills = {}
+        for name in ("missing_value", "_FillValue"):
+            # xarray drops those that make no sense.
+            if name in attributes and name in decoded.encoding:
+                fills[name] = [value for value in np.ravel(attributes[name]) if not pd.isnull(value)]
+        integers = None
+        other = {("i", "true"): "u", ("u", "false"): "i"}.get((dtype.kind, attributes.get("_Unsigned", "")))
+        if other is not None:
+            integers = np.dtype(f"{other}{dtype.itemsize}")
+            if "_FillValue" in fills:
+                fills["_FillValue"] = [_as_integer(value, dtype, integers) for value in fills["_FillValue"]]
+        scale, offset = (_scalar(attributes.get(name)) for name in ("scale_factor", "add_offset"))
+        values = tuple({value for found in fills.values() for value in found})
+        return cls(decoded.dtype, integers, values, scale, offset)
+
+    def apply(self, elements: Any) -> Any:
+        """Decode elements.
+
+        Parameters
+        ----------
+        elements
+            New array of NumPy or CuPy, which is overwritten.
+
+        Returns
+        -------
+        Array of the same kind and shape, on the same device.
+        """
+        with contextlib.nullcontext() if isinstance(elements, np.ndarray) else elements.device:
+            if self.integers is not None:
+                elements = elements.view(self.integers)
+            if elements.dtype != self.dtype:
+                elements = elements.astype(self.dtype)
+            masks = [elements == value for value in self.fill_values]
+            for mask in masks:
+                elements[mask] = np.nan
+            if self.scale_factor is not None:
+                elements *= self.scale_factor
+            if self.add_offset is not None:
+                elements += self.add_offset
+        return elements
+
+
+def _as_integer(value: Any, dtype: np.dtype[Any], integers: np.dtype[Any]) -> Any:
+    return np.array(value, dtype=dtype).view(integers).item()
+
+
+def _scalar(value: Any) -> Any:
+    return np.asarray(value).item() if np.ndim(value) else value
+
+
+class DecodedArray(StoredArray):
+    """An array that is read, and masked and scaled on its device, when it is indexed."""
+
+    __slots__ = ("masking",)
+
+    def __init__(self, array: gzarr.Array, masking: Masking) -> None:
+        super().__init__(array)
+        self.masking = masking
+        self.dtype = masking.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        """Read and decode a selection; see :meth:`StoredArray.__getitem__`."""
+        return self.masking.apply(super().__getitem__(key))

@@ -1,0 +1,182 @@
+"""Groups of gzarr as xarray's data stores."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import xarray as xr
+from xarray.backends import AbstractDataStore
+from xarray.backends.common import _decode_variable_name
+from xarray.core import indexing
+
+import gzarr
+
+from . import xarray_encoding as encoded
+from .xarray_arrays import StoredArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gzarr.stores.resolve import StoreLike
+
+#: A URL, or a chain of fsspec's; anything else is a path.
+_URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+(://|::)")
+
+
+class GzarrStore(AbstractDataStore):  # type: ignore[misc]
+    """The arrays of a group as variables of xarray, not decoded.
+
+    Parameters
+    ----------
+    group
+        The group, opened for reading to the host or a device.
+    masked
+        Whether the arrays' fill values are masked; None if the group's format is older than version 3.
+
+    There is nothing to close: stores that are read hold no files or connections of their own.
+    """
+
+    __slots__ = ("_encodings", "group", "masked")
+
+    def __init__(self, group: gzarr.Group, *, masked: bool | None = None) -> None:
+        self.group = group
+        self.masked = group.zarr_format != 3 if masked is None else masked
+        self._encodings = encoded.Encodings()
+
+    @classmethod
+    def open(
+        cls,
+        store: StoreLike | AbstractDataStore,
+        *,
+        group: str | None = None,
+        mode: str = "r",
+        consolidated: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        zarr_format: Any = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+        device: str = "cpu",
+    ) -> Self:
+        """Open a group; parameters and errors are those of :meth:`GzarrBackendEntrypoint.open_dataset`."""
+        if isinstance(store, cls):
+            return store
+        if mode != "r":
+            raise gzarr.ArgumentError(
+                f"mode={mode!r}: engine='gzarr' only reads, with mode='r'; write with Dataset.to_zarr"
+            )
+        store = _normalized(store)
+        found = _open_group(
+            store,
+            group or "",
+            consolidated,
+            storage_options=storage_options,
+            zarr_format=zarr_format,
+            device=device,
+        )
+        return cls(found, masked=use_zarr_fill_value_as_mask)
+
+    def walk(self) -> Iterator[tuple[str, GzarrStore]]:
+        """Yield this group and the groups below with their paths relative to this one, parents first."""
+        yield "/", self
+        for path, node in self.group.walk():
+            if isinstance(node, gzarr.Group):
+                yield f"/{path}", GzarrStore(node, masked=self.masked)
+
+    def arrays(self) -> Iterator[tuple[str | None, gzarr.Array | gzarr.MetadataError]]:
+        """Yield the arrays of the group with their names in xarray; errors in the place of those that are unusable."""
+        for name, node in self.group.walk(0):
+            if not isinstance(node, gzarr.Group):
+                yield _decode_variable_name(name), node
+
+    def variable(self, array: gzarr.Array, *, decoded: bool = True) -> xr.Variable:
+        """Return an array of the group as a variable, which is read to host memory when it is used.
+
+        Parameters
+        ----------
+        array
+            The array.
+        decoded
+            Whether elements that equal the attribute ``_FillValue`` will be masked. If not, the attribute is harmless,
+            and has the fill value of a format older than version 3.
+
+        Raises
+        ------
+        DimensionNamesError
+            If the array has no names of its dimensions.
+        """
+        names = encoded.dimensions(array)
+        masked = self.masked or (array.zarr_format != 3 and not decoded)
+        attributes = encoded.attributes(array, masked=masked)
+        encoding = self._encodings.of(array, names, masked=masked)
+        if array.device != "cpu":
+            array = gzarr.Array(array.metadata, array.store, array.path, device="cpu")
+        return xr.Variable(names, indexing.LazilyIndexedArray(StoredArray(array)), attributes, encoding, fastpath=True)
+
+    def get_variables(self) -> dict[str | None, xr.Variable]:
+        """Return the arrays of the group as variables; errors are those of :meth:`variable`."""
+        found = {}
+        for name, array in self.arrays():
+            if isinstance(array, gzarr.MetadataError):
+                raise array
+            found[name] = self.variable(array)
+        return found
+
+    def get_attrs(self) -> dict[str, Any]:
+        """Return the attributes of the group."""
+        return encoded.public(self.group.attrs)
+
+    def get_dimensions(self) -> dict[str, int]:
+        """Return the length of each dimension of the group's arrays."""
+        return {
+            name: length
+            for variable in self.get_variables().values()
+            for name, length in zip(variable.dims, variable.shape, strict=True)
+        }
+
+
+def _normalized(store: Any) -> Any:
+    """Return a path as an absolute one, as xarray does, and a mapping that zarr-python has filled as its store."""
+    if isinstance(store, os.PathLike):
+        store = os.fspath(store)
+    if isinstance(store, str) and not _URL.match(store):
+        return str(Path(store).expanduser().absolute())
+    if isinstance(store, MutableMapping) and any(hasattr(value, "to_bytes") for value in store.values()):
+        import zarr.storage
+
+        return zarr.storage.MemoryStore(store, read_only=True)
+    return store
+
+
+def _open_group(store: Any, path: str, consolidated: bool | None, **options: Any) -> gzarr.Group:
+    """Open a group; consolidated metadata is looked for in the root, as in xarray's own engine."""
+    try:
+        if consolidated is False or not getattr(store, "supports_consolidated_metadata", True):
+            return gzarr.open_group(store, path=path, use_consolidated=False, **options)
+        root = gzarr.open_group(store, use_consolidated=consolidated, **options)
+        if root.metadata.consolidated is None:
+            _warn_of_documents()
+        found = root[path] if path.strip("/") else root
+    except gzarr.NodeNotFoundError as error:
+        raise gzarr.NodeNotFoundError(f"the group {path or '/'!r} does not exist: {error}") from error
+    if not isinstance(found, gzarr.Group):
+        raise gzarr.NodeTypeError(f"{found.name} in {store!r} is an array, not a group; open the group that it is in")
+    return found
+
+
+def _warn_of_documents() -> None:
+    ours = tuple(str(Path(str(package.__file__)).parent) for package in (xr, gzarr))
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        "Failed to open Zarr store with consolidated metadata, so one document is read for each array, which may take "
+        "much longer. Consolidate the metadata with gzarr.consolidate_metadata or `gzarr consolidate`, or pass "
+        "consolidated=False to read it without this warning, or consolidated=True for an error instead.",
+        RuntimeWarning,
+        stacklevel=level,
+    )
