@@ -42,6 +42,7 @@ def _zarr(names: Names) -> Iterator[None]:
     zarr.create_array("temperature.zarr", data=data, chunks=(10, 20))
     yield
     np.testing.assert_array_equal(names["b"], data[10:20, ::5])
+    assert (zarr.open_array("temperature.zarr")[0] == data[10, 0]).all()
     assert type(names["a"].async_array.codec_pipeline) is gzarr.integrations.zarr.CodecPipeline  # type: ignore[attr-defined]
 
 
@@ -93,14 +94,45 @@ def _jax_in_readme(names: Names) -> Iterator[None]:
     return _first_rows_are_replaced(names, "x")
 
 
+def _xarray_in_readme(names: Names) -> Iterator[None]:
+    import xarray as xr
+    from xarray.backends import common, plugins
+
+    from gzarr.integrations.xarray import GzarrBackendEntrypoint
+
+    values = np.arange(60, dtype="f4").reshape(3, 4, 5)
+    with pytest.MonkeyPatch.context() as patch:
+        # As where gzarr's entry points are installed.
+        patch.setitem(common.BACKEND_ENTRYPOINTS, "gzarr", (None, GzarrBackendEntrypoint))
+        plugins.list_engines.cache_clear()
+        xr.Dataset({"t2m": (("time", "y", "x"), values)}).to_zarr("era5.zarr", zarr_format=2)
+        names["xr"] = xr
+        yield
+        plugins.list_engines.cache_clear()
+    np.testing.assert_array_equal(names["field"].data, values[0])
+
+
+def _dask_in_readme(names: Names) -> Iterator[None]:
+    data = _volume()
+    zarr.create_array("volume.zarr", data=data, chunks=(64, 64, 64))
+    names["gzarr"] = gzarr
+    yield
+    np.testing.assert_array_equal(zarr.open_array("doubled.zarr")[...], data * 2)
+
+
 #: By page and heading of the section.
 SECTIONS: dict[tuple[str, str], Callable[[Names], Iterator[None]]] = {
     ("docs/integrations.md", "zarr-python"): _zarr,
     ("docs/integrations.md", "PyTorch and JAX"): _torch_and_jax,
     ("README.md", "zarr-python"): _zarr_in_readme,
+    ("README.md", "xarray"): _xarray_in_readme,
+    ("README.md", "dask"): _dask_in_readme,
     ("README.md", "PyTorch"): _torch_in_readme,
     ("README.md", "JAX"): _jax_in_readme,
 }
+
+#: Run by tests of their own, integrations/test_xarray_docs.py and test_dask_page.py: xarray, dask.
+ELSEWHERE = {("docs/integrations.md", "xarray"), ("docs/integrations.md", "dask")}
 
 # -- running them
 
@@ -120,7 +152,7 @@ def _sections() -> list[Any]:
     found = [("docs/integrations.md", heading) for heading in _blocks("docs/integrations.md")]
     # test_readme.py has the first.
     found += [("README.md", heading) for heading in list(_blocks("README.md"))[1:]]
-    return [pytest.param(*section, id="-".join(section)) for section in found]
+    return [pytest.param(*section, id="-".join(section)) for section in found if section not in ELSEWHERE]
 
 
 @pytest.mark.parametrize(("page", "heading"), _sections())
@@ -143,7 +175,7 @@ def test_examples(page: str, heading: str, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_sections_have_examples() -> None:
-    for page, heading in SECTIONS:
+    for page, heading in {*SECTIONS, *ELSEWHERE}:
         assert _blocks(page)[heading], (page, heading)
 
 

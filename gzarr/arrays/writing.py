@@ -10,10 +10,10 @@ from ..errors import ArgumentError, ReadOnlyError, SelectionError
 from ..nodes.change import hold_documents
 from ..plan.selection import parse_basic, parse_orthogonal
 from .elements import all_elements, as_data
+from .exporting import ExportedArray
 from .objects import object_type_of
 from .outputs import DeviceResults
 from .read import Reader
-from .reading import ReadableArray
 from .zarr_selections import Fields, one_field, parse_coordinates, parse_mask
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .write import Writer
 
 
-class WritableArray(ReadableArray):
+class WritableArray(ExportedArray):
     """The part of :class:`gzarr.Array` that writes."""
 
     __slots__ = ("_writer",)

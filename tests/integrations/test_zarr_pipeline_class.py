@@ -114,24 +114,6 @@ def test_by_an_environment_variable(tmp_path: Path) -> None:
     assert run.stdout.split() == ["gzarr.integrations.zarr", str(elements("i4").sum())]
 
 
-DOCS = Path(__file__).parents[2] / "docs" / "integrations.md"
-
-
-def test_the_example_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    section = DOCS.read_text().partition("## zarr-python\n")[2]
-    example = section.partition("```python\n")[2].partition("```")[0]
-    monkeypatch.chdir(tmp_path)
-    data = elements("f4")
-    zarr.create_array("temperature.zarr", data=data, chunks=(10, 6))
-    names: dict[str, Any] = {}
-    # The example changes the setting for good.
-    with config.set({"codec_pipeline.path": config.get("codec_pipeline.path")}):
-        exec(example, names)
-    assert type(names["a"]._async_array.codec_pipeline) is ours.CodecPipeline
-    np.testing.assert_array_equal(names["b"], data[10:20, ::5])
-    assert (zarr.open_array("temperature.zarr")[0] == data[10, 0]).all()
-
-
 # -- batches
 
 
