@@ -17,15 +17,17 @@ from ..engines.remote_shards import WholeShards
 from ..engines.request import ReadRequest
 from ..engines.shard_cache import ShardIndexCache
 from ..engines.shards import read_shards, whole_chunks
+from ..engines.stack import Stack
 from ..metadata.chunk_grid import ChunkGrid
 from ..plan.decode_program import analyse, planned_grid
-from ..plan.planner import box_chunks, by_shape, plan
+from ..plan.planner import box_chunks, by_shape, plan, plan_windows
 from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
     from ..engines.cuda.engine import CudaEngine
@@ -143,12 +145,57 @@ class Reader:
         if simple and self._fill_quickly(selections[0], results[0], missing):
             return
         views, copies, whole = _placeable(selections, results, memory, results[0] if whole is None else whole)
-        for part in by_shape(plan(selections, grid), grid):
+        self._run_parts(plan(selections, grid), views, field, missing, memory, whole, options)
+        for own, result in copies:
+            memory.copy(result, own)
+
+    def fill_windows(
+        self,
+        starts: npt.NDArray[np.int64],
+        step: tuple[int, ...],
+        rows: npt.NDArray[np.int64] | None,
+        results: Sequence[Any],
+        missing: Missing,
+        memory: Results = HOST,
+        options: DeviceOptions = NO_OPTIONS,
+    ) -> None:
+        """Read many windows of one shape.
+
+        Parameters
+        ----------
+        starts
+            int64 ``(w, k)``, first element of each window; every window is inside the array.
+        step
+            Distance between elements of a window along each dimension, at least 1.
+        rows
+            int64 ``(w,)``, place of each window along the first axes of ``results``; None for 0 to w − 1.
+        results
+            Arrays of the windows, with any strides and the dtype of the array; one array on a device.
+        missing, memory, options
+            As for :meth:`fill`, as are the errors.
+        """
+        shape = results[0].shape[1:]
+        the_plan = plan_windows(starts, shape, step, self._planned_grid)
+        if rows is not None:
+            the_plan = replace(the_plan, output=rows[the_plan.output])
+        self._run_parts(the_plan, Stack(results), None, missing, memory, results[0], options)
+
+    def _run_parts(
+        self,
+        the_plan: Plan,
+        views: Sequence[Any],
+        field: str | None,
+        missing: Missing,
+        memory: Results,
+        whole: Any,
+        options: DeviceOptions,
+    ) -> None:
+        """Run an engine over a plan, for chunks of one shape after the other."""
+        grid = self._planned_grid
+        for part in by_shape(the_plan, grid):
             if len(part):
                 reader = self if grid.is_regular else self._of_shape(part.chunk_shape)
                 reader._run(part, views, field, missing, memory, whole, options)
-        for own, result in copies:
-            memory.copy(result, own)
 
     def _run(
         self,
@@ -171,7 +218,7 @@ class Reader:
                 chunk=decoding.chunk,
                 plan=part,
                 sources=sources,
-                outputs=tuple(views),
+                outputs=views,
                 field=field,
                 fill_value=self._metadata.absent_value,
                 missing=missing,

@@ -1,4 +1,4 @@
-"""Reading arrays: basic selections, and many selections in one plan."""
+"""Reading arrays: basic selections, and many selections or windows in one plan."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..engines.cuda.devices import get_device, warn_of_loss
+from ..engines.stack import Stack
 from ..errors import ArgumentError, OutputError, SelectionError
 from ..plan.selection import parse_basic
+from ..plan.windows import parse_rows, parse_windows
 from .array_properties import ArrayProperties
 from .outputs import HOST, DeviceResults, output
 from .read_options import DeviceOptions, ReadOptions, check_budget, check_decode, check_missing, check_verify
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from ..engines.request import Missing, Verify
     from ..plan.selection import Selection
+    from ..plan.windows import IntArray, Windows
     from .outputs import Results
     from .read_options import Decode
 
@@ -199,6 +202,96 @@ class ReadableArray(ArrayProperties):
             ]
         self._reader.fill(parsed, results, None, options.missing, options.memory, base, options.device)
         return results if stacked is None else stacked
+
+    def read_windows(
+        self,
+        starts: Any,
+        shape: int | Sequence[int],
+        *,
+        step: int | Sequence[int] = 1,
+        out: Any = None,
+        rows: Any = None,
+        missing: Missing | None = None,
+        stream: Any = None,
+        budget_bytes: int | None = None,
+        decode: Decode = "auto",
+        verify: Verify | None = None,
+    ) -> Any:
+        """Read many windows of one shape in one plan, given by their first elements.
+
+        It does the same as :meth:`read_many` with a slice for each dimension, in a fraction of its time for each
+        window: a million rows of a table, or a batch of patches, in the order in which they are wanted.
+
+        Parameters
+        ----------
+        starts
+            Integers ``(n, ndim)``, first element of each window, in any order and possibly repeated; ``(n,)`` for an
+            array of one dimension.
+        shape
+            Shape of a window, in elements; an integer for all dimensions.
+        step
+            Distance between neighbouring elements of a window along each dimension, at least 1.
+        out
+            Array of shape ``(n, *shape)``, or a sequence of arrays ``(n_i, *shape)`` with ``n`` windows together: the
+            first takes the first windows, and so on. As for :meth:`read` in everything else.
+        rows
+            Integers ``(n,)``, all different: the place of each window along the first axis of ``out`` (of its arrays,
+            one after the other), which may then be longer and keeps its other elements. None for 0 to n − 1.
+        missing, stream, budget_bytes, decode, verify
+            As for :meth:`read`.
+
+        Returns
+        -------
+        ``out``, or a new array of shape ``(n, *shape)``.
+
+        Raises
+        ------
+        SelectionError
+            If a window does not lie in the array, or if ``starts``, ``shape``, ``step`` or ``rows`` do not fit.
+        OutputError, DeviceError, MemoryError, ChunkError
+            As for :meth:`read`.
+        """
+        windows = parse_windows(starts, shape, step, self.shape)
+        options = self._read_options(missing, stream, budget_bytes, decode, verify)
+        if out is None:
+            out = self._output((len(windows.starts), *windows.shape), self.dtype, None, options.memory)
+        results = self._window_outputs(out if isinstance(out, (list, tuple)) else [out], windows, options.memory)
+        room, wanted = sum(map(len, results)), len(windows.starts)
+        if rows is not None:
+            rows = parse_rows(rows, wanted, room)
+        elif room != wanted:
+            raise OutputError(f"out= has room for {room} windows, but {wanted} are wanted")
+        if wanted and math.prod(windows.shape):
+            self._fill_windows(windows, rows, results, options)
+        return out
+
+    def _window_outputs(self, out: Sequence[Any], windows: Windows, memory: Results) -> list[Any]:
+        """Check the arrays that windows are read into."""
+        results = []
+        for i, array in enumerate(out):
+            if not memory.is_array(array) or not array.ndim:
+                which = f"out[{i}]" if len(out) > 1 else "out="
+                raise OutputError(f"{which} must be {memory.kind}, of shape (n, *{windows.shape}), not {array!r:.80}")
+            results.append(self._output((len(array), *windows.shape), self.dtype, array, memory))
+        return results
+
+    def _fill_windows(self, windows: Windows, rows: IntArray | None, results: list[Any], options: ReadOptions) -> None:
+        where = windows.starts, windows.step
+        if options.memory is HOST or len(results) == 1:
+            self._reader.fill_windows(*where, rows, results, options.missing, options.memory, options.device)
+            return
+        # The device writes to one allocation.
+        whole = options.memory.empty((len(windows.starts), *windows.shape), self.dtype)
+        self._reader.fill_windows(*where, None, [whole], options.missing, options.memory, options.device)
+        if rows is None:
+            begin = 0
+            for result in results:
+                options.memory.copy(result, whole[begin : begin + len(result)])
+                begin += len(result)
+            return
+        places = Stack(results)
+        for i, row in enumerate(rows.tolist()):
+            options.memory.copy(places[row], whole[i, ...])
 
     # -- for the other parts of Array
 

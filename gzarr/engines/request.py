@@ -107,7 +107,8 @@ class ReadRequest:
     plan, sources
         The planned chunks and their locations, columns of equal length ``n``.
     outputs
-        One view per output, with the plan's ``k`` dimensions; for point selections, the result array as it is.
+        One view per output, with the plan's ``k`` dimensions; for point selections, the result array as it is. Those
+        of many windows are a :class:`gzarr.engines.stack.Stack`.
     field
         Name of the field of a structured dtype to place, or None for whole elements; ``outputs`` have its dtype.
     fill_value
@@ -126,7 +127,7 @@ class ReadRequest:
     chunk: ArrayRepresentation
     plan: Plan
     sources: Sources
-    outputs: tuple[npt.NDArray[Any], ...]
+    outputs: Sequence[npt.NDArray[Any]]
     field: str | None
     fill_value: Any
     missing: Missing

@@ -133,19 +133,52 @@ def plan(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
     SelectionError
         If there would be more than ``MAX_PIECES`` pieces, or if coordinates do not fit 64 bits.
     """
-    shape, chunk_shape = grid.shape, grid.chunk_shape
     if grid.is_regular and len(selections) == 1:
-        box = _plan_box(selections[0], chunk_shape)
+        box = _plan_box(selections[0], grid.chunk_shape)
         if box is not None:
             return box
-    if any(size + block >= _INT64_END for size, block in zip(shape, chunk_shape, strict=True)):
-        raise SelectionError(f"an array of shape {shape} in chunks of {chunk_shape} can't be planned in 64 bits")
+    _check_int64(grid)
     points = [selection.points for selection in selections if selection.points is not None]
     if points:
         if len(points) < len(selections):
             raise ArgumentError("one read takes either points (vindex, masks of several dimensions) or no points")
         return _plan_points(points, grid)
     return _plan_boxes(selections, grid)
+
+
+def plan_windows(starts: IntArray, shape: tuple[int, ...], step: tuple[int, ...], grid: ChunkGrid) -> Plan:
+    """Plan the read of many windows of one shape.
+
+    Parameters
+    ----------
+    starts
+        int64 ``(w, k)``, first element of each window; window ``i`` goes to output ``i``.
+    shape, step
+        Elements of a window along each dimension and the distance between them. Every window is inside the array.
+    grid
+        Grid of the array's chunks, or of the inner chunks of its shards.
+
+    Returns
+    -------
+    As for :func:`plan`.
+
+    Raises
+    ------
+    SelectionError
+        As for :func:`plan`.
+    """
+    _check_int64(grid)
+    windows = len(starts)
+    if not windows or 0 in shape:
+        return _empty_plan(grid.chunk_shape)
+    dimensions: list[_Slices | _Known] = []
+    for d, along in enumerate(grid.axes):
+        counts = np.full(windows, shape[d], np.int64)
+        if isinstance(along, RegularAxis):
+            dimensions.append(_Slices(starts[:, d], counts, step[d], along.length))
+        else:
+            dimensions.append(_uneven(starts[:, d], counts, step[d], along))
+    return _combine(windows, dimensions, np.zeros(windows, bool), grid)
 
 
 def by_shape(plan: Plan, grid: ChunkGrid) -> list[Plan]:
@@ -427,19 +460,33 @@ def _plan_boxes(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
                 dimensions.append(_uneven(starts[:, d], np.where(empty, 0, counts[:, d]), step, along))
         else:
             dimensions.append(_table(selections, empty.tolist(), d, along))
+    return _combine(len(selections), dimensions, empty, grid)
+
+
+def _check_int64(grid: ChunkGrid) -> None:
+    """Raise a SelectionError if coordinates, or the end of the last chunk, do not fit 64 bits."""
+    shape, chunk_shape = grid.shape, grid.chunk_shape
+    if any(size + block >= _INT64_END for size, block in zip(shape, chunk_shape, strict=True)):
+        raise SelectionError(f"an array of shape {shape} in chunks of {chunk_shape} can't be planned in 64 bits")
+
+
+def _combine(
+    windows: int, dimensions: Sequence[_Slices | _Known], empty: npt.NDArray[np.bool_], grid: ChunkGrid
+) -> Plan:
+    """Combine the dimensions of some windows, ``empty`` of which select nothing, into a plan."""
     rows = [np.where(empty, 0, dimension.rows()) for dimension in dimensions]
     pieces = sum(map(math.prod, zip(*(row.tolist() for row in rows), strict=True)))
     if pieces > MAX_PIECES:
         raise SelectionError(
             f"a selection of {pieces} pieces of chunks, from an array of shape {grid.shape} in chunks of "
-            f"{chunk_shape}, is too large; the limit is {MAX_PIECES}, so read it in parts"
+            f"{grid.chunk_shape}, is too large; the limit is {MAX_PIECES}, so read it in parts"
         )
     axes = [dimension.axis(row) for dimension, row in zip(dimensions, rows, strict=True)]
     plan_step = np.array([dimension.step for dimension in dimensions], np.int64)
     tables = tuple(dimension.table if isinstance(dimension, _Known) else None for dimension in dimensions)
-    if len(selections) == 1:
-        return _outer_product(axes, chunk_shape, plan_step, tables)
-    return _merge_windows(len(selections), axes, rows, chunk_shape, plan_step, tables)
+    if windows == 1:
+        return _outer_product(axes, grid.chunk_shape, plan_step, tables)
+    return _merge_windows(windows, axes, rows, grid.chunk_shape, plan_step, tables)
 
 
 def _outer_product(

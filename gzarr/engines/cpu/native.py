@@ -17,7 +17,7 @@ from gzarr_kernels.slots import geometry as g
 from ...errors import ChunkError
 from ...plan.keys import ChunkKeys, file_prefix
 from ...stores.base import LocalFiles, RemoteValues
-from .. import failures, kernels, pool, result_memory, spans
+from .. import failures, kernels, pool, result_memory, spans, stack
 from ..fetching import fetch_each
 from ..kernels import address
 from . import threads
@@ -181,8 +181,8 @@ class _Job:
 
     def share_first_touch(self) -> None:
         """Have the workers make the pages of a new result ready before they read."""
-        # All outputs are in one piece of memory, except windows of different shapes.
-        self._slots.set_first_touch(*result_memory.take_untouched(self._outputs[0]))
+        # Of several pieces of memory, one is as good as another: the others get their pages as they are written.
+        self._slots.set_first_touch(*result_memory.take_untouched(stack.held_in(self._outputs)[0]))
 
     def _set_ranges(self, sources: Sources, root: bytes) -> tuple[int, IntArray]:
         """Cut byte ranges into spans: neighbours in a file are one request; return number and rows of the spans."""
@@ -210,14 +210,15 @@ class _Job:
         k = len(step)
         first = outputs[0]
         points = None
+        bases: Sequence[int] | IntArray
+        strides: Sequence[int] | IntArray
         if plan.points is not None:
             points = _point_addresses(plan.points, program, first)
             bases, strides = [address(first)], [0] * k
         elif len(outputs) == 1:
             bases, strides = [address(first)], list(first.strides) or [0]
         else:
-            bases = [address(output) for output in outputs]
-            strides = [stride for output in outputs for stride in (output.strides or (0,))]
+            bases, strides = stack.addresses(outputs, address), stack.strides(outputs, k).ravel()
         tables = [0] * (2 * k)
         for d, table in enumerate(plan.tables):
             if table is not None:
@@ -243,7 +244,7 @@ class _Job:
             tables=numbers[-2 * k :],
             points=points,
             dense_rows=_dense_rows(plan, program, first.dtype.itemsize, strides),
-            stream=sum(output.nbytes for output in outputs) > STREAM_BYTES,
+            stream=stack.nbytes(outputs) > STREAM_BYTES,
         )
 
     def check(self, request: ReadRequest) -> None:
@@ -260,7 +261,7 @@ class _Job:
             raise request.failure(kind, row, reason)
 
 
-def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: list[int]) -> int:
+def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: Sequence[int] | IntArray) -> int:
     """Return which rows are contiguous in the chunk and in the outputs: a value of the geometry's ``DENSE_ROWS``."""
     k = plan.chunks.shape[1]
     if not k or plan.points is not None or itemsize != program.itemsize:
@@ -270,7 +271,9 @@ def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: list
         return 0
     if program.strides[d] != itemsize or program.swap not in (0, itemsize):
         return 0
-    return g.ANY_ROWS if all(stride == itemsize for stride in strides[d::k]) else g.SINGLE_ELEMENTS
+    inner = strides[d::k]
+    dense = (inner == itemsize).all() if isinstance(inner, np.ndarray) else all(s == itemsize for s in inner)
+    return g.ANY_ROWS if dense else g.SINGLE_ELEMENTS
 
 
 def _point_addresses(points: Points, program: NativeProgram, output: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...errors import DeviceError
+from .. import stack
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from ...plan.planner import Plan
@@ -83,7 +86,7 @@ class Output:
     strides: IntArray
 
 
-def output_memory(device: Device, whole: Any, outputs: tuple[Any, ...], k: int) -> Output:
+def output_memory(device: Device, whole: Any, outputs: Sequence[Any], k: int) -> Output:
     """Return the memory of a read's results.
 
     Parameters
@@ -99,12 +102,10 @@ def output_memory(device: Device, whole: Any, outputs: tuple[Any, ...], k: int) 
     """
     memory, first = device.flat(whole)
     start = device.address(whole) - first
-    offsets = np.array([device.address(output) - start for output in outputs], np.int64)
-    strides = np.zeros((len(outputs), k), np.int64)
-    for i, output in enumerate(outputs):
-        if len(output.strides) == k:
-            strides[i] = output.strides
-    word = math.gcd(MAX_WORD_BYTES, outputs[0].dtype.itemsize, start, *np.abs(strides).ravel().tolist(), *offsets)
+    offsets = stack.addresses(outputs, device.address) - start
+    strides = stack.strides(outputs, k)
+    distances = int(np.gcd.reduce(strides, axis=None)), int(np.gcd.reduce(offsets))
+    word = math.gcd(MAX_WORD_BYTES, outputs[0].dtype.itemsize, start, *distances)
     return Output(memory, start, word, offsets // word, strides // word)
 
 

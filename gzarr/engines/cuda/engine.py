@@ -29,7 +29,7 @@ import numpy as np
 from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import ArgumentError
-from .. import failures, pool
+from .. import failures, pool, stack
 from . import calibration, loss, router, slots
 from .budget import Budget
 from .columns import output_memory, placement
@@ -179,7 +179,7 @@ class CudaEngine:
         """
         if not len(request.plan):
             return
-        needed = sum(output.nbytes for output in request.outputs)
+        needed = stack.nbytes(request.outputs)
         budget = Budget(self._device, budget_bytes)
         with self._device:
             # Measuring takes memory that a caller's budget does not cover.

@@ -9,6 +9,8 @@ import numpy as np
 
 from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
+from .. import stack
+from ..stack import Stack
 from . import slots
 from .staging import NO_FRAMES, READY, Frames, Staged
 
@@ -45,7 +47,8 @@ def read_on_host(
     only a part of its outputs: outputs are copied whole, which would overwrite the rest.
     """
     wanted = int(request.plan.count.prod(axis=1).sum())
-    if wanted < sum(output.size for output in request.outputs) or 2 * needed > budget.limit(2 * needed):
+    held = stack.held_in(request.outputs)
+    if wanted < sum(array.size for array in held) or 2 * needed > budget.limit(2 * needed):
         return False
     slot = slots.take(device, needed, (needed, 0) if budget.strict else None)
     arrived: Any = None
@@ -54,11 +57,11 @@ def read_on_host(
         staging = slot.staging(needed)
         hosts, spans = [], []
         at = 0
-        for output in request.outputs:
+        for output in held:
             spans.append(slice(at, at + output.nbytes))
             hosts.append(staging[spans[-1]].view(output.dtype).reshape(output.shape))
             at += output.nbytes
-        cpu.read(dataclasses.replace(request, outputs=tuple(hosts)))
+        cpu.read(dataclasses.replace(request, outputs=Stack(hosts) if isinstance(request.outputs, Stack) else hosts))
         # Copied to separate memory on a separate stream: a copy straight to the outputs would have to wait for the
         # caller's earlier work, and the host for the copy.
         try:
@@ -71,7 +74,7 @@ def read_on_host(
             device.copy_in(arrived[:needed], staging, slot.stream)
             slot.stream.record(slot.decoded)
             stream.wait_event(slot.decoded)
-            for output, span in zip(request.outputs, spans, strict=True):
+            for output, span in zip(held, spans, strict=True):
                 device.copy_array(output, device.shaped(arrived[span], output.dtype, output.shape), stream)
             slot.gate(stream)
             slot.decoded.synchronize()

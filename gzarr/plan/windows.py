@@ -1,0 +1,114 @@
+"""Many windows of one shape, as columns."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SelectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_INT64_MAX = 2**63 - 1
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """Windows of an array with ``k`` dimensions, all inside of it.
+
+    Attributes
+    ----------
+    starts
+        int64 ``(w, k)``, first element of each window.
+    shape, step
+        Elements of a window along each dimension, and the distance between them.
+    """
+
+    starts: IntArray
+    shape: tuple[int, ...]
+    step: tuple[int, ...]
+
+
+def parse_windows(
+    starts: Any, shape: int | Sequence[int], step: int | Sequence[int], array: tuple[int, ...]
+) -> Windows:
+    """Check windows and return them.
+
+    Parameters
+    ----------
+    starts
+        Integers ``(w, k)``; ``(w,)`` if ``k`` is 1.
+    shape, step
+        One integer, or one for each dimension.
+    array
+        Shape of the array, in elements.
+
+    Raises
+    ------
+    SelectionError
+        If the arguments do not fit the array, or if a window is not inside of it.
+    """
+    k = len(array)
+    the_shape, the_step = _integers("shape", shape, k, 0), _integers("step", step, k, 1)
+    try:
+        first = np.asarray(starts)
+    except (TypeError, ValueError) as error:
+        raise SelectionError(f"starts must be integers of shape (n, {k}), not {starts!r:.80}: {error}") from error
+    if not first.size and len(first.shape) < 2:
+        first = np.empty((0, k), np.int64)
+    elif first.ndim == 1 and k == 1:
+        first = first[:, np.newaxis]
+    if first.ndim != 2 or first.shape[1] != k or first.dtype.kind not in "iu":
+        raise SelectionError(
+            f"starts must be integers of shape (n, {k}) for an array of shape {array}, not {first.dtype} "
+            f"of shape {first.shape}"
+        )
+    # An unsigned start beyond 64 bits would become negative, which is refused below.
+    first = np.ascontiguousarray(first, np.int64)
+    # The step of a window of at most one element means nothing.
+    the_step = tuple(s if n > 1 else 1 for n, s in zip(the_shape, the_step, strict=True))
+    last = [max(n - 1, 0) * s for n, s in zip(the_shape, the_step, strict=True)]
+    limits = [size - (end + 1 if n else 0) for size, n, end in zip(array, the_shape, last, strict=True)]
+    outside = (first < 0) | (first > np.array([min(max(limit, -1), _INT64_MAX) for limit in limits], np.int64))
+    if outside.any():
+        i = int(np.argmax(outside.any(axis=1)))
+        raise SelectionError(
+            f"window {i}, of shape {the_shape} from {tuple(first[i].tolist())} on with step {the_step}, is not inside "
+            f"the array of shape {array}"
+        )
+    return Windows(first, the_shape, the_step)
+
+
+def parse_rows(rows: Any, windows: int, room: int) -> IntArray:
+    """Check the places of windows, int64 ``(windows,)``, among ``room`` places, and return them.
+
+    Raises
+    ------
+    SelectionError
+        If they are not so many different integers from 0 to ``room`` − 1.
+    """
+    found = np.asarray(rows)
+    if found.shape != (windows,) or found.dtype.kind not in "iu":
+        raise SelectionError(f"rows must be {windows} integers, one for each window, not {found.dtype} {found.shape}")
+    places: IntArray = found.astype(np.int64)
+    if windows and not (places.min() >= 0 and places.max() < room and np.bincount(places).max() == 1):
+        raise SelectionError(f"rows must be different places from 0 to {room - 1}, as many as out= has")
+    return places
+
+
+def _integers(name: str, value: int | Sequence[int], k: int, least: int) -> tuple[int, ...]:
+    try:
+        numbers = tuple(map(operator.index, value)) if hasattr(value, "__iter__") else (operator.index(value),) * k
+    except TypeError:
+        numbers = None
+    if numbers is None or len(numbers) != k or any(number < least for number in numbers):
+        raise SelectionError(
+            f"{name} must be {k} integers of at least {least}, or one for all dimensions, not {value!r}"
+        )
+    return numbers
