@@ -23,6 +23,7 @@ __all__ = [
     "Group",
     "GzarrError",
     "HttpStore",
+    "Loader",
     "LocalStore",
     "MemoryStore",
     "MetadataError",
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from .hierarchy.group import Group
     from .hierarchy.open import group, open, open_array, open_consolidated, open_group, require_array, require_group
     from .integrations.dask import from_dask, store, to_dask
+    from .loader import Loader
     from .stores import (
         CachedStore,
         FsspecStore,
@@ -142,6 +144,7 @@ else:
             "require_group",
         ),
         "integrations.dask": ("from_dask", "store", "to_dask"),
+        "loader": ("Loader",),
         "stores": (
             "CachedStore",
             "FsspecStore",
@@ -160,7 +163,7 @@ else:
         "tools.verify": ("verify",),
     }
     _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-    _SUBMODULES = frozenset({"codecs", "errors", "stores"})
+    _SUBMODULES = frozenset({"codecs", "errors", "loader", "stores"})
 
     def __getattr__(name):
         from importlib import import_module

@@ -1,0 +1,9 @@
+"""Batches of samples out of Zarr arrays, for training."""
+
+from .dataset import Dataset
+from .loader import Loader
+from .pipeline import Batch
+from .samplers import Patches, Rows, Sampler, Windows
+from .samples import Geometry, Part, Samples
+
+__all__ = ["Batch", "Dataset", "Geometry", "Loader", "Part", "Patches", "Rows", "Sampler", "Samples", "Windows"]

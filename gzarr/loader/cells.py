@@ -1,0 +1,199 @@
+"""Cells: a sample's place among all samples, and the groups of cells whose chunks are read together.
+
+Samples lie on a grid of cells, one to a cell. A group is a box of cells. The larger it is, the fewer chunks are decoded
+for several groups; the smaller, the better blocks of several groups are mixed. :func:`group_lengths` finds the smallest
+boxes that decode hardly more than once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a sample needs of one array, along the grid's axes.
+
+    A cell with coordinate ``i`` along an axis needs the elements from ``i * stride + low`` on, ``length`` of them.
+
+    Attributes
+    ----------
+    stride, low, length
+        Integers, one for each axis of the grid, in elements of the array.
+    chunk
+        Length of the array's chunks along each axis of the grid; 1 or more.
+    size
+        Size of the array along each axis of the grid.
+    weight
+        Bytes of the array, to weigh it among others.
+    """
+
+    stride: tuple[int, ...]
+    low: tuple[int, ...]
+    length: tuple[int, ...]
+    chunk: tuple[int, ...]
+    size: tuple[int, ...]
+    weight: float
+
+    def chunks_along(self, axis: int, first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the first and the last chunk that the cells from ``first`` to ``last`` along an axis need."""
+        begin = first * self.stride[axis] + self.low[axis]
+        end = last * self.stride[axis] + self.low[axis] + self.length[axis] - 1
+        top = self.size[axis] - 1
+        return np.clip(begin, 0, top) // self.chunk[axis], np.clip(end, 0, top) // self.chunk[axis]
+
+    def amplification(self, axis: int, cells: int, length: int) -> float:
+        """Return how often each needed chunk is decoded along an axis, in the mean, by groups of ``length`` cells."""
+        first = np.arange(0, cells, length)
+        low, high = self.chunks_along(axis, first, np.minimum(first + length, cells) - 1)
+        # Neighbouring groups share at most their edge; chunks between two cells are few enough to be counted as needed.
+        distinct = int(high[-1] - low[0]) + 1 - int(np.maximum(low[1:] - high[:-1] - 1, 0).sum())
+        return float((high - low + 1).sum() / distinct)
+
+
+def amplification(footprints: Sequence[Footprint], counts: Sequence[int], lengths: Sequence[int]) -> float:
+    """Return the bytes decoded by groups of some shape to the bytes of the chunks that are needed."""
+    total = sum(f.weight for f in footprints)
+    if not total:
+        return 1.0
+    shares = [
+        f.weight / total * math.prod(f.amplification(d, counts[d], lengths[d]) for d in range(len(counts)))
+        for f in footprints
+    ]
+    return sum(shares)
+
+
+def group_lengths(
+    footprints: Sequence[Footprint], counts: Sequence[int], target: float, most_cells: int
+) -> tuple[int, ...]:
+    """Return the cells of a group along each axis.
+
+    Parameters
+    ----------
+    footprints
+        What a sample needs, of each array.
+    counts
+        Cells along each axis.
+    target
+        Amplification to reach.
+    most_cells
+        Most cells of a group; a chunk's cells stay together even if there are more.
+
+    Returns
+    -------
+    Integers of at least 1: as few cells as reach ``target``, or as come nearest to it.
+    """
+    if 0 in counts:
+        return (1,) * len(counts)
+    # Along each axis, groups of one chunk, two chunks, and so on, of the array with the most bytes.
+    main = max(footprints, key=lambda f: f.weight)
+    steps = [max(c / s, 1.0) for c, s in zip(main.chunk, main.stride, strict=True)]
+    chunks = [1] * len(counts)
+
+    def cells(chunks: Sequence[int]) -> tuple[int, ...]:
+        return tuple(min(math.ceil(m * s), n) for m, s, n in zip(chunks, steps, counts, strict=True))
+
+    best = cells(chunks)
+    reached = amplification(footprints, counts, best)
+    while reached > target:
+        candidates = []
+        for d in range(len(counts)):
+            if best[d] < counts[d]:
+                more = [m + (i == d) for i, m in enumerate(chunks)]
+                lengths = cells(more)
+                if math.prod(lengths) <= most_cells:
+                    candidates.append((amplification(footprints, counts, lengths), more, lengths))
+        if not candidates:
+            break
+        reached, chunks, best = min(candidates)
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of an epoch, numbered one group after the other.
+
+    Attributes
+    ----------
+    bounds
+        For each axis of the grid, the first cell of each group and the end, int64 ``(groups along the axis + 1,)``.
+    offsets
+        int64 ``(groups + 1,)``: group ``g`` has the cells ``offsets[g]`` to ``offsets[g + 1]``.
+    chosen
+        int64 ``(n,)``: the rows of a list of cells, in this order, if not all cells of the grid are samples.
+    """
+
+    bounds: tuple[IntArray, ...]
+    offsets: IntArray
+    chosen: IntArray | None = None
+
+    @classmethod
+    def of_grid(cls, counts: tuple[int, ...], lengths: tuple[int, ...], shift: tuple[int, ...] | None = None) -> Cells:
+        """Return all cells of a grid, in groups of some lengths.
+
+        With ``shift``, groups begin so many cells earlier along each axis, and none is shorter than its length (if the
+        grid is not): what is left over at the ends belongs to the neighbours.
+        """
+        if shift is None:
+            bounds = tuple(np.append(np.arange(0, n, g), n) for n, g in zip(counts, lengths, strict=True))
+        else:
+            bounds = tuple(_shifted(n, g, s) for n, g, s in zip(counts, lengths, shift, strict=True))
+        sizes = np.ones((), np.int64)
+        for along in bounds:
+            sizes = np.multiply.outer(sizes, np.diff(along))
+        return cls(bounds, np.append(0, np.cumsum(sizes.ravel())))
+
+    @classmethod
+    def of_some(
+        cls, counts: tuple[int, ...], lengths: tuple[int, ...], listed: IntArray, rows: IntArray | None = None
+    ) -> Cells:
+        """Return listed cells of a grid, int64 ``(n, k)``; equal ones are different samples.
+
+        ``rows`` are their rows in a list of the caller's, int64 ``(n,)``; None for their own.
+        """
+        if not len(listed):
+            return cls((), np.zeros(1, np.int64), np.empty(0, np.int64))
+        groups = tuple(-(-n // g) for n, g in zip(counts, lengths, strict=True))
+        # Cells outside of the grid are in its last groups.
+        number = np.ravel_multi_index(tuple((listed // np.array(lengths)).T), groups, mode="clip")
+        order = np.argsort(number, kind="stable")
+        begins = np.flatnonzero(np.append(True, np.diff(number[order])))
+        return cls((), np.append(begins, len(listed)), order if rows is None else rows[order])
+
+    def labels(self, numbers: IntArray) -> IntArray:
+        """Return what users call each cell: its place in C order of the grid, or the row in the list of cells."""
+        if self.chosen is not None:
+            return self.chosen[numbers]
+        counts = tuple(int(along[-1]) for along in self.bounds)
+        return np.asarray(np.ravel_multi_index(tuple(self.coordinates(numbers)[0].T), counts), np.int64)
+
+    def coordinates(self, numbers: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the coordinates of cells, of the first cells and the ends of their groups; not for listed cells.
+
+        Each is int64 ``(n, k)``.
+        """
+        group = np.searchsorted(self.offsets, numbers, "right") - 1
+        rest = numbers - self.offsets[group]
+        which = np.unravel_index(group, tuple(len(along) - 1 for along in self.bounds))
+        result, begin, end = (np.empty((len(numbers), len(self.bounds)), np.int64) for _ in range(3))
+        for d in reversed(range(len(self.bounds))):
+            begin[:, d], end[:, d] = self.bounds[d][which[d]], self.bounds[d][which[d] + 1]
+            rest, nth = np.divmod(rest, end[:, d] - begin[:, d])
+            result[:, d] = begin[:, d] + nth
+        return result, begin, end
+
+
+def _shifted(count: int, length: int, shift: int) -> IntArray:
+    """Return the bounds of groups that begin ``shift`` cells before the first cell."""
+    inner = np.arange(length - shift, count, length)
+    return np.array([0, *inner[(inner >= length) & (count - inner >= length)], count], np.int64)

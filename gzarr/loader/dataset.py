@@ -1,0 +1,98 @@
+"""Samples one by one or by lists of numbers, for other libraries' loaders."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.array import Array
+from ..errors import ArgumentError, SelectionError
+from .memory import memory_of
+from .parts import place
+from .reading import sources
+from .samplers import Rows
+from .samples import Geometry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .samplers import Sampler
+
+
+class Dataset:
+    """Samples by number: a map-style dataset of PyTorch, and a random-access data source of grain.
+
+    ``dataset[i]`` reads one sample, ``dataset.__getitems__([…])`` reads many in one plan, as PyTorch's ``DataLoader``
+    asks for them. The numbers are in the samples' own order; who asks, shuffles. A dataset can be pickled, and used in
+    forked processes.
+
+    Parameters
+    ----------
+    arrays
+        One array, or arrays by name.
+    sampler
+        What a sample is; :class:`Rows` by default. Random places (``jitter``) are those of epoch 0.
+    seed
+        Integer for random places.
+
+    Raises
+    ------
+    ArgumentError
+        If the arrays do not fit the sampler, or if it weighs samples (the one who asks for numbers does that).
+    """
+
+    def __init__(self, arrays: Array | Mapping[str, Array], sampler: Sampler | None = None, *, seed: int = 0) -> None:
+        self._arrays = {"": arrays} if isinstance(arrays, Array) else dict(arrays)
+        geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in self._arrays.items()}
+        self._samples = (Rows() if sampler is None else sampler).bind(geometries, 1)
+        if self._samples.weights is not None:
+            raise ArgumentError("weights have no meaning where samples are asked for by number")
+        self._seed = seed
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return self._samples.count
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """Read a sample: its arrays by name.
+
+        Raises
+        ------
+        IndexError
+            If there is no such sample.
+        ChunkError
+            If a chunk cannot be read.
+        """
+        at = operator.index(number)
+        count = len(self)
+        if not -count <= at < count:
+            raise IndexError(f"there are {count} samples, none with the number {at}")
+        return self.__getitems__([at % count])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Read some samples in one plan, each chunk once."""
+        wanted = np.asarray(numbers, np.int64)
+        if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
+            raise SelectionError(f"the numbers of samples are 0 to {len(self) - 1}")
+        cells = self._samples.cells(self._seed, 0, grouped=False)
+        origins = self._samples.origins(cells, wanted, self._seed, 0)
+        found, which = sources(self._samples.parts, self._arrays)
+        arrays: list[Any] = []
+        memory = memory_of(found[0].array.device)
+        for source in found:
+            arrays.append(source.empty(len(wanted), memory))
+            source.read(origins, arrays[-1:], memory)
+        empty: dict[str, Any] = {}
+        batch = place(empty, self._samples.parts, [arrays[i] for i in which])
+        whole = memory.hand_over(batch, memory.mark(), None, copy=True)
+        return [_sample(whole, i) for i in range(len(wanted))]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Read all samples, one by one."""
+        return (self[i] for i in range(len(self)))
+
+
+def _sample(batch: dict[str, Any], i: int) -> dict[str, Any]:
+    return {name: _sample(value, i) if isinstance(value, dict) else value[i] for name, value in batch.items()}

@@ -1,0 +1,112 @@
+"""One epoch as a rank sees it: which samples each of its batches has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .order import EpochOrder
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .order import Order
+    from .volumes import Volumes, VolumesCells
+
+    IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """One epoch of one rank.
+
+    The samples of a rank are at the positions ``rank``, ``rank + world_size``, … of the order; ``turn`` counts them.
+
+    Attributes
+    ----------
+    samples
+        All samples.
+    settings
+        How the order is made.
+    number
+        Number of the epoch.
+    batch_size
+        Samples of a batch of one rank.
+    rank, world_size
+        Number of the rank, and number of ranks.
+    drop_last, pad
+        Whether the last batch is left out, or filled up, if the samples do not fill it on all ranks.
+    """
+
+    samples: Volumes
+    settings: Order
+    number: int
+    batch_size: int
+    rank: int
+    world_size: int
+    drop_last: bool
+    pad: bool
+
+    @cached_property
+    def cells(self) -> VolumesCells:
+        """The cells of this epoch."""
+        return self.samples.cells(self.settings.seed, self.number, grouped=self.settings.shuffle == "blocks")
+
+    @cached_property
+    def order(self) -> EpochOrder:
+        """The order of this epoch."""
+        return EpochOrder(self.settings, self.number, self.cells.offsets)
+
+    def first_turn(self, cursor: int) -> int:
+        """Return the rank's first turn at a position of the order or after it."""
+        return max(-(-(cursor - self.rank) // self.world_size), 0)
+
+    def end(self, cursor: int) -> int:
+        """Return the end of the rank's turns if the epoch goes on from a position."""
+        whole = self.batch_size * self.world_size
+        left = max(self.samples.count - cursor, 0)
+        if self.pad:
+            return self.first_turn(cursor) + -(-left // whole) * self.batch_size if self.samples.count else 0
+        if self.drop_last:
+            return self.first_turn(cursor) + left // whole * self.batch_size
+        return self.first_turn(self.samples.count)
+
+    def steps(self, cursor: int) -> int:
+        """Return the number of batches from a position on."""
+        return -(-(self.end(cursor) - self.first_turn(cursor)) // self.batch_size)
+
+    def bounds(self, begin: int, end: int) -> list[int]:
+        """Return the turns at which reading from turn ``begin`` to ``end`` is cut, both included.
+
+        Shuffled blocks are read whole. Otherwise the first read is one batch, so that it comes soon, and each is twice
+        as long as the one before, up to a block.
+        """
+        if begin >= end:
+            return [begin]
+        if self.settings.shuffle == "blocks":
+            turns = -(-(self.order.bounds - self.rank) // self.world_size)
+            inside = turns[(turns > begin) & (turns < end)]
+            # The samples that fill up the last batch are of the first block.
+            return [begin, *np.unique(inside).tolist(), end]
+        most = max(self.settings.block_samples // self.world_size, self.batch_size)
+        result, length = [begin], self.batch_size
+        while result[-1] < end:
+            result.append(min(result[-1] + length, end))
+            length = min(2 * length, most)
+        return result
+
+    def numbers(self, begin: int, end: int) -> IntArray:
+        """Return the samples of the rank's turns from ``begin`` to ``end``, int64."""
+        positions = self.rank + self.world_size * np.arange(begin, end)
+        return self.order.samples(positions % max(self.samples.count, 1))
+
+    def origins(self, numbers: IntArray) -> IntArray:
+        """Return the origins of samples, int64 ``(n, axes)``."""
+        return self.samples.origins(self.cells, numbers, self.settings.seed, self.number)
+
+    def cursor(self, begin: int, steps: int) -> int:
+        """Return the position after ``steps`` batches of all ranks from a position on."""
+        return min(begin + steps * self.batch_size * self.world_size, self.samples.count)

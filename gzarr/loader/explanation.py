@@ -1,0 +1,184 @@
+"""What a loader's settings mean: how often chunks are decoded, how well samples are mixed, how much memory it takes.
+
+With K classes of which each group of samples has one, a batch out of R independent groups has about
+(K − 1) / (2 ln 2 · R) bits less entropy than one out of the whole epoch: the bias of the entropy of a sample of R
+(Miller, 1955).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..display import readable_size
+from ..metadata.chunk_grid import ChunkGrid
+from ..plan.planner import plan_windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from .epoch import Epoch
+    from .reading import Source
+
+    IntArray = npt.NDArray[np.int64]
+
+#: Independent groups in a block for each sample of a batch that are enough.
+GROUPS_A_SAMPLE = 4
+#: Blocks whose chunks are counted, and most samples whose chunks are counted at once.
+_BLOCKS = 8
+_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """How well an epoch's samples are mixed.
+
+    Attributes
+    ----------
+    samples
+        Samples of an epoch.
+    block_samples
+        Samples that are mixed with each other, in the mean; all of them with ``shuffle="full"``, one without shuffling.
+    groups
+        Independent groups of neighbouring samples among them.
+    wanted_groups
+        So many make a batch about as varied as one of the whole epoch.
+    sample_bytes
+        Bytes of one sample.
+    """
+
+    samples: int
+    block_samples: float
+    groups: float
+    wanted_groups: int
+    sample_bytes: int
+
+    @classmethod
+    def of(cls, epoch: Epoch) -> Mixing:
+        """Return the mixing of an epoch."""
+        count, shuffle = epoch.samples.count, epoch.settings.shuffle
+        mixed = groups = float(count) if shuffle == "full" else 1.0
+        if shuffle == "blocks":
+            blocks = max(len(epoch.order.bounds) - 1, 1)
+            mixed, groups = count / blocks, (len(epoch.cells.offsets) - 1) / blocks
+        wanted = GROUPS_A_SAMPLE * epoch.batch_size * epoch.world_size
+        return cls(count, max(mixed, 1.0), max(groups, 1.0), wanted, epoch.samples.sample_nbytes)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are as many independent groups as wanted, or all that the epoch has."""
+        return self.groups >= self.wanted_groups or self.block_samples >= self.samples
+
+    @property
+    def buffer_bytes_wanted(self) -> int:
+        """Value of ``buffer_bytes`` that would mix ``wanted_groups``, or all samples, in bytes."""
+        group = self.block_samples / self.groups
+        samples = min(math.ceil(group * (self.wanted_groups + 1)), math.ceil(self.samples + group))
+        return 2 * samples * self.sample_bytes
+
+    @property
+    def advice(self) -> str:
+        """What is mixed, and how to mix more."""
+        return (
+            f"{self.block_samples:.0f} samples of {self.groups:.0f} independent groups are mixed, and this batch size "
+            f"wants {self.wanted_groups} groups; buffer_bytes={self.buffer_bytes_wanted} or smaller chunks would do"
+        )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a loader's settings mean for one epoch.
+
+    Attributes
+    ----------
+    samples, batches
+        Number of samples of all ranks; number of batches of this one.
+    amplification
+        Bytes of chunks that all ranks decode to the bytes of the chunks that samples need, each once. Estimated from a
+        few blocks.
+    mixing
+        How well samples are mixed.
+    held_bytes
+        Most bytes of samples in memory of this rank: read ahead, and in batches that are ready.
+    """
+
+    samples: int
+    batches: int
+    amplification: float
+    mixing: Mixing
+    held_bytes: int
+
+    def lost_entropy(self, classes: int) -> float:
+        """Return how many bits of entropy a batch loses if each group has one of so many classes."""
+        return (classes - 1) / (2 * math.log(2) * self.mixing.groups)
+
+    def __str__(self) -> str:
+        mixing = self.mixing
+        lines = [
+            f"{self.samples} samples of {readable_size(mixing.sample_bytes)}, {self.batches} batches of this rank",
+            f"amplification {self.amplification:.2f}: a chunk is decoded {self.amplification:.2f} times an epoch",
+            f"mixing: {mixing.block_samples:.0f} samples of {mixing.groups:.0f} independent groups are mixed",
+            f"memory: at most {readable_size(self.held_bytes)} of samples, and what decoding takes",
+        ]
+        return "\n".join(lines if mixing.is_enough else [*lines, f"too few: {mixing.advice}"])
+
+
+def explain(epoch: Epoch, held_samples: int) -> Explanation:
+    """Return what an epoch's settings mean.
+
+    Parameters
+    ----------
+    epoch
+        The epoch.
+    held_samples
+        Most samples in memory.
+    """
+    count, mixing = epoch.samples.count, Mixing.of(epoch)
+    amplification = _amplification(epoch) if count else 1.0
+    return Explanation(count, epoch.steps(0), amplification, mixing, held_samples * mixing.sample_bytes)
+
+
+def _amplification(epoch: Epoch) -> float:
+    """Estimate the bytes that are decoded to the bytes of the chunks that are needed."""
+    count = epoch.samples.count
+    if epoch.settings.shuffle == "blocks":
+        bounds = epoch.order.bounds
+    else:
+        most = max(epoch.settings.block_samples, epoch.batch_size * epoch.world_size)
+        bounds = np.append(np.arange(0, count, most), count)
+    blocks = len(bounds) - 1
+    counted = np.unique(np.linspace(0, blocks - 1, min(blocks, _BLOCKS)).round().astype(int)).tolist()
+    decoded = 0.0
+    for block in counted:
+        begin, end = int(bounds[block]), int(bounds[block + 1])
+        for rank in range(epoch.world_size):
+            turns = np.arange(begin + (rank - begin) % epoch.world_size, end, epoch.world_size)
+            decoded += sum(len(chunks) * nbytes for _, chunks, nbytes in _touched(epoch, epoch.order.samples(turns)))
+    decoded *= count / sum(int(bounds[block + 1] - bounds[block]) for block in counted)
+    needed: dict[Source, IntArray] = {}
+    for begin in range(0, count, _AT_ONCE):
+        for source, chunks, _ in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
+            needed[source] = np.union1d(needed[source], chunks) if source in needed else chunks
+    return max(decoded / sum(len(chunks) * _chunk_nbytes(source) for source, chunks in needed.items()), 1.0)
+
+
+def _touched(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray, int]]:
+    """Yield, for each array of some samples, the numbers of the chunks that they touch, and the bytes of a chunk."""
+    origins = epoch.origins(numbers)
+    for volume, places, _ in epoch.cells.parts(numbers):
+        for source in epoch.samples.each[volume].sources:
+            array = source.array
+            grid = ChunkGrid.regular(array.shape, array.chunks)
+            starts = source.inside(origins[places])
+            found = plan_windows(starts, source.read_shape, (1,) * array.ndim, grid)
+            chunks = np.ravel_multi_index(tuple(found.chunks.T), grid.grid_shape)
+            yield source, np.asarray(chunks, np.int64), _chunk_nbytes(source)
+
+
+def _chunk_nbytes(source: Source) -> int:
+    return math.prod(source.array.chunks) * source.array.dtype.itemsize

@@ -1,0 +1,339 @@
+"""Batches of samples out of Zarr arrays, for training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+import weakref
+from collections.abc import Mapping
+from copy import copy as copied
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.array import Array
+from ..errors import ArgumentError
+from .epoch import Epoch
+from .explanation import Explanation, Mixing, explain
+from .like import converter
+from .order import Order
+from .pipeline import Pipeline, Stats, most_held
+from .samplers import Rows, Sampler
+from .samples import Geometry
+from .volumes import Volume, Volumes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .like import Like
+    from .order import Shuffle
+    from .pipeline import Batch, OnError
+
+#: Version of the state of a loader.
+STATE_VERSION = 1
+_STREAMS = 64
+_BUFFER_BYTES = 256 << 20
+
+
+class Loader:
+    """Batches of samples, in a shuffled order that can be resumed.
+
+    Iterating over a loader gives one epoch; the next iteration gives the next one.
+
+    Parameters
+    ----------
+    arrays
+        One array, or arrays by name, of which a sample has one window each; or a list of such volumes, whose samples
+        make up one epoch. They are read to their own device.
+    sampler
+        What a sample is: :class:`Rows`, :class:`Windows`, :class:`Patches` or a :class:`Sampler` of one's own.
+    weights
+        How many samples of each volume are in an epoch, relative to the number that it has: 2 for each twice, 0.5 for
+        another half in each epoch. None for each once.
+    batch_size
+        Samples of a batch of one rank.
+    shuffle
+        ``"blocks"`` (or True): groups of neighbouring chunks are drawn in a random order into the buffer, and their
+        samples are mixed. ``"full"``: any sample may come at any place, so chunks may be decoded many times. False: the
+        samples in their own order.
+    seed
+        Integer that determines the order of all epochs, with the number of the epoch and ``streams``.
+    buffer_bytes
+        Bytes of samples in memory that are read ahead, over all ranks together: one half is mixed while the other half
+        is given out.
+    drop_last
+        Whether the samples that do not fill the last batch of all ranks are left out.
+    pad
+        Whether the last batch of all ranks is filled up with samples from the beginning of the epoch instead, so that
+        all ranks have the same number of steps.
+    rank, world_size
+        Number of this process among all that share an epoch, and their number, which divides ``streams``.
+    like
+        Library whose arrays batches have, without a copy: ``"torch"`` or ``"jax"``. None for NumPy or CuPy.
+    prefetch
+        Batches that are made ready ahead, in threads; 0 for none, and for no threads.
+    transform
+        Function that is called with each batch, of NumPy's or CuPy's arrays, and returns what the loader gives out. It
+        runs in a thread; on a device, while a stream of the loader's is CuPy's current one.
+    on_error
+        What happens to a sample that cannot be read: ``"raise"`` the error where its batch is asked for, after which
+        the loader goes on with the next one; ``"skip"`` the sample; or a function of the error and the sample's number.
+    copy
+        Whether batches on a device may be kept. If not, they are not copied to memory of the consumer's, and a batch is
+        valid until the next one is asked for. In host memory, each batch has memory of its own anyway.
+    streams
+        Number of parts of the order that ranks share.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is none of the above, or if the arrays do not fit the sampler.
+
+    Warns
+    -----
+    UserWarning
+        If an epoch begins whose blocks have too few independent groups to mix batches well; see :meth:`explain`.
+    """
+
+    def __init__(
+        self,
+        arrays: Array | Mapping[str, Array] | Sequence[Array | Mapping[str, Array]],
+        sampler: Sampler | None = None,
+        *,
+        weights: Sequence[float] | None = None,
+        batch_size: int = 1,
+        shuffle: Shuffle = "blocks",
+        seed: int = 0,
+        buffer_bytes: int = _BUFFER_BYTES,
+        drop_last: bool = True,
+        pad: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        like: Like | None = None,
+        prefetch: int = 2,
+        transform: Callable[[Batch], Any] | None = None,
+        on_error: OnError = "raise",
+        copy: bool = True,
+        streams: int = _STREAMS,
+    ) -> None:
+        volumes = [_named(volume) for volume in (arrays if isinstance(arrays, (list, tuple)) else [arrays])]
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("world_size", world_size, 1),
+            ("streams", streams, 1),
+            ("rank", rank, 0),
+            ("prefetch", prefetch, 0),
+            ("buffer_bytes", buffer_bytes, 0),
+            ("seed", seed, 0),
+        ):
+            if not _is_integer(value) or value < least:
+                raise ArgumentError(f"{name} must be an integer of at least {least}, not {value!r}")
+        if rank >= world_size:
+            raise ArgumentError(f"rank must be below world_size {world_size}, not {rank}")
+        if streams % world_size:
+            raise ArgumentError(f"world_size {world_size} does not divide the number of streams, {streams}")
+        devices = {array.device for volume in volumes for array in volume.values()}
+        if not devices:
+            raise ArgumentError("a loader needs at least one array")
+        if len(devices) > 1:
+            raise ArgumentError(
+                f"all arrays of a loader must be on one device; these are on {', '.join(sorted(devices))}"
+            )
+        if shuffle not in ("full", "blocks", True, False):
+            raise ArgumentError(f"shuffle must be 'full', 'blocks' or False, not {shuffle!r}")
+        if not (on_error in ("raise", "skip") or callable(on_error)):
+            raise ArgumentError(f"on_error must be 'raise', 'skip' or a function, not {on_error!r}")
+        # Fails now if it must.
+        converter(like, *devices)
+        self._like = like
+        sampler = Rows() if sampler is None else sampler
+        self._sampler = sampler
+        self._arrays = volumes
+        self._batch_size, self._rank, self._world_size = int(batch_size), int(rank), int(world_size)
+        self._drop_last, self._pad, self._prefetch = bool(drop_last), bool(pad), int(prefetch)
+        self._transform, self._on_error, self._copy = transform, on_error, bool(copy)
+        sample_nbytes = max(_bound(sampler, volumes[:1], 1, None).sample_nbytes, 1)
+        block = max(buffer_bytes // 2 // sample_nbytes, 1)
+        self._volumes = _bound(sampler, volumes, max(block // 2, 1), weights)
+        mode: Shuffle = "blocks" if shuffle is True else shuffle
+        self._order = Order(mode, block, int(streams), int(seed))
+        self._epoch, self._cursor = 0, 0
+        # Whether the current epoch was begun by an iterator.
+        self._used = False
+        self._warned = False
+        self._pipeline: weakref.ref[Pipeline] | None = None
+
+    def split(self, part: int, parts: int) -> Loader:
+        """Return a loader of a part of this one's samples, with the same state.
+
+        Parameters
+        ----------
+        part
+            Number of the part, below ``parts``.
+        parts
+            Number of loaders that share the samples; they have batches of the same size.
+        """
+        other = copied(self)
+        other._rank = self._rank + self._world_size * part
+        other._world_size = self._world_size * parts
+        other._pipeline = None
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An iterator under way belongs to this process.
+        return self.__dict__ | {"_pipeline": None}
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch, of this rank."""
+        return self._of_epoch(self._epoch).steps(0)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give out the batches of an epoch: of the one in which :meth:`load_state_dict` went on, else of the next."""
+        if self._used:
+            self._epoch, self._cursor = self._epoch + 1, 0
+        self._used = True
+        epoch, begin = self._of_epoch(self._epoch), self._cursor
+
+        def given(steps: int | None, number: int = self._epoch) -> None:
+            # Of several iterators, the last one's state is the loader's.
+            if self._epoch == number and steps is None:
+                self._epoch, self._cursor, self._used = number + 1, 0, False
+            elif self._epoch == number:
+                self._cursor = epoch.cursor(begin, steps or 0)
+
+        self._warn_of_little_mixing(epoch)
+        pipeline = Pipeline(
+            epoch,
+            begin=begin,
+            prefetch=self._prefetch,
+            transform=self._transform,
+            on_error=self._on_error,
+            copy=self._copy,
+            like=self._like,
+            progress=given,
+        )
+        self._pipeline = weakref.ref(pipeline)
+        return pipeline
+
+    def _warn_of_little_mixing(self, epoch: Epoch) -> None:
+        """Say once if batches come out of few independent groups."""
+        if self._order.shuffle != "blocks" or self._warned:
+            return
+        self._warned = True
+        mixing = Mixing.of(epoch)
+        if not mixing.is_enough:
+            warnings.warn(
+                f"shuffling is coarse: {mixing.advice}; loader.explain() says more", UserWarning, stacklevel=3
+            )
+
+    def explain(self) -> Explanation:
+        """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
+        epoch = self._of_epoch(self._epoch)
+        return explain(epoch, most_held(epoch, self._prefetch) + (self._prefetch + 1) * self._batch_size)
+
+    def stats(self) -> Stats:
+        """Return the counters of the current epoch."""
+        pipeline = None if self._pipeline is None else self._pipeline()
+        return Stats() if pipeline is None else pipeline.stats
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state: what was given out, not what was read ahead. It is small and can be written as JSON."""
+        epoch, cursor = self._epoch, self._cursor
+        return {
+            "version": STATE_VERSION,
+            "seed": self._order.seed,
+            "epoch": epoch,
+            "cursor": cursor,
+            "fingerprint": self.fingerprint,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state: the next iteration gives out what would have come next.
+
+        The number of ranks may be another one, as may the batch size.
+
+        Raises
+        ------
+        ArgumentError
+            If the state is not one of such a loader, or if the arrays, the sampler or the shuffling are others; nothing
+            has changed then.
+        """
+        try:
+            version, seed = state["version"], int(state["seed"])
+            epoch, cursor, fingerprint = int(state["epoch"]), int(state["cursor"]), state["fingerprint"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArgumentError(f"this is not the state of a loader: {error!r} in {state!r:.200}") from error
+        if version != STATE_VERSION:
+            raise ArgumentError(f"the state has version {version!r}; this gzarr reads version {STATE_VERSION}")
+        if fingerprint != self.fingerprint:
+            raise ArgumentError(
+                f"the state belongs to other arrays, another sampler or another shuffling: its fingerprint is "
+                f"{fingerprint!r}, that of this loader {self.fingerprint!r}"
+            )
+        if not 0 <= cursor <= self._volumes.count or epoch < 0 or seed < 0:
+            raise ArgumentError(f"the state has epoch {epoch} and cursor {cursor} of {self._volumes.count} samples")
+        self._order = replace(self._order, seed=seed)
+        self._epoch, self._cursor, self._used = epoch, cursor, False
+
+    def _of_epoch(self, epoch: int) -> Epoch:
+        return Epoch(
+            self._volumes,
+            self._order,
+            epoch,
+            batch_size=self._batch_size,
+            rank=self._rank,
+            world_size=self._world_size,
+            drop_last=self._drop_last,
+            pad=self._pad,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that determines the order: arrays, sampler, shuffling."""
+        parts: list[Any] = []
+        for arrays, volume in zip(self._arrays, self._volumes.each, strict=True):
+            parts += [(name, a.name, a.shape, a.chunks, str(a.dtype)) for name, a in sorted(arrays.items())]
+            samples = volume.samples
+            for column in (samples.chosen, samples.weights):
+                parts.append(None if column is None else hashlib.sha256(column.tobytes()).hexdigest())
+            parts += [samples.counts, samples.lengths, samples.share]
+        order = self._order
+        parts += [_name_of(self._sampler), order.shuffle, order.block_samples, order.streams]
+        return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
+
+
+def _name_of(sampler: Sampler) -> str:
+    """Return the sampler's repr, or its class if that is the default one, which names an address."""
+    kind = type(sampler)
+    return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(sampler)
+
+
+def _named(volume: Any) -> dict[str, Array]:
+    """Return the arrays of a volume by name; a single one has none."""
+    named: Any = {"": volume} if isinstance(volume, Array) else volume
+    if not isinstance(named, Mapping) or not all(isinstance(array, Array) for array in named.values()):
+        raise ArgumentError("a loader takes an array of gzarr, a dict of such arrays, or a list of either")
+    return dict(named)
+
+
+def _bound(
+    sampler: Sampler, volumes: Sequence[Mapping[str, Array]], most_samples: int, weights: Sequence[float] | None
+) -> Volumes:
+    """Return the samples of some volumes, in groups of at most so many."""
+    shares = [1.0] * len(volumes) if weights is None else [float(weight) for weight in weights]
+    if len(shares) != len(volumes) or not all(0 <= share < math.inf for share in shares):
+        raise ArgumentError(
+            f"weights must be {len(volumes)} numbers of at least 0, one for each volume, not {weights!r}"
+        )
+    bound = []
+    for arrays, share in zip(volumes, shares, strict=True):
+        geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in arrays.items()}
+        bound.append(Volume.of(replace(sampler.bind(geometries, most_samples), share=share), arrays))
+    return Volumes(bound)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -1,0 +1,180 @@
+"""The memory of a loader's batches: the host's, or that of a device, which runs behind the host.
+
+On a device, an epoch is read on a stream of its own. A consumer's stream waits for the event of a batch before it uses
+it, and the epoch's stream waits for an event of the consumer's before the memory of a batch is used again; the host
+waits for neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..arrays.outputs import HOST, DeviceResults
+from ..engines.cuda.devices import get_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..arrays.outputs import Results
+    from ..engines.cuda.device_protocol import Device
+
+
+class Memory(Protocol):
+    """Memory of the batches of one epoch.
+
+    Attributes
+    ----------
+    results
+        Makes and copies arrays, in order with the epoch's reads.
+    stream
+        Stream of the epoch's reads; None in host memory.
+    """
+
+    results: Results
+    stream: Any
+
+    def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        """Return a read-only array of one value."""
+
+    def transformed(self, function: Callable[[Any], Any], value: Any, mark: Any) -> tuple[Any, Any]:
+        """Call a function with arrays that were made before ``mark``; return its result, and the mark after it."""
+
+    def mark(self) -> Any:
+        """Return a mark of the work that has been enqueued so far."""
+
+    def hand_over(self, arrays: Any, mark: Any, stream: Any, *, copy: bool) -> Any:
+        """Return arrays that a consumer's stream may use, made before ``mark``: the same ones, or copies.
+
+        Parameters
+        ----------
+        arrays
+            An array, or a dict, list or tuple of such; other objects are returned as they are.
+        mark
+            Mark after which the arrays are ready.
+        stream
+            The consumer's stream, as for :meth:`gzarr.Array.read`.
+        copy
+            Whether the consumer may keep the arrays.
+        """
+
+    def take_back(self, stream: Any) -> None:
+        """Have the epoch's later work wait for what a consumer's stream has been given until now."""
+
+
+class HostMemory:
+    """NumPy arrays: each batch has its own."""
+
+    results: Results = HOST
+    stream = None
+
+    def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        """Return a read-only array of one value."""
+        return np.broadcast_to(np.array(value, dtype), shape)
+
+    def transformed(self, function: Callable[[Any], Any], value: Any, mark: Any) -> tuple[Any, Any]:
+        """Call the function."""
+        return function(value), None
+
+    def mark(self) -> None:
+        """Return None: reads are complete when they return."""
+
+    def hand_over(self, arrays: Any, mark: Any, stream: Any, *, copy: bool) -> Any:
+        """Return the arrays: nothing else uses their memory."""
+        return arrays
+
+    def take_back(self, stream: Any) -> None:
+        """Do nothing."""
+
+
+class DeviceMemory:
+    """Arrays of a device.
+
+    Parameters
+    ----------
+    device
+        The device.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        with device:
+            self.stream = device.stream()
+            self._finishing = device.stream()
+        self.results: Results = DeviceResults(device, self.stream)
+        self._constants: dict[bytes, Any] = {}
+
+    def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        """Return a read-only array of one value."""
+        element = np.array(value, dtype).tobytes()
+        with self._device as device:
+            if element not in self._constants:
+                staging = device.pinned(len(element))
+                staging[...] = np.frombuffer(element, np.uint8)
+                memory = device.allocate(len(element), self.stream)
+                device.copy_in(memory, staging, self.stream)
+                self.stream.synchronize()
+                self._constants[element] = memory
+            return device.broadcast(device.shaped(self._constants[element], dtype, ()), shape)
+
+    def transformed(self, function: Callable[[Any], Any], value: Any, mark: Any) -> tuple[Any, Any]:
+        """Call the function while another stream is CuPy's current one, so that reads need not wait for it."""
+        stream = self._finishing
+        # Only CuPy's streams can be made current.
+        entered = stream if hasattr(stream, "__enter__") else contextlib.nullcontext()
+        with self._device, entered:
+            stream.wait_event(mark)
+            result = function(value)
+            done = stream.record(self._device.event())
+            # What the function was given may be freed now, for later reads.
+            self.stream.wait_event(done)
+            return result, done
+
+    def mark(self) -> Any:
+        """Return an event of the epoch's stream."""
+        with self._device:
+            return self.stream.record(self._device.event())
+
+    def hand_over(self, arrays: Any, mark: Any, stream: Any, *, copy: bool) -> Any:
+        """Return the arrays, or copies that belong to the consumer's stream."""
+        with self._device as device:
+            consumer = device.as_stream(stream)
+            if mark is not None:
+                consumer.wait_event(mark)
+            if not copy:
+                return arrays
+            copies = self._copied(arrays, consumer)
+            self._wait_for(consumer)
+            return copies
+
+    def take_back(self, stream: Any) -> None:
+        """Have the epoch's stream wait for the consumer's."""
+        with self._device as device:
+            self._wait_for(device.as_stream(stream))
+
+    def _wait_for(self, consumer: Any) -> None:
+        event = consumer.record(self._device.event())
+        self.stream.wait_event(event)
+        self._finishing.wait_event(event)
+
+    def _copied(self, value: Any, consumer: Any) -> Any:
+        if isinstance(value, dict):
+            # A batch stays a batch.
+            same = value.copy() if type(value) is dict else value
+            for name in value:
+                same[name] = self._copied(value[name], consumer)
+            return same
+        if type(value) in (list, tuple):
+            return type(value)(self._copied(item, consumer) for item in value)
+        if not self._device.is_array(value):
+            return value
+        result = self._device.empty(value.shape, value.dtype, consumer)
+        self._device.copy_array(result, value, consumer)
+        return result
+
+
+def memory_of(device: str) -> Memory:
+    """Return memory of a device, ``"cpu"`` or ``"cuda:N"``."""
+    return HostMemory() if device == "cpu" else DeviceMemory(get_device(device))

@@ -1,0 +1,177 @@
+"""The order of an epoch's samples: a pure function of seed, epoch and settings.
+
+Samples come in groups: those whose chunks are read together, numbered one group after the other. The epoch's order is
+cut into blocks, and a block is read at once:
+
+- ``"blocks"``: the groups are permuted, and as many as fit form a block. Its samples are dealt to the streams, so that
+  each stream has whole groups where possible, and permuted within their stream.
+- ``"full"``: all samples are permuted.
+- ``False``: the samples are in their own order.
+
+Position ``p`` of the order belongs to stream ``p % streams``, and to rank ``p % world_size``. If the world size divides
+the number of streams, a rank thus has whole streams, and all ranks together have the same samples in the same step, for
+every world size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import numpy as np
+
+from .permutation import Permutation, hashed, mix
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    IntArray = npt.NDArray[np.int64]
+
+Shuffle: TypeAlias = Literal["full", "blocks"] | bool
+
+# What a permutation is for; a part of its key.
+_GROUPS: Final = 1
+_SAMPLES: Final = 2
+
+
+@dataclass(frozen=True)
+class Order:
+    """How the order of every epoch is made.
+
+    Attributes
+    ----------
+    shuffle
+        ``"full"``, ``"blocks"`` or False.
+    block_samples
+        Most samples of a block; a single group may have more.
+    streams
+        Number of streams.
+    seed
+        Any integer of at least 0.
+    """
+
+    shuffle: Shuffle
+    block_samples: int
+    streams: int
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class EpochOrder:
+    """The order of one epoch.
+
+    Attributes
+    ----------
+    order
+        How it is made.
+    epoch
+        Number of the epoch.
+    offsets
+        int64 ``(groups + 1,)``: group ``g`` has the samples ``offsets[g]`` to ``offsets[g + 1]``.
+    """
+
+    order: Order
+    epoch: int
+    offsets: IntArray
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return int(self.offsets[-1])
+
+    @cached_property
+    def bounds(self) -> IntArray:
+        """First position of each block, and the number of samples: int64 ``(blocks + 1,)``."""
+        return self._cut[0]
+
+    def samples(self, positions: IntArray) -> IntArray:
+        """Return the sample at each position, int64 of the same shape."""
+        order = self.order
+        if order.shuffle == "full":
+            return self._all_samples(positions)
+        if not order.shuffle:
+            return positions
+        blocks = np.searchsorted(self.bounds, positions, "right") - 1
+        result = np.empty_like(positions)
+        for block in np.unique(blocks).tolist():
+            here = blocks == block
+            result[here] = self._mixed(block)[positions[here] - int(self.bounds[block])]
+        return result
+
+    def groups(self, block: int) -> IntArray:
+        """Return the groups of a block of ``"blocks"``, int64, in their permuted order."""
+        cuts = self._cut[1]
+        return self._groups[cuts[block] : cuts[block + 1]]
+
+    @cached_property
+    def _all_samples(self) -> Permutation:
+        return Permutation(self.count, (self.order.seed, self.epoch, _SAMPLES))
+
+    @cached_property
+    def _groups(self) -> IntArray:
+        return Permutation(len(self.offsets) - 1, (self.order.seed, self.epoch, _GROUPS)).all()
+
+    @cached_property
+    def _cut(self) -> tuple[IntArray, IntArray]:
+        """The first position and the first group of each block, both with an end."""
+        order = self.order
+        most = max(order.block_samples, 1)
+        if order.shuffle != "blocks":
+            bounds = np.append(np.arange(0, self.count, most), self.count)
+            return bounds, bounds
+        sizes = np.diff(self.offsets)[self._groups]
+        ends = np.cumsum(sizes)
+        # Blocks of about one size: a short one at the end would hardly be mixed.
+        largest = int(sizes.max(initial=1))
+        blocks = -(-self.count // max(most - largest, largest))
+        wanted = np.arange(1, blocks) * (self.count / max(blocks, 1))
+        stops = np.unique(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
+        cuts = np.append(0, stops[stops <= len(ends)]) if len(ends) else np.zeros(1, np.int64)
+        return np.append(0, ends[cuts[1:] - 1]), cuts
+
+    def _mixed(self, block: int) -> IntArray:
+        """Return the samples of a block of ``"blocks"`` in their order, int64 ``(n,)``."""
+        order = self.order
+        groups = self.groups(block)
+        sizes = self.offsets[groups + 1] - self.offsets[groups]
+        n, streams = int(sizes.sum()), order.streams
+        # All samples of the first group, then those of the second, and so on.
+        ids = np.arange(n) + np.repeat(self.offsets[groups] - np.append(0, np.cumsum(sizes)[:-1]), sizes)
+        # Place p of the block belongs to stream (begin + p) % streams. Each stream takes the next samples of these.
+        begin = int(self.bounds[block])
+        first = np.empty(streams, np.int64)
+        first[_contiguous_for_ranks(streams)[(begin + np.arange(streams)) % streams]] = np.arange(streams)
+        counts = (n - first + streams - 1) // streams
+        stream = np.repeat(np.arange(streams), counts)
+        # Sorting by hashes within each stream permutes its samples.
+        drawn = hashed(mix(order.seed, self.epoch, block, _SAMPLES), np.arange(n)) >> np.uint64(24)
+        mixed = np.argsort((stream << 40).astype(np.uint64) | drawn, kind="stable")
+        nth = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        result = np.empty(n, np.int64)
+        result[first[stream] + nth * streams] = ids[mixed]
+        return result
+
+
+def _contiguous_for_ranks(streams: int) -> IntArray:
+    """Return the place of each stream's samples in a block, so that a rank's streams are next to each other.
+
+    The streams of a rank are equal modulo the world size. Reversing the digits of their numbers (in a radix of prime
+    factors) makes equal lowest digits equal highest ones, whatever the number of lowest digits.
+    """
+    numbers, places, rest = np.arange(streams), np.zeros(streams, np.int64), streams
+    for prime in _prime_factors(streams):
+        rest //= prime
+        numbers, digit = np.divmod(numbers, prime)
+        places += digit * rest
+    return places
+
+
+def _prime_factors(number: int) -> list[int]:
+    factors, candidate = [], 2
+    while candidate * candidate <= number:
+        while number % candidate == 0:
+            factors.append(candidate)
+            number //= candidate
+        candidate += 1
+    return [*factors, number] if number > 1 else factors

@@ -1,0 +1,173 @@
+"""Reading samples into batches: each window is placed where its sample is in its batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+    from .memory import Memory
+    from .samples import Pad, Part
+
+    IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One window of one array, for all parts of a sample that are cut from it.
+
+    Attributes
+    ----------
+    array
+        The array.
+    part
+        A part that needs the window; the others differ in ``names`` and ``take`` only.
+    read_shape
+        Shape of the windows that are read: the part's, or the array's where that is smaller.
+    """
+
+    array: Array
+    part: Part
+    read_shape: tuple[int, ...]
+
+    @property
+    def sample_nbytes(self) -> int:
+        """Bytes of one window."""
+        return int(np.prod(self.part.shape, dtype=np.int64)) * self.array.dtype.itemsize
+
+    def empty(self, count: int, memory: Memory) -> Any:
+        """Return a new array for ``count`` windows."""
+        return memory.results.empty((count, *self.part.shape), self.array.dtype)
+
+    def inside(self, origins: IntArray) -> IntArray:
+        """Return the first element of each window that is read, int64 ``(n, ndim)``: moved into the array."""
+        return np.clip(self.part.starts(origins), 0, np.array(self.array.shape) - np.array(self.read_shape))
+
+    def read(self, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None = None) -> None:
+        """Read the windows of some samples.
+
+        Parameters
+        ----------
+        origins
+            int64 ``(n, axes of the grid)``.
+        outputs
+            Arrays for ``n`` windows together.
+        memory
+            Memory of the arrays.
+        rows
+            int64 ``(n,)``, place of each window along the first axes of ``outputs``; None for 0 to n − 1.
+        """
+        places = np.arange(len(origins)) if rows is None else rows
+        starts, inside = self.part.starts(origins), self.inside(origins)
+        stream = memory.stream
+        if self.read_shape == self.part.shape:
+            self.array.read_windows(inside, self.read_shape, out=list(outputs), rows=rows, stream=stream)
+            moved = np.flatnonzero((inside != starts).any(axis=1))
+            windows = [_row(outputs, int(row)) for row in places[moved]]
+        else:
+            moved = np.arange(len(starts))
+            whole = memory.results.empty((len(starts), *self.read_shape), self.array.dtype)
+            windows = list(self.array.read_windows(inside, self.read_shape, out=whole, stream=stream))
+        for i, window in zip(moved.tolist(), windows, strict=True):
+            self._pad(_row(outputs, int(places[i])), window, starts[i], inside[i], memory)
+
+    def _pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:
+        """Fill a sample from the window that was read for it, which may share its memory.
+
+        Parameters
+        ----------
+        sample
+            Array of the part's shape.
+        window
+            Elements of the array from ``inside`` on.
+        start
+            First element of the sample, which may be outside of the array.
+        memory
+            Memory of the arrays.
+        """
+        empty, copy = memory.results.empty, memory.results.copy
+        whole = window
+        axes = [d for d, length in enumerate(self.part.shape) if start[d] != inside[d] or length != window.shape[d]]
+        for d in axes:
+            shape = (*whole.shape[:d], self.part.shape[d], *whole.shape[d + 1 :])
+            padded = empty(shape, whole.dtype)
+            wanted = padded_indices(start[d] + np.arange(shape[d]), self.array.shape[d], self.part.pad)
+            before = (slice(None),) * d
+            for at, source in runs(np.where(wanted < 0, wanted, wanted - inside[d])):
+                if source is None:
+                    target = padded[(*before, at)]
+                    copy(target, memory.constant(self.array.metadata.absent_value, target.dtype, target.shape))
+                else:
+                    copy(padded[(*before, at)], whole[(*before, source)])
+            whole = padded
+        copy(sample, whole)
+
+
+def runs(indices: IntArray) -> Iterator[tuple[slice, slice | None]]:
+    """Cut indices into slices: yield each with its place, None for negative ones."""
+    at = 0
+    while at < len(indices):
+        first = int(indices[at])
+        step = int(indices[at + 1]) - first if at + 1 < len(indices) else 1
+        if first < 0 or step not in (1, -1):
+            # A run of fill values, or one element that is repeated or stands alone.
+            step = 0 if first < 0 else 1
+        end = at + 1
+        while end < len(indices) and int(indices[end]) == first + step * (end - at):
+            end += 1
+        count = end - at
+        if first < 0:
+            yield slice(at, end), None
+        elif step > 0:
+            yield slice(at, end), slice(first, first + count)
+        else:
+            yield slice(at, end), slice(first, first - count if first >= count else None, -1)
+        at = end
+
+
+def padded_indices(indices: IntArray, size: int, pad: Pad | None) -> IntArray:
+    """Return the elements that stand for some indices along an axis, as in ``numpy.pad``; -1 for fill values."""
+    if pad == "edge":
+        return np.clip(indices, 0, size - 1)
+    if pad == "reflect":
+        period = max(2 * (size - 1), 1)
+        folded = indices % period
+        return np.minimum(folded, period - folded) if size > 1 else np.zeros_like(indices)
+    return np.where((indices >= 0) & (indices < size), indices, -1)
+
+
+def sources(parts: Sequence[Part], arrays: Mapping[str, Array]) -> tuple[list[Source], list[int]]:
+    """Return the windows to read, and for each part which of them it is cut from."""
+    found: list[Source] = []
+    which = []
+    for part in parts:
+        if part.array not in arrays:
+            raise ArgumentError(f"the sampler wants an array {part.array!r}; the loader has {sorted(arrays)}")
+        same = [i for i, source in enumerate(found) if _same_window(source.part, part)]
+        if not same:
+            array = arrays[part.array]
+            shape = tuple(min(w, n) for w, n in zip(part.shape, array.shape, strict=True))
+            found.append(Source(array, part, shape))
+        which.append(same[0] if same else len(found) - 1)
+    return found, which
+
+
+def _same_window(a: Part, b: Part) -> bool:
+    return (a.array, a.shape, a.low, a.axes, a.factor, a.pad) == (b.array, b.shape, b.low, b.axes, b.factor, b.pad)
+
+
+def _row(outputs: Sequence[Any], i: int) -> Any:
+    for output in outputs:
+        if i < len(output):
+            return output[i]
+        i -= len(output)
+    raise IndexError(i)

@@ -1,0 +1,388 @@
+"""What a sample is: rows, runs of steps, patches.
+
+A sampler says which windows of the arrays make up a sample. :meth:`Sampler.bind` checks it against the arrays and
+returns :class:`Samples`, which a loader works with. Samplers of one's own derive from :class:`Sampler`.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+import operator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArgumentError
+from .cells import Footprint, group_lengths
+from .samples import Geometry, Part, Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .cells import IntArray
+    from .samples import Pad
+
+#: Amplification that groups of rows, of runs of steps and of random patches must not exceed.
+ROWS_AMPLIFICATION = 1.01
+WINDOWS_AMPLIFICATION = 1.1
+PATCHES_AMPLIFICATION = 1.5
+
+
+class Sampler(abc.ABC):
+    """What a sample is."""
+
+    @abc.abstractmethod
+    def bind(self, arrays: Mapping[str, Geometry], most_samples: int) -> Samples:
+        """Return the samples of some arrays.
+
+        Parameters
+        ----------
+        arrays
+            The loader's arrays by name; ``{"": …}`` for a single array.
+        most_samples
+            Most samples of a group; samples of one chunk may be more.
+
+        Raises
+        ------
+        ArgumentError
+            If the arrays do not fit the sampler.
+        """
+
+
+@dataclass(frozen=True)
+class Rows(Sampler):
+    """Each index along an axis is a sample: images of ``(n, c, h, w)``, rows of a table, elements of a vector.
+
+    Parameters
+    ----------
+    axis
+        Axis of the samples in each array, at least 0. All arrays have the same length along it; in a sample, their
+        shape is without it.
+    where
+        Numbers of the rows that are samples, or a mask ``(n,)``; None for all.
+    """
+
+    axis: int = 0
+    where: Any = field(default=None, compare=False, repr=False)
+
+    def bind(self, arrays: Mapping[str, Geometry], most_samples: int) -> Samples:
+        """As for :class:`Sampler`."""
+        size = _common_length(arrays, self.axis)
+        parts, footprints = [], []
+        for name, array in arrays.items():
+            shape = _replaced(array.shape, self.axis, 1)
+            take = tuple(0 if d == self.axis else slice(None) for d in range(len(shape)))
+            parts.append(_part_along(name, array, self.axis, shape, 0, take=take))
+            footprints.append(Footprint((1,), (0,), (1,), (array.chunks[self.axis],), (size,), array.nbytes))
+        chosen = _chosen(self.where, (size,), "rows")
+        lengths = group_lengths(footprints, (size,), ROWS_AMPLIFICATION, most_samples)
+        return Samples(tuple(parts), (size,), (1,), lengths, (size,), chosen)
+
+
+@dataclass(frozen=True)
+class Windows(Sampler):
+    """Runs of consecutive steps along an axis, such as inputs and targets of a forecast.
+
+    Parameters
+    ----------
+    axis
+        Axis of the steps in each array, at least 0; all arrays have the same length along it.
+    runs
+        First and last step of each run, relative to the sample's step and both included: with ``{"x": (-2, 0), "y": (1,
+        4)}``, ``batch["x"]`` has three steps and ``batch["y"]`` four; of several arrays, ``batch["x"]["name"]``.
+    stride
+        Distance between the steps of neighbouring samples.
+    where
+        Steps of the samples, or a mask along the axis; None for all whose runs are inside of the arrays.
+    """
+
+    axis: int
+    runs: Mapping[str, tuple[int, int]]
+    stride: int = 1
+    where: Any = field(default=None, compare=False, repr=False)
+
+    def bind(self, arrays: Mapping[str, Geometry], most_samples: int) -> Samples:
+        """As for :class:`Sampler`."""
+        size = _common_length(arrays, self.axis)
+        runs = _checked_runs(self.runs)
+        if operator.index(self.stride) < 1:
+            raise ArgumentError(f"stride must be at least 1, not {self.stride}")
+        low, high = min(run[0] for run in runs.values()), max(run[1] for run in runs.values())
+        length = high - low + 1
+        if length > size:
+            raise ArgumentError(f"a sample takes {length} steps, but the arrays have {size} along axis {self.axis}")
+        count = (size - length) // self.stride + 1
+        parts, footprints = [], []
+        for name, array in arrays.items():
+            shape = _replaced(array.shape, self.axis, length)
+            for run, (first, last) in runs.items():
+                steps = slice(first - low, last - low + 1)
+                take = tuple(steps if d == self.axis else slice(None) for d in range(len(shape)))
+                names = (run, name) if name else (run,)
+                parts.append(_part_along(name, array, self.axis, shape, 0, names=names, take=take))
+            chunk = (array.chunks[self.axis],)
+            footprints.append(Footprint((self.stride,), (0,), (length,), chunk, (size,), array.nbytes))
+        chosen = _chosen(self.where, (size,), "steps")
+        if chosen is not None:
+            # A sample's origin is its first step.
+            chosen = chosen + low
+            if len(chosen) and (chosen.min() < 0 or chosen.max() + length > size):
+                raise ArgumentError(f"where= has a step whose run {low} to {high} is not inside of the arrays")
+            count = size - length + 1
+            footprints = [Footprint((1,), f.low, f.length, f.chunk, f.size, f.weight) for f in footprints]
+        stride = 1 if chosen is not None else self.stride
+        lengths = group_lengths(footprints, (count,), WINDOWS_AMPLIFICATION, most_samples)
+        return Samples(tuple(parts), (count,), (stride,), lengths, (size,), chosen)
+
+
+@dataclass(frozen=True)
+class Patches(Sampler):
+    """Boxes of one shape, on a grid or anywhere.
+
+    Parameters
+    ----------
+    shape
+        Shape of a patch in elements of the first array, along its last axes (or ``axes``). Along other axes, a patch
+        has all elements.
+    stride
+        Distance of neighbouring patches along each axis; None for ``shape``.
+    jitter
+        Whether patches lie anywhere instead of on the grid: in each epoch there are as many, at other places. With
+        shuffled blocks, patches lie within groups of neighbouring chunks, which are others in each epoch.
+    halo
+        Elements that a patch has more on each side, along each axis or along all.
+    pad
+        What stands for elements outside of the array: ``"reflect"`` or ``"edge"`` as in ``numpy.pad``, or
+        ``"fill"`` for the array's fill value. None for patches inside of the array only; halos must then fit, too.
+    where
+        Which patches are samples: a mask of the shape of the grid, or of the array along the patch's axes (a patch is
+        taken if its cell of the grid has a true element); or the first elements of patches, ``(n, len(shape))``. None
+        for all.
+    weights
+        How often each patch of ``where`` is a sample, relative to the others; numbers of at least 0. An epoch still has
+        as many samples. None for once each.
+    axes
+        Axes of the first array that the patch's shape is along; None for the last ones.
+
+    Several arrays show one region: each has the shape of the first along the patch's axes, or is smaller by whole
+    factors (levels of a pyramid), by which the patch's shape can be divided.
+    """
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | int | None = None
+    jitter: bool = False
+    halo: tuple[int, ...] | int = 0
+    pad: Pad | None = "reflect"
+    where: Any = field(default=None, compare=False, repr=False)
+    weights: Any = field(default=None, compare=False, repr=False)
+    axes: tuple[int, ...] | None = None
+
+    def bind(self, arrays: Mapping[str, Geometry], most_samples: int) -> Samples:
+        """As for :class:`Sampler`."""
+        shape = _integers("shape", self.shape, None, 1)
+        k = len(shape)
+        stride = shape if self.stride is None else _integers("stride", self.stride, k, 1)
+        halo = _integers("halo", self.halo, k, 0)
+        if self.pad not in ("reflect", "edge", "fill", None):
+            raise ArgumentError(f"pad must be 'reflect', 'edge', 'fill' or None, not {self.pad!r}")
+        placed = {name: self._axes(name, array, k) for name, array in arrays.items()}
+        first = next(iter(arrays))
+        size = tuple(arrays[first].shape[axis] for axis in placed[first])
+        inside = all(h == 0 for h in halo) or self.pad is not None
+        if (self.pad is None or self.jitter) and any(w > n for w, n in zip(shape, size, strict=True)):
+            raise ArgumentError(f"patches of shape {shape} do not fit an array of {size} without padding")
+        if not inside:
+            raise ArgumentError("a halo needs pad=: patches at the edge have elements outside of the array")
+        if self.pad is None and not self.jitter:
+            counts = tuple((n - w) // s + 1 for n, w, s in zip(size, shape, stride, strict=True))
+        else:
+            counts = tuple(-(-n // s) for n, s in zip(size, stride, strict=True))
+        parts, footprints = [], []
+        for name, array in arrays.items():
+            part, footprint = self._part(name, array, placed[name], size, shape, stride, halo)
+            parts.append(part)
+            footprints.append(footprint)
+        chosen, weights = self._chosen(size, stride, counts)
+        if chosen is not None and self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
+            raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
+        target = PATCHES_AMPLIFICATION if self.jitter else WINDOWS_AMPLIFICATION
+        if self.jitter and chosen is None:
+            # In a group of two chunks along each axis, patches of up to a chunk's length have room to lie anywhere.
+            main = max(footprints, key=lambda f: f.weight)
+            lengths = tuple(
+                min(max(math.ceil(max(2 * c, 2 * w) / s), 1), n)
+                for c, w, s, n in zip(main.chunk, main.length, stride, counts, strict=True)
+            )
+        else:
+            lengths = group_lengths(footprints, counts, target, most_samples)
+        return Samples(tuple(parts), counts, stride, lengths, size, chosen, weights, shape if self.jitter else None)
+
+    def _axes(self, name: str, array: Geometry, k: int) -> tuple[int, ...]:
+        ndim = len(array.shape)
+        axes = tuple(range(ndim - k, ndim)) if self.axes is None else tuple(self.axes)
+        if len(axes) != k or len(set(axes)) != k or any(not 0 <= axis < ndim for axis in axes):
+            raise ArgumentError(
+                f"{name or 'the array'} of shape {array.shape} has no patches of {k} axes {self.axes or ''}"
+            )
+        return axes
+
+    def _part(
+        self,
+        name: str,
+        array: Geometry,
+        axes: tuple[int, ...],
+        size: tuple[int, ...],
+        shape: tuple[int, ...],
+        stride: tuple[int, ...],
+        halo: tuple[int, ...],
+    ) -> tuple[Part, Footprint]:
+        """Return the part of an array, and its footprint in elements of the first array."""
+        ndim = len(array.shape)
+        window, low, factors = list(array.shape), [0] * ndim, [1] * ndim
+        grid_axes: list[int | None] = [None] * ndim
+        for i, axis in enumerate(axes):
+            factor = max(round(size[i] / array.shape[axis]), 1) if array.shape[axis] else 1
+            if -(-size[i] // factor) != array.shape[axis] and size[i] // factor != array.shape[axis]:
+                raise ArgumentError(f"{name} has {array.shape[axis]} elements where the first array has {size[i]}")
+            if shape[i] % factor or halo[i] % factor or stride[i] % factor:
+                raise ArgumentError(
+                    f"{name} is smaller than the first array by {factor} along axis {axis}; the patch's shape "
+                    f"{shape[i]}, stride {stride[i]} and halo {halo[i]} must be multiples of that"
+                )
+            window[axis], low[axis] = (shape[i] + 2 * halo[i]) // factor, -halo[i] // factor
+            factors[axis], grid_axes[axis] = factor, i
+        part = Part((name,), name, tuple(window), tuple(low), tuple(grid_axes), tuple(factors), self.pad)
+        footprint = Footprint(
+            stride,
+            tuple(-h for h in halo),
+            tuple(w + 2 * h for w, h in zip(shape, halo, strict=True)),
+            tuple(array.chunks[axis] * factors[axis] for axis in axes),
+            size,
+            array.nbytes,
+        )
+        return part, footprint
+
+    def _chosen(
+        self, size: tuple[int, ...], stride: tuple[int, ...], counts: tuple[int, ...]
+    ) -> tuple[IntArray | None, npt.NDArray[np.float64] | None]:
+        """Return the chosen origins and their weights."""
+        where = self.where
+        if where is None and self.weights is not None:
+            where = np.ones(counts, bool)
+        if where is None:
+            return None, None
+        found = np.asarray(where)
+        if found.dtype == bool and found.shape == counts:
+            chosen = np.argwhere(found) * np.array(stride)
+        elif found.dtype == bool:
+            if found.shape != size:
+                raise ArgumentError(f"the mask where= has shape {found.shape}, neither the grid's {counts} nor {size}")
+            # Whether a cell has a true element.
+            cells = np.zeros(counts, bool)
+            where_true = np.argwhere(found) // np.array(stride)
+            cells[tuple(where_true[(where_true < np.array(counts)).all(axis=1)].T)] = True
+            chosen = np.argwhere(cells) * np.array(stride)
+        else:
+            chosen = _listed(found, size, "patches")
+        return chosen.astype(np.int64), _checked_weights(self.weights, len(chosen))
+
+
+def _checked_weights(weights: Any, count: int) -> npt.NDArray[np.float64] | None:
+    if weights is None:
+        return None
+    try:
+        found = np.asarray(weights, np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"weights must be numbers: {error}") from error
+    if len(found) != count or not np.isfinite(found).all() or (found < 0).any() or (count and not found.any()):
+        raise ArgumentError(f"weights must be {count} numbers of at least 0, not all of them 0; these are {len(found)}")
+    return found
+
+
+def _integers(name: str, value: Any, k: int | None, least: int) -> tuple[int, ...]:
+    """Return one integer for each axis; a single one stands for all ``k``."""
+    try:
+        if hasattr(value, "__iter__"):
+            numbers = tuple(map(operator.index, value))
+        else:
+            numbers = (operator.index(value),) * (1 if k is None else k)
+    except TypeError:
+        numbers = ()
+    if not numbers or (k is not None and len(numbers) != k) or min(numbers) < least:
+        raise ArgumentError(f"{name} must be integers of at least {least}, one for each axis of a patch, not {value!r}")
+    return numbers
+
+
+def _part_along(
+    name: str,
+    array: Geometry,
+    axis: int,
+    shape: tuple[int, ...],
+    low: int,
+    *,
+    names: tuple[str, ...] | None = None,
+    take: tuple[Any, ...] = (),
+) -> Part:
+    ndim = len(array.shape)
+    axes = tuple(0 if d == axis else None for d in range(ndim))
+    lows = tuple(low if d == axis else 0 for d in range(ndim))
+    return Part((name,) if names is None else names, name, shape, lows, axes, (1,) * ndim, None, take)
+
+
+def _replaced(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:
+    return (*shape[:axis], length, *shape[axis + 1 :])
+
+
+def _common_length(arrays: Mapping[str, Geometry], axis: int) -> int:
+    """Return the length of all arrays along an axis."""
+    lengths = {}
+    for name, array in arrays.items():
+        if not 0 <= operator.index(axis) < len(array.shape):
+            raise ArgumentError(f"{name or 'the array'} has shape {array.shape}, so it has no axis {axis}")
+        lengths[name] = array.shape[axis]
+    if len(set(lengths.values())) > 1:
+        raise ArgumentError(f"arrays of one sample need one length along axis {axis}; these have {lengths}")
+    return next(iter(lengths.values()))
+
+
+def _checked_runs(runs: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    checked = {}
+    for name, run in runs.items():
+        try:
+            first, last = map(operator.index, run)
+        except (TypeError, ValueError):
+            first, last = 0, -1
+        if first > last:
+            raise ArgumentError(f"run {name!r} must be a first and a last step, such as (-2, 0), not {run!r}")
+        checked[name] = (first, last)
+    if not checked:
+        raise ArgumentError("at least one run is needed")
+    return checked
+
+
+def _chosen(where: Any, shape: tuple[int, ...], what: str) -> IntArray | None:
+    """Return coordinates, int64 ``(n, k)``, from a mask, numbers (of one axis) or coordinates; None for all."""
+    if where is None:
+        return None
+    found = np.asarray(where)
+    if found.dtype == bool:
+        if found.shape != shape:
+            raise ArgumentError(f"the mask where= has shape {found.shape}, but there are {shape} {what}")
+        return np.argwhere(found).astype(np.int64)
+    return _listed(found, shape, what)
+
+
+def _listed(found: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> IntArray:
+    """Check coordinates and return them, int64 ``(n, k)``."""
+    if found.ndim == 1 and len(shape) == 1:
+        found = found[:, np.newaxis]
+    if found.ndim != 2 or found.shape[1] != len(shape) or (found.dtype.kind not in "iu" and found.size):
+        raise ArgumentError(
+            f"where= must be a mask or integers of shape (n, {len(shape)}), not {found.dtype} of shape {found.shape}"
+        )
+    if found.size and ((found < 0).any() or (found >= np.array(shape)).any()):
+        raise ArgumentError(f"where= has {what} outside of {shape}")
+    return found.astype(np.int64)

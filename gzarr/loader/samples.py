@@ -1,0 +1,187 @@
+"""The samples of an epoch: where the windows of each sample are in its arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .cells import Cells
+from .permutation import mix, uniform
+
+if TYPE_CHECKING:
+    from .cells import IntArray
+
+Pad: TypeAlias = Literal["reflect", "edge", "fill"]
+
+# What a hash is for; a part of its key.
+_JITTER = 11
+_SHIFT = 12
+_RESAMPLING = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What a sampler knows of an array: its shape and the shape of its chunks (inner chunks) in elements, its dtype."""
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One array of a sample: a window of one of the loader's arrays.
+
+    Attributes
+    ----------
+    names
+        Keys of the result in a batch, from the outermost to the innermost.
+    array
+        Name of the array that is read.
+    shape
+        Shape of the window, in elements of the array.
+    low
+        For each dimension, the distance of the window's first element from the sample's origin (from the array's first
+        element, where the sampler does not move the window).
+    axes
+        For each dimension, the axis of the sampler's grid that moves the window, or None.
+    factor
+        For each dimension, how many elements of the origin's array one element of this array stands for.
+    pad
+        What stands for elements outside of the array; None if windows are always inside.
+    take
+        Index of the part of the window that the result holds, after the axis of samples.
+    """
+
+    names: tuple[str, ...]
+    array: str
+    shape: tuple[int, ...]
+    low: tuple[int, ...]
+    axes: tuple[int | None, ...]
+    factor: tuple[int, ...]
+    pad: Pad | None = None
+    take: tuple[Any, ...] = ()
+
+    def starts(self, origins: IntArray) -> IntArray:
+        """Return the first element of each window, int64 ``(n, ndim)``, for origins ``(n, axes of the grid)``."""
+        result = np.empty((len(origins), len(self.shape)), np.int64)
+        for d, axis in enumerate(self.axes):
+            result[:, d] = self.low[d]
+            if axis is not None:
+                result[:, d] += origins[:, axis] // self.factor[d]
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The samples of an epoch.
+
+    Attributes
+    ----------
+    parts
+        The arrays of a sample.
+    counts
+        Cells along each axis of the grid.
+    stride
+        Distance of neighbouring cells along each axis, in elements of the origin's array.
+    lengths
+        Cells of a group along each axis.
+    size
+        Elements of the origin's array along each axis of the grid.
+    chosen
+        int64 ``(n, axes)``, origins of the samples if they are not all cells of the grid.
+    weights
+        float64 ``(n,)``, how often each of them is a sample, relative to the others; None for once each.
+    jitter
+        Length of the window along each axis if samples do not lie on the grid: anywhere in their group, or in the
+        cell that begins at their chosen origin. Else None.
+    share
+        Samples of an epoch to the number of different ones.
+    """
+
+    parts: tuple[Part, ...]
+    counts: tuple[int, ...]
+    stride: tuple[int, ...]
+    lengths: tuple[int, ...]
+    size: tuple[int, ...]
+    chosen: IntArray | None = None
+    weights: npt.NDArray[np.float64] | None = None
+    jitter: tuple[int, ...] | None = None
+    share: float = 1.0
+
+    @property
+    def total(self) -> int:
+        """Number of different samples."""
+        return math.prod(self.counts) if self.chosen is None else len(self.chosen)
+
+    @property
+    def count(self) -> int:
+        """Number of samples of an epoch."""
+        return round(self.total * self.share)
+
+    def cells(self, seed: int, epoch: int, *, grouped: bool = True) -> Cells:
+        """Return the cells of an epoch; in one group, so in their own order, if not ``grouped``.
+
+        Random windows have other groups in each epoch, so that each place is met as often as the others.
+        """
+        lengths = self.lengths if grouped else tuple(max(n, 1) for n in self.counts)
+        if self.chosen is not None or self.share != 1:
+            rows = self._drawn(mix(seed, epoch, _RESAMPLING))
+            if self.chosen is None:
+                return Cells.of_some(self.counts, lengths, np.stack(np.unravel_index(rows, self.counts), axis=1), rows)
+            listed = self.chosen[rows] // np.array(self.stride)
+            return Cells.of_some(self.counts, lengths, listed, rows)
+        if self.jitter is None:
+            return Cells.of_grid(self.counts, lengths)
+        shift = tuple(mix(seed, epoch, _SHIFT, d) % length for d, length in enumerate(lengths))
+        return Cells.of_grid(self.counts, lengths, shift)
+
+    def origins(self, cells: Cells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
+        """Return the origin of each sample, int64 ``(n, axes)``, in elements of the origin's array."""
+        stride, size = np.array(self.stride), np.array(self.size)
+        if self.chosen is not None:
+            begin = self.chosen[cells.labels(numbers)]
+            end = begin + stride
+        else:
+            where = np.stack(np.unravel_index(cells.labels(numbers), self.counts), axis=1)
+            begin, end = where * stride, (where + 1) * stride
+        if self.jitter is None:
+            return begin
+        window = np.array(self.jitter)
+        drawn = [uniform(mix(seed, epoch, _JITTER, d), numbers, 2**31) for d in range(len(window))]
+        if cells.chosen is None:
+            # The places of a group are divided among its cells.
+            where, first, last = cells.coordinates(numbers)
+            low = np.minimum(first * stride, size - window)
+            places = np.maximum(np.minimum(last * stride, size) - window - low, 0) + 1
+            nth, n = where - first, last - first
+            begin, end = low + nth * places // n, low + (nth + 1) * places // n
+        begin = np.minimum(begin, size - window)
+        span = np.maximum(np.minimum(end, size - window + 1) - begin, 1)
+        return np.asarray(begin + ((np.stack(drawn, axis=1) * span) >> 31), np.int64)
+
+    def _drawn(self, key: int) -> IntArray:
+        """Return the samples of an epoch, ascending, each about as often as it should be (systematic resampling)."""
+        count, total = self.count, self.total
+        if self.weights is None and count == total:
+            return np.arange(total)
+        offset = (key >> 11) / 2**53
+        wanted = (np.arange(count) + offset) / max(count, 1)
+        if self.weights is None:
+            return np.minimum((wanted * total).astype(np.int64), total - 1)
+        ends = np.cumsum(self.weights) / self.weights.sum()
+        return np.minimum(np.searchsorted(ends, wanted, "right"), total - 1).astype(np.int64)

@@ -1,0 +1,143 @@
+"""The samples of one or more volumes: arrays of one geometry each, from which one epoch is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .reading import Source, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+    from .cells import Cells
+    from .samples import Part, Samples
+
+    IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Volume:
+    """One volume.
+
+    Attributes
+    ----------
+    samples
+        Its samples.
+    sources
+        The windows to read for a sample.
+    which
+        For each part of a sample, the window that it is cut from.
+    """
+
+    samples: Samples
+    sources: list[Source]
+    which: list[int]
+
+    @classmethod
+    def of(cls, samples: Samples, arrays: Mapping[str, Array]) -> Volume:
+        """Return the volume of some arrays by name."""
+        return cls(samples, *sources(samples.parts, arrays))
+
+
+@dataclass(frozen=True, eq=False)
+class VolumesCells:
+    """The cells of an epoch: those of the first volume, then those of the second, and so on.
+
+    Attributes
+    ----------
+    each
+        Cells of each volume.
+    first
+        int64 ``(volumes + 1,)``, number of the first sample of each volume, and the number of all.
+    first_label
+        The same of what users call the samples.
+    offsets
+        int64 ``(groups + 1,)``: group ``g`` has the samples ``offsets[g]`` to ``offsets[g + 1]``.
+    """
+
+    each: list[Cells]
+    first: IntArray
+    first_label: IntArray
+    offsets: IntArray
+
+    def volumes(self, numbers: IntArray) -> IntArray:
+        """Return the volume of each sample."""
+        return np.searchsorted(self.first, numbers, "right") - 1
+
+    def parts(self, numbers: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Yield each volume that has some of the samples, their places in ``numbers``, and their own numbers there."""
+        if len(self.each) == 1:
+            if len(numbers):
+                yield 0, np.arange(len(numbers)), numbers
+            return
+        volumes = self.volumes(numbers)
+        for volume in np.unique(volumes).tolist():
+            places = np.flatnonzero(volumes == volume)
+            yield volume, places, numbers[places] - self.first[volume]
+
+    def labels(self, numbers: IntArray) -> IntArray:
+        """Return what users call each sample: its number in its volume after those of the volumes before."""
+        result = np.empty_like(numbers)
+        for volume, places, own in self.parts(numbers):
+            result[places] = self.first_label[volume] + self.each[volume].labels(own)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Volumes:
+    """All volumes of a loader; their samples have the same arrays, of the same shapes and dtypes.
+
+    Attributes
+    ----------
+    each
+        The volumes.
+    """
+
+    each: list[Volume]
+
+    def __post_init__(self) -> None:
+        forms = {tuple((s.part.shape, s.array.dtype) for s in volume.sources) for volume in self.each}
+        if len(forms) > 1:
+            raise ArgumentError(f"samples of all volumes need arrays of one shape and dtype; these have {forms}")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The arrays of a sample."""
+        return self.each[0].samples.parts
+
+    @property
+    def count(self) -> int:
+        """Number of samples of an epoch."""
+        return sum(volume.samples.count for volume in self.each)
+
+    @property
+    def axes(self) -> int:
+        """Number of axes of the grid of samples."""
+        return len(self.each[0].samples.counts)
+
+    @property
+    def sample_nbytes(self) -> int:
+        """Bytes of a sample."""
+        return sum(source.sample_nbytes for source in self.each[0].sources)
+
+    def cells(self, seed: int, epoch: int, *, grouped: bool) -> VolumesCells:
+        """Return the cells of an epoch."""
+        each = [volume.samples.cells(seed, epoch, grouped=grouped) for volume in self.each]
+        first = np.cumsum([0, *(int(cells.offsets[-1]) for cells in each)]).astype(np.int64)
+        labels = np.cumsum([0, *(volume.samples.count for volume in self.each)]).astype(np.int64)
+        offsets = [cells.offsets[:-1] + begin for cells, begin in zip(each, first[:-1], strict=True)]
+        return VolumesCells(each, first, labels, np.append(np.concatenate(offsets), first[-1]))
+
+    def origins(self, cells: VolumesCells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
+        """Return the origin of each sample in its volume, int64 ``(n, axes)``."""
+        result = np.empty((len(numbers), self.axes), np.int64)
+        for volume, places, own in cells.parts(numbers):
+            result[places] = self.each[volume].samples.origins(cells.each[volume], own, seed, epoch)
+        return result

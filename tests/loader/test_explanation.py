@@ -1,0 +1,114 @@
+"""What a loader says of itself is true: decoded chunks, mixing, memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.engines.cpu import native
+from gzarr.loader import Loader, Patches, Rows, Windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+quiet = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+
+
+def volume(path: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> gzarr.Array:
+    data = np.arange(np.prod(shape), dtype="u2").reshape(shape)
+    gzarr.create_array(path, data=data, chunks=chunks)
+    return gzarr.open_array(path)
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("shape", "chunks", "sampler", "most"),
+    [
+        ((3000, 8), (10, 8), Rows(), 1.01),
+        ((3000, 8), (1, 8), Rows(), 1.01),
+        ((2000, 8), (1, 8), Windows(0, {"x": (-2, 0), "y": (1, 4)}), 1.1),
+        ((2000, 8), (16, 8), Windows(0, {"x": (0, 3)}), 1.1),
+        ((160, 160, 16), (16, 16, 16), Patches((16, 16, 16)), 1.01),
+        ((160, 160, 16), (16, 16, 16), Patches((16, 16, 16), jitter=True, pad=None), 1.5),
+    ],
+)
+def test_chunks_are_decoded_about_once_an_epoch(
+    tmp_path: Path, shape: tuple[int, ...], chunks: tuple[int, ...], sampler: Any, most: float
+) -> None:
+    array = volume(tmp_path, shape, chunks)
+    loader = Loader(array, sampler, batch_size=8, drop_last=False, buffer_bytes=400 << 10)
+    explanation = loader.explain()
+    native.take_stats()
+    for _ in loader:
+        pass
+    decoded = native.take_stats()["chunks"] / array.nchunks
+    assert decoded <= most
+    assert explanation.amplification == pytest.approx(decoded, rel=0.1)
+
+
+@quiet
+def test_full_shuffling_is_said_to_decode_more(tmp_path: Path) -> None:
+    array = volume(tmp_path, (3000, 8), (10, 8))
+    loader = Loader(array, batch_size=8, shuffle="full", drop_last=False, buffer_bytes=8 << 10)
+    explanation = loader.explain()
+    native.take_stats()
+    for _ in loader:
+        pass
+    decoded = native.take_stats()["chunks"] / array.nchunks
+    assert decoded > 5
+    assert explanation.amplification == pytest.approx(decoded, rel=0.15)
+
+
+def test_little_mixing_is_warned_of_once(tmp_path: Path) -> None:
+    array = volume(tmp_path, (3000, 8), (100, 8))
+    loader = Loader(array, batch_size=8, buffer_bytes=16 << 10)
+    with pytest.warns(UserWarning, match="shuffling is coarse") as caught:
+        list(zip(iter(loader), iter(loader), strict=True))
+    assert len(caught) == 1
+    mixing = loader.explain().mixing
+    assert not mixing.is_enough
+    assert mixing.advice in str(loader.explain())
+    assert loader.explain().lost_entropy(4) > 0.1
+    better = Loader(array, batch_size=8, buffer_bytes=mixing.buffer_bytes_wanted)
+    assert better.explain().mixing.is_enough
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        next(iter(better))
+        next(iter(Loader(array, batch_size=8, buffer_bytes=16 << 10, shuffle=False)))
+        next(iter(Loader(array, batch_size=8, buffer_bytes=16 << 10, shuffle="full")))
+
+
+PEAK = """
+    import resource, sys
+    import gzarr
+    from gzarr.loader import Loader, Patches
+
+    array = gzarr.open_array(sys.argv[1], device="cpu")
+    loader = Loader(array, Patches((16, 64, 64)), batch_size=16, buffer_bytes=int(sys.argv[2]))
+    array[:16, :64, :64]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    count = sum(len(batch.samples) for _ in range(2) for batch in loader)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(count, (after - before) * 1024, loader.explain().held_bytes)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the module resource is Unix's")
+def test_memory_is_as_said(tmp_path: Path) -> None:
+    """Two epochs of 256 MiB, with a buffer of 32 MiB."""
+    volume(tmp_path, (512, 512, 512), (16, 64, 64))
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(PEAK), os.fspath(tmp_path), str(32 << 20)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    count, grown, said = map(int, result.stdout.split())
+    assert count == 2 * 2048
+    assert said <= (32 << 20) + 3 * 16 * (16 * 64 * 64 * 2)
+    # Decoders, threads and the allocator take the rest.
+    assert grown <= said + (24 << 20)

@@ -1,0 +1,541 @@
+"""What a loader promises, on each device."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import gzarr
+from gzarr.loader import Loader, Part, Patches, Rows, Sampler, Samples, Windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.devices import TestedDevice
+
+# Small buffers, to have many blocks.
+pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+
+ROWS = 500
+DATA = np.arange(ROWS * 6, dtype="f4").reshape(ROWS, 2, 3)
+LABELS = np.arange(ROWS, dtype="i8")
+SHUFFLES = ["blocks", "full", False]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root: Path = tmp_path_factory.mktemp("rows")
+    gzarr.create_array(root / "x", data=DATA, chunks=(7, 2, 3))
+    gzarr.create_array(root / "y", data=LABELS, chunks=100)
+    return root
+
+
+def rows(root: Path, device: TestedDevice | None = None, **options: Any) -> Loader:
+    opened = {name: gzarr.open_array(root / name) if device is None else device.open(root / name) for name in "xy"}
+    return Loader(opened, Rows(), **{"batch_size": 16, "buffer_bytes": 12000, "drop_last": False, **options})
+
+
+def labels(batches: Any) -> list[list[int]]:
+    return [batch.samples.tolist() for batch in batches]
+
+
+# -- batches
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_each_row_comes_once_with_its_own_values(root: Path, shuffle: Any, prefetch: int, device: TestedDevice) -> None:
+    loader = rows(root, device, shuffle=shuffle, prefetch=prefetch)
+    seen = []
+    for batch in loader:
+        x, y = device.to_numpy(batch["x"]), device.to_numpy(batch["y"])
+        assert np.array_equal(x, DATA[batch.samples])
+        assert np.array_equal(y, batch.samples)
+        assert np.array_equal(batch.origins, batch.samples[:, None])
+        seen.extend(batch.samples.tolist())
+    assert sorted(seen) == list(range(ROWS))
+    assert (seen == list(range(ROWS))) == (shuffle is False)
+
+
+def test_one_array_is_data(root: Path) -> None:
+    loader = Loader(gzarr.open_array(root / "y"), batch_size=5, shuffle=False)
+    assert len(loader) == 100
+    assert next(iter(loader))["data"].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_epochs_differ_and_can_be_repeated(root: Path, shuffle: Any) -> None:
+    loader = rows(root, shuffle=shuffle)
+    first, second = labels(loader), labels(loader)
+    assert (first == second) == (shuffle is False)
+    again = rows(root, shuffle=shuffle, prefetch=0)
+    assert [labels(again), labels(again)] == [first, second]
+    other = labels(rows(root, shuffle=shuffle, seed=1))
+    assert (other == first) == (shuffle is False)
+
+
+def test_an_axis_other_than_the_first(tmp_path: Path) -> None:
+    a = gzarr.create_array(tmp_path, data=DATA, chunks=(100, 1, 3))
+    for batch in Loader(a, Rows(axis=2), batch_size=2, drop_last=False):
+        assert np.array_equal(batch["data"], np.moveaxis(DATA, 2, 0)[batch.samples])
+
+
+def test_rows_that_are_chosen(root: Path) -> None:
+    chosen = [400, 3, 3, 77]
+    loader = Loader(gzarr.open_array(root / "y"), Rows(where=chosen), batch_size=4)
+    (batch,) = loader
+    assert sorted(batch["data"].tolist()) == [3, 3, 77, 400]
+    assert np.array_equal(np.array(chosen)[batch.samples], batch["data"])
+    mask = np.zeros(ROWS, bool)
+    mask[50:60] = True
+    (batch,) = Loader(gzarr.open_array(root / "y"), Rows(where=mask), batch_size=10)
+    assert sorted(batch["data"].tolist()) == list(range(50, 60))
+
+
+def test_runs_of_steps(tmp_path: Path, device: TestedDevice) -> None:
+    steps = np.arange(60)[:, None] * np.ones((1, 4), "i4")
+    gzarr.create_array(tmp_path / "t", data=steps.astype("i4"), chunks=(5, 4))
+    gzarr.create_array(tmp_path / "u", data=steps.astype("i2"), chunks=(60, 2))
+    arrays = {name: device.open(tmp_path / name) for name in "tu"}
+    for stride in (1, 3):
+        loader = Loader(arrays, Windows(0, {"x": (-2, 0), "y": (1, 4)}, stride=stride), batch_size=4, drop_last=False)
+        seen = []
+        for batch in loader:
+            for i, origin in enumerate(batch.origins[:, 0].tolist()):
+                for name in "tu":
+                    assert device.to_numpy(batch["x"][name])[i, :, 0].tolist() == [origin, origin + 1, origin + 2]
+                    assert device.to_numpy(batch["y"][name])[i, :, 1].tolist() == list(range(origin + 3, origin + 7))
+                seen.append(origin)
+        assert sorted(seen) == list(range(0, 54, stride))
+    (batch,) = Loader(arrays["t"], Windows(0, {"x": (0, 1)}, where=[7]), batch_size=1)
+    assert device.to_numpy(batch["x"])[0, :, 0].tolist() == [7, 8]
+
+
+@pytest.mark.parametrize("pad", ["reflect", "edge", "fill"])
+@pytest.mark.parametrize("halo", [0, 3])
+@pytest.mark.parametrize("shape", [(16, 16, 16), (8, 60, 16)])
+def test_patches_with_padding(
+    tmp_path: Path, pad: Any, halo: int, shape: tuple[int, ...], device: TestedDevice
+) -> None:
+    data = np.random.default_rng(0).integers(1, 1000, (50, 45, 30)).astype("u2")
+    gzarr.create_array(tmp_path, data=data, chunks=(8, 8, 8), fill_value=7)
+    width = 70
+    around: dict[str, Any] = {"mode": "constant", "constant_values": 7} if pad == "fill" else {"mode": pad}
+    padded = np.pad(data, width, **around)
+    loader = Loader(device.open(tmp_path), Patches(shape, halo=halo, pad=pad), batch_size=4, drop_last=False)
+    seen = set()
+    for batch in loader:
+        found = device.to_numpy(batch["data"])
+        for origin, patch in zip(batch.origins.tolist(), found, strict=True):
+            box = tuple(slice(o - halo + width, o + n + halo + width) for o, n in zip(origin, shape, strict=True))
+            assert np.array_equal(patch, padded[box])
+            seen.add(tuple(origin))
+    assert seen == {
+        (a, b, c) for a in range(0, 50, shape[0]) for b in range(0, 45, shape[1]) for c in range(0, 30, shape[2])
+    }
+
+
+def test_patches_anywhere(tmp_path: Path) -> None:
+    data = np.arange(100 * 90).reshape(100, 90)
+    a = gzarr.create_array(tmp_path, data=data, chunks=(16, 16))
+    loader = Loader(a, Patches((16, 16), jitter=True), batch_size=7, drop_last=False)
+    met = np.zeros((85, 75), int)
+    for _ in range(200):
+        for batch in loader:
+            for (y, x), patch in zip(batch.origins.tolist(), batch["data"], strict=True):
+                met[y, x] += 1
+                assert np.array_equal(patch, data[y : y + 16, x : x + 16])
+    assert met.sum() == 200 * 7 * 6
+    # Along each axis, every place is met about as often as any other.
+    for axis in (0, 1):
+        along = met.sum(axis)
+        assert along.min() > 0.3 * along.mean()
+        assert along.max() < 4 * along.mean()
+
+
+def test_levels_of_a_pyramid_show_one_region(tmp_path: Path) -> None:
+    fine = np.arange(64 * 48).reshape(64, 48)
+    arrays = {
+        "fine": gzarr.create_array(tmp_path / "0", data=fine, chunks=(16, 16)),
+        "coarse": gzarr.create_array(tmp_path / "1", data=fine[::2, ::2], chunks=(16, 16)),
+    }
+    for batch in Loader(arrays, Patches((16, 8), halo=2, pad="edge"), batch_size=3, drop_last=False):
+        for i in range(len(batch.samples)):
+            assert batch["fine"][i].shape == (20, 12)
+            inner = batch["fine"][i, 2:-2, 2:-2]
+            assert np.array_equal(batch["coarse"][i, 1:-1, 1:-1], inner[::2, ::2])
+
+
+def test_patches_of_a_mask_and_weights(tmp_path: Path) -> None:
+    a = gzarr.create_array(tmp_path, data=np.arange(64 * 64).reshape(64, 64), chunks=(16, 16))
+    mask = np.zeros((64, 64), bool)
+    mask[20, 40] = mask[63, 0] = True
+    loader = Loader(a, Patches((16, 16), where=mask), batch_size=1)
+    assert sorted(tuple(batch.origins[0].tolist()) for batch in loader) == [(16, 32), (48, 0)]
+    grid = np.zeros((4, 4), bool)
+    grid[1, 1] = True
+    (batch,) = Loader(a, Patches((16, 16), where=grid), batch_size=1)
+    assert batch.origins.tolist() == [[16, 16]]
+    loader = Loader(a, Patches((16, 16), where=[(0, 0), (5, 7), (30, 30)], weights=[0, 1, 2]), batch_size=3)
+    drawn = np.concatenate([next(iter(loader)).samples for _ in range(300)])
+    assert np.bincount(drawn, minlength=3).tolist()[0] == 0
+    assert abs(np.mean(drawn == 2) - 2 / 3) < 0.02
+
+
+def test_several_volumes(tmp_path: Path, device: TestedDevice) -> None:
+    """Volumes of different shapes, chunks and fill values make up one epoch."""
+    shapes = [(40, 30), (16, 16), (7, 50)]
+    data = [1000 * i + np.arange(np.prod(shape), dtype="i4").reshape(shape) for i, shape in enumerate(shapes)]
+    volumes = []
+    for i, values in enumerate(data):
+        gzarr.create_array(tmp_path / str(i), data=values, chunks=(8 + i, 9), fill_value=-i)
+        volumes.append(device.open(tmp_path / str(i)))
+    padded = [np.pad(values, 20, constant_values=-i) for i, values in enumerate(data)]
+    loader = Loader(volumes, Patches((8, 8), pad="fill"), batch_size=5, drop_last=False, buffer_bytes=4000)
+    for _ in range(2):
+        seen = []
+        for batch in loader:
+            patches = device.to_numpy(batch["data"])
+            for volume, (y, x), patch in zip(batch.volumes, batch.origins.tolist(), patches, strict=True):
+                assert np.array_equal(patch, padded[volume][y + 20 : y + 28, x + 20 : x + 28])
+            seen.extend(batch.samples.tolist())
+        assert sorted(seen) == list(range(5 * 4 + 2 * 2 + 1 * 7))
+    assert loader.explain().samples == 31
+
+
+def test_weights_of_volumes(tmp_path: Path) -> None:
+    volumes = [gzarr.create_array(tmp_path / str(i), data=np.arange(100) + 1000 * i, chunks=10) for i in range(3)]
+    loader = Loader(volumes, Rows(), batch_size=10, weights=[1, 2, 0.5], drop_last=False)
+    halves = []
+    for _ in range(3):
+        values = np.concatenate([batch["data"] for batch in loader])
+        assert np.bincount(values // 1000).tolist() == [100, 200, 50]
+        assert sorted(values[values < 1000].tolist()) == list(range(100))
+        assert (np.bincount(values[values // 1000 == 1] - 1000) == 2).all()
+        halves.append(sorted(values[values >= 2000].tolist()))
+    assert halves[0] != halves[1] or halves[1] != halves[2]
+    for wrong in ([1, 2], [1, 2, -1], [1, 2, math.nan]):
+        with pytest.raises(gzarr.ArgumentError, match="weights"):
+            Loader(volumes, Rows(), weights=wrong)
+    with pytest.raises(gzarr.ArgumentError, match="one shape and dtype"):
+        Loader([volumes[0], gzarr.create_array(tmp_path / "x", data=np.zeros((3, 3)))], Rows())
+
+
+# -- ranks, resuming
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_ranks_together_give_what_one_gives(root: Path, data: st.DataObject) -> None:
+    shuffle = data.draw(st.sampled_from(SHUFFLES))
+    world_size = data.draw(st.sampled_from([1, 2, 4, 16]))
+    last = data.draw(st.sampled_from(["drop", "keep", "pad"]))
+    count = data.draw(st.integers(1, ROWS))
+    options: dict[str, Any] = {
+        "shuffle": shuffle,
+        "drop_last": last == "drop",
+        "pad": last == "pad",
+        "prefetch": 0,
+        "buffer_bytes": data.draw(st.sampled_from([1, 2000, 12000])),
+    }
+    sampler = Rows(where=np.arange(count))
+    array = gzarr.open_array(root / "y")
+    alone = labels(Loader(array, sampler, batch_size=32, **options))
+    begin = data.draw(st.integers(0, len(alone)))
+    resumed = Loader(array, sampler, batch_size=32, **options)
+    batches = iter(resumed)
+    for _ in range(begin):
+        next(batches)
+    state = json.loads(json.dumps(resumed.state_dict()))
+    ranks = []
+    for rank in range(world_size):
+        loader = Loader(array, sampler, batch_size=32 // world_size, rank=rank, world_size=world_size, **options)
+        loader.load_state_dict(state)
+        ranks.append(labels(loader))
+    if last != "keep":
+        assert {len(batches) for batches in ranks} == {len(alone) - begin}
+    for step, together in enumerate(alone[begin:]):
+        found = [number for batches in ranks if step < len(batches) for number in batches[step]]
+        assert sorted(found) == sorted(together)
+    if last != "drop":
+        everything = [number for batches in ranks for batch in batches for number in batch]
+        before = [number for batch in alone[:begin] for number in batch]
+        assert set(everything) | set(before) == set(range(count))
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("steps", [0, 1, 7, 31, 32])
+def test_resuming_is_exact(root: Path, shuffle: Any, steps: int) -> None:
+    loader = rows(root, shuffle=shuffle, seed=5)
+    list(loader)
+    batches = iter(loader)
+    given = [next(batches)["x"].tolist() for _ in range(steps)]
+    # A prefetched batch is not a given one.
+    time.sleep(0.05)
+    state = loader.state_dict()
+    rest = [batch["x"].tolist() for batch in batches]
+    resumed = rows(root, shuffle=shuffle)
+    resumed.load_state_dict(state)
+    assert [batch["x"].tolist() for batch in resumed] == rest
+    assert len(given) + len(rest) == 32
+    assert len(json.dumps(state)) < 200
+    # The next epochs are the same as well.
+    assert labels(resumed) == labels(loader)
+
+
+def test_a_state_of_something_else_is_refused(root: Path, tmp_path: Path) -> None:
+    state = rows(root).state_dict()
+    longer = gzarr.create_array(tmp_path, data=np.arange(ROWS + 1), chunks=100)
+    others = [
+        rows(root, shuffle="full"),
+        rows(root, streams=32),
+        rows(root, buffer_bytes=6000),
+        Loader(gzarr.open_array(root / "y")),
+        Loader(longer),
+    ]
+    for other in others:
+        with pytest.raises(gzarr.ArgumentError, match="fingerprint"):
+            other.load_state_dict(state)
+    assert rows(root, batch_size=3, prefetch=0).load_state_dict(state) is None  # type: ignore[func-returns-value]
+    for wrong in [{}, state | {"version": 9}, state | {"cursor": 501}, state | {"epoch": -1}, state | {"seed": "x"}, 5]:
+        with pytest.raises(gzarr.ArgumentError, match="state"):
+            rows(root).load_state_dict(wrong)  # type: ignore[arg-type]
+
+
+class EveryThird(Sampler):
+    """A sampler of one's own: every third row, with what follows."""
+
+    def bind(self, arrays: Any, most_samples: int) -> Samples:
+        parts, size = [], 0
+        for name, array in arrays.items():
+            size = array.shape[0]
+            rest = array.shape[1:]
+            axes = (0, *(None for _ in rest))
+            parts.append(Part((name,), name, (2, *rest), (0,) * array.ndim, axes, (1,) * array.ndim))
+        return Samples(tuple(parts), ((size - 2) // 3 + 1,), (3,), (4,), (size,))
+
+
+def test_a_sampler_of_ones_own(root: Path) -> None:
+    arrays = {name: gzarr.open_array(root / name) for name in "xy"}
+    loader = Loader(arrays, EveryThird(), batch_size=5, drop_last=False, buffer_bytes=3000)
+    seen = []
+    for batch in loader:
+        assert (batch["y"][:, 1] == batch["y"][:, 0] + 1).all()
+        assert np.array_equal(batch["x"], DATA[batch["y"]])
+        seen.extend(batch["y"][:, 0].tolist())
+    assert sorted(seen) == list(range(0, 499, 3))
+    # Its fingerprint does not depend on where it is in memory.
+    again = Loader(arrays, EveryThird(), batch_size=5, buffer_bytes=3000)
+    assert again.fingerprint == loader.fingerprint
+
+
+# -- errors, ends
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    gzarr.create_array(tmp_path / "x", data=DATA, chunks=(7, 2, 3))
+    gzarr.create_array(tmp_path / "y", data=LABELS, chunks=100)
+    (tmp_path / "x" / "c" / "3" / "0" / "0").write_bytes(b"damaged")
+    return tmp_path
+
+
+BAD = set(range(21, 28))
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_an_error_is_raised_in_the_place_of_its_batch(damaged: Path, prefetch: int, shuffle: Any) -> None:
+    loader = rows(damaged, prefetch=prefetch, shuffle=shuffle)
+    wanted = labels(rows(damaged, on_error="skip", shuffle=shuffle, prefetch=0))
+    batches = iter(loader)
+    found: list[list[int]] = []
+    failures = []
+    while len(found) < len(loader):
+        try:
+            batch = next(batches)
+        except gzarr.ChunkDecodeError as error:
+            failures.append(error)
+            found.append([])
+        else:
+            found.append(batch.samples.tolist())
+            assert np.array_equal(batch["x"], DATA[batch.samples])
+    assert list(batches) == []
+    assert failures
+    assert all(error.chunk == (3, 0, 0) and "in sample" in error.__notes__[0] for error in failures)
+    assert len(found) == len(wanted)
+    for mine, other in zip(found, wanted, strict=True):
+        assert mine in ([], other)
+    assert not BAD & {number for batch in found for number in batch}
+
+
+class Silent(gzarr.MemoryStore):
+    """A store that fails for chunks when it is told to."""
+
+    fails = False
+    asked = 0
+
+    def get(self, key: str) -> Any:
+        if self.fails and "/c/" in f"/{key}":
+            self.asked += 1
+            raise gzarr.StoreError("no answer")
+        return super().get(key)
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_store_that_does_not_answer_is_not_asked_for_each_sample(prefetch: int) -> None:
+    store = Silent()
+    gzarr.create_array(store, data=np.arange(2000), chunks=10)
+    loader = Loader(gzarr.open_array(store), batch_size=50, prefetch=prefetch, shuffle=False)
+    batches = iter(loader)
+    first = next(batches)
+    store.fails = True
+    with pytest.raises(gzarr.ChunkReadError, match="no answer"):
+        for _ in batches:
+            pass
+    asked = store.asked
+    batches.close()  # type: ignore[attr-defined]
+    assert asked < 500
+    assert np.array_equal(first["data"], np.arange(50))
+
+
+def test_samples_that_cannot_be_read_are_skipped(damaged: Path) -> None:
+    told: list[tuple[Exception, int]] = []
+    for on_error in ("skip", lambda error, number: told.append((error, number))):
+        loader = rows(damaged, on_error=on_error)
+        seen = []
+        for batch in loader:
+            assert np.array_equal(batch["x"], DATA[batch.samples])
+            assert np.array_equal(batch["y"], batch.samples)
+            seen.extend(batch.samples.tolist())
+        assert sorted(seen) == sorted(set(range(ROWS)) - BAD)
+    assert sorted(number for _, number in told) == sorted(BAD)
+    assert all(isinstance(error, gzarr.ChunkDecodeError) for error, _ in told)
+
+
+def test_an_error_of_the_transform_is_raised(root: Path) -> None:
+    def transform(batch: Any) -> Any:
+        if 7 in batch.samples:
+            raise ValueError("seven")
+        return len(batch.samples)
+
+    batches = iter(rows(root, transform=transform, shuffle=False))
+    with pytest.raises(ValueError, match="seven"):
+        next(batches)
+    assert next(batches) == 16
+
+
+def loader_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("gzarr-loader")]
+
+
+@pytest.mark.parametrize("way", ["close", "break", "collect", "exhaust", "error"])
+def test_threads_end(root: Path, way: str) -> None:
+    # Errors of other tests keep their iterators until they are collected.
+    gc.collect()
+    for thread in loader_threads():
+        thread.join(5)
+    assert not loader_threads()
+    loader: Any = rows(root)
+    batches: Any = iter(loader)
+    next(batches)
+    if way == "close":
+        batches.close()
+        assert list(batches) == []
+    elif way == "break":
+        for _ in batches:
+            break
+        del batches
+    elif way == "collect":
+        del batches, loader
+        gc.collect()
+    elif way == "exhaust":
+        list(batches)
+    else:
+        with pytest.raises(ZeroDivisionError):
+            batches.throw_away = 1 / 0
+        del batches
+    for thread in loader_threads():
+        thread.join(5)
+    assert not loader_threads()
+
+
+def test_two_iterators_at_a_time(root: Path) -> None:
+    loader = rows(root)
+    wanted = rows(root, prefetch=0)
+    first, second = labels(wanted), labels(wanted)
+    one, two = iter(loader), iter(loader)
+    pairs = list(zip(one, two, strict=True))
+    assert labels(a for a, _ in pairs) == first
+    assert labels(b for _, b in pairs) == second
+
+
+# -- arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
+        ({"batch_size": 1.5}, "batch_size"),
+        ({"batch_size": True}, "batch_size"),
+        ({"world_size": 3}, "does not divide the number of streams"),
+        ({"rank": 2, "world_size": 2}, "rank must be below"),
+        ({"rank": -1}, "rank"),
+        ({"shuffle": "some"}, "shuffle must be"),
+        ({"on_error": "ignore"}, "on_error must be"),
+        ({"prefetch": -1}, "prefetch"),
+        ({"buffer_bytes": "1 GB"}, "buffer_bytes"),
+        ({"seed": None}, "seed"),
+    ],
+)
+def test_wrong_arguments_are_refused(root: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=message):
+        rows(root, **options)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message"),
+    [
+        (Rows(axis=3), "no axis 3"),
+        (Rows(where=[500]), "outside"),
+        (Rows(where=[True]), "mask where= has shape"),
+        (Rows(where=[1.5]), "where= must be"),
+        (Windows(0, {}), "at least one run"),
+        (Windows(0, {"x": (1, 0)}), "first and a last step"),
+        (Windows(0, {"x": (0, 500)}), "takes 501 steps"),
+        (Windows(0, {"x": (0, 1)}, stride=0), "stride"),
+        (Windows(0, {"x": (0, 1)}, where=[499]), "not inside"),
+        (Patches((600, 2, 3), pad=None), "do not fit"),
+        (Patches((1, 1, 1, 1)), "no patches of 4 axes"),
+        (Patches((0, 1, 1)), "shape must be"),
+        (Patches((1, 1, 1), halo=1, pad=None), "halo needs pad"),
+        (Patches((1, 1, 1), pad="mirror"), "pad must be"),  # type: ignore[arg-type]
+        (Patches((1, 1, 1), stride=(1, 2)), "stride must be"),
+        (Patches((1, 1, 1), where=[(0, 0)]), "where= must be"),
+        (Patches((1, 1, 1), where=np.ones((2, 2), bool)), "mask where= has shape"),
+        (Patches((1, 1, 1), where=[(0, 0, 0)], weights=[-1]), "weights must be"),
+        (Patches((1, 1, 1), where=[(0, 0, 0)], weights=[1, 2]), "weights must be"),
+    ],
+)
+def test_samplers_that_do_not_fit_are_refused(root: Path, sampler: Any, message: str) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=message):
+        Loader(gzarr.open_array(root / "x"), sampler)
+
+
+def test_arrays_that_do_not_fit_each_other_are_refused(root: Path, tmp_path: Path) -> None:
+    a, b = gzarr.open_array(root / "x"), gzarr.create_array(tmp_path, data=np.arange(9))
+    with pytest.raises(gzarr.ArgumentError, match="one length along axis 0"):
+        Loader({"a": a, "b": b})
+    for wrong in ({}, [], DATA, {"a": DATA}, [DATA], "abc", [a, b]):
+        with pytest.raises(gzarr.ArgumentError):
+            Loader(wrong)  # type: ignore[arg-type]
