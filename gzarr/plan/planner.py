@@ -16,38 +16,31 @@ import numpy.typing as npt
 
 from ..errors import ArgumentError, SelectionError
 from ..metadata.chunk_grid import RegularAxis
+from .axes import (
+    INT64_END,
+    AxisRows,
+    IndexTable,
+    IntArray,
+    KnownRows,
+    Slices,
+    index_table,
+    offsets_of,
+    sort_groups,
+    uneven,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..metadata.chunk_grid import ChunkAxis, ChunkGrid
+    from ..metadata.chunk_grid import ChunkGrid
     from ..metadata.model import ChunkKeyEncoding
     from .selection import Selection
 
-IntArray: TypeAlias = npt.NDArray[np.int64]
 
 #: Most pieces in one plan.
 MAX_PIECES = 2**31
 #: Boxes of up to this many chunks are planned without NumPy.
 FEW_CHUNKS = 16
-#: Exclusive upper limit of the coordinates of a planned array.
-_INT64_END = 2**63
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IndexTable:
-    """Integer-array selection along one dimension, sorted by chunk.
-
-    Attributes
-    ----------
-    source
-        int64, index within the chunk.
-    target
-        int64, index along the same dimension of the output.
-    """
-
-    source: IntArray
-    target: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,13 +164,13 @@ def plan_windows(starts: IntArray, shape: tuple[int, ...], step: tuple[int, ...]
     windows = len(starts)
     if not windows or 0 in shape:
         return _empty_plan(grid.chunk_shape)
-    dimensions: list[_Slices | _Known] = []
+    dimensions: list[Slices | KnownRows] = []
     for d, along in enumerate(grid.axes):
         counts = np.full(windows, shape[d], np.int64)
         if isinstance(along, RegularAxis):
-            dimensions.append(_Slices(starts[:, d], counts, step[d], along.length))
+            dimensions.append(Slices(starts[:, d], counts, step[d], along.length))
         else:
-            dimensions.append(_uneven(starts[:, d], counts, step[d], along))
+            dimensions.append(uneven(starts[:, d], counts, step[d], along))
     return _combine(windows, dimensions, np.zeros(windows, bool), grid)
 
 
@@ -186,7 +179,7 @@ def by_shape(plan: Plan, grid: ChunkGrid) -> list[Plan]:
     if grid.is_regular or not len(plan):
         return [plan]
     lengths = [axis.lengths(coords) for axis, coords in zip(grid.axes, plan.chunks.T, strict=True)]
-    order, first = _sort_groups(lengths, len(plan))
+    order, first = sort_groups(lengths, len(plan))
     return [
         replace(some_chunks(plan, np.sort(rows)), chunk_shape=tuple(int(length[rows[0]]) for length in lengths))
         for rows in np.split(order, first[1:])
@@ -196,7 +189,7 @@ def by_shape(plan: Plan, grid: ChunkGrid) -> list[Plan]:
 def some_chunks(plan: Plan, rows: IntArray) -> Plan:
     """Return the part of the plan for some chunks, given as rows of ``plan.chunks``."""
     pieces = np.diff(plan.piece_offsets)[rows]
-    offsets = np.append(_offsets(pieces), pieces.sum())
+    offsets = np.append(offsets_of(pieces), pieces.sum())
     taken = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - plan.piece_offsets[rows], pieces)
     return replace(
         plan,
@@ -323,121 +316,6 @@ def _plan_box(selection: Selection, chunk_shape: tuple[int, ...]) -> Plan | None
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Axis:
-    """Chunks that the windows touch along one dimension: one row per window and chunk, in that order.
-
-    ``coord``, ``start``, ``count`` and ``target``, ``(r,)``, are the dimension's part of the plan's columns; ``first``,
-    ``(w,)``, is the first row of each window.
-    """
-
-    coord: IntArray
-    start: IntArray
-    count: IntArray
-    target: IntArray
-    first: IntArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Slices:
-    """Slices of all windows along one dimension with chunks of length ``block``.
-
-    ``start`` and ``count`` are ``(w,)``; all slices have the same step.
-    """
-
-    start: IntArray
-    count: IntArray
-    step: int
-    block: int
-
-    def rows(self) -> IntArray:
-        """Return the number of chunks that each window touches, ``(w,)``."""
-        if self.step > self.block:
-            return self.count
-        last = self.start + (self.count - 1) * self.step
-        touched = last // self.block - self.start // self.block + 1
-        return np.where(self.count > 0, touched, 0)
-
-    def axis(self, rows: IntArray) -> _Axis:
-        """Return the dimension's rows, ``rows[w]`` for window ``w``."""
-        first = _offsets(rows)
-        window = np.repeat(np.arange(len(rows)), rows)
-        nth = np.arange(len(window)) - first[window]
-        start = self.start[window]
-        if self.step > self.block:
-            # Every element is in a chunk of its own; chunks between them are not touched.
-            position = start + nth * self.step
-            coord = position // self.block
-            return _Axis(coord, position - coord * self.block, np.ones_like(coord), nth, first)
-        coord = start // self.block + nth
-        # Relative to the window's first element, the chunk begins at base and elements are multiples of the step.
-        base = coord * self.block - start
-        low = np.maximum(-(-base // self.step), 0)
-        high = np.minimum(-(-(base + self.block) // self.step), self.count[window])
-        return _Axis(coord, low * self.step - base, high - low, low, first)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Known:
-    """All windows along one dimension with precomputed rows, for index arrays and for uneven chunks."""
-
-    table: IndexTable | None
-    grouped: _Axis
-    touched: IntArray
-    step: int = 1
-
-    def rows(self) -> IntArray:
-        """Return the number of chunks that each window touches, ``(w,)``."""
-        return self.touched
-
-    def axis(self, rows: IntArray) -> _Axis:
-        """Return the dimension's rows."""
-        return self.grouped
-
-
-def _uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> _Known:
-    """Divide the slices of all windows along one dimension, ``(w,)`` each, among chunks of different lengths."""
-    some = count > 0
-    low = axis.chunk_of(np.where(some, start, 0))
-    high = axis.chunk_of(np.where(some, start + (count - 1) * step, 0))
-    rows = np.where(some, high - low + 1, 0)
-    window = np.repeat(np.arange(len(rows)), rows)
-    coord = low[window] + np.arange(len(window)) - _offsets(rows)[window]
-    base = axis.begins(coord) - start[window]
-    first = np.maximum(-(-base // step), 0)
-    end = np.minimum(-(-(base + axis.lengths(coord)) // step), count[window])
-    # Chunks between two elements of a slice are not touched.
-    taken = end > first
-    window, coord, base, first, end = window[taken], coord[taken], base[taken], first[taken], end[taken]
-    touched = np.bincount(window, minlength=len(rows)).astype(np.int64)
-    return _Known(None, _Axis(coord, first * step - base, end - first, first, _offsets(touched)), touched, step)
-
-
-def _table(selections: Sequence[Selection], empty: list[bool], d: int, along: ChunkAxis) -> _Known:
-    """Gather the indices of all windows along dimension ``d``; empty windows have none."""
-    parts = []
-    for selection, nothing in zip(selections, empty, strict=True):
-        indices = None if selection.indices is None else selection.indices[d]
-        if nothing:
-            indices = np.empty(0, np.int64)
-        elif indices is None:
-            indices = selection.start[d] + selection.step[d] * np.arange(selection.count[d], dtype=np.int64)
-        parts.append(indices)
-    lengths = np.array([len(part) for part in parts], np.int64)
-    indices = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    window = np.repeat(np.arange(len(parts)), lengths)
-    target = np.arange(len(indices)) - _offsets(lengths)[window]
-    chunk = along.chunk_of(indices)
-    begin = along.begins(chunk)
-    order, first = _sort_groups([window, chunk], len(window))
-    table = IndexTable((indices - begin)[order], target[order])
-    count = np.diff(first, append=len(order))
-    leader = order[first]
-    touched = np.bincount(window[leader], minlength=len(parts)).astype(np.int64)
-    axis = _Axis(chunk[leader], first, count, np.zeros_like(first), _offsets(touched))
-    return _Known(table, axis, touched)
-
-
 def _plan_boxes(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
     chunk_shape = grid.chunk_shape
     k = len(chunk_shape)
@@ -448,30 +326,30 @@ def _plan_boxes(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
     if empty.all():
         return _empty_plan(chunk_shape)
 
-    dimensions: list[_Slices | _Known] = []
+    dimensions: list[Slices | KnownRows] = []
     for d, along in enumerate(grid.axes):
         # A window that selects at most one element along the dimension fits any step.
         stepping = steps[(counts[:, d] > 1) & ~empty, d]
         step = int(stepping[0]) if len(stepping) else 1
         if (stepping == step).all() and all(s.indices is None or s.indices[d] is None for s in selections):
             if isinstance(along, RegularAxis):
-                dimensions.append(_Slices(starts[:, d], counts[:, d], step, along.length))
+                dimensions.append(Slices(starts[:, d], counts[:, d], step, along.length))
             else:
-                dimensions.append(_uneven(starts[:, d], np.where(empty, 0, counts[:, d]), step, along))
+                dimensions.append(uneven(starts[:, d], np.where(empty, 0, counts[:, d]), step, along))
         else:
-            dimensions.append(_table(selections, empty.tolist(), d, along))
+            dimensions.append(index_table(selections, empty.tolist(), d, along))
     return _combine(len(selections), dimensions, empty, grid)
 
 
 def _check_int64(grid: ChunkGrid) -> None:
     """Raise a SelectionError if coordinates, or the end of the last chunk, do not fit 64 bits."""
     shape, chunk_shape = grid.shape, grid.chunk_shape
-    if any(size + block >= _INT64_END for size, block in zip(shape, chunk_shape, strict=True)):
+    if any(size + block >= INT64_END for size, block in zip(shape, chunk_shape, strict=True)):
         raise SelectionError(f"an array of shape {shape} in chunks of {chunk_shape} can't be planned in 64 bits")
 
 
 def _combine(
-    windows: int, dimensions: Sequence[_Slices | _Known], empty: npt.NDArray[np.bool_], grid: ChunkGrid
+    windows: int, dimensions: Sequence[Slices | KnownRows], empty: npt.NDArray[np.bool_], grid: ChunkGrid
 ) -> Plan:
     """Combine the dimensions of some windows, ``empty`` of which select nothing, into a plan."""
     rows = [np.where(empty, 0, dimension.rows()) for dimension in dimensions]
@@ -483,14 +361,14 @@ def _combine(
         )
     axes = [dimension.axis(row) for dimension, row in zip(dimensions, rows, strict=True)]
     plan_step = np.array([dimension.step for dimension in dimensions], np.int64)
-    tables = tuple(dimension.table if isinstance(dimension, _Known) else None for dimension in dimensions)
+    tables = tuple(dimension.table if isinstance(dimension, KnownRows) else None for dimension in dimensions)
     if windows == 1:
         return _outer_product(axes, grid.chunk_shape, plan_step, tables)
     return _merge_windows(windows, axes, rows, grid.chunk_shape, plan_step, tables)
 
 
 def _outer_product(
-    axes: list[_Axis], chunk_shape: tuple[int, ...], step: IntArray, tables: tuple[IndexTable | None, ...]
+    axes: list[AxisRows], chunk_shape: tuple[int, ...], step: IntArray, tables: tuple[IndexTable | None, ...]
 ) -> Plan:
     """Combine the dimensions of one window. The rows are in grid order, which is the order of the chunks."""
     k = len(axes)
@@ -518,7 +396,7 @@ def _outer_product(
 
 def _merge_windows(
     windows: int,
-    axes: list[_Axis],
+    axes: list[AxisRows],
     rows: list[IntArray],
     chunk_shape: tuple[int, ...],
     step: IntArray,
@@ -530,14 +408,14 @@ def _merge_windows(
     for row in rows:
         pieces = pieces * row
     window = np.repeat(np.arange(windows), pieces)
-    nth = np.arange(len(window)) - _offsets(pieces)[window]
+    nth = np.arange(len(window)) - offsets_of(pieces)[window]
     # The row of each axis for a piece: the digits of its number in the mixed radix of its window's row counts.
     digits: list[IntArray] = []
     for axis, row in zip(reversed(axes), reversed(rows), strict=True):
         nth, digit = np.divmod(nth, row[window])
         digits.insert(0, axis.first[window] + digit)
     coords = [axis.coord[digit] for axis, digit in zip(axes, digits, strict=True)]
-    order, first = _sort_groups(coords, len(window))
+    order, first = sort_groups(coords, len(window))
     start, count, target = (np.empty((len(order), k), np.int64) for _ in range(3))
     for d, (axis, digit) in enumerate(zip(axes, digits, strict=True)):
         digit = digit[order]
@@ -561,11 +439,11 @@ def _plan_points(points: list[IntArray], grid: ChunkGrid) -> Plan:
         return _empty_plan(chunk_shape)
     coords = grid.chunk_of(everything)
     # A piece holds the points of one window in one chunk.
-    order, first = _sort_groups([*coords.T, window], len(window))
+    order, first = sort_groups([*coords.T, window], len(window))
     leader = order[first]
     piece_coords = coords[leader]
     new_chunk = np.flatnonzero(np.append(True, (piece_coords[1:] != piece_coords[:-1]).any(axis=1)))
-    target = np.arange(len(window)) - _offsets(lengths)[window]
+    target = np.arange(len(window)) - offsets_of(lengths)[window]
     start = np.zeros((len(first), k), np.int64)
     start[:, 0] = first
     count = np.ones((len(first), k), np.int64)
@@ -591,57 +469,9 @@ def _empty_plan(chunk_shape: tuple[int, ...]) -> Plan:
     return Plan(chunk_shape, none, np.zeros(1, np.int64), none, none, none, output, np.ones(k, np.int64), (None,) * k)
 
 
-def _offsets(lengths: IntArray) -> IntArray:
-    """Return the start of each of consecutive parts of these lengths."""
-    offsets = np.zeros(len(lengths), np.int64)
-    np.cumsum(lengths[:-1], out=offsets[1:])
-    return offsets
-
-
 def _columns(columns: list[IntArray], length: int) -> IntArray:
     """Return ``columns``, ``(length,)`` each, as one C-contiguous ``(length, len(columns))`` array."""
     joined = np.empty((length, len(columns)), np.int64)
     for d, column in enumerate(columns):
         joined[:, d] = column
     return joined
-
-
-def _sort_groups(columns: list[IntArray], length: int) -> tuple[IntArray, IntArray]:
-    """Sort rows by the first column, then the second, and so on; equal rows stay in order.
-
-    Returns
-    -------
-    order
-        int64 ``(length,)``, the sorted rows.
-    first
-        int64, where in ``order`` each group of equal rows begins.
-    """
-    if length == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    bits = (length - 1).bit_length()
-    span = 1 << bits
-    key: IntArray = np.zeros(length, np.int64)
-    for column in columns:
-        low = int(column.min())
-        extent = int(column.max()) - low + 1
-        span *= extent
-        if span >= _INT64_END:
-            return _sort_wide_groups(columns)
-        key = key * extent + (column - low)
-    # With the row number in the low bits all keys differ, so NumPy's fastest sort gives a stable order.
-    key = (key << bits) | np.arange(length)
-    key.sort()
-    group = key >> bits
-    first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
-    return key & ((1 << bits) - 1), first
-
-
-def _sort_wide_groups(columns: list[IntArray]) -> tuple[IntArray, IntArray]:
-    """Do the same as :func:`_sort_groups` for columns whose combined range exceeds 64 bits."""
-    order = np.lexsort(columns[::-1])
-    new = np.zeros(len(order), bool)
-    new[0] = True
-    for column in columns:
-        ordered = column[order]
-        new[1:] |= ordered[1:] != ordered[:-1]
-    return order, np.flatnonzero(new)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.loaders import DATA, ROWS, opened
 
 import gzarr
 from gzarr.loader import Dataset, Loader, Patches, Rows, Windows
@@ -20,21 +21,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 # Small buffers, to have many blocks.
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
-
-ROWS = 300
-DATA = np.arange(ROWS * 6, dtype="f4").reshape(ROWS, 2, 3)
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root: Path = tmp_path_factory.mktemp("rows")
-    gzarr.create_array(root / "x", data=DATA, chunks=(7, 2, 3))
-    gzarr.create_array(root / "y", data=np.arange(ROWS), chunks=50)
-    return root
-
-
-def opened(root: Path) -> dict[str, gzarr.Array]:
-    return {name: gzarr.open_array(root / name) for name in "xy"}
 
 
 def as_it_is(value: Any) -> Any:

@@ -1,0 +1,215 @@
+"""Damaged chunks, silent stores, wrong arguments; the end of a loader's threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.loaders import DATA, ROWS, SHUFFLES, labels, rows, write_rows
+
+import gzarr
+from gzarr.loader import Loader, Patches, Rows, Windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# Small buffers, to have many blocks.
+pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    write_rows(tmp_path)
+    (tmp_path / "x" / "c" / "3" / "0" / "0").write_bytes(b"damaged")
+    return tmp_path
+
+
+BAD = set(range(21, 28))
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_an_error_is_raised_in_the_place_of_its_batch(damaged: Path, prefetch: int, shuffle: Any) -> None:
+    loader = rows(damaged, prefetch=prefetch, shuffle=shuffle)
+    wanted = labels(rows(damaged, on_error="skip", shuffle=shuffle, prefetch=0))
+    batches = iter(loader)
+    found: list[list[int]] = []
+    failures = []
+    while len(found) < len(loader):
+        try:
+            batch = next(batches)
+        except gzarr.ChunkDecodeError as error:
+            failures.append(error)
+            found.append([])
+        else:
+            found.append(batch.samples.tolist())
+            assert np.array_equal(batch["x"], DATA[batch.samples])
+    assert list(batches) == []
+    assert failures
+    assert all(error.chunk == (3, 0, 0) and "in sample" in error.__notes__[0] for error in failures)
+    assert len(found) == len(wanted)
+    for mine, other in zip(found, wanted, strict=True):
+        assert mine in ([], other)
+    assert not BAD & {number for batch in found for number in batch}
+
+
+class Silent(gzarr.MemoryStore):
+    """A store that fails for chunks when it is told to."""
+
+    fails = False
+    asked = 0
+
+    def get(self, key: str) -> Any:
+        if self.fails and "/c/" in f"/{key}":
+            self.asked += 1
+            raise gzarr.StoreError("no answer")
+        return super().get(key)
+
+
+def test_a_store_that_does_not_answer_is_not_asked_for_each_sample() -> None:
+    store = Silent()
+    gzarr.create_array(store, data=np.arange(2000), chunks=10)
+    batches = iter(Loader(gzarr.open_array(store), batch_size=200, prefetch=0, shuffle=False))
+    assert np.array_equal(next(batches)["data"], np.arange(200))
+    store.fails = True
+    with pytest.raises(gzarr.ChunkReadError, match="no answer"):
+        next(batches)
+    # The 40 chunks of a block, and the 20 of a batch; not those of 200 samples one by one.
+    assert store.asked <= 60
+
+
+def test_samples_that_cannot_be_read_are_skipped(damaged: Path) -> None:
+    told: list[tuple[Exception, int]] = []
+    for on_error in ("skip", lambda error, number: told.append((error, number))):
+        loader = rows(damaged, on_error=on_error)
+        seen = []
+        for batch in loader:
+            assert np.array_equal(batch["x"], DATA[batch.samples])
+            assert np.array_equal(batch["y"], batch.samples)
+            seen.extend(batch.samples.tolist())
+        assert sorted(seen) == sorted(set(range(ROWS)) - BAD)
+    assert sorted(number for _, number in told) == sorted(BAD)
+    assert all(isinstance(error, gzarr.ChunkDecodeError) for error, _ in told)
+
+
+def test_an_error_of_the_transform_is_raised(root: Path) -> None:
+    def transform(batch: Any) -> Any:
+        if 7 in batch.samples:
+            raise ValueError("seven")
+        return len(batch.samples)
+
+    batches = iter(rows(root, transform=transform, shuffle=False))
+    with pytest.raises(ValueError, match="seven"):
+        next(batches)
+    assert next(batches) == 16
+
+
+def loader_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("gzarr-loader")]
+
+
+@pytest.mark.parametrize("way", ["close", "break", "collect", "exhaust", "error"])
+def test_threads_end(root: Path, way: str) -> None:
+    # Errors of other tests keep their iterators until they are collected.
+    gc.collect()
+    for thread in loader_threads():
+        thread.join(5)
+    assert not loader_threads()
+    loader: Any = rows(root)
+    batches: Any = iter(loader)
+    next(batches)
+    if way == "close":
+        batches.close()
+        assert list(batches) == []
+    elif way == "break":
+        for _ in batches:
+            break
+        del batches
+    elif way == "collect":
+        del batches, loader
+        gc.collect()
+    elif way == "exhaust":
+        list(batches)
+    else:
+        with pytest.raises(ZeroDivisionError):
+            batches.throw_away = 1 / 0
+        del batches
+    for thread in loader_threads():
+        thread.join(5)
+    assert not loader_threads()
+
+
+def test_two_iterators_at_a_time(root: Path) -> None:
+    loader = rows(root)
+    wanted = rows(root, prefetch=0)
+    first, second = labels(wanted), labels(wanted)
+    one, two = iter(loader), iter(loader)
+    pairs = list(zip(one, two, strict=True))
+    assert labels(a for a, _ in pairs) == first
+    assert labels(b for _, b in pairs) == second
+
+
+# -- arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
+        ({"batch_size": 1.5}, "batch_size"),
+        ({"batch_size": True}, "batch_size"),
+        ({"world_size": 3}, "does not divide the number of streams"),
+        ({"rank": 2, "world_size": 2}, "rank must be below"),
+        ({"rank": -1}, "rank"),
+        ({"shuffle": "some"}, "shuffle must be"),
+        ({"on_error": "ignore"}, "on_error must be"),
+        ({"prefetch": -1}, "prefetch"),
+        ({"buffer_bytes": "1 GB"}, "buffer_bytes"),
+        ({"seed": None}, "seed"),
+    ],
+)
+def test_wrong_arguments_are_refused(root: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=message):
+        rows(root, **options)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message"),
+    [
+        (Rows(axis=3), "no axis 3"),
+        (Rows(where=[500]), "outside"),
+        (Rows(where=[True]), "mask where= has shape"),
+        (Rows(where=[1.5]), "where= must be"),
+        (Windows(0, {}), "at least one run"),
+        (Windows(0, {"x": (1, 0)}), "first and a last step"),
+        (Windows(0, {"x": (0, 500)}), "takes 501 steps"),
+        (Windows(0, {"x": (0, 1)}, stride=0), "stride"),
+        (Windows(0, {"x": (0, 1)}, where=[499]), "not inside"),
+        (Patches((600, 2, 3), pad=None), "do not fit"),
+        (Patches((1, 1, 1, 1)), "no patches of 4 axes"),
+        (Patches((0, 1, 1)), "shape must be"),
+        (Patches((1, 1, 1), halo=1, pad=None), "halo needs pad"),
+        (Patches((1, 1, 1), pad="mirror"), "pad must be"),  # type: ignore[arg-type]
+        (Patches((1, 1, 1), stride=(1, 2)), "stride must be"),
+        (Patches((1, 1, 1), where=[(0, 0)]), "where= must be"),
+        (Patches((1, 1, 1), where=np.ones((2, 2), bool)), "mask where= has shape"),
+        (Patches((1, 1, 1), where=[(0, 0, 0)], weights=[-1]), "weights must be"),
+        (Patches((1, 1, 1), where=[(0, 0, 0)], weights=[1, 2]), "weights must be"),
+    ],
+)
+def test_samplers_that_do_not_fit_are_refused(root: Path, sampler: Any, message: str) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=message):
+        Loader(gzarr.open_array(root / "x"), sampler)
+
+
+def test_arrays_that_do_not_fit_each_other_are_refused(root: Path, tmp_path: Path) -> None:
+    a, b = gzarr.open_array(root / "x"), gzarr.create_array(tmp_path, data=np.arange(9))
+    with pytest.raises(gzarr.ArgumentError, match="one length along axis 0"):
+        Loader({"a": a, "b": b})
+    for wrong in ({}, [], DATA, {"a": DATA}, [DATA], "abc", [a, b]):
+        with pytest.raises(gzarr.ArgumentError):
+            Loader(wrong)  # type: ignore[arg-type]

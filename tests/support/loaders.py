@@ -1,0 +1,44 @@
+"""Rows with their numbers beside them, for tests of loaders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import gzarr
+from gzarr.loader import Loader, Rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.devices import TestedDevice
+
+ROWS = 500
+#: The elements of a row tell its number.
+DATA = np.arange(ROWS * 6, dtype="f4").reshape(ROWS, 2, 3)
+LABELS = np.arange(ROWS, dtype="i8")
+SHUFFLES = ["blocks", "full", False]
+
+
+def write_rows(root: Path) -> None:
+    """Write the arrays "x", of ``DATA``, and "y", of ``LABELS``."""
+    gzarr.create_array(root / "x", data=DATA, chunks=(7, 2, 3))
+    gzarr.create_array(root / "y", data=LABELS, chunks=100)
+
+
+def opened(root: Path, device: TestedDevice | None = None) -> dict[str, gzarr.Array]:
+    """Open both arrays, on the host if there is no device."""
+    return {name: gzarr.open_array(root / name) if device is None else device.open(root / name) for name in "xy"}
+
+
+def rows(root: Path, device: TestedDevice | None = None, **options: Any) -> Loader:
+    """Return a loader of all rows, by default with a buffer so small that there are many blocks."""
+    return Loader(
+        opened(root, device), Rows(), **{"batch_size": 16, "buffer_bytes": 12000, "drop_last": False, **options}
+    )
+
+
+def labels(batches: Any) -> list[list[int]]:
+    """Return the numbers of the samples of each batch."""
+    return [batch.samples.tolist() for batch in batches]
