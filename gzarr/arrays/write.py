@@ -139,20 +139,22 @@ class Writer:
         if aligned:
             for request, _ in requests:
                 self._check_aligned(request)
-        for request, program in requests:
-            self._run(request, program, memory, lock=lock)
+        for request, chain in requests:
+            self._run(request, chain, memory, lock=lock)
 
     def _requests(
         self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None, *, lock: bool = False
-    ) -> Iterator[tuple[WriteRequest, EncodingProgram | None]]:
+    ) -> Iterator[tuple[WriteRequest, _Chain]]:
         metadata = self.metadata
-        decoding, program = self._chain(metadata.chunk_shape)
+        chain = self._chain(metadata.chunk_shape)
+        decoding = chain.decoding
         grid = planned_grid(metadata.chunk_grid, decoding.levels)
         for part in by_shape(plan(selections, grid), grid):
             if not len(part):
                 continue
             if not grid.is_regular:
-                decoding, program = self._chain(part.chunk_shape)
+                chain = self._chain(part.chunk_shape)
+                decoding = chain.decoding
             values, value_of = part.chunks, np.arange(len(part))
             if decoding.levels:
                 level = decoding.levels[0]
@@ -177,7 +179,7 @@ class Writer:
                 write_empty_chunks=self.write_empty_chunks,
                 level_is_free=metadata.level_is_free,
             )
-            yield request, program
+            yield request, chain
 
     def _is_current(self) -> bool:
         """Return whether the array still has the shape known here, and nobody is changing it."""
@@ -217,21 +219,19 @@ class Writer:
                 f"regions have to begin and end at multiples of {self.metadata.chunk_shape}, or at the array's end"
             )
 
-    def _run(
-        self, request: WriteRequest, program: EncodingProgram | None, memory: DeviceResults | None, *, lock: bool
-    ) -> None:
+    def _run(self, request: WriteRequest, chain: _Chain, memory: DeviceResults | None, *, lock: bool) -> None:
         with contextlib.ExitStack() as stack:
             if lock:
                 stack.enter_context(between_processes(self._store, request.keys.all(), self._prefix))
             if memory is None:
-                _write(request, program)
+                _write(request, chain)
                 return
             # Device code is loaded only if there is a device.
             from ..engines.cuda import write_engine
 
             rows = write_engine.write(memory.device, request, memory.stream)
             for part in write_engine.on_host(memory.device, request, rows, memory.stream):
-                _write(part, program)
+                _write(part, chain)
 
 
 def _whole(the_plan: Plan, grid: ChunkGrid) -> BoolArray:
@@ -293,10 +293,10 @@ def between_processes(store: ReadableStore, keys: Iterable[str], below: str = ""
         yield
 
 
-def _write(request: WriteRequest, program: EncodingProgram | None) -> None:
-    """Write complete stored values by the native loop, if there is a program, and the others by host threads."""
+def _write(request: WriteRequest, chain: _Chain) -> None:
+    """Write stored values by the native loop where it can, and the others by host threads."""
     try:
-        _write_on_host(request, program)
+        _write_on_host(request, chain)
     except MemoryError as cause:
         # A few bytes of metadata can cause this: they may imply a shard index of terabytes.
         chunk = tuple(request.plan.chunks[0].tolist())
@@ -304,22 +304,24 @@ def _write(request: WriteRequest, program: EncodingProgram | None) -> None:
         raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=request.keys[0]) from cause
 
 
-def _write_on_host(request: WriteRequest, program: EncodingProgram | None) -> None:
+def _write_on_host(request: WriteRequest, chain: _Chain) -> None:
+    decoding, program = chain
     if program is None:
         write_threads.write(request)
         return
     complete = write_threads.complete_values(request)
-    values = np.flatnonzero(complete)
-    if len(values):
-        # Host threads take the locks of their values themselves.
-        with locks.hold(request.store, (request.keys[value] for value in values.tolist())):
-            complete[values] = ~write_threads.kept_in_part(request, values)
-            rows = np.flatnonzero(complete[request.value_of])
-            if len(rows):
-                native_write.write(request, program, rows)
-    rest = np.flatnonzero(~complete[request.value_of])
+    # Partly changed values, if the native loop can read and decode their old content too.
+    changed = ~complete if native_write.can_change(request, program, decoding) else np.zeros_like(complete)
+    # Host threads take the locks of their values themselves.
+    values = np.flatnonzero(complete | changed)
+    with locks.hold(request.store, (request.keys[value] for value in values.tolist())):
+        covered = np.flatnonzero(complete)
+        complete[covered] = ~write_threads.kept_in_part(request, covered)
+        rows, some = (np.flatnonzero(which[request.value_of]) for which in (complete, changed))
+        left = native_write.write(request, program, rows, some, decoding)
+    rest = np.union1d(left, np.flatnonzero(~(complete | changed)[request.value_of]))
     if len(rest):
-        write_threads.write(request, rest, already=int(np.count_nonzero(complete)))
+        write_threads.write(request, rest, already=len(complete) - len(np.unique(request.value_of[rest])))
 
 
 def _decoding(metadata: ArrayMetadata, chunk_shape: tuple[int, ...]) -> Decoding:

@@ -197,6 +197,15 @@ def gather_chunk(geometry: int, first: int, last: int, chunk: int, nbytes: int, 
 
 
 @part
+def change_chunk(geometry: int, first: int, last: int, chunk: int, scratch: int) -> None:
+    """Overwrite a whole chunk's elements by its pieces; for the parameters see :func:`gather_slab`."""
+    g = i64(geometry)
+    extent = i64(g[G.CHUNK_SHAPE])[i64(g[G.ORDER])[0]]
+    for piece in range(first, last):
+        gather_piece(geometry, piece, 0, extent, chunk, scratch)
+
+
+@part
 def all_fill(chunk: int, nbytes: int, fill: int, itemsize: int) -> bool:
     """Return whether all elements of a chunk are bitwise equal to ``fill``, an element in stored byte order."""
     if c_memcmp(chunk, fill, itemsize) != 0:

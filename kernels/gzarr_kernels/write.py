@@ -12,13 +12,14 @@ from typing import Final
 from . import status as S
 from .context import ensure
 from .crc32c import crc32c
+from .decode import decode_chunk
 from .encode import encode_chunk
-from .gather import all_fill, gather_chunk, gather_slab
+from .gather import all_fill, change_chunk, gather_chunk, gather_slab
 from .interleave import fence
 from .jit import entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u8, u32
 from .place import dense_target
-from .read import now, slice_end, write_path
+from .read import now, open_file, read_range, slice_end, write_path
 from .slots import context as C
 from .slots import geometry as G
 from .slots import read as R
@@ -39,8 +40,17 @@ from .slots.write import (
     ENTRIES,
     ERASE,
     INDEXES,
+    LEFT,
     NEXT,
     OFFSET,
+    OLD,
+    OLD_FILE,
+    OLD_KEPT,
+    OLD_NBYTES,
+    OLD_NONE,
+    OLD_OFFSET,
+    OLD_OPERATIONS,
+    OLD_PROGRAM,
     PENDING,
     SKIP_FILL,
     SLAB,
@@ -60,6 +70,7 @@ from .symbols import (
     c_create,
     c_errno,
     c_fsync,
+    c_lseek,
     c_mkdir,
     c_pwrite,
     c_rename,
@@ -299,11 +310,20 @@ def _slabs(job: int, context: int, chunk: int, value: int, worker: int) -> int:
 
 
 @part
+def _encode_gathered(job: int, context: int, source: int, owned: int) -> int:
+    """Encode a chunk into RESULT and RESULT_NBYTES (-1: all fill); return a status. See ``encode_chunk``."""
+    j = i64(job)
+    nbytes = j[R.CHUNK_NBYTES]
+    if j[SKIP_FILL] != 0 and all_fill(source, nbytes, j[STORED_FILL], i64(j[R.GEOMETRY])[G.ITEMSIZE]):
+        i64(context)[C.RESULT_NBYTES] = -1
+        return S.OK
+    return encode_chunk(context, j[R.PROGRAM], j[R.OPERATIONS], source, nbytes, owned)
+
+
+@part
 def _encode(job: int, context: int, chunk: int, scratch: int) -> int:
     """Gather and encode a chunk into RESULT and RESULT_NBYTES (-1: all fill); return a status."""
     j = i64(job)
-    c = i64(context)
-    g = i64(j[R.GEOMETRY])
     nbytes = j[R.CHUNK_NBYTES]
     first = i64(j[R.PIECE_OFFSETS])[chunk]
     last = i64(j[R.PIECE_OFFSETS])[chunk + 1]
@@ -315,10 +335,78 @@ def _encode(job: int, context: int, chunk: int, scratch: int) -> int:
             return S.NO_MEMORY
         owned = 1
         gather_chunk(j[R.GEOMETRY], first, last, source, nbytes, j[R.FILL], scratch)
-    if j[SKIP_FILL] != 0 and all_fill(source, nbytes, j[STORED_FILL], g[G.ITEMSIZE]):
-        c[C.RESULT_NBYTES] = -1
-        return S.OK
-    return encode_chunk(context, j[R.PROGRAM], j[R.OPERATIONS], source, nbytes, owned)
+    return _encode_gathered(job, context, source, owned)
+
+
+@part
+def _old_bytes(job: int, context: int, row: int, value: int, worker: int) -> int:
+    """Read a row's old stored bytes into RESULT and RESULT_NBYTES (-1: there are none); return a status or LEFT."""
+    j = i64(job)
+    c = i64(context)
+    c[C.RESULT_NBYTES] = -1
+    kept = i64(j[OLD])[row] == OLD_KEPT
+    own = j[OLD_FILE] == 0
+    if own:
+        if write_path(job, value, worker) == 0:
+            return LEFT
+        descriptor = open_file(context, worker, j[R.OPEN_FLAGS])
+        if descriptor < 0:
+            return S.OK if c[C.OUT0] == S.ABSENT else LEFT
+        offset = 0
+        nbytes = c_lseek(descriptor, 0, 2)
+    else:
+        descriptor = i64(j[OLD_FILE])[value]
+        offset = i64(j[OLD_OFFSET])[row]
+        nbytes = i64(j[OLD_NBYTES])[row]
+        if descriptor < 0 or nbytes < 0:
+            return S.OK
+    code = LEFT
+    if nbytes >= 0 and (kept or nbytes <= j[R.MOST_ENCODED]):
+        buffer = ensure(context, C.ENCODED, nbytes + SLACK_BYTES)
+        if buffer != 0 and read_range(context, descriptor, buffer, nbytes, offset) == S.OK:
+            c[C.RESULT] = buffer
+            c[C.RESULT_NBYTES] = nbytes
+            code = S.OK
+    if own:
+        c_close(descriptor)
+    return code
+
+
+@part
+def _change(job: int, context: int, row: int, chunk: int, value: int, worker: int) -> int:
+    """As :func:`_encode` for a row whose old content matters; return a status or LEFT."""
+    j = i64(job)
+    c = i64(context)
+    nbytes = j[R.CHUNK_NBYTES]
+    scratch = worker + PATHS_BYTES
+    code = _old_bytes(job, context, row, value, worker)
+    if code != S.OK or i64(j[OLD])[row] == OLD_KEPT:
+        return code
+    if c[C.RESULT_NBYTES] < 0:
+        return _encode(job, context, chunk, scratch)
+    code = decode_chunk(
+        context,
+        j[OLD_PROGRAM],
+        j[OLD_OPERATIONS],
+        c[C.RESULT],
+        c[C.RESULT_NBYTES],
+        nbytes,
+        0,
+        0,
+        j[R.GEOMETRY],
+        0,
+        0,
+        scratch,
+    )
+    if code != S.OK:
+        return LEFT
+    # A result that is neither FIRST nor SECOND lies in ENCODED: only what is read from there is given out as it is.
+    source = c[C.RESULT]
+    owned = 1 if source == c[C.FIRST] else 0
+    first = i64(j[R.PIECE_OFFSETS])[chunk]
+    last = i64(j[R.PIECE_OFFSETS])[chunk + 1]
+    change_chunk(j[R.GEOMETRY], first, last, source, scratch)
+    return _encode_gathered(job, context, source, owned)
 
 
 @part
@@ -329,19 +417,28 @@ def _file_row(job: int, context: int, row: int, chunk: int, worker: int) -> int:
     value = i64(j[VALUE])[row]
     state = i64(j[STATE] + 8 * STATE_SIZE * value)
     address = j[STATE] + 8 * STATE_SIZE * value
-    if j[SLAB] > 0 and _direct(job, chunk) == 0:
+    old = OLD_NONE if j[OLD] == 0 else i64(j[OLD])[row]
+    if old == OLD_NONE and j[SLAB] > 0 and _direct(job, chunk) == 0:
         code = _slabs(job, context, chunk, value, worker)
         if code == S.OK:
             code = _close_value(job, context, value, worker)
             state[CODE] = code
         return S.OK if code == ERASE else code
-    code = _encode(job, context, chunk, worker + PATHS_BYTES)
+    if old == OLD_NONE:
+        code = _encode(job, context, chunk, worker + PATHS_BYTES)
+    else:
+        code = _change(job, context, row, chunk, value, worker)
+    if code == LEFT:
+        # The value's other rows see it when their turn does not come.
+        state[CODE] = LEFT
+        fence()
+        return PENDING
     if code != S.OK:
         return code
     nbytes = c[C.RESULT_NBYTES]
     # Rows are taken in order, so the worker whose turn it is never waits.
     while atomic_load(address + 8 * NEXT) != i64(j[TURN])[row]:
-        if atomic_load(j[R.SHARED] + 8) != 0:
+        if atomic_load(j[R.SHARED] + 8) != 0 or atomic_load(address + 8 * CODE) == LEFT:
             return PENDING
         c_yield()
     fence()

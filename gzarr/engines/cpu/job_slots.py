@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...plan.planner import Plan
+    from .old_content import OldContent
 
     IntArray = npt.NDArray[np.int64]
 
@@ -383,6 +384,18 @@ class WriteSlots(JobSlots):
         job[w.CREATE_FLAGS] = _CREATE_FLAGS
         job[w.DURABLE] = durable
         job[w.SLAB] = slab
+
+    def set_old(self, old: OldContent) -> None:
+        """Set the old content of the job's rows, in their order, which is changed or kept."""
+        job, program = self.array, old.program
+        job[w.OLD] = self.keep(old.needed)
+        job[w.OLD_PROGRAM] = self.keep(program.words)
+        job[w.OLD_OPERATIONS] = program.operations
+        job[r.MOST_ENCODED] = old.most_encoded
+        if old.shards is not None:
+            job[w.OLD_FILE] = self.keep(old.shards.files)
+            job[w.OLD_OFFSET] = self.keep(old.shards.offset)
+            job[w.OLD_NBYTES] = self.keep(old.shards.nbytes)
 
     def set_shards(self, indexes: npt.NDArray[np.uint64], *, checksum: bool, at_start: bool) -> None:
         """Set the indexes of shards to write.

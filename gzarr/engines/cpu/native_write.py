@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from gzarr_kernels import libraries
@@ -25,7 +25,7 @@ from ...plan.keys import ChunkKeys, distinct_rows
 from ...stores.base import RemoteValues, WritableFiles
 from ...stores.buffers import store_parts
 from .. import failures, kernels, pool
-from . import effort
+from . import effort, old_content
 from .write_job import Job, encode_in_memory
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ...plan.decode_program import ShardLevel
+    from ...plan.decode_program import Decoding, ShardLevel
     from ...plan.encode_program import EncodingProgram
     from ...stores.base import FileWriter
     from ..write_request import WriteRequest
@@ -52,8 +52,15 @@ def available() -> frozenset[str]:
     return libraries.encoders()
 
 
-def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> None:
-    """Write planned chunks whose old values do not matter.
+def can_change(request: WriteRequest, program: EncodingProgram, decoding: Decoding) -> bool:
+    """Return whether stored values can be changed in part here: those of local files, with native codecs."""
+    return old_content.can_be_changed(request, program, decoding) and _file_writer(request) is not None
+
+
+def write(
+    request: WriteRequest, program: EncodingProgram, rows: IntArray, changed: IntArray, decoding: Decoding
+) -> IntArray:
+    """Write planned chunks.
 
     Parameters
     ----------
@@ -63,7 +70,16 @@ def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> No
         Encoding program of ``request.codecs`` for ``request.chunk``.
     rows
         int64 ``(n,)``, planned chunks: all those of some stored values, which they must cover completely
-        (:func:`gzarr.engines.cpu.write_threads.complete_values`).
+        (:func:`gzarr.engines.cpu.write_threads.complete_values`), and whose old content does not matter.
+    changed
+        int64 ``(m,)``, planned chunks: all those of other stored values, whose other elements are kept. None, if
+        :func:`can_change` is false.
+    decoding
+        Analysis of the codecs, for ``changed``.
+
+    Returns
+    -------
+    int64, those of ``changed`` that were not written, as their old content cannot be read or decoded here.
 
     Raises
     ------
@@ -72,19 +88,32 @@ def write(request: WriteRequest, program: EncodingProgram, rows: IntArray) -> No
     ChunkWriteError
         If the store fails or memory runs out. Every stored value is then complete; some still hold their old content.
     """
-    if not len(rows):
-        return
+    left = [rows[:0]]
+    if not len(rows) and not len(changed):
+        return left[0]
     if request.store.read_only:
         raise ReadOnlyError(f"{request.store!r} was opened read-only; nothing was changed")
     # Kernels are loaded before the effort of a search is measured.
-    work, drop = kernels.entry("write", "work"), kernels.entry("write", "drop")
+    kernels.entry("write", "work")
     program = effort.choose_search(request, program, rows, available())
-    job = Job(request, program, rows)
     writer = _file_writer(request)
-    if writer is None:
-        _write_batches(request, program, job)
-    else:
-        _write_files(request, job, work, drop, writer)
+    done = 0
+    if len(rows):
+        job = Job(request, program, rows)
+        done = len(job.keys)
+        if writer is None:
+            _write_batches(request, program, job)
+        else:
+            _write_files(request, job, writer)
+    if len(changed) and writer is not None:
+        for part in old_content.batches(request, changed):
+            with old_content.opened(request, decoding, part, os.fsdecode(writer.root)) as (old, lost):
+                left.append(lost)
+                job = Job(request, program, old.rows, old)
+                values = _write_files(request, job, writer, already=done)
+                left.append(part[np.isin(request.value_of[part], values)])
+            done += len(job.keys)
+    return np.concatenate(left)
 
 
 def _file_writer(request: WriteRequest) -> FileWriter | None:
@@ -113,7 +142,14 @@ def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
 # -- local files
 
 
-def _write_files(request: WriteRequest, job: Job, work: Any, drop: Any, writer: FileWriter) -> None:
+def _write_files(request: WriteRequest, job: Job, writer: FileWriter, *, already: int = 0) -> IntArray:
+    """Write the job's values; return those of the request's values that were left, int64.
+
+    ``already`` is the number of values that were written before, for error messages.
+    """
+    if not len(job.keys):
+        return job.values
+    work, drop = kernels.entry("write", "work"), kernels.entry("write", "drop")
     state, shared = job.for_files(request, writer)
     root = os.fsdecode(writer.root)
     folders = _folders(job.keys, root)
@@ -137,13 +173,16 @@ def _write_files(request: WriteRequest, job: Job, work: Any, drop: Any, writer: 
     if len(bad):
         code, detail, chunk = state[bad[0]][[w.CODE, w.DETAIL, w.CHUNK]].tolist()
         error = _status_failure(request, job, chunk, int(bad[0]), code, detail)
-        raise failures.with_count(error, len(done), len(codes))
+        raise failures.with_count(error, already + len(done), already + len(codes))
     erased = np.flatnonzero(codes == w.ERASE).tolist()
     for number, value in enumerate(erased):
         try:
             _store(request, job, value, [])
         except ChunkWriteError as error:
-            raise failures.with_count(error, len(codes) - len(erased) + number, len(codes)) from error.__cause__
+            stored = already + len(done) + number
+            raise failures.with_count(error, stored, already + len(codes)) from error.__cause__
+    left: IntArray = job.values[codes == w.LEFT]
+    return left
 
 
 def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Callable[[str], None]) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...plan.encode_program import EncodingProgram
     from ...stores.base import FileWriter
     from ..write_request import WriteRequest
+    from .old_content import OldContent
 
     IntArray = npt.NDArray[np.int64]
 
@@ -43,6 +44,8 @@ class Job:
     ----------
     request, program, rows
         As for :func:`gzarr.engines.cpu.native_write.write`.
+    old
+        Old content of the rows, which then include those whose bytes are kept; None if no old content matters.
 
     Attributes
     ----------
@@ -54,14 +57,23 @@ class Job:
         int64 ``(n,)``, stored value of each row.
     slot
         int64 ``(n,)``, entry of each row in its shard's index.
+    values
+        int64 ``(values,)``, number of each stored value in the request.
     keys
         Keys of the stored values.
     first
         int64 ``(values + 1,)``, first row of each stored value.
     """
 
-    def __init__(self, request: WriteRequest, program: EncodingProgram, rows: IntArray) -> None:
-        slot = inner_index(request, rows) if request.levels else np.zeros(len(rows), np.int64)
+    def __init__(
+        self, request: WriteRequest, program: EncodingProgram, rows: IntArray, old: OldContent | None = None
+    ) -> None:
+        if old is not None:
+            slot = old.slot
+        elif request.levels:
+            slot = inner_index(request, rows)
+        else:
+            slot = np.zeros(len(rows), np.int64)
         order = np.lexsort((slot, request.value_of[rows]))
         self.rows = np.ascontiguousarray(rows[order], np.int64)
         self.slot = slot[order]
@@ -69,8 +81,10 @@ class Job:
         starts = np.flatnonzero(np.diff(which, prepend=np.int64(-1)))
         self.first = np.append(starts, len(rows))
         self.value = np.repeat(np.arange(len(starts)), np.diff(self.first))
+        self.values = which[starts]
         keys = request.keys
-        self.keys = ChunkKeys(keys.encoding, keys.prefix, np.ascontiguousarray(keys.chunks[which[starts]]))
+        self.keys = ChunkKeys(keys.encoding, keys.prefix, np.ascontiguousarray(keys.chunks[self.values]))
+        self._old = None if old is None else old.of(order, self.values)
         plan, chunk = request.plan, request.chunk
         element = np.zeros(1, chunk.dtype)
         if request.fill_value is not None:
@@ -139,6 +153,8 @@ class Job:
         taken = np.lexsort((self.value, turn, self.value // together))
         slots.set_rows(len(self.rows), shared, self.rows[taken])
         slots.set_values(state, self.value[taken], turn[taken], self.slot[taken])
+        if self._old is not None:
+            slots.set_old(self._old.of(taken))
         prefix = np.frombuffer(file_prefix(writer.root, keys.prefix, keys.encoding, k), np.uint8)
         slots.set_files(prefix, keys.chunks, k, ord(keys.encoding.separator))
         slab = 0

@@ -98,8 +98,7 @@ def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
 
 def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) -> bytes | None:
     """Return the new content of a stored value that is one chunk, or None to erase it."""
-    replaced = request.whole[row] and not request.beyond[request.value_of[row]]
-    stored = None if replaced else _get(request, row, key)
+    stored = None if replaced_rows(request, np.array([row]))[0] else _get(request, row, key)
     encoded = _changed(request, row, key, fill, stored)
     return None if encoded is None else encoded.tobytes()
 
@@ -184,13 +183,19 @@ def _shard(request: WriteRequest, rows: IntArray, key: str, fill: npt.NDArray[An
     parts: Parts = {
         i: _stored_part(stored, index[i]) for i in np.flatnonzero(index[:, 0] != EMPTY).tolist() if stored is not None
     }
-    inner = np.array(level.inner_shape, np.int64)
-    ragged = (np.array(request.shape, np.int64) - request.plan.chunks[rows] * inner < inner).any(axis=1)
-    replaced = request.whole[rows] & ~ragged
-    for row, i, new in zip(rows.tolist(), linear.tolist(), replaced.tolist(), strict=True):
+    for row, i, new in zip(rows.tolist(), linear.tolist(), replaced_rows(request, rows).tolist(), strict=True):
         before = None if new else parts.get(i)
         parts[i] = _changed(request, row, key, fill, before)
     return _assemble(level, {i: part for i, part in parts.items() if part is not None}, total, index_nbytes)
+
+
+def replaced_rows(request: WriteRequest, rows: IntArray) -> npt.NDArray[np.bool_]:
+    """Return which of some planned chunks are overwritten with all they can hold beyond the array, bool ``(n,)``."""
+    if not request.levels:
+        return request.whole[rows] & ~request.beyond[request.value_of[rows]]
+    inner = np.array(request.levels[0].inner_shape, np.int64)
+    ragged = (np.array(request.shape, np.int64) - request.plan.chunks[rows] * inner < inner).any(axis=1)
+    return np.asarray(request.whole[rows] & ~ragged)
 
 
 def kept_in_part(request: WriteRequest, values: IntArray) -> npt.NDArray[np.bool_]:

@@ -37,7 +37,23 @@ AT_START: Final = R.JOB_SIZE + 14
 CREATE_FLAGS: Final = R.JOB_SIZE + 15
 #: Uncompressed chunks in files: number of indices of the slowest dimension gathered at a time; 0: all.
 SLAB: Final = R.JOB_SIZE + 16
-JOB_SIZE: Final = R.JOB_SIZE + 17
+#: Old content of rows. int64 (rows,): what is needed of it (``OLD_…`` below); 0 if no row needs any.
+OLD: Final = R.JOB_SIZE + 17
+#: Shards: int64 (values,), descriptor of the old file (-1: none); int64 (rows,), offset and size in it (size below 0:
+#: absent). Addresses of 0 without shards: a chunk's old content is its file.
+OLD_FILE: Final = R.JOB_SIZE + 18
+OLD_OFFSET: Final = R.JOB_SIZE + 19
+OLD_NBYTES: Final = R.JOB_SIZE + 20
+#: Program that decodes a chunk, as PROGRAM and OPERATIONS of a read; MOST_ENCODED is used too.
+OLD_PROGRAM: Final = R.JOB_SIZE + 21
+OLD_OPERATIONS: Final = R.JOB_SIZE + 22
+JOB_SIZE: Final = R.JOB_SIZE + 23
+
+#: What is needed of a row's old content: nothing; all of it, and the row's pieces are changed in it; its stored bytes,
+#: which are kept as they are (only in shards).
+OLD_NONE: Final = 0
+OLD_CHANGED: Final = 1
+OLD_KEPT: Final = 2
 
 # The state of a value.
 #: Number of rows, number of finished rows, turn of the next row, file offset of the next chunk.
@@ -53,6 +69,8 @@ DETAIL: Final = 6
 CHUNK: Final = 7
 STATE_SIZE: Final = 8
 
-#: Outcomes other than statuses: not written yet; all fill, so that an existing file has to be erased.
+#: Outcomes other than statuses: not written yet; all fill, so that an existing file has to be erased; not written,
+#: because old content could not be read or decoded here.
 PENDING: Final = -1
 ERASE: Final = -2
+LEFT: Final = -3

@@ -451,9 +451,9 @@ def test_a_trial_is_the_middle_of_chunks_as_they_are_stored(
     requests: list[WriteRequest] = []
     real = native_write.write
 
-    def write(request: WriteRequest, program: EncodingProgram, rows: Any) -> None:
+    def write(request: WriteRequest, *others: Any) -> Any:
         requests.append(request)
-        real(request, program, rows)
+        return real(request, *others)
 
     monkeypatch.setattr(native_write, "write", write)
     data = np.arange(20 * 30 * 40, dtype="i4").reshape(20, 30, 40)
