@@ -288,7 +288,12 @@ class Reader:
         if self._engine is None:
             metadata = self._metadata
             self._engine = CpuEngine(
-                self.decoding, metadata.absent_value, self._store, self._prefix, metadata.chunk_key_encoding
+                self.decoding,
+                metadata.absent_value,
+                self._store,
+                self._prefix,
+                metadata.chunk_key_encoding,
+                self._indexes,
             )
         return self._engine
 

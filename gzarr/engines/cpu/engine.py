@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import kernels
 from ..failures import refuse_large
-from . import native, native_program, threads
+from . import native, native_program, small_reads, threads
 
 if TYPE_CHECKING:
     from ...metadata.model import ChunkKeyEncoding
     from ...plan.decode_program import Decoding
     from ...stores.base import ReadableStore
     from ..request import ReadRequest
+    from ..shard_cache import ShardIndexCache
     from .native_program import NativeProgram
     from .small_reads import SmallReads
 
@@ -27,15 +28,23 @@ class CpuEngine:
     fill_value
         Fill value of absent chunks.
     store, prefix, encoding
-        Location of unsharded chunks: the store, the node's path with a trailing slash, the chunk key encoding.
+        Location of chunks or shards: the store, the node's path with a trailing slash, the chunk key encoding.
+    indexes
+        Known indexes of the array's shards.
     """
 
     def __init__(
-        self, decoding: Decoding, fill_value: Any, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding
+        self,
+        decoding: Decoding,
+        fill_value: Any,
+        store: ReadableStore,
+        prefix: str,
+        encoding: ChunkKeyEncoding,
+        indexes: ShardIndexCache,
     ) -> None:
         self._decoding = decoding
         self._fill_value = fill_value
-        self._where = (store, prefix, encoding)
+        self._where = (store, prefix, encoding, indexes)
         self._prepared: NativeProgram | None = None
         self._small_reads: SmallReads | None = None
         self._small_reads_known = False
@@ -58,11 +67,9 @@ class CpuEngine:
     def small_reads(self) -> SmallReads | None:
         """Return the fast path for small reads of whole elements, or None if the array has none."""
         if not self._small_reads_known:
-            program = None if self._decoding.levels else self._program()
+            program = self._program()
             if program is not None:
-                self._small_reads = native.small_reads_of(
-                    program, *self._where, len(self._decoding.chunk.shape), self._decoding.most_encoded
-                )
+                self._small_reads = small_reads.small_reads_of(program, self._decoding, *self._where)
             self._small_reads_known = True
         return self._small_reads
 

@@ -22,16 +22,13 @@ from ..fetching import fetch_each
 from ..kernels import address
 from . import threads
 from .job_slots import ReadSlots, piece_columns
-from .small_reads import SmallReads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from ...metadata.model import ChunkKeyEncoding
     from ...plan.planner import Plan, Points
-    from ...stores.base import ReadableStore
     from ..request import ReadRequest, Sources
     from .native_program import NativeProgram
 
@@ -49,16 +46,6 @@ BATCH_CHUNKS = 64
 BATCH_BYTES = 8 << 20
 #: Larger outputs do not stay in the caches anyway, so rows are written past the caches.
 STREAM_BYTES = 16 << 20
-
-
-def small_reads_of(
-    program: NativeProgram, store: ReadableStore, prefix: str, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
-) -> SmallReads | None:
-    """Return the fast path for small reads, or None if there is none (no local files, or zero dimensions)."""
-    root = store.file_root() if isinstance(store, LocalFiles) else None
-    if root is None or not ndim:
-        return None
-    return SmallReads(program, file_prefix(root, prefix, encoding, ndim), encoding, ndim, most_encoded)
 
 
 def read(request: ReadRequest, program: NativeProgram) -> None:

@@ -1,38 +1,87 @@
 """The fast path for small reads of local files: a job is prepared once, and each read only fills in its numbers.
 
-A read of one chunk spends most of its time in Python, so there is as little Python here as possible: plain integers,
-one NumPy assignment, one call of the compiled loop in the caller's thread. After a failure, the caller reads again on
-the normal path, which reports the error.
+A read of a few chunks spends most of its time in Python, so there is as little Python here as possible: plain integers,
+one NumPy assignment, one call of the compiled loop. After a failure, the caller reads again on the normal path, which
+reports the error. Chunks in shards are read here if the indexes of their shards are known.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from gzarr_kernels.slots import geometry as g
 from gzarr_kernels.slots import read as r
 
-from .. import kernels
+from ...codecs.sharding import EMPTY
+from ...errors import GzarrError
+from ...plan.keys import file_prefix
+from ...stores.base import LocalFiles, VersionedStore
+from .. import kernels, pool
 from ..kernels import address
+from ..request import WHOLE
 from .job_slots import ReadSlots
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
     import numpy.typing as npt
 
     from ...metadata.model import ChunkKeyEncoding
+    from ...plan.decode_program import Decoding, ShardLevel
     from ...plan.planner import Term
+    from ...stores.base import ReadableStore
+    from ..shard_cache import ShardIndexCache
     from .native_program import NativeProgram
 
-#: Most decoded bytes of the chunks of a small read; more are worth a second thread.
-SMALL_BYTES = 256 << 10
+#: Most decoded bytes of the chunks of a small read.
+SMALL_BYTES = 1 << 20
+#: As many are worth a second thread.
+ALONE_BYTES = 256 << 10
 #: Most idle jobs kept, for each number of chunks.
 _KEEP = 8
+_EMPTY = int(EMPTY)
+
+#: The arena of a job, and the job.
+_Prepared: TypeAlias = "tuple[npt.NDArray[np.int64], ReadSlots]"
+
+
+def small_reads_of(
+    program: NativeProgram,
+    decoding: Decoding,
+    store: ReadableStore,
+    prefix: str,
+    encoding: ChunkKeyEncoding,
+    indexes: ShardIndexCache,
+) -> SmallReads | None:
+    """Return the fast path of one array, or None if it has none (no local files, no dimensions, nested shards).
+
+    Parameters
+    ----------
+    program, decoding
+        The array's decoding program, and the chain it is from.
+    store, prefix, encoding
+        Location of the chunks or shards: the store, the node's path with a trailing slash, the chunk key encoding.
+    indexes
+        Known indexes of the array's shards.
+    """
+    root = store.file_root() if isinstance(store, LocalFiles) else None
+    ndim = len(decoding.chunk.shape)
+    if root is None or not ndim:
+        return None
+    if not decoding.levels:
+        prefix_bytes = file_prefix(root, prefix, encoding, ndim)
+        return SmallReads(program, prefix_bytes, ord(encoding.separator), ndim, decoding.most_encoded)
+    level = decoding.levels[0]
+    if len(decoding.levels) > 1 or level.uneven is not None or not isinstance(store, VersionedStore):
+        return None
+    return SmallShardReads(program, root, prefix, encoding, decoding, store, indexes)
 
 
 class SmallReads:
-    """Small reads of one array.
+    """Small reads of one array whose chunks are files.
 
     Parameters
     ----------
@@ -40,8 +89,8 @@ class SmallReads:
         Decoding program of a chunk.
     path_prefix
         Path of a chunk's file up to its first coordinate.
-    encoding
-        Chunk key encoding, which gives the separator of the coordinates.
+    separator
+        Code of the character between coordinates.
     ndim
         Number of dimensions, at least 1.
     most_encoded
@@ -49,16 +98,16 @@ class SmallReads:
     """
 
     def __init__(
-        self, program: NativeProgram, path_prefix: bytes, encoding: ChunkKeyEncoding, ndim: int, most_encoded: int
+        self, program: NativeProgram, path_prefix: bytes, separator: int, ndim: int, most_encoded: int
     ) -> None:
         self._program = program
         self._most_encoded = most_encoded
         self._prefix = np.frombuffer(path_prefix, np.uint8)
-        self._separator = ord(encoding.separator)
+        self._separator = separator
         self._ndim = ndim
         self._fill = address(program.fill)
         # Idle jobs by number of chunks. Popping one is atomic, so threads never share a job.
-        self._jobs: dict[int, deque[tuple[npt.NDArray[np.int64], int, int]]] = {}
+        self._jobs: dict[int, deque[_Prepared]] = {}
 
     def read(self, rows: list[tuple[Term, ...]], step: tuple[int, ...], view: npt.NDArray[Any], *, fill: bool) -> bool:
         """Read whole elements of some chunks; return whether that succeeded.
@@ -74,26 +123,47 @@ class SmallReads:
         fill
             Whether absent chunks are filled; otherwise they are failures.
         """
+        return self._run(rows, [term[0] for row in rows for term in row], None, step, view, fill=fill)
+
+    def _run(
+        self,
+        rows: list[tuple[Term, ...]],
+        places: Sequence[int],
+        paths: npt.NDArray[np.uint8] | None,
+        step: tuple[int, ...],
+        view: npt.NDArray[Any],
+        *,
+        fill: bool,
+    ) -> bool:
+        """Run a job. ``places`` fill the columns of :meth:`_set_places`; ``paths`` are those of the shards."""
         n = len(rows)
         jobs = self._jobs.setdefault(n, deque())
         try:
-            arena, job, fill_slot = prepared = jobs.pop()
+            prepared = jobs.pop()
         except IndexError:
-            arena, job, fill_slot = prepared = self._prepare(n)
+            prepared = self._prepare(n)
+        arena, slots = prepared
         numbers = [0, 0, *([0, 0] * n), address(view), *view.strides, *step]
-        for i in (1, 2, 3, 0):
+        for i in (1, 2, 3):
             numbers += [term[i] for row in rows for term in row]
+        numbers += places
+        job = slots.array
         try:
             arena[: len(numbers)] = numbers
-            arena[fill_slot] = self._fill if fill else 0
         except OverflowError:
             return False
+        job[r.FILL] = self._fill if fill else 0
+        if paths is not None:
+            job[r.PATHS] = address(paths)
         work = kernels.load()
-        worker = kernels.take_worker()
-        try:
-            work(job, worker.context_address, worker.scratch_address)
-        finally:
-            kernels.give_worker_back(worker, small=True)
+        if n * self._program.chunk_nbytes <= ALONE_BYTES:
+            worker = kernels.take_worker()
+            try:
+                work(slots.address, worker.context_address, worker.scratch_address)
+            finally:
+                kernels.give_worker_back(worker, small=True)
+        else:
+            kernels.run(work, slots.address, arena[:2], n, min(pool.thread_count(), n))
         codes = arena[2 : 2 + 2 * n : 2].tolist()
         if len(jobs) < _KEEP:
             jobs.append(prepared)
@@ -101,23 +171,23 @@ class SmallReads:
         worst: int = max(codes)
         return worst <= (1 if fill else 0)
 
-    def _prepare(self, n: int) -> tuple[npt.NDArray[np.int64], int, int]:
-        """Return the arena of a job of ``n`` chunks, the job's address, and the position of its fill slot.
+    def _prepare(self, n: int) -> _Prepared:
+        """Return the arena of a job of ``n`` chunks, and the job.
 
         The arena holds the job and its columns. The columns that differ between reads come first, in the order of
-        :meth:`read`, so that one assignment fills them.
+        :meth:`_run`, so that one assignment fills them.
         """
         k = self._ndim
         program = self._program
-        sizes = (2, 2 * n, 1, k, k, n * k, n * k, n * k, n * k, n, n + 1, 2 * k, g.SIZE, r.JOB_SIZE)
+        sizes = (2, 2 * n, 1, k, k, n * k, n * k, n * k, self._places(n), n, n + 1, 2 * k, g.SIZE, r.JOB_SIZE)
         arena = np.zeros(sum(sizes), np.int64)
-        shared, status, base, strides, step, start, count, target, grid, output, offsets, tables, geometry, job = (
+        shared, status, base, strides, step, start, count, target, places, output, offsets, tables, geometry, job = (
             np.split(arena, np.cumsum(sizes[:-1]))
         )
         offsets[:] = range(n + 1)
         slots = ReadSlots(job)
         slots.set_rows(n, shared)
-        slots.set_files(self._prefix, grid, k, self._separator)
+        self._set_places(slots, places, offsets)
         slots.set_program(program.words, program.operations, program.chunk_nbytes)
         slots.set_read(status, self._most_encoded, 0, program.zeros)
         slots.geometry(
@@ -138,4 +208,101 @@ class SmallReads:
             tables=tables,
         )
         slots.set_pieces(offsets, geometry)
-        return arena, slots.address, arena.size - r.JOB_SIZE + r.FILL
+        return arena, slots
+
+    def _places(self, n: int) -> int:
+        """Return how many numbers say where ``n`` chunks are."""
+        return n * self._ndim
+
+    def _set_places(self, slots: ReadSlots, places: npt.NDArray[np.int64], every: npt.NDArray[np.int64]) -> None:
+        """Set where the job's chunks are; ``every`` is 0 to n."""
+        slots.set_files(self._prefix, places, self._ndim, self._separator)
+
+
+class SmallShardReads(SmallReads):
+    """Small reads of one array whose chunks are in shards, as far as the indexes of these are known.
+
+    Parameters
+    ----------
+    program
+        Decoding program of a chunk.
+    root
+        Absolute path of the store.
+    prefix, encoding
+        The node's path with a trailing slash, and the encoding of the shards' keys.
+    decoding
+        The array's chain, with one level of shards of one shape.
+    store, indexes
+        The store, and the known indexes of the array's shards.
+    """
+
+    def __init__(
+        self,
+        program: NativeProgram,
+        root: bytes,
+        prefix: str,
+        encoding: ChunkKeyEncoding,
+        decoding: Decoding,
+        store: VersionedStore,
+        indexes: ShardIndexCache,
+    ) -> None:
+        level: ShardLevel = decoding.levels[0]
+        super().__init__(program, root + b"/", 0, len(decoding.chunk.shape), decoding.most_encoded)
+        self._root = os.fsdecode(root)
+        self._key_prefix, self._encoding = prefix, encoding
+        self._store, self._indexes = store, indexes
+        self._per_shard = [a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)]
+        self._order = level.order
+
+    def read(self, rows: list[tuple[Term, ...]], step: tuple[int, ...], view: npt.NDArray[Any], *, fill: bool) -> bool:
+        """As :meth:`SmallReads.read`; fail if an index is not known, or a shard was replaced during the read."""
+        try:
+            found = self._find(rows)
+            if found is None:
+                return False
+            places, names, versions = found
+            paths = np.frombuffer(os.fsencode("".join([f"{self._root}/{name}\0" for name in names])), np.uint8)
+            ends = np.flatnonzero(paths == 0).tolist()
+            places += [0, *[end + 1 for end in ends], *[0] * (len(rows) - len(ends))]
+            read = self._run(rows, places, paths, step, view, fill=fill)
+            return read and [self._store.version(name) for name in names] == versions
+        # The store may raise anything; the normal path reports it.
+        except (GzarrError, OSError, ValueError):
+            return False
+
+    def _find(self, rows: list[tuple[Term, ...]]) -> tuple[list[int], list[str], list[Hashable]] | None:
+        """Return each chunk's shard, byte offset and size, and the shards' keys and versions; None if not known."""
+        shards: dict[tuple[int, ...], tuple[int, Any]] = {}
+        names: list[str] = []
+        versions: list[Hashable] = []
+        file_of, offsets, sizes = [], [], []
+        for row in rows:
+            shard = tuple([term[0] // per for term, per in zip(row, self._per_shard, strict=True)])
+            known = shards.get(shard)
+            if known is None:
+                name = self._key_prefix + self._encoding.encode(shard)
+                version = self._store.version(name)
+                index = None if version is None else self._indexes.get((name, 0, WHOLE), version)
+                if index is None:
+                    return None
+                known = shards[shard] = len(names), index
+                names.append(name)
+                versions.append(version)
+            entry = 0
+            for d in self._order:
+                entry = entry * self._per_shard[d] + row[d][0] % self._per_shard[d]
+            offset, nbytes = known[1][entry].tolist()
+            absent = offset == nbytes == _EMPTY
+            file_of.append(known[0])
+            offsets.append(0 if absent else offset)
+            sizes.append(-1 if absent else nbytes)
+        return [*file_of, *offsets, *sizes], names, versions
+
+    def _places(self, n: int) -> int:
+        return 4 * n + 1
+
+    def _set_places(self, slots: ReadSlots, places: npt.NDArray[np.int64], every: npt.NDArray[np.int64]) -> None:
+        n = len(every) - 1
+        file, offset, nbytes, path_offsets = places[:n], places[n : 2 * n], places[2 * n : 3 * n], places[3 * n :]
+        # Each chunk is a request of its own. The paths are those of each read.
+        slots.set_ranges(self._prefix, path_offsets, every, file, offset, nbytes, offset, nbytes)
