@@ -129,8 +129,8 @@ def _drawn(panel: Panel, x: float, y: float) -> str:
         f'<g transform="{scale}" stroke-width="{stroke:.1f}">',
         f'<path class="dot" d="{_path(places[~shown], chunks[~shown])}"/>',
         f'<path class="shown" stroke-width="{2 * stroke:.1f}" d="{_path(places[shown], chunks[shown])}"/></g>',
-        f'<text class="small" x="{x:g}" y="{y + height + 16:g}">a batch from {panel.chunks_a_batch:.0f} chunks, '
-        f"each chunk decoded {panel.decoded:.1f} ×</text>",
+        f'<text class="small" x="{x:g}" y="{y + height + 16:g}">a batch of {panel.chunks_a_batch:.0f} chunks, '
+        f"decoded {panel.decoded:.1f} times</text>",
     ])  # fmt: skip
 
 

@@ -87,6 +87,18 @@ def test_the_picture_shows_the_orders(harness):
     assert PICTURE.stat().st_size < 150_000
 
 
+def test_chunks_are_decoded_as_often_as_the_loader_says(harness):
+    """For each way of the loader's."""
+    picture = harness.shuffle_picture
+    shape, chunks = (2560, picture.SAMPLE_BYTES), (16, picture.SAMPLE_BYTES)
+    array = gzarr.create_array(MemoryStore(), shape=shape, chunks=chunks, dtype="u1", device="cpu")
+    ways = {0: False, 3: "blocks", 4: "blocks", 5: "full"}
+    for panel, shuffle in ways.items():
+        buffer = picture.SMALL if panel == 3 else picture.DEFAULT
+        said = Loader(array, batch_size=64, shuffle=shuffle, buffer_bytes=buffer, seed=1).explain()
+        assert picture.panels()[panel].decoded == pytest.approx(said.amplification, rel=0.1)
+
+
 def test_the_picture_can_be_read_in_light_and_dark_and_aloud(harness):
     text = PICTURE.read_text()
     assert "prefers-color-scheme: dark" in text
