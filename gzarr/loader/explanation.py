@@ -114,7 +114,7 @@ class Explanation:
     held_bytes: int
 
     def lost_entropy(self, classes: int) -> float:
-        """Return how many bits of entropy a batch loses if each group has one of so many classes."""
+        """Return how many bits of entropy a batch of all ranks loses if each group has one of so many classes."""
         return (classes - 1) / (2 * math.log(2) * self.mixing.groups)
 
     def __str__(self) -> str:
