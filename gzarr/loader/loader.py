@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import warnings
-import weakref
 from collections.abc import Mapping
 from copy import copy as copied
 from dataclasses import replace
@@ -20,13 +19,15 @@ from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .like import converter
 from .order import Order
-from .pipeline import Pipeline, Stats, most_held
+from .pipeline import Pipeline, most_held
+from .progress import Progress
 from .samplers import Rows, Sampler
 from .samples import Geometry
+from .stats import Stats
 from .volumes import Volume, Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from .like import Like
     from .order import Shuffle
@@ -164,7 +165,7 @@ class Loader:
         # Whether the current epoch was begun by an iterator.
         self._used = False
         self._warned = False
-        self._pipeline: weakref.ref[Pipeline] | None = None
+        self._stats = Stats()
 
     def split(self, part: int, parts: int) -> Loader:
         """Return a loader of a part of this one's samples, with the same state.
@@ -179,19 +180,19 @@ class Loader:
         other = copied(self)
         other._rank = self._rank + self._world_size * part
         other._world_size = self._world_size * parts
-        other._pipeline = None
+        other._stats = Stats()
         return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        # An iterator under way belongs to this process.
-        return self.__dict__ | {"_pipeline": None}
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of this rank."""
         return self._of_epoch(self._epoch).steps(0)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Pipeline:
         """Give out the batches of an epoch: of the one in which :meth:`load_state_dict` went on, else of the next."""
+        return self._begun()
+
+    def _begun(self) -> Pipeline:
+        """Begin an epoch, or go on with it; called where users begin it."""
         if self._used:
             self._epoch, self._cursor = self._epoch + 1, 0
         self._used = True
@@ -215,8 +216,18 @@ class Loader:
             like=self._like,
             progress=given,
         )
-        self._pipeline = weakref.ref(pipeline)
+        self._stats = pipeline.stats
         return pipeline
+
+    def progress(self) -> Progress:
+        """Return an iterator like :meth:`__iter__`'s that shows its progress.
+
+        A line on stderr, rewritten in place, shows the batches given out, the samples per second and the slowest stage
+        with its share of the time (see :meth:`stats`). If stderr is no terminal, the line is written once, at the end.
+        """
+        batches = self._begun()
+        total = len(self)
+        return Progress(batches, f"epoch {self._epoch}", total - batches.steps, total)
 
     def _warn_of_little_mixing(self, epoch: Epoch) -> None:
         """Say once if batches come out of few independent groups."""
@@ -226,7 +237,7 @@ class Loader:
         mixing = Mixing.of(epoch)
         if not mixing.is_enough:
             warnings.warn(
-                f"shuffling is coarse: {mixing.advice}; loader.explain() says more", UserWarning, stacklevel=3
+                f"shuffling is coarse: {mixing.advice}; loader.explain() says more", UserWarning, stacklevel=4
             )
 
     def explain(self) -> Explanation:
@@ -235,9 +246,8 @@ class Loader:
         return explain(epoch, most_held(epoch, self._prefetch) + (self._prefetch + 1) * self._batch_size)
 
     def stats(self) -> Stats:
-        """Return the counters of the current epoch."""
-        pipeline = None if self._pipeline is None else self._pipeline()
-        return Stats() if pipeline is None else pipeline.stats
+        """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""
+        return replace(self._stats)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: what was given out, not what was read ahead. It is small and can be written as JSON."""

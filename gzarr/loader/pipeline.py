@@ -7,6 +7,7 @@ not given out. An error takes the place of its batch.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -17,10 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from ..engines.monitor import Monitor, ReadCancelledError
 from ..errors import ChunkDecodeError, GzarrError
 from .like import consumer_stream, converted, converter
 from .memory import memory_of
 from .parts import place
+from .stats import Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,6 +81,8 @@ class Ready:
         The batch, or the error.
     turns
         Samples that were read for it; 0 if there is no batch to go on with.
+    skipped
+        Those of them that the batch lacks.
     mark
         Mark of the memory after which the batch is ready.
     failed
@@ -88,19 +93,7 @@ class Ready:
     turns: int
     mark: Any = None
     failed: bool = False
-
-
-@dataclass(eq=False)
-class Stats:
-    """Counters of an epoch; times in seconds."""
-
-    samples: int = 0
-    batches: int = 0
     skipped: int = 0
-    reading_s: float = 0.0
-    finishing_s: float = 0.0
-    waiting_s: float = 0.0
-    began: float = field(default_factory=time.perf_counter)
 
 
 def most_held(epoch: Epoch, prefetch: int) -> int:
@@ -130,6 +123,7 @@ class _Work:
         self.transform = transform
         self.memory = memory_of(self.sources[0].array.device)
         self.stats = Stats()
+        self.monitor = Monitor()
         self.open: dict[int, _Open] = {}
         self.complete: deque[_Open | BaseException] = deque()
         self.ready: deque[Ready] = deque()
@@ -180,6 +174,15 @@ class _Work:
 
     def _read(self, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]) -> None:
         """Read samples into rows of batches."""
+        started = time.perf_counter()
+        try:
+            with self.monitor:
+                self._read_parts(numbers, origins, pieces)
+        finally:
+            self.stats.add_read(time.perf_counter() - started, self.monitor.take())
+            self.stats.chunks, self.stats.uses = self.monitor.chunks, self.monitor.uses
+
+    def _read_parts(self, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]) -> None:
         for volume, places, _ in self.epoch.cells.parts(numbers):
             for i, source in enumerate(self.volumes[volume].sources):
                 outputs = [batch.arrays[i][rows] for batch, rows in pieces]
@@ -219,7 +222,6 @@ class _Work:
                     raise error
                 if callable(self.on_error):
                     self.on_error(error, int(labels[row]))
-            self.stats.skipped += len(batch.bad)
             good = np.delete(np.arange(len(labels)), list(batch.bad))
             arrays = [self._some(array, good.tolist()) for array in arrays]
             labels, volumes, origins = labels[good], volumes[good], origins[good]
@@ -249,14 +251,14 @@ class _Work:
                     if self.stopped:
                         return
                     self.held += end - begin
-                started = time.perf_counter()
                 for done in self.read(begin, end):
                     with self.changed:
                         if self.stopped:
                             return
                         self.complete.extend(done)
                         self.changed.notify_all()
-                self.stats.reading_s += time.perf_counter() - started
+        except ReadCancelledError:
+            return
         except BaseException as error:
             # Whatever it is, it is raised in the consumer's thread.
             with self.changed:
@@ -285,24 +287,29 @@ class _Work:
         started = time.perf_counter()
         try:
             value, mark = self.finish(batch)
-            return Ready(value, len(batch.numbers), mark)
+            return Ready(value, len(batch.numbers), mark, skipped=len(batch.bad))
         except BaseException as error:
             return Ready(error, len(batch.numbers), failed=True)
         finally:
-            self.stats.finishing_s += time.perf_counter() - started
+            self.stats.transform_s += time.perf_counter() - started
 
     def take(self) -> Ready:
         """Wait for the next batch and return it."""
-        started = time.perf_counter()
-        with self.changed:
-            self.changed.wait_for(lambda: self.stopped or self.ready)
-            self.stats.waiting_s += time.perf_counter() - started
-            if self.stopped:
-                raise StopIteration
-            result = self.ready.popleft()
-            self.held -= result.turns
-            self.changed.notify_all()
-        return result
+        try:
+            with self.changed:
+                self.changed.wait_for(lambda: self.stopped or self.ready)
+                if self.stopped:
+                    raise StopIteration
+                result = self.ready.popleft()
+                self.held -= result.turns
+                self.changed.notify_all()
+            return result
+        except BaseException:
+            # An interrupt (Ctrl-C) that comes as a block begins may leave its lock taken.
+            with contextlib.suppress(RuntimeError):
+                while True:
+                    self.changed.release()
+            raise
 
     def inline(self) -> Iterator[Ready]:
         """Read and make ready without threads."""
@@ -311,7 +318,8 @@ class _Work:
                 yield from map(self._finished, done)
 
     def stop(self) -> None:
-        """End the threads: at once while they wait, or after the block that is being read."""
+        """End the threads: at once while they wait, or after the requests and chunks that are being read."""
+        self.monitor.cancelled = True
         with self.changed:
             self.stopped = True
             self.complete.clear()
@@ -349,6 +357,8 @@ class Pipeline:
         self._work = work = _Work(epoch, begin, prefetch, on_error, transform)
         self._steps = epoch.steps(begin)
         self._given = 0
+        # When the consumer got the last batch.
+        self._left: float | None = None
         self._copy = copy
         self._like, self._device = like, work.sources[0].array.device
         self._convert = converter(like, self._device)
@@ -366,6 +376,22 @@ class Pipeline:
 
     def __next__(self) -> Any:
         """Return the next batch, or raise the error of one that cannot be read; the next call then goes on."""
+        asked, stats = time.perf_counter(), self._work.stats
+        if self._left is not None:
+            stats.consumer_s += asked - self._left
+        try:
+            return self._next()
+        except Exception:
+            raise
+        except BaseException:
+            # After an interrupt, the traceback may keep this iterator for long.
+            self.close()
+            raise
+        finally:
+            self._left = time.perf_counter()
+            stats.waiting_s += self._left - asked
+
+    def _next(self) -> Any:
         if self._given >= self._steps and not self._work.stopped:
             self._progress(None)
             self.close()
@@ -386,7 +412,8 @@ class Pipeline:
         if ready.failed:
             raise ready.value
         work.stats.batches += 1
-        work.stats.samples += ready.turns
+        work.stats.samples += ready.turns - ready.skipped
+        work.stats.skipped += ready.skipped
         if not self._copy:
             self._kept = ready.value
         stream = consumer_stream(self._like, self._device)
@@ -398,6 +425,16 @@ class Pipeline:
     def close(self) -> None:
         """End the epoch and its threads."""
         self._close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether there are no more batches."""
+        return self._work.stopped
+
+    @property
+    def steps(self) -> int:
+        """Number of batches from the beginning of this iterator on."""
+        return self._steps
 
     @property
     def stats(self) -> Stats:
