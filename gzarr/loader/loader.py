@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import warnings
 from collections.abc import Mapping
@@ -17,6 +15,7 @@ from ..arrays.array import Array
 from ..errors import ArgumentError
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
+from .fingerprint import Fingerprint
 from .like import converter
 from .order import Order
 from .pipeline import Pipeline, most_held
@@ -96,7 +95,8 @@ class Loader:
     Warns
     -----
     UserWarning
-        If an epoch begins whose blocks have too few independent groups to mix batches well; see :meth:`explain`.
+        If an epoch begins whose blocks have too few independent groups to mix batches well; see :meth:`explain`. If an
+        array was resized since the loader was made: the loader goes on with the samples that it had then.
     """
 
     def __init__(
@@ -151,7 +151,6 @@ class Loader:
         converter(like, *devices)
         self._like = like
         sampler = Rows() if sampler is None else sampler
-        self._sampler = sampler
         self._arrays = volumes
         self._batch_size, self._rank, self._world_size = int(batch_size), int(rank), int(world_size)
         self._drop_last, self._pad, self._prefetch = bool(drop_last), bool(pad), int(prefetch)
@@ -161,6 +160,7 @@ class Loader:
         self._volumes = _bound(sampler, volumes, max(block // 2, 1), weights)
         mode: Shuffle = "blocks" if shuffle is True else shuffle
         self._order = Order(mode, block, int(streams), int(seed))
+        self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._epoch, self._cursor = 0, 0
         # Whether the current epoch was begun by an iterator.
         self._used = False
@@ -193,6 +193,7 @@ class Loader:
 
     def _begun(self) -> Pipeline:
         """Begin an epoch, or go on with it; called where users begin it."""
+        self._say_what_changed()
         if self._used:
             self._epoch, self._cursor = self._epoch + 1, 0
         self._used = True
@@ -228,6 +229,20 @@ class Loader:
         batches = self._begun()
         total = len(self)
         return Progress(batches, f"epoch {self._epoch}", total - batches.steps, total)
+
+    def _say_what_changed(self) -> None:
+        """Warn of arrays that have grown since the loader was made, and refuse those that have shrunk."""
+        changed = self._fingerprint.changed(self._arrays)
+        if any(not grown for _, grown in changed):
+            told = "; ".join(what for what, _ in changed)
+            raise ArgumentError(f"{told}, since this loader was made; make a new one")
+        for what, _ in changed:
+            warnings.warn(
+                f"{what}, since this loader was made, which goes on with the samples that it had then; make a new one "
+                f"for all",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _warn_of_little_mixing(self, epoch: Epoch) -> None:
         """Say once if batches come out of few independent groups."""
@@ -280,8 +295,8 @@ class Loader:
             raise ArgumentError(f"the state has version {version!r}; this gzarr reads version {STATE_VERSION}")
         if fingerprint != self.fingerprint:
             raise ArgumentError(
-                f"the state belongs to other arrays, another sampler or another shuffling: its fingerprint is "
-                f"{fingerprint!r}, that of this loader {self.fingerprint!r}"
+                f"the state does not belong to this loader: {self._fingerprint.difference(str(fingerprint))} (its "
+                f"fingerprint is {fingerprint!r}, that of this loader {self.fingerprint!r})"
             )
         if not 0 <= cursor <= self._volumes.count or epoch < 0 or seed < 0:
             raise ArgumentError(f"the state has epoch {epoch} and cursor {cursor} of {self._volumes.count} samples")
@@ -302,23 +317,8 @@ class Loader:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of everything that determines the order: arrays, sampler, shuffling."""
-        parts: list[Any] = []
-        for arrays, volume in zip(self._arrays, self._volumes.each, strict=True):
-            parts += [(name, a.name, a.shape, a.chunks, str(a.dtype)) for name, a in sorted(arrays.items())]
-            samples = volume.samples
-            for column in (samples.chosen, samples.weights):
-                parts.append(None if column is None else hashlib.sha256(column.tobytes()).hexdigest())
-            parts += [samples.counts, samples.lengths, samples.share]
-        order = self._order
-        parts += [_name_of(self._sampler), order.shuffle, order.block_samples, order.streams]
-        return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
-
-
-def _name_of(sampler: Sampler) -> str:
-    """Return the sampler's repr, or its class if that is the default one, which names an address."""
-    kind = type(sampler)
-    return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(sampler)
+        """Hashes of everything that determines the order: arrays, sampler, shuffling."""
+        return str(self._fingerprint)
 
 
 def _named(volume: Any) -> dict[str, Array]:
