@@ -21,6 +21,7 @@ from support.simulated_streams import SimulatedEvent
 
 import gzarr
 from gzarr.engines.cpu import native
+from gzarr.engines.cuda.engine import CudaEngine
 from gzarr.loader import Loader
 
 if TYPE_CHECKING:
@@ -130,7 +131,34 @@ def test_a_slow_consumer_shows(root: Path, prefetch: int) -> None:
     assert stats.consumer_s > 2 * stats.waiting_s
 
 
-def test_a_slow_device_shows(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_indexes_of_shards_show() -> None:
+    class SlowIndexes(Slow):
+        """Only the first request for a shard, which is for its index, takes long."""
+
+        def _nap(self, key: str, times: int) -> None:
+            if key not in seen:
+                seen.add(key)
+                super()._nap(key, 5)
+
+    seen: set[str] = set()
+    store = SlowIndexes()
+    array = stored("shards", store)
+    seen.clear()
+    store.naps = 0
+    loader = Loader(array, batch_size=40)
+    list(loader)
+    stats = loader.stats()
+    assert store.naps == 4 * 5
+    assert stats.store_s >= 0.9 * store.naps * NAP_S
+    assert stats.slowest == "store"
+
+
+@pytest.mark.parametrize("decode", ["cuda", "cpu"])
+def test_a_slow_device_shows(root: Path, monkeypatch: pytest.MonkeyPatch, decode: Any) -> None:
+    choose = CudaEngine.route
+    monkeypatch.setattr(
+        CudaEngine, "route", lambda self, chunks, nbytes, *_, **__: choose(self, chunks, nbytes, decode)
+    )
     wait = SimulatedEvent.synchronize
     waits = []
 
