@@ -12,8 +12,8 @@ import itertools
 import threading
 import time
 import weakref
-from collections import deque
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -125,13 +125,17 @@ class _Work:
         self.stats = Stats()
         self.monitor = Monitor()
         self.open: dict[int, _Open] = {}
-        self.complete: deque[_Open | BaseException] = deque()
-        self.ready: deque[Ready] = deque()
-        self.changed = threading.Condition()
         self.stopped = False
-        # Turns that were read and not given out.
-        self.held = 0
         self.most = most_held(epoch, prefetch)
+        # An interrupt (Ctrl-C) in the consumer's thread leaves none of their locks taken, as it may a condition's.
+        # None wakes those who wait when there is nothing more to come.
+        self.complete: SimpleQueue[_Open | BaseException | None] = SimpleQueue()
+        self.ready: SimpleQueue[Ready | None] = SimpleQueue()
+        # Turns that were given out, and places for batches that are ready.
+        self.freed: SimpleQueue[int] = SimpleQueue()
+        self.places: SimpleQueue[None] = SimpleQueue()
+        for _ in range(prefetch):
+            self.places.put(None)
 
     # -- reading
 
@@ -243,42 +247,39 @@ class _Work:
 
     def run_reader(self) -> None:
         """Read all blocks, each as soon as there is room; the loop of the first thread."""
+        # Turns that were read and not given out.
+        held = 0
         try:
             for begin, end in itertools.pairwise(self.epoch.bounds(self.first, self.end)):
-                with self.changed:
-                    while not self.stopped and self.held and self.held + end - begin > self.most:
-                        self.changed.wait()
-                    if self.stopped:
-                        return
-                    self.held += end - begin
+                while held and held + end - begin > self.most and not self.stopped:
+                    held -= self.freed.get()
+                if self.stopped:
+                    return
+                held += end - begin
                 for done in self.read(begin, end):
-                    with self.changed:
-                        if self.stopped:
-                            return
-                        self.complete.extend(done)
-                        self.changed.notify_all()
+                    for batch in done:
+                        self.complete.put(batch)
         except ReadCancelledError:
             return
         except BaseException as error:
             # Whatever it is, it is raised in the consumer's thread.
-            with self.changed:
-                self.complete.append(error)
-                self.changed.notify_all()
+            self.complete.put(error)
 
     def run_finisher(self) -> None:
         """Make batches ready; the loop of the second thread."""
         for _ in range(self.epoch.steps(self.begin)):
-            with self.changed:
-                self.changed.wait_for(lambda: self.stopped or (self.complete and len(self.ready) < self.prefetch))
-                if self.stopped:
-                    return
-                batch = self.complete.popleft()
-            result = self._finished(batch)
-            with self.changed:
-                self.ready.append(result)
-                self.changed.notify_all()
-            if isinstance(batch, BaseException):
+            self.places.get()
+            batch = self.complete.get()
+            if self.stopped or batch is None:
                 return
+            result, last = self._finished(batch), isinstance(batch, BaseException)
+            if self.stopped:
+                return
+            self.ready.put(result)
+            if last:
+                return
+            # Not to be held while waiting for the next one.
+            del batch, result
 
     def _finished(self, batch: _Open | BaseException) -> Ready:
         """Make a batch ready."""
@@ -295,21 +296,13 @@ class _Work:
 
     def take(self) -> Ready:
         """Wait for the next batch and return it."""
-        try:
-            with self.changed:
-                self.changed.wait_for(lambda: self.stopped or self.ready)
-                if self.stopped:
-                    raise StopIteration
-                result = self.ready.popleft()
-                self.held -= result.turns
-                self.changed.notify_all()
-            return result
-        except BaseException:
-            # An interrupt (Ctrl-C) that comes as a block begins may leave its lock taken.
-            with contextlib.suppress(RuntimeError):
-                while True:
-                    self.changed.release()
-            raise
+        result = self.ready.get()
+        if result is None:
+            self.ready.put(None)
+            raise StopIteration
+        self.freed.put(result.turns)
+        self.places.put(None)
+        return result
 
     def inline(self) -> Iterator[Ready]:
         """Read and make ready without threads."""
@@ -319,12 +312,15 @@ class _Work:
 
     def stop(self) -> None:
         """End the threads: at once while they wait, or after the requests and chunks that are being read."""
-        self.monitor.cancelled = True
-        with self.changed:
-            self.stopped = True
-            self.complete.clear()
-            self.ready.clear()
-            self.changed.notify_all()
+        self.stopped = self.monitor.cancelled = True
+        waiting: tuple[SimpleQueue[Any], ...] = (self.complete, self.ready)
+        for queue in waiting:
+            with contextlib.suppress(Empty):
+                while True:
+                    queue.get_nowait()
+            queue.put(None)
+        self.freed.put(0)
+        self.places.put(None)
 
 
 class Pipeline:
@@ -376,17 +372,21 @@ class Pipeline:
 
     def __next__(self) -> Any:
         """Return the next batch, or raise the error of one that cannot be read; the next call then goes on."""
-        asked, stats = time.perf_counter(), self._work.stats
-        if self._left is not None:
-            stats.consumer_s += asked - self._left
         try:
-            return self._next()
+            return self._measured()
         except Exception:
             raise
         except BaseException:
             # After an interrupt, the traceback may keep this iterator for long.
             self.close()
             raise
+
+    def _measured(self) -> Any:
+        asked, stats = time.perf_counter(), self._work.stats
+        if self._left is not None:
+            stats.consumer_s += asked - self._left
+        try:
+            return self._next()
         finally:
             self._left = time.perf_counter()
             stats.waiting_s += self._left - asked
