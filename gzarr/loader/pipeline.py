@@ -257,8 +257,9 @@ class _Work:
                     return
                 held += end - begin
                 for done in self.read(begin, end):
-                    for batch in done:
-                        self.complete.put(batch)
+                    # Nothing of a block is to be held while waiting for room for the next one.
+                    while done:
+                        self.complete.put(done.pop(0))
         except ReadCancelledError:
             return
         except BaseException as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import http.server
 import os
 import pty
 import signal
@@ -25,7 +27,7 @@ from gzarr.engines.cuda.engine import CudaEngine
 from gzarr.loader import Loader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # Small buffers, to have many blocks.
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
@@ -89,9 +91,9 @@ def test_a_slow_store_shows(kind: str, prefetch: int) -> None:
     assert stats.samples_per_s == pytest.approx(400 / stats.elapsed_s)
 
 
-def test_a_slow_remote_store_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import http.server
-
+@pytest.fixture
+def slow_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of 400 numbers in 40 chunks, each of which the server sends late."""
     gzarr.create_array(tmp_path / "a", data=np.arange(400), chunks=10)
     answer = http.server.BaseHTTPRequestHandler.send_response
 
@@ -102,8 +104,12 @@ def test_a_slow_remote_store_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(http.server.BaseHTTPRequestHandler, "send_response", late)
     with range_server(tmp_path) as url:
-        loader = Loader(gzarr.open_array(f"{url}/a"), batch_size=40, buffer_bytes=1600)
-        assert sorted(number for batch in loader for number in batch["data"].tolist()) == list(range(400))
+        yield f"{url}/a"
+
+
+def test_a_slow_remote_store_shows(slow_url: str) -> None:
+    loader = Loader(gzarr.open_array(slow_url), batch_size=40, buffer_bytes=1600)
+    assert sorted(number for batch in loader for number in batch["data"].tolist()) == list(range(400))
     stats = loader.stats()
     # The chunks of a block are asked for at once.
     assert stats.slowest == "store"
@@ -296,6 +302,23 @@ def test_threads_end_in_the_middle_of_a_block(kind: str, end: Callable[[Any], No
     for thread in threads:
         thread.join(20)
     # The block would take ten seconds and more.
+    assert time.monotonic() - begin < 4
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_threads_end_while_they_wait_for_a_remote_store(slow_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = gzarr.open_array(slow_url)
+    # One request at a time: the block would take eight seconds.
+    kind: Any = type(array.store)
+    limits = dataclasses.replace(array.store.request_limits(), calls=1, each=1)
+    monkeypatch.setattr(kind, "request_limits", lambda _: limits)
+    batches: Any = iter(Loader(array, batch_size=400, buffer_bytes=1 << 20))
+    time.sleep(0.3)
+    threads = running()
+    batches.close()
+    begin = time.monotonic()
+    for thread in threads:
+        thread.join(20)
     assert time.monotonic() - begin < 4
     assert not any(thread.is_alive() for thread in threads)
 
