@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+#: PyTorch, and what is tested beside it.
+_OF_TORCH = frozenset({"accelerate", "grain", "pytorch_lightning", "torch"})
 #: Packages without which modules of tests are skipped. The test environment has them all, but PyTorch on some Pythons
 #: (see ``pyproject.toml``).
-MAY_BE_MISSING = gpu_session.OPTIONAL if ON_GPU else {"torch"} if sys.version_info >= (3, 12) else frozenset[str]()
+MAY_BE_MISSING = gpu_session.OPTIONAL if ON_GPU else _OF_TORCH if sys.version_info >= (3, 12) else frozenset[str]()
 
 
 class OptionalModule(pytest.Module):

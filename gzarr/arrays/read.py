@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..codecs.codec import ArrayRepresentation
-from ..engines import kernels, packed
+from ..engines import kernels, monitor, packed
 from ..engines.cpu.engine import CpuEngine
 from ..engines.cpu.small_reads import SMALL_BYTES
 from ..engines.remote_shards import WholeShards
@@ -208,7 +208,10 @@ class Reader:
         options: DeviceOptions,
     ) -> None:
         """Run an engine over a plan of chunks of one shape."""
-        decoding, encoding = self.decoding, self._metadata.chunk_key_encoding
+        decoding, encoding, watching = self.decoding, self._metadata.chunk_key_encoding, monitor.current()
+        if watching is not None:
+            watching.chunks += len(the_plan)
+            watching.uses += int(the_plan.piece_offsets[-1])
 
         def run(part: Plan, sources: Sources) -> None:
             request = ReadRequest(
@@ -224,6 +227,7 @@ class Reader:
                 missing=missing,
                 most_encoded=decoding.most_encoded,
                 budget_bytes=options.budget_bytes if memory is HOST else None,
+                monitor=watching,
             )
             packed.read(request, read)
 

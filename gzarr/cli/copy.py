@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import plugins
 from ..errors import GzarrError
+from ..progress import start_bar
 from .bench import parse_size
 from .locations import add_options, is_url, options_of
-from .progress import start_bar
 
 if TYPE_CHECKING:
     from ..tools.copy import Copy

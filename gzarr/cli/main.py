@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import __version__
 from ..errors import ArgumentError, GzarrError
+from ..progress import watch
 from .locations import add_location, options_of
-from .progress import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

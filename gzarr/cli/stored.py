@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from ..display import printable, readable_size
 from ..errors import StoreError
 from ..metadata.formats import is_document_name
+from ..progress import watch
 from ..stores.base import RemoteValues, SizedStore, is_listable
-from .progress import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..progress import watch
 from .copy import counted
 from .locations import add_location, options_of
-from .progress import watch
 
 if TYPE_CHECKING:
     import argparse

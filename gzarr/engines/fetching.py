@@ -21,6 +21,7 @@ from ..stores import io_threads
 from ..stores.base import Answer, ByteRange, RemoteValues, Request
 from . import pool, spans
 from .failures import refuse_large, store_failure
+from .monitor import spent
 from .request import ABSENT, IN_SHARD, WHOLE
 from .value_parts import Parts, part_bytes
 
@@ -81,9 +82,17 @@ def fetch_each(
         return
     fetching = _Fetching(request, store, wanted, BUDGET_BYTES if budget_bytes is None else budget_bytes, workers)
 
+    monitor = request.monitor
+
+    def taking() -> tuple[IntArray, list[Any], int] | None:
+        if monitor is not None:
+            monitor.check()
+        with spent(monitor, "store"):
+            return fetching.take()
+
     def work(_: int) -> None:
         try:
-            while (taken := fetching.take()) is not None:
+            while (taken := taking()) is not None:
                 some, values, nbytes = taken
                 if not use(some, values):
                     fetching.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gzarr_kernels import compiled, libraries
-from gzarr_kernels.slots.context import SIZE, SLICE_NS
+from gzarr_kernels.slots.context import PLACE_NS, READ_NS, SIZE, SLICE_NS
 from gzarr_kernels.slots.scratch import WORKER_BYTES
 
 from . import pool
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
+
+    from .monitor import Monitor
 
 #: Most bytes, roughly, of the scratch buffers of all idle workers together; larger ones are freed after a read.
 KEEP_BYTES = 64 << 20
@@ -195,7 +197,9 @@ def release() -> None:
         _release(worker.context_address, -1)
 
 
-def run(work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers: int) -> None:
+def run(
+    work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers: int, monitor: Monitor | None = None
+) -> None:
     """Run a compiled loop over a job in several threads.
 
     An interrupt (Ctrl-C) ends it soon: the caller's thread returns from the loop now and then so that Python can notice
@@ -211,20 +215,29 @@ def run(work: Any, job: int, shared: npt.NDArray[np.int64], turns: int, workers:
         int64 ``(2,)`` or more, shared by the workers: turns taken, and whether to stop.
     turns, workers
         Number of turns, and most threads.
+    monitor
+        Monitor of the read, or None.
     """
 
     def loop(i: int) -> None:
         worker = take_worker()
+        before = worker.context[READ_NS : PLACE_NS + 1].tolist()
         try:
             worker.context[SLICE_NS] = 0 if i else _SLICE_NS
             work(job, worker.context_address, worker.scratch_address)
             while not i and shared[0] < turns and not shared[1]:
+                if monitor is not None:
+                    monitor.check()
                 work(job, worker.context_address, worker.scratch_address)
         except BaseException:
             shared[1] = 1
             raise
         finally:
             worker.context[SLICE_NS] = 0
+            if monitor is not None:
+                read, decoded, placed = worker.context[READ_NS : PLACE_NS + 1] - before
+                monitor.add("store", read / 1e9)
+                monitor.add("decoder", (decoded + placed) / 1e9)
             give_worker_back(worker)
 
     pool.run(loop, workers)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..errors import ChunkError
     from ..plan.planner import Plan
     from ..stores.base import Answer, ReadableStore
+    from .monitor import Monitor
 
     E = TypeVar("E", bound=ChunkError)
 
@@ -119,6 +120,8 @@ class ReadRequest:
         Largest encoded size of a planned chunk by any encoder, in bytes; larger values are not even read.
     budget_bytes
         Most encoded bytes in memory at once when reading from a remote store, or asked for; None for the default.
+    monitor
+        Monitor of the read, or None.
     """
 
     node: str
@@ -133,6 +136,7 @@ class ReadRequest:
     missing: Missing
     most_encoded: int
     budget_bytes: int | None = None
+    monitor: Monitor | None = None
 
     def failure(self, kind: type[E], row: int, reason: str) -> E:
         """Return an error of class ``kind`` for row ``row`` of the plan."""

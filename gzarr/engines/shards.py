@@ -24,7 +24,7 @@ from ..plan.keys import ChunkKeys, distinct_rows, file_prefix
 from ..plan.planner import chunk_keys, some_chunks
 from ..stores import io_threads
 from ..stores.base import LocalFiles, PackedValues, RemoteValues, VersionedStore, versions_of
-from . import failures, kernels, packed, pool
+from . import failures, kernels, monitor, packed, pool
 from .cpu import shard_indexes
 from .remote_shards import WholeShards, index_in, range_of_index, remote_index
 from .request import ABSENT, IN_SHARD, WHOLE, Sources
@@ -94,7 +94,10 @@ def read_shards(
         versions: dict[str, Hashable] = {}
         failure = None
         try:
-            read(part, locate(levels, encoding, prefix, part, store, node, cache, versions, whole))
+            # All threads of the read wait for the indexes.
+            with monitor.spent(monitor.current(), "store", pool.thread_count()):
+                sources = locate(levels, encoding, prefix, part, store, node, cache, versions, whole)
+            read(part, sources)
         except ChunkError as error:
             failure = error
         if whole is not None and failure and isinstance(failure.__cause__, ValueSizeError):

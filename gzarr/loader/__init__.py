@@ -5,5 +5,18 @@ from .loader import Loader
 from .pipeline import Batch
 from .samplers import Patches, Rows, Sampler, Windows
 from .samples import Geometry, Part, Samples
+from .stats import Stats
 
-__all__ = ["Batch", "Dataset", "Geometry", "Loader", "Part", "Patches", "Rows", "Sampler", "Samples", "Windows"]
+__all__ = [
+    "Batch",
+    "Dataset",
+    "Geometry",
+    "Loader",
+    "Part",
+    "Patches",
+    "Rows",
+    "Sampler",
+    "Samples",
+    "Stats",
+    "Windows",
+]

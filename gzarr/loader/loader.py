@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import warnings
-import weakref
 from collections.abc import Mapping
 from copy import copy as copied
 from dataclasses import replace
@@ -18,15 +15,18 @@ from ..arrays.array import Array
 from ..errors import ArgumentError
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
+from .fingerprint import Fingerprint
 from .like import converter
 from .order import Order
-from .pipeline import Pipeline, Stats, most_held
+from .pipeline import Pipeline, most_held
+from .progress import Progress
 from .samplers import Rows, Sampler
 from .samples import Geometry
+from .stats import Stats
 from .volumes import Volume, Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from .like import Like
     from .order import Shuffle
@@ -95,7 +95,8 @@ class Loader:
     Warns
     -----
     UserWarning
-        If an epoch begins whose blocks have too few independent groups to mix batches well; see :meth:`explain`.
+        If an epoch begins whose blocks have too few independent groups to mix batches well; see :meth:`explain`. If an
+        array was resized since the loader was made: the loader goes on with the samples that it had then.
     """
 
     def __init__(
@@ -150,7 +151,6 @@ class Loader:
         converter(like, *devices)
         self._like = like
         sampler = Rows() if sampler is None else sampler
-        self._sampler = sampler
         self._arrays = volumes
         self._batch_size, self._rank, self._world_size = int(batch_size), int(rank), int(world_size)
         self._drop_last, self._pad, self._prefetch = bool(drop_last), bool(pad), int(prefetch)
@@ -160,11 +160,12 @@ class Loader:
         self._volumes = _bound(sampler, volumes, max(block // 2, 1), weights)
         mode: Shuffle = "blocks" if shuffle is True else shuffle
         self._order = Order(mode, block, int(streams), int(seed))
+        self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._epoch, self._cursor = 0, 0
         # Whether the current epoch was begun by an iterator.
         self._used = False
         self._warned = False
-        self._pipeline: weakref.ref[Pipeline] | None = None
+        self._stats = Stats()
 
     def split(self, part: int, parts: int) -> Loader:
         """Return a loader of a part of this one's samples, with the same state.
@@ -179,19 +180,20 @@ class Loader:
         other = copied(self)
         other._rank = self._rank + self._world_size * part
         other._world_size = self._world_size * parts
-        other._pipeline = None
+        other._stats = Stats()
         return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        # An iterator under way belongs to this process.
-        return self.__dict__ | {"_pipeline": None}
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of this rank."""
         return self._of_epoch(self._epoch).steps(0)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Pipeline:
         """Give out the batches of an epoch: of the one in which :meth:`load_state_dict` went on, else of the next."""
+        return self._begun()
+
+    def _begun(self) -> Pipeline:
+        """Begin an epoch, or go on with it; called where users begin it."""
+        self._say_what_changed()
         if self._used:
             self._epoch, self._cursor = self._epoch + 1, 0
         self._used = True
@@ -215,8 +217,32 @@ class Loader:
             like=self._like,
             progress=given,
         )
-        self._pipeline = weakref.ref(pipeline)
+        self._stats = pipeline.stats
         return pipeline
+
+    def progress(self) -> Progress:
+        """Return an iterator like :meth:`__iter__`'s that shows its progress.
+
+        A line on stderr, rewritten in place, shows the batches given out, the samples per second and the slowest stage
+        with its share of the time (see :meth:`stats`). If stderr is no terminal, the line is written once, at the end.
+        """
+        batches = self._begun()
+        total = len(self)
+        return Progress(batches, f"epoch {self._epoch}", total - batches.steps, total)
+
+    def _say_what_changed(self) -> None:
+        """Warn of arrays that have grown since the loader was made, and refuse those that have shrunk."""
+        changed = self._fingerprint.changed(self._arrays)
+        if any(not grown for _, grown in changed):
+            told = "; ".join(what for what, _ in changed)
+            raise ArgumentError(f"{told}, since this loader was made; make a new one")
+        for what, _ in changed:
+            warnings.warn(
+                f"{what}, since this loader was made, which goes on with the samples that it had then; make a new one "
+                f"for all",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _warn_of_little_mixing(self, epoch: Epoch) -> None:
         """Say once if batches come out of few independent groups."""
@@ -226,7 +252,7 @@ class Loader:
         mixing = Mixing.of(epoch)
         if not mixing.is_enough:
             warnings.warn(
-                f"shuffling is coarse: {mixing.advice}; loader.explain() says more", UserWarning, stacklevel=3
+                f"shuffling is coarse: {mixing.advice}; loader.explain() says more", UserWarning, stacklevel=4
             )
 
     def explain(self) -> Explanation:
@@ -235,9 +261,8 @@ class Loader:
         return explain(epoch, most_held(epoch, self._prefetch) + (self._prefetch + 1) * self._batch_size)
 
     def stats(self) -> Stats:
-        """Return the counters of the current epoch."""
-        pipeline = None if self._pipeline is None else self._pipeline()
-        return Stats() if pipeline is None else pipeline.stats
+        """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""
+        return replace(self._stats)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: what was given out, not what was read ahead. It is small and can be written as JSON."""
@@ -270,8 +295,8 @@ class Loader:
             raise ArgumentError(f"the state has version {version!r}; this gzarr reads version {STATE_VERSION}")
         if fingerprint != self.fingerprint:
             raise ArgumentError(
-                f"the state belongs to other arrays, another sampler or another shuffling: its fingerprint is "
-                f"{fingerprint!r}, that of this loader {self.fingerprint!r}"
+                f"the state does not belong to this loader: {self._fingerprint.difference(str(fingerprint))} (its "
+                f"fingerprint is {fingerprint!r}, that of this loader {self.fingerprint!r})"
             )
         if not 0 <= cursor <= self._volumes.count or epoch < 0 or seed < 0:
             raise ArgumentError(f"the state has epoch {epoch} and cursor {cursor} of {self._volumes.count} samples")
@@ -292,23 +317,8 @@ class Loader:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of everything that determines the order: arrays, sampler, shuffling."""
-        parts: list[Any] = []
-        for arrays, volume in zip(self._arrays, self._volumes.each, strict=True):
-            parts += [(name, a.name, a.shape, a.chunks, str(a.dtype)) for name, a in sorted(arrays.items())]
-            samples = volume.samples
-            for column in (samples.chosen, samples.weights):
-                parts.append(None if column is None else hashlib.sha256(column.tobytes()).hexdigest())
-            parts += [samples.counts, samples.lengths, samples.share]
-        order = self._order
-        parts += [_name_of(self._sampler), order.shuffle, order.block_samples, order.streams]
-        return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
-
-
-def _name_of(sampler: Sampler) -> str:
-    """Return the sampler's repr, or its class if that is the default one, which names an address."""
-    kind = type(sampler)
-    return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(sampler)
+        """Hashes of everything that determines the order: arrays, sampler, shuffling."""
+        return str(self._fingerprint)
 
 
 def _named(volume: Any) -> dict[str, Array]:

@@ -7,20 +7,23 @@ not given out. An error takes the place of its batch.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
 import weakref
-from collections import deque
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from ..engines.monitor import Monitor, ReadCancelledError
 from ..errors import ChunkDecodeError, GzarrError
 from .like import consumer_stream, converted, converter
 from .memory import memory_of
 from .parts import place
+from .stats import Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,6 +81,8 @@ class Ready:
         The batch, or the error.
     turns
         Samples that were read for it; 0 if there is no batch to go on with.
+    skipped
+        Those of them that the batch lacks.
     mark
         Mark of the memory after which the batch is ready.
     failed
@@ -88,19 +93,7 @@ class Ready:
     turns: int
     mark: Any = None
     failed: bool = False
-
-
-@dataclass(eq=False)
-class Stats:
-    """Counters of an epoch; times in seconds."""
-
-    samples: int = 0
-    batches: int = 0
     skipped: int = 0
-    reading_s: float = 0.0
-    finishing_s: float = 0.0
-    waiting_s: float = 0.0
-    began: float = field(default_factory=time.perf_counter)
 
 
 def most_held(epoch: Epoch, prefetch: int) -> int:
@@ -130,14 +123,19 @@ class _Work:
         self.transform = transform
         self.memory = memory_of(self.sources[0].array.device)
         self.stats = Stats()
+        self.monitor = Monitor()
         self.open: dict[int, _Open] = {}
-        self.complete: deque[_Open | BaseException] = deque()
-        self.ready: deque[Ready] = deque()
-        self.changed = threading.Condition()
         self.stopped = False
-        # Turns that were read and not given out.
-        self.held = 0
         self.most = most_held(epoch, prefetch)
+        # An interrupt (Ctrl-C) in the consumer's thread leaves none of their locks taken, as it may a condition's.
+        # None wakes those who wait when there is nothing more to come.
+        self.complete: SimpleQueue[_Open | BaseException | None] = SimpleQueue()
+        self.ready: SimpleQueue[Ready | None] = SimpleQueue()
+        # Turns that were given out, and places for batches that are ready.
+        self.freed: SimpleQueue[int] = SimpleQueue()
+        self.places: SimpleQueue[None] = SimpleQueue()
+        for _ in range(prefetch):
+            self.places.put(None)
 
     # -- reading
 
@@ -180,6 +178,15 @@ class _Work:
 
     def _read(self, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]) -> None:
         """Read samples into rows of batches."""
+        started = time.perf_counter()
+        try:
+            with self.monitor:
+                self._read_parts(numbers, origins, pieces)
+        finally:
+            self.stats.add_read(time.perf_counter() - started, self.monitor.take())
+            self.stats.chunks, self.stats.uses = self.monitor.chunks, self.monitor.uses
+
+    def _read_parts(self, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]) -> None:
         for volume, places, _ in self.epoch.cells.parts(numbers):
             for i, source in enumerate(self.volumes[volume].sources):
                 outputs = [batch.arrays[i][rows] for batch, rows in pieces]
@@ -219,7 +226,6 @@ class _Work:
                     raise error
                 if callable(self.on_error):
                     self.on_error(error, int(labels[row]))
-            self.stats.skipped += len(batch.bad)
             good = np.delete(np.arange(len(labels)), list(batch.bad))
             arrays = [self._some(array, good.tolist()) for array in arrays]
             labels, volumes, origins = labels[good], volumes[good], origins[good]
@@ -241,42 +247,40 @@ class _Work:
 
     def run_reader(self) -> None:
         """Read all blocks, each as soon as there is room; the loop of the first thread."""
+        # Turns that were read and not given out.
+        held = 0
         try:
             for begin, end in itertools.pairwise(self.epoch.bounds(self.first, self.end)):
-                with self.changed:
-                    while not self.stopped and self.held and self.held + end - begin > self.most:
-                        self.changed.wait()
-                    if self.stopped:
-                        return
-                    self.held += end - begin
-                started = time.perf_counter()
+                while held and held + end - begin > self.most and not self.stopped:
+                    held -= self.freed.get()
+                if self.stopped:
+                    return
+                held += end - begin
                 for done in self.read(begin, end):
-                    with self.changed:
-                        if self.stopped:
-                            return
-                        self.complete.extend(done)
-                        self.changed.notify_all()
-                self.stats.reading_s += time.perf_counter() - started
+                    # Nothing of a block is to be held while waiting for room for the next one.
+                    while done:
+                        self.complete.put(done.pop(0))
+        except ReadCancelledError:
+            return
         except BaseException as error:
             # Whatever it is, it is raised in the consumer's thread.
-            with self.changed:
-                self.complete.append(error)
-                self.changed.notify_all()
+            self.complete.put(error)
 
     def run_finisher(self) -> None:
         """Make batches ready; the loop of the second thread."""
         for _ in range(self.epoch.steps(self.begin)):
-            with self.changed:
-                self.changed.wait_for(lambda: self.stopped or (self.complete and len(self.ready) < self.prefetch))
-                if self.stopped:
-                    return
-                batch = self.complete.popleft()
-            result = self._finished(batch)
-            with self.changed:
-                self.ready.append(result)
-                self.changed.notify_all()
-            if isinstance(batch, BaseException):
+            self.places.get()
+            batch = self.complete.get()
+            if self.stopped or batch is None:
                 return
+            result, last = self._finished(batch), isinstance(batch, BaseException)
+            if self.stopped:
+                return
+            self.ready.put(result)
+            if last:
+                return
+            # Not to be held while waiting for the next one.
+            del batch, result
 
     def _finished(self, batch: _Open | BaseException) -> Ready:
         """Make a batch ready."""
@@ -285,23 +289,20 @@ class _Work:
         started = time.perf_counter()
         try:
             value, mark = self.finish(batch)
-            return Ready(value, len(batch.numbers), mark)
+            return Ready(value, len(batch.numbers), mark, skipped=len(batch.bad))
         except BaseException as error:
             return Ready(error, len(batch.numbers), failed=True)
         finally:
-            self.stats.finishing_s += time.perf_counter() - started
+            self.stats.transform_s += time.perf_counter() - started
 
     def take(self) -> Ready:
         """Wait for the next batch and return it."""
-        started = time.perf_counter()
-        with self.changed:
-            self.changed.wait_for(lambda: self.stopped or self.ready)
-            self.stats.waiting_s += time.perf_counter() - started
-            if self.stopped:
-                raise StopIteration
-            result = self.ready.popleft()
-            self.held -= result.turns
-            self.changed.notify_all()
+        result = self.ready.get()
+        if result is None:
+            self.ready.put(None)
+            raise StopIteration
+        self.freed.put(result.turns)
+        self.places.put(None)
         return result
 
     def inline(self) -> Iterator[Ready]:
@@ -311,12 +312,16 @@ class _Work:
                 yield from map(self._finished, done)
 
     def stop(self) -> None:
-        """End the threads: at once while they wait, or after the block that is being read."""
-        with self.changed:
-            self.stopped = True
-            self.complete.clear()
-            self.ready.clear()
-            self.changed.notify_all()
+        """End the threads: at once while they wait, or after the requests and chunks that are being read."""
+        self.stopped = self.monitor.cancelled = True
+        waiting: tuple[SimpleQueue[Any], ...] = (self.complete, self.ready)
+        for queue in waiting:
+            with contextlib.suppress(Empty):
+                while True:
+                    queue.get_nowait()
+            queue.put(None)
+        self.freed.put(0)
+        self.places.put(None)
 
 
 class Pipeline:
@@ -349,6 +354,8 @@ class Pipeline:
         self._work = work = _Work(epoch, begin, prefetch, on_error, transform)
         self._steps = epoch.steps(begin)
         self._given = 0
+        # When the consumer got the last batch.
+        self._left: float | None = None
         self._copy = copy
         self._like, self._device = like, work.sources[0].array.device
         self._convert = converter(like, self._device)
@@ -366,6 +373,26 @@ class Pipeline:
 
     def __next__(self) -> Any:
         """Return the next batch, or raise the error of one that cannot be read; the next call then goes on."""
+        try:
+            return self._measured()
+        except Exception:
+            raise
+        except BaseException:
+            # After an interrupt, the traceback may keep this iterator for long.
+            self.close()
+            raise
+
+    def _measured(self) -> Any:
+        asked, stats = time.perf_counter(), self._work.stats
+        if self._left is not None:
+            stats.consumer_s += asked - self._left
+        try:
+            return self._next()
+        finally:
+            self._left = time.perf_counter()
+            stats.waiting_s += self._left - asked
+
+    def _next(self) -> Any:
         if self._given >= self._steps and not self._work.stopped:
             self._progress(None)
             self.close()
@@ -386,7 +413,8 @@ class Pipeline:
         if ready.failed:
             raise ready.value
         work.stats.batches += 1
-        work.stats.samples += ready.turns
+        work.stats.samples += ready.turns - ready.skipped
+        work.stats.skipped += ready.skipped
         if not self._copy:
             self._kept = ready.value
         stream = consumer_stream(self._like, self._device)
@@ -398,6 +426,16 @@ class Pipeline:
     def close(self) -> None:
         """End the epoch and its threads."""
         self._close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether there are no more batches."""
+        return self._work.stopped
+
+    @property
+    def steps(self) -> int:
+        """Number of batches from the beginning of this iterator on."""
+        return self._steps
 
     @property
     def stats(self) -> Stats:

@@ -119,7 +119,7 @@ class TestInfo:
     def test_long_work_has_a_bar_on_a_terminal(self, root, monkeypatch):
         """The progress bar goes to stderr, and only if that is a terminal."""
         code = (
-            "import sys; from gzarr.cli import main as cli, progress; progress.QUIET_SECONDS = -1; "
+            "import sys; from gzarr import progress; from gzarr.cli import main as cli; progress.QUIET_SECONDS = -1; "
             f"sys.exit(cli.main(['info', {str(root / 'g' / 'volume')!r}]))"
         )
         ours, theirs = pty.openpty()

@@ -22,7 +22,7 @@ def test_the_examples_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     gzarr.create_array("label.zarr", data=(image > 500).astype("u1"), chunks=(16, 80, 64))
     names: dict[str, Any] = {}
     codes = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(codes) == 3
+    assert len(codes) == 4
     for code in codes:
         exec(compile(code, str(PAGE), "exec"), names)
     assert np.array_equal(names["x"] > 500, names["y"])

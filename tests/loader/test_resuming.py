@@ -95,7 +95,73 @@ def test_a_state_of_something_else_is_refused(root: Path, tmp_path: Path) -> Non
     for other in others:
         with pytest.raises(gzarr.ArgumentError, match="fingerprint"):
             other.load_state_dict(state)
+    for other, message in zip(
+        others, ["shuffle=", "streams=", "buffer_bytes=", "arrays are others", "arrays are others"], strict=True
+    ):
+        with pytest.raises(gzarr.ArgumentError, match=message):
+            other.load_state_dict(state)
+    with pytest.raises(gzarr.ArgumentError, match="the sampler is another one"):
+        rows(root, sampler=Rows(where=np.arange(400))).load_state_dict(state)
     assert rows(root, batch_size=3, prefetch=0).load_state_dict(state) is None  # type: ignore[func-returns-value]
     for wrong in [{}, state | {"version": 9}, state | {"cursor": 501}, state | {"epoch": -1}, state | {"seed": "x"}, 5]:
         with pytest.raises(gzarr.ArgumentError, match="state"):
             rows(root).load_state_dict(wrong)  # type: ignore[arg-type]
+
+
+# -- arrays that change
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_an_array_that_has_grown_is_named(tmp_path: Path, count: int) -> None:
+    def opened() -> dict[str, gzarr.Array]:
+        return {f"v{i}": gzarr.open_array(tmp_path / f"v{i}", mode="r+") for i in range(count)}
+
+    for i in range(count):
+        gzarr.create_array(tmp_path / f"v{i}", data=np.zeros((50, 3)), chunks=(10, 3))
+    loader = Loader(opened(), seed=2**63 - 1)
+    loader.load_state_dict(loader.state_dict() | {"epoch": 10**6, "cursor": 49})
+    state = json.loads(json.dumps(loader.state_dict()))
+    assert len(json.dumps(state)) < 200
+    Loader(opened()).load_state_dict(state)
+    for array in opened().values():
+        array.append(np.ones((10, 3)))
+    with pytest.raises(gzarr.ArgumentError, match="does not belong to this loader") as failure:
+        Loader(opened()).load_state_dict(state)
+    message = str(failure.value)
+    assert "an epoch had 50 samples and has 60 now" in message
+    if count <= 6:
+        for i in range(count):
+            assert f"array 'v{i}' has grown from shape (50, 3) to (60, 3)" in message
+    else:
+        assert "the arrays are others, or have other shapes" in message
+    assert "sampler is" not in message
+    # The samples that there were can go on.
+    with pytest.raises(gzarr.ArgumentError, match="sampler is another one"):
+        Loader(opened(), Rows(where=np.arange(50))).load_state_dict(state)
+    for array in opened().values():
+        array.resize((20, 3))
+    with pytest.raises(gzarr.ArgumentError, match="does not belong") as failure:
+        Loader(opened()).load_state_dict(state)
+    if count <= 6:
+        assert "array 'v0' has shrunk from shape (50, 3) to (20, 3)" in str(failure.value)
+
+
+def test_an_array_that_grows_while_a_loader_lives(tmp_path: Path) -> None:
+    array = gzarr.create_array(tmp_path, data=np.arange(50), chunks=7)
+    loader = Loader(array, batch_size=5, prefetch=0)
+    batches = iter(loader)
+    before = [next(batches).samples.tolist() for _ in range(3)]
+    state = loader.state_dict()
+    gzarr.open_array(tmp_path, mode="r+").append(np.arange(50, 60))
+    # Another array object, as in another process: nothing changes for this one.
+    rest = [batch["data"].tolist() for batch in batches]
+    assert sorted(number for batch in before + rest for number in batch) == list(range(50))
+    assert loader.state_dict()["fingerprint"] == state["fingerprint"]
+    array.resize(60)
+    with pytest.warns(UserWarning, match=r"has grown from shape \(50,\) to \(60,\), since this loader was made"):
+        again = iter(loader)
+    assert sorted(number for batch in again for number in batch["data"].tolist()) == list(range(50))
+    assert len(list(Loader(array))) == 60
+    array.resize(40)
+    with pytest.raises(gzarr.ArgumentError, match=r"has shrunk from shape \(50,\) to \(40,\)"):
+        iter(loader)

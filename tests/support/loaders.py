@@ -32,10 +32,12 @@ def opened(root: Path, device: TestedDevice | None = None) -> dict[str, gzarr.Ar
     return {name: gzarr.open_array(root / name) if device is None else device.open(root / name) for name in "xy"}
 
 
-def rows(root: Path, device: TestedDevice | None = None, **options: Any) -> Loader:
+def rows(root: Path, device: TestedDevice | None = None, *, sampler: Rows | None = None, **options: Any) -> Loader:
     """Return a loader of all rows, by default with a buffer so small that there are many blocks."""
     return Loader(
-        opened(root, device), Rows(), **{"batch_size": 16, "buffer_bytes": 12000, "drop_last": False, **options}
+        opened(root, device),
+        sampler or Rows(),
+        **{"batch_size": 16, "buffer_bytes": 12000, "drop_last": False, **options},
     )
 
 

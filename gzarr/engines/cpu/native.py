@@ -20,6 +20,7 @@ from ...stores.base import LocalFiles, RemoteValues
 from .. import failures, kernels, pool, result_memory, spans, stack
 from ..fetching import fetch_each
 from ..kernels import address
+from ..monitor import spent
 from . import threads
 from .job_slots import ReadSlots, piece_columns
 
@@ -72,7 +73,7 @@ def read(request: ReadRequest, program: NativeProgram) -> None:
     else:
         if workers > 1:
             job.share_first_touch()
-        kernels.run(work, job.address, job.shared, job.turns, workers)
+        kernels.run(work, job.address, job.shared, job.turns, workers, request.monitor)
     job.check(request)
 
 
@@ -102,7 +103,9 @@ def _run_batches(request: ReadRequest, program: NativeProgram, job: _Job, work: 
 def fetch(request: ReadRequest, rows: IntArray) -> list[Any]:
     """Return the encoded bytes of some chunks, None for absent ones; raise an error that names the chunk."""
     try:
-        return list(threads.fetch(request.store, request.sources, rows.tolist(), request.most_encoded))
+        with spent(request.monitor, "store"):
+            where = request.store, request.sources, rows.tolist(), request.most_encoded
+            return list(threads.fetch(*where, request.monitor))
     except ChunkError:
         raise
     # Third-party stores may raise anything.
@@ -120,6 +123,7 @@ class _Job:
         plan, sources = request.plan, request.sources
         n, k = plan.chunks.shape
         self._outputs = request.outputs
+        self._monitor = request.monitor
         self.status = np.zeros((n, 2), np.int64)
         self.shared = np.zeros(3, np.int64)
         self._slots = slots = ReadSlots()
@@ -161,7 +165,8 @@ class _Job:
         slots.set_rows(len(rows), shared, rows)
         worker = kernels.take_worker()
         try:
-            work(slots.address, worker.context_address, worker.scratch_address)
+            with spent(self._monitor, "decoder"):
+                work(slots.address, worker.context_address, worker.scratch_address)
         finally:
             kernels.give_worker_back(worker)
         return not shared[1]

@@ -17,6 +17,7 @@ from ...stores.base import ByteRange, RemoteValues, SizedStore
 from .. import pool
 from ..failures import store_failure
 from ..fetching import fetch_each
+from ..monitor import spent
 from ..request import ABSENT, WHOLE
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ...codecs.codec import ArrayRepresentation, Representation
     from ...plan.planner import Plan
     from ...stores.base import ReadableStore
+    from ..monitor import Monitor
     from ..request import ReadRequest, Sources
 
 Encoded: TypeAlias = bytes | memoryview
@@ -71,7 +73,9 @@ def read(request: ReadRequest) -> None:
     pool.each(lambda i: _read_batch(request, steps, fill, batches[i]), len(batches), workers)
 
 
-def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int], most_encoded: int) -> list[Encoded | None]:
+def fetch(
+    store: ReadableStore, sources: Sources, rows: Iterable[int], most_encoded: int, monitor: Monitor | None = None
+) -> list[Encoded | None]:
     """Fetch the encoded bytes of some chunks from any store.
 
     Parameters
@@ -85,6 +89,8 @@ def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int], most_enco
         Rows of ``sources`` to fetch.
     most_encoded
         Most bytes of a whole value. Larger ones are refused, before they are read if the store knows their size.
+    monitor
+        Monitor of the read, or None.
 
     Returns
     -------
@@ -98,6 +104,8 @@ def fetch(store: ReadableStore, sources: Sources, rows: Iterable[int], most_enco
     values: list[Encoded | None] = []
     ranges: list[tuple[int, int, int, int]] = []
     for position, row in enumerate(rows):
+        if monitor is not None:
+            monitor.check()
         nbytes = int(sources.nbytes[row])
         key_index = int(sources.key_index[row])
         values.append(_whole(store, sources.keys[key_index], most_encoded) if nbytes == WHOLE else None)
@@ -234,7 +242,8 @@ def _read_batch(
     request: ReadRequest, steps: Sequence[Representation], fill: npt.NDArray[Any], rows: Sequence[int]
 ) -> None:
     try:
-        values = fetch(request.store, request.sources, rows, request.most_encoded)
+        with spent(request.monitor, "store"):
+            values = fetch(request.store, request.sources, rows, request.most_encoded, request.monitor)
     # Third-party stores may raise anything.
     except Exception as cause:
         if len(rows) == 1:
@@ -254,6 +263,17 @@ def _read_values(
     values: list[Any],
 ) -> None:
     """Decode and place chunks, given their encoded bytes; the list loses them."""
+    with spent(request.monitor, "decoder"):
+        _place_values(request, steps, fill, rows, values)
+
+
+def _place_values(
+    request: ReadRequest,
+    steps: Sequence[Representation],
+    fill: npt.NDArray[Any],
+    rows: Sequence[int],
+    values: list[Any],
+) -> None:
     for position, row in enumerate(rows):
         # Frees each encoded chunk before the next is decoded.
         data, values[position] = values[position], None

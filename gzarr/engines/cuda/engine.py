@@ -30,6 +30,7 @@ from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import ArgumentError
 from .. import failures, pool, stack
+from ..monitor import spent
 from . import calibration, loss, router, slots
 from .budget import Budget
 from .columns import output_memory, placement
@@ -348,6 +349,8 @@ class _Read:
         left: list[IntArray] = []
         try:
             while len(pending):
+                if self._request.monitor is not None:
+                    self._request.monitor.check()
                 if len(waves) == flight:
                     failed, slot = self._finish(waves)
                     left.append(failed)
@@ -358,7 +361,8 @@ class _Read:
                 staging = slot.staging(shape.staging_bytes)
                 part = pending[: self._fitting(pending, shape)]
                 memory = wave.encoded_memory() if direct else staging
-                staged, frames = source.stage(part, memory, shape.encoded, shape.frames)
+                with spent(self._request.monitor if direct else None, "store", pool.thread_count()):
+                    staged, frames = source.stage(part, memory, shape.encoded, shape.frames)
                 # A view of the arena, which would otherwise live on while the next wave's is allocated.
                 del memory
                 self._refuse_absent(staged)
@@ -383,7 +387,8 @@ class _Read:
     def _finish(self, waves: deque[Wave]) -> tuple[IntArray, Slot]:
         """Wait for the oldest wave's statuses; return the rows that failed, and its slot for another wave."""
         wave = waves[0]
-        wave.slot.decoded.synchronize()
+        with spent(self._request.monitor, "device", pool.thread_count()):
+            wave.slot.decoded.synchronize()
         failed = wave.failed_rows()
         waves.popleft()
         return failed, wave.slot

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
-from .. import stack
+from .. import pool, stack
+from ..monitor import spent
 from ..stack import Stack
 from . import slots
 from .staging import NO_FRAMES, READY, Frames, Staged
@@ -77,7 +78,8 @@ def read_on_host(
             for output, span in zip(held, spans, strict=True):
                 device.copy_array(output, device.shaped(arrived[span], output.dtype, output.shape), stream)
             slot.gate(stream)
-            slot.decoded.synchronize()
+            with spent(request.monitor, "device", pool.thread_count()):
+                slot.decoded.synchronize()
     except BaseException:
         slots.settle(device, slot, stream, arrived)
         raise

@@ -23,6 +23,7 @@ from .. import kernels, pool
 from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch
 from ..fetching import BUDGET_BYTES, fetch_each
 from ..kernels import OPEN_FLAGS, address
+from ..monitor import spent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -236,7 +237,12 @@ class Staging:
         else:
             turns = np.zeros(1, np.int64)
             job[r.CHUNK_ROWS], job[r.SPANS], job[s.NEXT] = address(rows), len(rows), address(turns)
-            pool.run(lambda _: _run(job), min(pool.thread_count(), len(rows)))
+
+            def read_files(_: int) -> None:
+                with spent(self._request.monitor, "store"):
+                    _run(job)
+
+            pool.run(read_files, min(pool.thread_count(), len(rows)))
         taken = columns[:, : min(int(shared[1]), most_frames)]
         state = outcomes[:, s.STATE]
         # Frames may also belong to chunks that did not fit, or turned out to be for the CPU.
@@ -280,7 +286,8 @@ class Staging:
             turns = np.zeros(1, np.int64)
             part[r.CHUNK_ROWS], part[r.SPANS] = address(batch), len(batch)
             part[s.NEXT], part[s.FIRST] = address(turns), begin
-            _run(part)
+            with spent(request.monitor, "decoder"):
+                _run(part)
             return not (0 < capacity <= shared[0] or 0 < most_frames <= shared[1])
 
         if isinstance(request.store, RemoteValues):

@@ -1,4 +1,4 @@
-"""Progress bars of the command line: only on terminals, and only for long operations."""
+"""Progress bars on stderr."""
 
 from __future__ import annotations
 
@@ -30,12 +30,22 @@ def watch(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T
                 advance(count)
 
 
-def start_bar(stack: contextlib.ExitStack, what: str, total: int | None) -> Callable[[int], None]:
-    """Start a bar that ends with ``stack``; return a function that moves it to a count."""
+def start_bar(stack: contextlib.ExitStack, what: str, total: int | None, *, stays: bool = False) -> Callable[..., None]:
+    """Start a bar that ends with ``stack``; return a function that moves it to a count, with a note beside it.
+
+    If it ``stays``, its last state is still there when it has ended; if stderr is no terminal, only that is shown.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
-    task = bar.add_task(what, total=total)
-    return lambda count: bar.update(task, completed=count)
+    columns = (
+        TextColumn("{task.description}"),
+        # Narrower with notes, so that 80 characters are enough.
+        BarColumn(20 if stays else 40),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    bar = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=not stays))
+    task = bar.add_task(what, total=total, note="")
+    return lambda count, note="": bar.update(task, completed=count, note=note)

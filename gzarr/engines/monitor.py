@@ -1,0 +1,93 @@
+"""Monitors of reads: where their time goes, and how to end them before they are complete.
+
+Whoever wants to know (a loader) reads in a ``with monitor:`` block. The reads of that thread then belong to the
+monitor, in whichever threads they run. Without a monitor, nothing is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextvars import Token
+
+#: What a thread of a read does: it waits for the store (reads a file), decodes and places chunks, waits for the device.
+Activity: TypeAlias = Literal["store", "decoder", "device"]
+
+_current: ContextVar[Monitor | None] = ContextVar("gzarr_monitor", default=None)
+
+
+class ReadCancelledError(BaseException):
+    """A read was ended by its monitor. It is no ``Exception``, so that nothing takes it for a failure of the store."""
+
+
+class Monitor:
+    """Monitor of the reads of one thread.
+
+    Attributes
+    ----------
+    cancelled
+        Whether reads should end. Set it from any thread: they end after the requests and chunks in progress, with
+        :class:`ReadCancelledError`.
+    chunks
+        Chunks that were read.
+    uses
+        Pieces of results that were taken from them: one for each chunk and each window that needs it.
+    """
+
+    __slots__ = ("_added", "_token", "cancelled", "chunks", "uses")
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self.chunks = self.uses = 0
+        self._added: deque[tuple[Activity, float]] = deque()
+        self._token: Token[Monitor | None] | None = None
+
+    def __enter__(self) -> Monitor:
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self._token is not None
+        _current.reset(self._token)
+
+    def add(self, activity: Activity, seconds: float) -> None:
+        """Add time of a thread; any thread may do this."""
+        # Appending is atomic: an interrupt (Ctrl-C) leaves no lock taken.
+        self._added.append((activity, seconds))
+
+    def check(self) -> None:
+        """End this read if it was cancelled."""
+        if self.cancelled:
+            raise ReadCancelledError
+
+    def take(self) -> dict[Activity, float]:
+        """Return and reset the seconds of threads since the last call."""
+        totals: dict[Activity, float] = {"store": 0.0, "decoder": 0.0, "device": 0.0}
+        for _ in range(len(self._added)):
+            activity, seconds = self._added.popleft()
+            totals[activity] += seconds
+        return totals
+
+
+def current() -> Monitor | None:
+    """Return the monitor of the reads of this thread, or None."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def spent(monitor: Monitor | None, activity: Activity, threads: int = 1) -> Iterator[None]:
+    """Add the time of a block to a monitor, for so many threads that it keeps busy or waiting."""
+    if monitor is None:
+        yield
+        return
+    begin = time.perf_counter()
+    try:
+        yield
+    finally:
+        monitor.add(activity, (time.perf_counter() - begin) * threads)

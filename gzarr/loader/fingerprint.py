@@ -1,0 +1,155 @@
+"""The fingerprint of what determines a loader's order, and what differs between two of them.
+
+It is short, to be kept in every state: ``samples:arrays:sampler:order:all``, as in
+``500:1f3a.90bc:77ab:02d4:0123456789abcdef``. They must be equal; if they are not, their parts tell what has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..arrays.array import Array
+    from .order import Order
+    from .samplers import Sampler
+    from .volumes import Volumes
+
+#: Most arrays that have a part of their own.
+MOST_ARRAYS: Final = 6
+
+
+@dataclass(frozen=True)
+class ArrayFacts:
+    """What determines the order, of one array.
+
+    Attributes
+    ----------
+    volume
+        Number of its volume.
+    name
+        Its name in the loader.
+    node
+        Path of the array.
+    shape, chunks, dtype
+        Those that it had when the loader was made.
+    """
+
+    volume: int
+    name: str
+    node: str
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: str
+
+    def hash(self, shape: tuple[int, ...] | None = None) -> str:
+        """Return a short hash; with a shape, that of the same array with this shape."""
+        facts = self.volume, self.name, self.node, self.shape if shape is None else shape, self.chunks, self.dtype
+        return _hash(facts, 4)
+
+    def __str__(self) -> str:
+        return f"{self.name or self.node!r}"
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What determines a loader's order.
+
+    Attributes
+    ----------
+    samples
+        Samples of an epoch.
+    arrays
+        The arrays of all volumes.
+    sampler, order
+        Hashes of the sampler, and of how its samples are shuffled.
+    """
+
+    samples: int
+    arrays: tuple[ArrayFacts, ...]
+    sampler: str
+    order: str
+
+    @classmethod
+    def of(cls, arrays: Sequence[dict[str, Array]], volumes: Volumes, sampler: Sampler, order: Order) -> Fingerprint:
+        """Return the fingerprint of a loader."""
+        facts = tuple(
+            ArrayFacts(i, name, a.name, a.shape, a.chunks, str(a.dtype))
+            for i, volume in enumerate(arrays)
+            for name, a in sorted(volume.items())
+        )
+        parts: list[Any] = [_name_of(sampler)]
+        for volume in volumes.each:
+            samples = volume.samples
+            parts += [None if c is None else _hash(c.tobytes(), 64) for c in (samples.chosen, samples.weights)]
+            parts.append(samples.share)
+        lengths = [volume.samples.lengths for volume in volumes.each]
+        shuffling = [order.shuffle, order.block_samples, order.streams, lengths]
+        return cls(volumes.count, facts, _hash(parts, 16), _hash(shuffling, 16))
+
+    def __str__(self) -> str:
+        hashes = [array.hash() for array in self.arrays]
+        short = ".".join(hashes) if len(hashes) <= MOST_ARRAYS else _hash(hashes, 4)
+        everything = _hash([repr(self.arrays), self.samples, self.sampler, self.order], 16)
+        return f"{self.samples}:{short}:{self.sampler[:4]}:{self.order[:4]}:{everything}"
+
+    def difference(self, other: str) -> str:
+        """Return what is not as it was in a loader with another fingerprint, in words."""
+        parts, own = other.split(":"), str(self).split(":")
+        if len(parts) != len(own) or not parts[0].isdecimal():
+            return "it is not a fingerprint of this version of gzarr"
+        changed = []
+        if parts[1] != own[1]:
+            changed.append(self._changed_arrays(parts[1].split("."), int(parts[0])))
+        if parts[0] != own[0]:
+            changed.append(f"an epoch had {parts[0]} samples and has {own[0]} now")
+        if parts[2] != own[2]:
+            changed.append("the sampler is another one")
+        if parts[3] != own[3]:
+            changed.append("shuffle=, buffer_bytes= or streams= are others, or the groups of samples")
+        return "; ".join(changed) or "it was made from other arrays or another sampler"
+
+    def changed(self, arrays: Sequence[dict[str, Array]]) -> list[tuple[str, bool]]:
+        """Return what has become of the arrays' shapes in words, and whether that is no shorter along any axis."""
+        told = []
+        for facts in self.arrays:
+            now = arrays[facts.volume][facts.name].shape
+            if now != facts.shape:
+                grown = all(n >= before for n, before in zip(now, facts.shape, strict=True))
+                told.append((_resized(facts, facts.shape, now), grown))
+        return told
+
+    def _changed_arrays(self, hashes: list[str], samples: int) -> str:
+        if len(hashes) != len(self.arrays) or len(hashes) > MOST_ARRAYS:
+            return "the arrays are others, or have other shapes"
+        told = []
+        for array, found in zip(self.arrays, hashes, strict=True):
+            if found != array.hash():
+                more = self.samples - samples
+                before = [(*array.shape[:d], n - more, *array.shape[d + 1 :]) for d, n in enumerate(array.shape)]
+                old = next((shape for shape in before if array.hash(shape) == found), None)
+                if old is None:
+                    told.append(f"array {array} is another one or has another shape; it has shape {array.shape} now")
+                else:
+                    told.append(_resized(array, old, array.shape))
+        return "; ".join(told)
+
+
+def _resized(array: ArrayFacts, old: tuple[int, ...], new: tuple[int, ...]) -> str:
+    what = "grown" if all(n >= before for n, before in zip(new, old, strict=True)) else "shrunk"
+    return f"array {array} has {what} from shape {old} to {new}"
+
+
+def _name_of(sampler: Sampler) -> str:
+    """Return the sampler's repr, or its class if that is the default one, which names an address."""
+    kind = type(sampler)
+    return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(sampler)
+
+
+def _hash(value: Any, digits: int) -> str:
+    data = value if isinstance(value, bytes) else json.dumps(value, default=str).encode()
+    return hashlib.sha256(data).hexdigest()[:digits]

@@ -1,0 +1,200 @@
+"""Loaders inside of Lightning, Accelerate and grain; a training that was stopped goes on with the batch it had next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import accelerate
+import grain.python as grain
+import numpy as np
+import pytest
+import pytorch_lightning as lightning
+import torch
+from absl import flags
+from accelerate.state import AcceleratorState
+from support.loaders import DATA, ROWS, opened, rows
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import gzarr
+from gzarr.loader import Dataset
+from gzarr.loader.torch import IterableLoader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "loader.md"
+
+# Small buffers, to have many blocks.
+pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+
+
+# -- Lightning
+
+
+class Model(lightning.LightningModule):
+    """A model that remembers which samples it was trained with, and may stop after some steps."""
+
+    def __init__(self, stop: int | None = None, checkpoint: Path | None = None) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 1)
+        self.seen: list[tuple[int, int, list[int]]] = []
+        self._stop, self._checkpoint = stop, checkpoint
+
+    def training_step(self, batch: Any, index: int) -> Any:
+        self.seen.append((self.current_epoch, index, batch["y"].tolist()))
+        return self.layer(batch["x"].flatten(1) / DATA.max()).mean()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        if self.global_step == self._stop:
+            assert self._checkpoint is not None
+            self.trainer.save_checkpoint(self._checkpoint)
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), 1e-3)
+
+
+def trainer(folder: Path) -> Any:
+    return lightning.Trainer(
+        accelerator="cpu",
+        max_epochs=3,
+        default_root_dir=folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+@pytest.mark.parametrize("kind", ["loader", "stateful, 0 workers", "stateful, 2 workers"])
+def test_lightning_goes_on_exactly(root: Path, tmp_path: Path, kind: str) -> None:
+    def batches() -> Any:
+        loader = rows(root, like="torch")
+        if kind == "loader":
+            return loader
+        return StatefulDataLoader(IterableLoader(loader), batch_size=None, num_workers=int(kind.split()[1]))
+
+    checkpoint = tmp_path / "model.ckpt"
+    # In the middle of the second epoch of 32 batches.
+    whole = Model(stop=37, checkpoint=checkpoint)
+    trainer(tmp_path).fit(whole, batches())
+    assert len(whole.seen) == 3 * 32
+    for epoch in range(3):
+        assert sorted(i for e, _, some in whole.seen if e == epoch for i in some) == list(range(ROWS))
+    resumed = Model()
+    trainer(tmp_path).fit(resumed, batches(), ckpt_path=checkpoint, weights_only=False)
+    assert resumed.seen == whole.seen[37:]
+
+
+# -- Accelerate
+
+
+@pytest.fixture
+def _fresh_accelerator() -> Iterator[None]:
+    yield
+    # Its settings are the process's.
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.mark.usefixtures("_fresh_accelerator")
+@pytest.mark.parametrize("stateful", [False, True])
+def test_accelerate_goes_on_exactly(root: Path, tmp_path: Path, stateful: bool) -> None:
+    def prepared() -> tuple[Any, Any]:
+        options = accelerate.DataLoaderConfiguration(use_stateful_dataloader=stateful)
+        accelerator = accelerate.Accelerator(cpu=True, dataloader_config=options)
+        loader = torch.utils.data.DataLoader(IterableLoader(rows(root, like="torch")), batch_size=None)
+        return accelerator, accelerator.prepare(loader)
+
+    accelerator, loader = prepared()
+    batches = iter(loader)
+    given = [next(batches)["y"].tolist() for _ in range(10)]
+    accelerator.save_state(tmp_path)
+    rest = [batch["y"].tolist() for batch in batches]
+    assert sorted(i for some in given + rest for i in some) == list(range(ROWS))
+    accelerator, loader = prepared()
+    if stateful:
+        accelerator.load_state(tmp_path)
+        again = loader
+    else:
+        again = accelerate.skip_first_batches(loader, 10)
+    assert [batch["y"].tolist() for batch in again] == rest
+    # The next epoch is whole.
+    assert sorted(i for batch in loader for i in batch["y"].tolist()) == list(range(ROWS))
+
+
+# -- grain
+
+
+def test_grain_maps_and_resumes_samples(root: Path) -> None:
+    dataset = Dataset(opened(root))
+    assert isinstance(dataset, grain.RandomAccessDataSource)
+
+    def batches() -> Any:
+        return iter(grain.MapDataset.source(dataset).shuffle(seed=3).batch(16).to_iter_dataset())
+
+    some = batches()
+    for _ in range(5):
+        batch = next(some)
+        assert np.array_equal(batch["x"], DATA[batch["y"]])
+    state = some.get_state()
+    rest = [batch["y"].tolist() for batch in some]
+    assert len(rest) == 27
+    resumed = batches()
+    resumed.set_state(state)
+    assert [batch["y"].tolist() for batch in resumed] == rest
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])  # Starts processes.
+def test_the_workers_of_grain_read_samples(root: Path, workers: int) -> None:
+    # The processes are told all flags.
+    flags.FLAGS.mark_as_parsed()
+    dataset = Dataset(opened(root))
+    # A read in the parent first.
+    dataset[0]
+    sampler = grain.IndexSampler(ROWS, shard_options=grain.NoSharding(), shuffle=True, num_epochs=1, seed=0)
+    loader = grain.DataLoader(data_source=dataset, sampler=sampler, operations=[grain.Batch(16)], worker_count=workers)
+    seen = []
+    for batch in loader:
+        assert np.array_equal(batch["x"], DATA[batch["y"]])
+        seen.extend(batch["y"].tolist())
+    assert sorted(seen) == list(range(ROWS))
+
+
+# -- JAX
+
+
+@pytest.mark.slow  # Starts a process. One Python is enough.
+def test_the_example_for_several_devices(tmp_path: Path) -> None:
+    image = np.random.default_rng(0).integers(0, 1000, (96, 80, 64)).astype("u2")
+    gzarr.create_array(tmp_path / "image.zarr", data=image, chunks=32)
+    (example,) = [code for code in PAGE.read_text().split("```") if code.startswith("python\nimport jax\n")]
+    before = """
+        import gzarr
+        from gzarr.loader import Patches
+
+        image = gzarr.open_array("image.zarr")
+    """
+    after = """
+        wanted = [b["data"] for b in gzarr.Loader(image, Patches((32, 32, 32)), batch_size=8)][-1]
+        assert jax.device_count() == 4
+        assert (sharded == wanted).all()
+        assert [s.data.shape for s in sharded.addressable_shards] == [(2, 32, 32, 32)] * 4
+        assert [s.device for s in sharded.addressable_shards] == jax.devices()
+        for i, shard in enumerate(sharded.addressable_shards):
+            assert (shard.data == wanted[2 * i : 2 * i + 2]).all()
+        print("done")
+    """
+    code = textwrap.dedent(before) + example.removeprefix("python\n") + textwrap.dedent(after)
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
