@@ -1,12 +1,14 @@
 """The running of an epoch: reading blocks ahead, making batches ready ahead, giving them out.
 
 One thread reads blocks of samples into the arrays of their batches, another one makes batches ready, and the consumer
-takes them in order. What is in memory is bounded: a block is read once there is room for it among the samples that were
-not given out. An error takes the place of its batch.
+takes them in order. Where samples overlap, the first thread reads slabs instead, and the second one gathers batches
+from them. What is in memory is bounded: a block is read once there is room for it among what was read and is still
+needed. An error takes the place of its batch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from .epoch import Epoch
     from .like import Like
+    from .slabs import Slabs
 
     IntArray = npt.NDArray[np.int64]
 
@@ -69,6 +72,15 @@ class _Open:
 
 
 @dataclass(eq=False)
+class _Block:
+    """The turns from ``begin`` to ``end``, whose batches are gathered from slabs."""
+
+    begin: int
+    end: int
+    slabs: Slabs
+
+
+@dataclass(eq=False)
 class Ready:
     """What is given out next: a batch, or the error in its place.
 
@@ -104,9 +116,11 @@ class Stats:
 
 
 def most_held(epoch: Epoch, prefetch: int) -> int:
-    """Return the most samples of a rank that are read and not given out, unless a single block has more."""
-    block = max(epoch.settings.block_samples // epoch.world_size, 1)
-    return max(2 * block, (prefetch + 1) * epoch.batch_size)
+    """Return the most bytes of a rank that are read and still needed, unless a single block takes more."""
+    if epoch.shares_slabs:
+        return 2 * epoch.most_slab_bytes
+    blocks = 2 * epoch.settings.block_bytes // epoch.world_size
+    return max(blocks, (prefetch + 1) * epoch.batch_size * epoch.samples.sample_nbytes)
 
 
 class _Work:
@@ -131,11 +145,14 @@ class _Work:
         self.memory = memory_of(self.sources[0].array.device)
         self.stats = Stats()
         self.open: dict[int, _Open] = {}
-        self.complete: deque[_Open | BaseException] = deque()
+        self.shares_slabs = epoch.shares_slabs
+        self.sample_nbytes = max(epoch.samples.sample_nbytes, 1)
+        self.complete: deque[_Open | _Block | BaseException] = deque()
         self.ready: deque[Ready] = deque()
         self.changed = threading.Condition()
         self.stopped = False
-        # Turns that were read and not given out.
+        # Bytes that were read and are still needed: of slabs that are not gathered, or of samples that are not given
+        # out; without those of batches that wait for the next block.
         self.held = 0
         self.most = most_held(epoch, prefetch)
 
@@ -143,10 +160,43 @@ class _Work:
 
     def read(self, begin: int, end: int) -> Iterator[list[_Open]]:
         """Read the turns from ``begin`` to ``end``; yield batches as they are complete, in order."""
-        size = self.epoch.batch_size
         numbers = self.epoch.numbers(begin, end)
         origins = self.epoch.origins(numbers)
-        pieces = []
+        pieces = [(batch, rows) for batch, rows, _ in self._pieces(begin, end, numbers, origins)]
+        try:
+            self._read(numbers, origins, pieces)
+        except GzarrError:
+            for piece in pieces:
+                self._read_alone(*piece)
+                yield self._complete([piece])
+        else:
+            yield self._complete(pieces)
+
+    def read_slabs(self, block: _Block) -> None:
+        """Read the slabs of a block. If that fails, its batches are read one by one when they are gathered."""
+        with contextlib.suppress(GzarrError):
+            block.slabs.read(self.memory, self.epoch.most_slab_bytes)
+
+    def gather(self, block: _Block) -> Iterator[_Open]:
+        """Yield batches as they are complete with the samples of a block, in order."""
+        slabs = block.slabs
+        for batch, rows, turns in self._pieces(block.begin, block.end, slabs.numbers, slabs.origins):
+            started = time.perf_counter()
+            if slabs.is_read:
+                slabs.gather(turns, [array[rows] for array in batch.arrays], self.memory)
+            else:
+                self._read_alone(batch, rows)
+            self.stats.finishing_s += time.perf_counter() - started
+            yield from self._complete([(batch, rows)])
+
+    def _pieces(
+        self, begin: int, end: int, numbers: IntArray, origins: IntArray
+    ) -> Iterator[tuple[_Open, slice, slice]]:
+        """Yield the batches of the turns from ``begin`` to ``end``, with the rows that these take, and which they are.
+
+        Arrays are made when their batch's turn comes.
+        """
+        size = self.epoch.batch_size
         for step in range((begin - self.first) // size, (end - 1 - self.first) // size + 1):
             at = self.first + step * size
             count = min(size, self.end - at)
@@ -159,15 +209,7 @@ class _Work:
             low, high = max(begin, at), min(end, at + count)
             rows, turns = slice(low - at, high - at), slice(low - begin, high - begin)
             batch.numbers[rows], batch.origins[rows] = numbers[turns], origins[turns]
-            pieces.append((batch, rows))
-        try:
-            self._read(numbers, origins, pieces)
-        except GzarrError:
-            for piece in pieces:
-                self._read_alone(*piece)
-                yield self._complete([piece])
-        else:
-            yield self._complete(pieces)
+            yield batch, rows, turns
 
     def _complete(self, pieces: Sequence[tuple[_Open, slice]]) -> list[_Open]:
         """Return the batches that are complete now that some of their rows were read."""
@@ -243,18 +285,20 @@ class _Work:
         """Read all blocks, each as soon as there is room; the loop of the first thread."""
         try:
             for begin, end in itertools.pairwise(self.epoch.bounds(self.first, self.end)):
+                block = self._block(begin, end)
+                nbytes = (end - begin) * self.sample_nbytes if block is None else self._nbytes(block)
                 with self.changed:
-                    while not self.stopped and self.held and self.held + end - begin > self.most:
+                    while not self.stopped and self.held and self.held + nbytes > self.most:
                         self.changed.wait()
                     if self.stopped:
                         return
-                    self.held += end - begin
                 started = time.perf_counter()
-                for done in self.read(begin, end):
+                for done in self._done(begin, end, block):
                     with self.changed:
                         if self.stopped:
                             return
                         self.complete.extend(done)
+                        self.held += sum(map(self._nbytes, done))
                         self.changed.notify_all()
                 self.stats.reading_s += time.perf_counter() - started
         except BaseException as error:
@@ -263,25 +307,65 @@ class _Work:
                 self.complete.append(error)
                 self.changed.notify_all()
 
+    def _block(self, begin: int, end: int) -> _Block | None:
+        """Return the block of some turns, if batches are gathered from slabs."""
+        return _Block(begin, end, self.epoch.slabs(self.epoch.numbers(begin, end))) if self.shares_slabs else None
+
+    def _done(self, begin: int, end: int, block: _Block | None) -> Iterator[Sequence[_Open | _Block]]:
+        """Read some turns; yield the batches that are complete, or the block to gather them from."""
+        if block is None:
+            yield from self.read(begin, end)
+        else:
+            self.read_slabs(block)
+            yield [block]
+
+    def _nbytes(self, done: _Open | _Block) -> int:
+        if isinstance(done, _Block):
+            # Memory that is used again may have been written further.
+            return max(done.slabs.nbytes, self.epoch.most_slab_bytes)
+        return len(done.numbers) * self.sample_nbytes
+
     def run_finisher(self) -> None:
         """Make batches ready; the loop of the second thread."""
-        for _ in range(self.epoch.steps(self.begin)):
+        try:
+            while True:
+                with self.changed:
+                    self.changed.wait_for(lambda: self.stopped or self.complete)
+                    if self.stopped:
+                        return
+                    results = self._results(self.complete.popleft())
+                # Of a block, batches are gathered one after the other.
+                while self._has_room() and (result := next(results, None)) is not None:
+                    with self.changed:
+                        self.ready.append(result)
+                        self.changed.notify_all()
+                    if result.failed and not result.turns:
+                        return
+        except BaseException as error:
             with self.changed:
-                self.changed.wait_for(lambda: self.stopped or (self.complete and len(self.ready) < self.prefetch))
-                if self.stopped:
-                    return
-                batch = self.complete.popleft()
-            result = self._finished(batch)
-            with self.changed:
-                self.ready.append(result)
+                self.ready.append(Ready(error, 0, failed=True))
                 self.changed.notify_all()
-            if isinstance(batch, BaseException):
-                return
 
-    def _finished(self, batch: _Open | BaseException) -> Ready:
+    def _has_room(self) -> bool:
+        """Wait for room among the batches that are ready; return False if the epoch ends."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.stopped or len(self.ready) < self.prefetch)
+            return not self.stopped
+
+    def _results(self, done: _Open | _Block | BaseException) -> Iterator[Ready]:
+        """Make batches ready."""
+        if isinstance(done, BaseException):
+            yield Ready(done, 0, failed=True)
+        elif isinstance(done, _Open):
+            yield self._finished(done)
+        else:
+            yield from map(self._finished, self.gather(done))
+            with self.changed:
+                self.held -= self._nbytes(done)
+                self.changed.notify_all()
+
+    def _finished(self, batch: _Open) -> Ready:
         """Make a batch ready."""
-        if isinstance(batch, BaseException):
-            return Ready(batch, 0, failed=True)
         started = time.perf_counter()
         try:
             value, mark = self.finish(batch)
@@ -300,15 +384,17 @@ class _Work:
             if self.stopped:
                 raise StopIteration
             result = self.ready.popleft()
-            self.held -= result.turns
+            if not self.shares_slabs:
+                self.held -= result.turns * self.sample_nbytes
             self.changed.notify_all()
         return result
 
     def inline(self) -> Iterator[Ready]:
         """Read and make ready without threads."""
         for begin, end in itertools.pairwise(self.epoch.bounds(self.first, self.end)):
-            for done in self.read(begin, end):
-                yield from map(self._finished, done)
+            for done in self._done(begin, end, self._block(begin, end)):
+                for item in done:
+                    yield from self._results(item)
 
     def stop(self) -> None:
         """End the threads: at once while they wait, or after the block that is being read."""
@@ -317,6 +403,7 @@ class _Work:
             self.complete.clear()
             self.ready.clear()
             self.changed.notify_all()
+        self.memory.close()
 
 
 class Pipeline:
