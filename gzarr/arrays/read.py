@@ -142,7 +142,7 @@ class Reader:
         """
         grid = self._planned_grid
         simple = memory is HOST and len(selections) == 1 and field is None and grid.is_regular
-        if simple and self._fill_quickly(selections[0], results[0], missing):
+        if simple and monitor.current() is None and self._fill_quickly(selections[0], results[0], missing):
             return
         views, copies, whole = _placeable(selections, results, memory, results[0] if whole is None else whole)
         self._run_parts(plan(selections, grid), views, field, missing, memory, whole, options)

@@ -155,15 +155,15 @@ class ReadableArray(ArrayProperties):
         selections
             Selections as for ``a[...]``, each with at most one integer array and without fields.
         out
-            Array of shape ``(len(selections), *result_shape)``, if all results have the same shape; otherwise as for
-            :meth:`read`.
+            Array of shape ``(len(selections), *result_shape)``, if all results have the same shape; or a list or tuple
+            of arrays, one for each selection, of its result's shape. Otherwise as for :meth:`read`.
         missing, stream, budget_bytes, decode, verify
             As for :meth:`read`.
 
         Returns
         -------
-        One array of shape ``(len(selections), *result_shape)`` if all results have the same shape, else a list of
-        arrays. An empty list for no selections.
+        ``out``; without it, one array of shape ``(len(selections), *result_shape)`` if all results have the same shape,
+        else a list of arrays. An empty list for no selections.
 
         Raises
         ------
@@ -180,28 +180,42 @@ class ReadableArray(ArrayProperties):
         if not parsed and out is None:
             return []
         options = self._read_options(missing, stream, budget_bytes, decode, verify)
-        base: Any = None
-        shapes = {selection.result_shape for selection in parsed}
-        if len(shapes) == 1:
-            base = stacked = self._output((len(parsed), *shapes.pop()), self.dtype, out, options.memory)
-            results = [stacked[i, ...] for i in range(len(parsed))]
-        elif out is not None:
-            raise OutputError(f"out= needs selections of one shape; these have {len(shapes)} different ones")
-        elif options.memory is HOST:
-            stacked = None
-            results = [self._output(selection.result_shape, self.dtype, None, HOST) for selection in parsed]
-        else:
-            # The device writes into one allocation; each result is a part of it.
-            sizes = [math.prod(selection.result_shape) for selection in parsed]
-            stacked = None
-            base = self._output((sum(sizes),), self.dtype, None, options.memory)
-            ends = list(itertools.accumulate(sizes))
-            results = [
-                base[end - size : end].reshape(selection.result_shape)
-                for selection, size, end in zip(parsed, sizes, ends, strict=True)
-            ]
-        self._reader.fill(parsed, results, None, options.missing, options.memory, base, options.device)
-        return results if stacked is None else stacked
+        shapes = [selection.result_shape for selection in parsed]
+        results, base, answer = self._outputs_of_many(shapes, out, options.memory)
+        if parsed:
+            self._reader.fill(parsed, results, None, options.missing, options.memory, base, options.device)
+        if isinstance(out, (list, tuple)) and options.memory is not HOST:
+            for own, result in zip(out, results, strict=True):
+                options.memory.copy(own, result)
+        return answer
+
+    def _outputs_of_many(self, shapes: list[tuple[int, ...]], out: Any, memory: Results) -> tuple[list[Any], Any, Any]:
+        """Return an array for each result, the one that they are parts of on a device, and what the caller gets."""
+        if isinstance(out, (list, tuple)):
+            if len(out) != len(shapes):
+                raise OutputError(f"out= has {len(out)} arrays for {len(shapes)} selections")
+            given = [self._output(shape, self.dtype, own, memory) for shape, own in zip(shapes, out, strict=True)]
+            if memory is HOST:
+                return given, None, out
+            # The device writes into one allocation, from which it is copied.
+            return *self._outputs_of_many(shapes, None, memory)[:2], out
+        if len(set(shapes)) == 1:
+            stacked = self._output((len(shapes), *shapes[0]), self.dtype, out, memory)
+            return [stacked[i, ...] for i in range(len(shapes))], stacked, stacked
+        if out is not None:
+            raise OutputError(
+                f"out= is one array, so selections must have one shape; these have {len(set(shapes))} different ones: "
+                "pass a list of arrays"
+            )
+        if memory is HOST:
+            results = [self._output(shape, self.dtype, None, HOST) for shape in shapes]
+            return results, None, results
+        # The device writes into one allocation; each result is a part of it.
+        sizes = list(map(math.prod, shapes))
+        base = self._output((sum(sizes),), self.dtype, None, memory)
+        ends = itertools.accumulate(sizes)
+        results = [base[end - n : end].reshape(shape) for shape, n, end in zip(shapes, sizes, ends, strict=True)]
+        return results, base, results
 
     def read_windows(
         self,

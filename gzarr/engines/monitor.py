@@ -1,7 +1,7 @@
 """Monitors of reads: where their time goes, and how to end them before they are complete.
 
-Whoever wants to know (a loader) reads in a ``with monitor:`` block. The reads of that thread then belong to the
-monitor, in whichever threads they run. Without a monitor, nothing is measured.
+Whoever wants to know (a loader) reads in a ``with monitor.watching():`` block. The reads of that thread then belong to
+the monitor, in whichever threads they run. Without a monitor, nothing is measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextvars import Token
 
 #: What a thread of a read does: it waits for the store (reads a file), decodes and places chunks, waits for the device.
 Activity: TypeAlias = Literal["store", "decoder", "device"]
@@ -27,7 +26,7 @@ class ReadCancelledError(BaseException):
 
 
 class Monitor:
-    """Monitor of the reads of one thread.
+    """Monitor of reads.
 
     Attributes
     ----------
@@ -40,21 +39,21 @@ class Monitor:
         Pieces of results that were taken from them: one for each chunk and each window that needs it.
     """
 
-    __slots__ = ("_added", "_token", "cancelled", "chunks", "uses")
+    __slots__ = ("_added", "cancelled", "chunks", "uses")
 
     def __init__(self) -> None:
         self.cancelled = False
         self.chunks = self.uses = 0
         self._added: deque[tuple[Activity, float]] = deque()
-        self._token: Token[Monitor | None] | None = None
 
-    def __enter__(self) -> Monitor:
-        self._token = _current.set(self)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        assert self._token is not None
-        _current.reset(self._token)
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Have the reads of this thread belong to the monitor in a block of code."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
 
     def add(self, activity: Activity, seconds: float) -> None:
         """Add time of a thread; any thread may do this."""

@@ -2,10 +2,10 @@
 
 from .dataset import Dataset
 from .loader import Loader
-from .pipeline import Batch
 from .samplers import Patches, Rows, Sampler, Windows
 from .samples import Geometry, Part, Samples
 from .stats import Stats
+from .work import Batch
 
 __all__ = [
     "Batch",

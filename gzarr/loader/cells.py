@@ -60,6 +60,16 @@ class Footprint:
         distinct = int(high[-1] - low[0]) + 1 - int(np.maximum(low[1:] - high[:-1] - 1, 0).sum())
         return float((high - low + 1).sum() / distinct)
 
+    def group_bytes(self, lengths: Sequence[int]) -> float:
+        """Return the bytes of memory that a group of ``lengths`` cells takes: of its samples, or of all they are in."""
+        cells = math.prod(lengths)
+        window = math.prod(min(n / s, 1.0) for n, s in zip(self.length, self.size, strict=True))
+        box = math.prod(
+            min(((g - 1) * step + n) / s, 1.0)
+            for g, step, n, s in zip(lengths, self.stride, self.length, self.size, strict=True)
+        )
+        return self.weight * min(cells * window, box)
+
 
 def amplification(footprints: Sequence[Footprint], counts: Sequence[int], lengths: Sequence[int]) -> float:
     """Return the bytes decoded by groups of some shape to the bytes of the chunks that are needed."""
@@ -74,7 +84,7 @@ def amplification(footprints: Sequence[Footprint], counts: Sequence[int], length
 
 
 def group_lengths(
-    footprints: Sequence[Footprint], counts: Sequence[int], target: float, most_cells: int
+    footprints: Sequence[Footprint], counts: Sequence[int], target: float, most_bytes: int
 ) -> tuple[int, ...]:
     """Return the cells of a group along each axis.
 
@@ -86,8 +96,8 @@ def group_lengths(
         Cells along each axis.
     target
         Amplification to reach.
-    most_cells
-        Most cells of a group; a chunk's cells stay together even if there are more.
+    most_bytes
+        Most bytes that a group takes in memory; a chunk's cells stay together even if they take more.
 
     Returns
     -------
@@ -107,11 +117,14 @@ def group_lengths(
     reached = amplification(footprints, counts, best)
     while reached > target:
         candidates = []
-        for d in range(len(counts)):
-            if best[d] < counts[d]:
-                more = [m + (i == d) for i, m in enumerate(chunks)]
+        for d, count in enumerate(counts):
+            groups = -(-count // best[d])
+            if groups > 1:
+                # The next length with fewer groups: longer ones with as many only leave a shorter group at the end.
+                more = list(chunks)
+                more[d] = max(math.ceil(math.ceil(count / (groups - 1)) / steps[d]), chunks[d] + 1)
                 lengths = cells(more)
-                if math.prod(lengths) <= most_cells:
+                if sum(f.group_bytes(lengths) for f in footprints) <= most_bytes:
                     candidates.append((amplification(footprints, counts, lengths), more, lengths))
         if not candidates:
             break
@@ -177,12 +190,16 @@ class Cells:
         counts = tuple(int(along[-1]) for along in self.bounds)
         return np.asarray(np.ravel_multi_index(tuple(self.coordinates(numbers)[0].T), counts), np.int64)
 
+    def groups(self, numbers: IntArray) -> IntArray:
+        """Return the group of each cell."""
+        return np.searchsorted(self.offsets, numbers, "right") - 1
+
     def coordinates(self, numbers: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the coordinates of cells, of the first cells and the ends of their groups; not for listed cells.
 
         Each is int64 ``(n, k)``.
         """
-        group = np.searchsorted(self.offsets, numbers, "right") - 1
+        group = self.groups(numbers)
         rest = numbers - self.offsets[group]
         which = np.unravel_index(group, tuple(len(along) - 1 for along in self.bounds))
         result, begin, end = (np.empty((len(numbers), len(self.bounds)), np.int64) for _ in range(3))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .order import EpochOrder
+from .slabs import Slabs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -58,7 +59,22 @@ class Epoch:
     @cached_property
     def order(self) -> EpochOrder:
         """The order of this epoch."""
-        return EpochOrder(self.settings, self.number, self.cells.offsets)
+        sizes = self.samples.group_bytes(self.cells) if self.shares_slabs else None
+        return EpochOrder(self.settings, self.number, self.cells.offsets, sizes)
+
+    @property
+    def shares_slabs(self) -> bool:
+        """Whether batches are gathered from slabs."""
+        return self.settings.shuffle == "blocks" and self.samples.share_slabs
+
+    @property
+    def most_slab_bytes(self) -> int:
+        """Most bytes of a rank's slabs of a block, unless its samples are few in many groups."""
+        return -(-self.order.most_bytes // self.world_size)
+
+    def slabs(self, numbers: IntArray) -> Slabs:
+        """Return the slabs of some samples, which are not read yet."""
+        return Slabs(self.samples, self.cells, numbers, self.origins(numbers))
 
     def first_turn(self, cursor: int) -> int:
         """Return the rank's first turn at a position of the order or after it."""

@@ -15,13 +15,15 @@ import numpy as np
 
 from ..display import readable_size
 from ..metadata.chunk_grid import ChunkGrid
-from ..plan.planner import plan_windows
+from ..plan.planner import plan, plan_windows
+from ..plan.selection import parse_basic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
+    from ..plan.planner import Plan
     from .epoch import Epoch
     from .reading import Source
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Independent groups in a block for each sample of a batch that are enough.
 GROUPS_A_SAMPLE = 4
-#: Blocks whose chunks are counted, and most samples whose chunks are counted at once.
+#: Fewest blocks whose chunks are counted, and most samples whose chunks are counted at once.
 _BLOCKS = 8
 _AT_ONCE = 1 << 16
 
@@ -50,6 +52,8 @@ class Mixing:
         So many make a batch about as varied as one of the whole epoch.
     sample_bytes
         Bytes of one sample.
+    group_bytes
+        Bytes of a group in memory, in the mean: of its samples, or of the elements that they have together.
     """
 
     samples: int
@@ -57,17 +61,20 @@ class Mixing:
     groups: float
     wanted_groups: int
     sample_bytes: int
+    group_bytes: float
 
     @classmethod
     def of(cls, epoch: Epoch) -> Mixing:
         """Return the mixing of an epoch."""
         count, shuffle = epoch.samples.count, epoch.settings.shuffle
         mixed = groups = float(count) if shuffle == "full" else 1.0
+        group_bytes = float(epoch.samples.sample_nbytes)
         if shuffle == "blocks":
-            blocks = max(len(epoch.order.bounds) - 1, 1)
-            mixed, groups = count / blocks, (len(epoch.cells.offsets) - 1) / blocks
+            blocks, all_groups = max(len(epoch.order.bounds) - 1, 1), len(epoch.cells.offsets) - 1
+            mixed, groups = count / blocks, all_groups / blocks
+            group_bytes = epoch.order.total_bytes / max(all_groups, 1)
         wanted = GROUPS_A_SAMPLE * epoch.batch_size * epoch.world_size
-        return cls(count, max(mixed, 1.0), max(groups, 1.0), wanted, epoch.samples.sample_nbytes)
+        return cls(count, max(mixed, 1.0), max(groups, 1.0), wanted, epoch.samples.sample_nbytes, group_bytes)
 
     @property
     def is_enough(self) -> bool:
@@ -77,9 +84,9 @@ class Mixing:
     @property
     def buffer_bytes_wanted(self) -> int:
         """Value of ``buffer_bytes`` that would mix ``wanted_groups``, or all samples, in bytes."""
-        group = self.block_samples / self.groups
-        samples = min(math.ceil(group * (self.wanted_groups + 1)), math.ceil(self.samples + group))
-        return 2 * samples * self.sample_bytes
+        all_groups = self.samples / self.block_samples * self.groups
+        # Blocks are cut where a group begins, and groups may be larger than the mean.
+        return 2 * math.ceil(self.group_bytes * (min(self.wanted_groups, all_groups) + 2))
 
     @property
     def advice(self) -> str:
@@ -100,7 +107,7 @@ class Explanation:
         Number of samples of all ranks; number of batches of this one.
     amplification
         Bytes of chunks that all ranks decode to the bytes of the chunks that samples need, each once. Estimated from a
-        few blocks.
+        part of the blocks if there are many.
     mixing
         How well samples are mixed.
     held_bytes
@@ -128,19 +135,19 @@ class Explanation:
         return "\n".join(lines if mixing.is_enough else [*lines, f"too few: {mixing.advice}"])
 
 
-def explain(epoch: Epoch, held_samples: int) -> Explanation:
+def explain(epoch: Epoch, held_bytes: int) -> Explanation:
     """Return what an epoch's settings mean.
 
     Parameters
     ----------
     epoch
         The epoch.
-    held_samples
-        Most samples in memory.
+    held_bytes
+        Most bytes of samples in memory.
     """
     count, mixing = epoch.samples.count, Mixing.of(epoch)
     amplification = _amplification(epoch) if count else 1.0
-    return Explanation(count, epoch.steps(0), amplification, mixing, held_samples * mixing.sample_bytes)
+    return Explanation(count, epoch.steps(0), amplification, mixing, held_bytes)
 
 
 def _amplification(epoch: Epoch) -> float:
@@ -152,32 +159,50 @@ def _amplification(epoch: Epoch) -> float:
         most = max(epoch.settings.block_samples, epoch.batch_size * epoch.world_size)
         bounds = np.append(np.arange(0, count, most), count)
     blocks = len(bounds) - 1
-    counted = np.unique(np.linspace(0, blocks - 1, min(blocks, _BLOCKS)).round().astype(int)).tolist()
+    enough = max(_BLOCKS, _AT_ONCE * blocks // count)
+    counted = np.unique(np.linspace(0, blocks - 1, min(blocks, enough)).round().astype(int)).tolist()
     decoded = 0.0
     for block in counted:
         begin, end = int(bounds[block]), int(bounds[block + 1])
         for rank in range(epoch.world_size):
             turns = np.arange(begin + (rank - begin) % epoch.world_size, end, epoch.world_size)
-            decoded += sum(len(chunks) * nbytes for _, chunks, nbytes in _touched(epoch, epoch.order.samples(turns)))
+            numbers = epoch.order.samples(turns)
+            read = _in_slabs(epoch, numbers) if epoch.shares_slabs else _touched(epoch, numbers)
+            decoded += sum(len(chunks) * _chunk_nbytes(source) for source, chunks in read)
     decoded *= count / sum(int(bounds[block + 1] - bounds[block]) for block in counted)
     needed: dict[Source, IntArray] = {}
     for begin in range(0, count, _AT_ONCE):
-        for source, chunks, _ in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
+        for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
             needed[source] = np.union1d(needed[source], chunks) if source in needed else chunks
     return max(decoded / sum(len(chunks) * _chunk_nbytes(source) for source, chunks in needed.items()), 1.0)
 
 
-def _touched(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray, int]]:
-    """Yield, for each array of some samples, the numbers of the chunks that they touch, and the bytes of a chunk."""
+def _touched(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray]]:
+    """Yield, for each array of some samples, the numbers of the chunks that they touch."""
     origins = epoch.origins(numbers)
     for volume, places, _ in epoch.cells.parts(numbers):
         for source in epoch.samples.each[volume].sources:
-            array = source.array
-            grid = ChunkGrid.regular(array.shape, array.chunks)
+            grid = _grid(source)
             starts = source.inside(origins[places])
-            found = plan_windows(starts, source.read_shape, (1,) * array.ndim, grid)
-            chunks = np.ravel_multi_index(tuple(found.chunks.T), grid.grid_shape)
-            yield source, np.asarray(chunks, np.int64), _chunk_nbytes(source)
+            yield source, _numbers(plan_windows(starts, source.read_shape, (1,) * source.array.ndim, grid), grid)
+
+
+def _in_slabs(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray]]:
+    """Yield, for each array of some samples, the numbers of the chunks that their slabs touch."""
+    for volume, each in zip(epoch.samples.each, epoch.slabs(numbers).boxes, strict=True):
+        for source, found in zip(volume.sources, each, strict=bool(each)):
+            grid = _grid(source)
+            selections = [parse_basic(selection, source.array.shape) for selection in found.selections]
+            yield source, _numbers(plan(selections, grid), grid)
+
+
+def _grid(source: Source) -> ChunkGrid:
+    return ChunkGrid.regular(source.array.shape, source.array.chunks)
+
+
+def _numbers(found: Plan, grid: ChunkGrid) -> IntArray:
+    """Return the numbers of a plan's chunks in C order of their grid, int64 ``(n,)``."""
+    return np.asarray(np.ravel_multi_index(tuple(found.chunks.T), grid.grid_shape), np.int64)
 
 
 def _chunk_nbytes(source: Source) -> int:

@@ -11,6 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from .order import ORDER_VERSION
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -88,7 +90,7 @@ class Fingerprint:
             parts += [None if c is None else _hash(c.tobytes(), 64) for c in (samples.chosen, samples.weights)]
             parts.append(samples.share)
         lengths = [volume.samples.lengths for volume in volumes.each]
-        shuffling = [order.shuffle, order.block_samples, order.streams, lengths]
+        shuffling = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
         return cls(volumes.count, facts, _hash(parts, 16), _hash(shuffling, 16))
 
     def __str__(self) -> str:

@@ -18,19 +18,20 @@ from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
 from .like import converter
 from .order import Order
-from .pipeline import Pipeline, most_held
+from .pipeline import Pipeline
 from .progress import Progress
 from .samplers import Rows, Sampler
 from .samples import Geometry
 from .stats import Stats
 from .volumes import Volume, Volumes
+from .work import most_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .like import Like
     from .order import Shuffle
-    from .pipeline import Batch, OnError
+    from .work import Batch, OnError
 
 #: Version of the state of a loader.
 STATE_VERSION = 1
@@ -63,7 +64,7 @@ class Loader:
         Integer that determines the order of all epochs, with the number of the epoch and ``streams``.
     buffer_bytes
         Bytes of samples in memory that are read ahead, over all ranks together: one half is mixed while the other half
-        is given out.
+        is given out. What shuffled samples have in common counts once.
     drop_last
         Whether the samples that do not fill the last batch of all ranks are left out.
     pad
@@ -155,11 +156,11 @@ class Loader:
         self._batch_size, self._rank, self._world_size = int(batch_size), int(rank), int(world_size)
         self._drop_last, self._pad, self._prefetch = bool(drop_last), bool(pad), int(prefetch)
         self._transform, self._on_error, self._copy = transform, on_error, bool(copy)
-        sample_nbytes = max(_bound(sampler, volumes[:1], 1, None).sample_nbytes, 1)
-        block = max(buffer_bytes // 2 // sample_nbytes, 1)
-        self._volumes = _bound(sampler, volumes, max(block // 2, 1), weights)
+        block = int(buffer_bytes) // 2
+        # At least two groups to a block.
+        self._volumes = _bound(sampler, volumes, block // 2, weights)
         mode: Shuffle = "blocks" if shuffle is True else shuffle
-        self._order = Order(mode, block, int(streams), int(seed))
+        self._order = Order(mode, block, int(streams), int(seed), self._volumes.sample_nbytes)
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._epoch, self._cursor = 0, 0
         # Whether the current epoch was begun by an iterator.
@@ -258,7 +259,8 @@ class Loader:
     def explain(self) -> Explanation:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
         epoch = self._of_epoch(self._epoch)
-        return explain(epoch, most_held(epoch, self._prefetch) + (self._prefetch + 1) * self._batch_size)
+        batches = (self._prefetch + 1) * self._batch_size * self._volumes.sample_nbytes
+        return explain(epoch, most_held(epoch, self._prefetch) + batches)
 
     def stats(self) -> Stats:
         """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""
@@ -330,9 +332,9 @@ def _named(volume: Any) -> dict[str, Array]:
 
 
 def _bound(
-    sampler: Sampler, volumes: Sequence[Mapping[str, Array]], most_samples: int, weights: Sequence[float] | None
+    sampler: Sampler, volumes: Sequence[Mapping[str, Array]], most_bytes: int, weights: Sequence[float] | None
 ) -> Volumes:
-    """Return the samples of some volumes, in groups of at most so many."""
+    """Return the samples of some volumes, in groups of at most so many bytes."""
     shares = [1.0] * len(volumes) if weights is None else [float(weight) for weight in weights]
     if len(shares) != len(volumes) or not all(0 <= share < math.inf for share in shares):
         raise ArgumentError(
@@ -341,7 +343,7 @@ def _bound(
     bound = []
     for arrays, share in zip(volumes, shares, strict=True):
         geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in arrays.items()}
-        bound.append(Volume.of(replace(sampler.bind(geometries, most_samples), share=share), arrays))
+        bound.append(Volume.of(replace(sampler.bind(geometries, most_bytes), share=share), arrays))
     return Volumes(bound)
 
 

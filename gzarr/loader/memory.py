@@ -14,6 +14,7 @@ import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults
 from ..engines.cuda.devices import get_device
+from .recycling import RecycledResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +34,17 @@ class Memory(Protocol):
         Stream of the epoch's reads; None in host memory.
     """
 
-    results: Results
+    @property
+    def results(self) -> Results:
+        """As above."""
+
     stream: Any
+
+    def slabs(self, nbytes: int, room: int) -> Any:
+        """Return ``nbytes`` bytes or more to read slabs to; None if reads had better allocate memory themselves.
+
+        Most slabs of an epoch take at most ``room`` bytes.
+        """
 
     def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return a read-only array of one value."""
@@ -63,12 +73,22 @@ class Memory(Protocol):
     def take_back(self, stream: Any) -> None:
         """Have the epoch's later work wait for what a consumer's stream has been given until now."""
 
+    def close(self) -> None:
+        """Free memory that is kept for later arrays; those in use stay valid."""
+
 
 class HostMemory:
-    """NumPy arrays: each batch has its own."""
+    """NumPy arrays: each batch has its own, in memory that no one uses any longer."""
 
-    results: Results = HOST
     stream = None
+
+    def __init__(self) -> None:
+        self.results: RecycledResults = RecycledResults()
+
+    def slabs(self, nbytes: int, room: int) -> Any:
+        """Return bytes; pages that are not written take no memory. Slabs are of one size, so it is used again."""
+        results = self.results if nbytes <= room else HOST
+        return results.empty((max(nbytes, room),), np.dtype(np.uint8))
 
     def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return a read-only array of one value."""
@@ -88,6 +108,10 @@ class HostMemory:
     def take_back(self, stream: Any) -> None:
         """Do nothing."""
 
+    def close(self) -> None:
+        """Free the memory of arrays that are no longer used."""
+        self.results.close()
+
 
 class DeviceMemory:
     """Arrays of a device.
@@ -105,6 +129,9 @@ class DeviceMemory:
             self._finishing = device.stream()
         self.results: Results = DeviceResults(device, self.stream)
         self._constants: dict[bytes, Any] = {}
+
+    def slabs(self, nbytes: int, room: int) -> None:
+        """Return None: a device's memory is taken from a pool anyway, and all of it at once."""
 
     def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return a read-only array of one value."""
@@ -145,14 +172,20 @@ class DeviceMemory:
                 consumer.wait_event(mark)
             if not copy:
                 return arrays
+            given = _leaves(arrays)
             copies = self._copied(arrays, consumer)
             self._wait_for(consumer)
+            # Only now may the memory be used for later reads.
+            del given
             return copies
 
     def take_back(self, stream: Any) -> None:
         """Have the epoch's stream wait for the consumer's."""
         with self._device as device:
             self._wait_for(device.as_stream(stream))
+
+    def close(self) -> None:
+        """Do nothing: the device's pool keeps memory for everyone."""
 
     def _wait_for(self, consumer: Any) -> None:
         event = consumer.record(self._device.event())
@@ -173,6 +206,14 @@ class DeviceMemory:
         result = self._device.empty(value.shape, value.dtype, consumer)
         self._device.copy_array(result, value, consumer)
         return result
+
+
+def _leaves(value: Any) -> list[Any]:
+    """Return what a value holds in its dicts, lists and tuples."""
+    if isinstance(value, (dict, list, tuple)):
+        items = value.values() if isinstance(value, dict) else value
+        return [leaf for item in items for leaf in _leaves(item)]
+    return [value]
 
 
 def memory_of(device: str) -> Memory:

@@ -3,8 +3,8 @@
 Samples come in groups: those whose chunks are read together, numbered one group after the other. The epoch's order is
 cut into blocks, and a block is read at once:
 
-- ``"blocks"``: the groups are permuted, and as many as fit form a block. Its samples are dealt to the streams, so that
-  each stream has whole groups where possible, and permuted within their stream.
+- ``"blocks"``: the groups are permuted, and as many as fit into memory form a block. Its samples are dealt to the
+  streams, so that each stream has whole groups where possible, and permuted within their stream.
 - ``"full"``: all samples are permuted.
 - ``False``: the samples are in their own order.
 
@@ -34,6 +34,9 @@ Shuffle: TypeAlias = Literal["full", "blocks"] | bool
 _GROUPS: Final = 1
 _SAMPLES: Final = 2
 
+#: Version of the order that settings give: a part of the fingerprint.
+ORDER_VERSION: Final = 2
+
 
 @dataclass(frozen=True)
 class Order:
@@ -43,18 +46,26 @@ class Order:
     ----------
     shuffle
         ``"full"``, ``"blocks"`` or False.
-    block_samples
-        Most samples of a block; a single group may have more.
+    block_bytes
+        Most bytes of a block in memory; a single group may take more.
     streams
         Number of streams.
     seed
         Any integer of at least 0.
+    sample_bytes
+        Bytes of a sample.
     """
 
     shuffle: Shuffle
-    block_samples: int
+    block_bytes: int
     streams: int
     seed: int
+    sample_bytes: int = 1
+
+    @property
+    def block_samples(self) -> int:
+        """Most samples of a block, if each takes memory of its own."""
+        return max(self.block_bytes // max(self.sample_bytes, 1), 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +80,14 @@ class EpochOrder:
         Number of the epoch.
     offsets
         int64 ``(groups + 1,)``: group ``g`` has the samples ``offsets[g]`` to ``offsets[g + 1]``.
+    group_bytes
+        int64 ``(groups,)``, bytes of each group in memory; None if each sample takes memory of its own.
     """
 
     order: Order
     epoch: int
     offsets: IntArray
+    group_bytes: IntArray | None = None
 
     @property
     def count(self) -> int:
@@ -84,6 +98,17 @@ class EpochOrder:
     def bounds(self) -> IntArray:
         """First position of each block, and the number of samples: int64 ``(blocks + 1,)``."""
         return self._cut[0]
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all groups of ``"blocks"`` in memory."""
+        return int(self._sizes.sum())
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """Most bytes of a block of ``"blocks"`` in memory."""
+        cuts = self._cut[1]
+        return int(np.add.reduceat(self._sizes, cuts[:-1]).max(initial=0)) if len(cuts) > 1 else 0
 
     def samples(self, positions: IntArray) -> IntArray:
         """Return the sample at each position, int64 of the same shape."""
@@ -113,22 +138,30 @@ class EpochOrder:
         return Permutation(len(self.offsets) - 1, (self.order.seed, self.epoch, _GROUPS)).all()
 
     @cached_property
+    def _sizes(self) -> IntArray:
+        """Bytes of each group, in their permuted order."""
+        if self.group_bytes is None:
+            return np.diff(self.offsets)[self._groups] * max(self.order.sample_bytes, 1)
+        return np.maximum(self.group_bytes, 1)[self._groups]
+
+    @cached_property
     def _cut(self) -> tuple[IntArray, IntArray]:
         """The first position and the first group of each block, both with an end."""
         order = self.order
-        most = max(order.block_samples, 1)
         if order.shuffle != "blocks":
-            bounds = np.append(np.arange(0, self.count, most), self.count)
+            bounds = np.append(np.arange(0, self.count, order.block_samples), self.count)
             return bounds, bounds
-        sizes = np.diff(self.offsets)[self._groups]
+        if not len(self._groups):
+            return np.zeros(1, np.int64), np.zeros(1, np.int64)
+        sizes = self._sizes
         ends = np.cumsum(sizes)
         # Blocks of about one size: a short one at the end would hardly be mixed.
-        largest = int(sizes.max(initial=1))
-        blocks = -(-self.count // max(most - largest, largest))
-        wanted = np.arange(1, blocks) * (self.count / max(blocks, 1))
+        total, largest = int(ends[-1]), int(sizes.max())
+        blocks = -(-total // max(order.block_bytes - largest, largest))
+        wanted = np.arange(1, blocks) * (total / blocks)
         stops = np.unique(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
-        cuts = np.append(0, stops[stops <= len(ends)]) if len(ends) else np.zeros(1, np.int64)
-        return np.append(0, ends[cuts[1:] - 1]), cuts
+        cuts = np.append(0, stops[stops <= len(ends)])
+        return np.append(0, np.cumsum(np.diff(self.offsets)[self._groups])[cuts[1:] - 1]), cuts
 
     def _mixed(self, block: int) -> IntArray:
         """Return the samples of a block of ``"blocks"`` in their order, int64 ``(n,)``."""

@@ -52,6 +52,20 @@ class Source:
         """Return the first element of each window that is read, int64 ``(n, ndim)``: moved into the array."""
         return np.clip(self.part.starts(origins), 0, np.array(self.array.shape) - np.array(self.read_shape))
 
+    def uses(self, origins: IntArray) -> int:
+        """Return how many chunks windows need, counted for each window."""
+        first, chunks = self.inside(origins), np.array(self.array.chunks)
+        last = first + np.array(self.read_shape) - 1
+        return int((last // chunks - first // chunks + 1).prod(axis=1).sum())
+
+    def overlaps(self, stride: Sequence[int]) -> bool:
+        """Return whether windows of neighbouring samples, ``stride`` apart along each axis, share elements."""
+        part = self.part
+        return any(
+            axis is not None and length * factor > stride[axis]
+            for axis, length, factor in zip(part.axes, self.read_shape, part.factor, strict=True)
+        )
+
     def read(self, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None = None) -> None:
         """Read the windows of some samples.
 
@@ -78,9 +92,9 @@ class Source:
             whole = memory.results.empty((len(starts), *self.read_shape), self.array.dtype)
             windows = list(self.array.read_windows(inside, self.read_shape, out=whole, stream=stream))
         for i, window in zip(moved.tolist(), windows, strict=True):
-            self._pad(_row(outputs, int(places[i])), window, starts[i], inside[i], memory)
+            self.pad(_row(outputs, int(places[i])), window, starts[i], inside[i], memory)
 
-    def _pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:
+    def pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:
         """Fill a sample from the window that was read for it, which may share its memory.
 
         Parameters

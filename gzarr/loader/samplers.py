@@ -35,15 +35,15 @@ class Sampler(abc.ABC):
     """What a sample is."""
 
     @abc.abstractmethod
-    def bind(self, arrays: Mapping[str, Geometry], most_samples: int) -> Samples:
+    def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """Return the samples of some arrays.
 
         Parameters
         ----------
         arrays
             The loader's arrays by name; ``{"": …}`` for a single array.
-        most_samples
-            Most samples of a group; samples of one chunk may be more.
+        most_bytes
+            Most bytes that a group of samples takes in memory; samples of one chunk may take more.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Rows(Sampler):
     axis: int = 0
     where: Any = field(default=None, compare=False, repr=False)
 
-    def bind(self, arrays: Mapping[str, Geometry], most_samples: int) -> Samples:
+    def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
         size = _common_length(arrays, self.axis)
         parts, footprints = [], []
@@ -78,7 +78,7 @@ class Rows(Sampler):
             parts.append(_part_along(name, array, self.axis, shape, 0, take=take))
             footprints.append(Footprint((1,), (0,), (1,), (array.chunks[self.axis],), (size,), array.nbytes))
         chosen = _chosen(self.where, (size,), "rows")
-        lengths = group_lengths(footprints, (size,), ROWS_AMPLIFICATION, most_samples)
+        lengths = group_lengths(footprints, (size,), ROWS_AMPLIFICATION, most_bytes)
         return Samples(tuple(parts), (size,), (1,), lengths, (size,), chosen)
 
 
@@ -104,7 +104,7 @@ class Windows(Sampler):
     stride: int = 1
     where: Any = field(default=None, compare=False, repr=False)
 
-    def bind(self, arrays: Mapping[str, Geometry], most_samples: int) -> Samples:
+    def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
         size = _common_length(arrays, self.axis)
         runs = _checked_runs(self.runs)
@@ -134,7 +134,7 @@ class Windows(Sampler):
             count = size - length + 1
             footprints = [Footprint((1,), f.low, f.length, f.chunk, f.size, f.weight) for f in footprints]
         stride = 1 if chosen is not None else self.stride
-        lengths = group_lengths(footprints, (count,), WINDOWS_AMPLIFICATION, most_samples)
+        lengths = group_lengths(footprints, (count,), WINDOWS_AMPLIFICATION, most_bytes)
         return Samples(tuple(parts), (count,), (stride,), lengths, (size,), chosen)
 
 
@@ -180,7 +180,7 @@ class Patches(Sampler):
     weights: Any = field(default=None, compare=False, repr=False)
     axes: tuple[int, ...] | None = None
 
-    def bind(self, arrays: Mapping[str, Geometry], most_samples: int) -> Samples:
+    def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
         shape = _integers("shape", self.shape, None, 1)
         k = len(shape)
@@ -217,7 +217,7 @@ class Patches(Sampler):
                 for c, w, s, n in zip(main.chunk, main.length, stride, counts, strict=True)
             )
         else:
-            lengths = group_lengths(footprints, counts, target, most_samples)
+            lengths = group_lengths(footprints, counts, target, most_bytes)
         return Samples(tuple(parts), counts, stride, lengths, size, chosen, weights, shape if self.jitter else None)
 
     def _axes(self, name: str, array: Geometry, k: int) -> tuple[int, ...]:

@@ -153,12 +153,8 @@ class Samples:
     def origins(self, cells: Cells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
         """Return the origin of each sample, int64 ``(n, axes)``, in elements of the origin's array."""
         stride, size = np.array(self.stride), np.array(self.size)
-        if self.chosen is not None:
-            begin = self.chosen[cells.labels(numbers)]
-            end = begin + stride
-        else:
-            where = np.stack(np.unravel_index(cells.labels(numbers), self.counts), axis=1)
-            begin, end = where * stride, (where + 1) * stride
+        begin = self._listed(cells.labels(numbers))
+        end = begin + stride
         if self.jitter is None:
             return begin
         window = np.array(self.jitter)
@@ -173,6 +169,32 @@ class Samples:
         begin = np.minimum(begin, size - window)
         span = np.maximum(np.minimum(end, size - window + 1) - begin, 1)
         return np.asarray(begin + ((np.stack(drawn, axis=1) * span) >> 31), np.int64)
+
+    def spans(self, cells: Cells) -> tuple[IntArray, IntArray]:
+        """Return the lowest and the highest origin that samples of each group may have, int64 ``(groups, axes)``."""
+        stride, size = np.array(self.stride), np.array(self.size)
+        groups = len(cells.offsets) - 1
+        if not groups:
+            return (np.empty((0, len(stride)), np.int64),) * 2
+        if cells.chosen is None:
+            _, first, last = cells.coordinates(cells.offsets[:-1])
+            low, high = first * stride, (last - 1) * stride
+        else:
+            origins = self._listed(cells.chosen)
+            low = np.minimum.reduceat(origins, cells.offsets[:-1], axis=0)
+            high = np.maximum.reduceat(origins, cells.offsets[:-1], axis=0)
+        if self.jitter is None:
+            return low, high
+        # Anywhere up to the end of the last cell, or in the cell that begins at a listed origin; inside of the array.
+        window = np.array(self.jitter)
+        further = np.maximum(stride - window, 0) if cells.chosen is None else stride - 1
+        return np.minimum(low, size - window), np.minimum(high + further, size - window)
+
+    def _listed(self, rows: IntArray) -> IntArray:
+        """Return the origins of samples by their rows in the list of all, without jitter."""
+        if self.chosen is not None:
+            return np.asarray(self.chosen[rows], np.int64)
+        return np.asarray(np.stack(np.unravel_index(rows, self.counts), axis=1) * np.array(self.stride), np.int64)
 
     def _drawn(self, key: int) -> IntArray:
         """Return the samples of an epoch, ascending, each about as often as it should be (systematic resampling)."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import ArgumentError
+from .boxes import group_bytes
 from .reading import Source, sources
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from .samples import Part, Samples
 
     IntArray = npt.NDArray[np.int64]
+
+# Gathering from slabs costs a copy: it is for samples of which the slabs are at most this part.
+_MUCH_LESS = 0.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +131,19 @@ class Volumes:
     def sample_nbytes(self) -> int:
         """Bytes of a sample."""
         return sum(source.sample_nbytes for source in self.each[0].sources)
+
+    @cached_property
+    def share_slabs(self) -> bool:
+        """Whether shuffled samples are gathered from slabs: where these take much less memory than the samples."""
+        if not any(source.overlaps(volume.samples.stride) for volume in self.each for source in volume.sources):
+            return False
+        slabs = self.group_bytes(self.cells(0, 0, grouped=True))
+        return int(slabs.sum()) <= _MUCH_LESS * self.count * self.sample_nbytes
+
+    def group_bytes(self, cells: VolumesCells) -> IntArray:
+        """Return the most bytes of the slabs of each group, int64 ``(groups,)``."""
+        pairs = zip(self.each, cells.each, strict=True)
+        return np.concatenate([group_bytes(volume.samples, volume.sources, own) for volume, own in pairs])
 
     def cells(self, seed: int, epoch: int, *, grouped: bool) -> VolumesCells:
         """Return the cells of an epoch."""

@@ -936,6 +936,15 @@ def test_read_many(
             assert isinstance(results, list)
             for selection, result in zip(ragged, results, strict=True):
                 same(device.to_numpy(result), data[selection], selection)
+        for selections in (ragged, windows[:3], []):
+            given = [device.empty(data[s].shape, "u2") for s in selections]
+            assert array.read_many(selections, out=given) is given
+            for selection, result in zip(selections, given, strict=True):
+                same(device.to_numpy(result), data[selection], selection)
+        with pytest.raises(gzarr.OutputError, match="2 arrays for 3 selections"):
+            array.read_many(windows[:3], out=[device.empty((5, 5, 5), "u2")] * 2)
+        with pytest.raises(gzarr.OutputError, match="shape"):
+            array.read_many(windows[:1], out=[device.empty((5, 5, 4), "u2")])
         with pytest.raises(gzarr.OutputError, match="one shape"):
             array.read_many(ragged, out=device.empty((12, 5, 5, 5), "u2"))
         with pytest.raises(gzarr.OutputError, match="shape"):

@@ -89,10 +89,10 @@ def test_little_mixing_is_warned_of_once(tmp_path: Path) -> None:
 PEAK = """
     import resource, sys
     import gzarr
-    from gzarr.loader import Loader, Patches
+    from gzarr.loader import Loader, Patches, Windows
 
     array = gzarr.open_array(sys.argv[1], device="cpu")
-    loader = Loader(array, Patches((16, 64, 64)), batch_size=16, buffer_bytes=int(sys.argv[2]))
+    loader = Loader(array, eval(sys.argv[3]), batch_size=16, buffer_bytes=int(sys.argv[2]))
     array[:16, :64, :64]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     count = sum(len(batch.samples) for _ in range(2) for batch in loader)
@@ -102,13 +102,23 @@ PEAK = """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the module resource is Unix's")
-def test_memory_is_as_said(tmp_path: Path) -> None:
-    """Two epochs of 256 MiB, with a buffer of 32 MiB."""
-    volume(tmp_path, (512, 512, 512), (16, 64, 64))
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(PEAK), os.fspath(tmp_path), str(32 << 20)]
+@pytest.mark.parametrize(
+    ("shape", "sampler", "samples", "sample_nbytes"),
+    [
+        ((512, 512, 512), "Patches((16, 64, 64))", 2048, 16 * 64 * 64 * 2),
+        # Of eight steps each: 511 MiB an epoch, of which the buffer has 32 MiB that many of them share.
+        ((1024, 64, 512), "Windows(0, {'x': (0, 7)})", 1008, 8 * 64 * 512 * 2),
+    ],
+    ids=["patches", "runs"],
+)
+def test_memory_is_as_said(tmp_path: Path, shape: Any, sampler: str, samples: int, sample_nbytes: int) -> None:
+    """Two epochs of much more than the buffer, which has 32 MiB."""
+    volume(tmp_path, shape, (16, 64, 64))
+    code = textwrap.dedent(PEAK)
+    command = [sys.executable, "-W", "ignore", "-c", code, os.fspath(tmp_path), str(32 << 20), sampler]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     count, grown, said = map(int, result.stdout.split())
-    assert count == 2 * 2048
-    assert said <= (32 << 20) + 3 * 16 * (16 * 64 * 64 * 2)
+    assert count == 2 * samples
+    assert said <= (32 << 20) + 3 * 16 * sample_nbytes
     # Decoders, threads and the allocator take the rest.
     assert grown <= said + (24 << 20)

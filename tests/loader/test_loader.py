@@ -114,6 +114,46 @@ def test_patches_with_padding(
     }
 
 
+OVERLAPPING: dict[str, Patches] = {
+    "stride": Patches((16, 16), stride=(8, 5), pad="reflect"),
+    "inside": Patches((16, 16), stride=3, pad=None),
+    "halo": Patches((16, 16), halo=(4, 9), pad="fill"),
+    "anywhere": Patches((16, 16), stride=8, jitter=True, halo=6, pad="edge"),
+    "mask": Patches((16, 16), stride=4, where=np.random.default_rng(1).random((25, 18)) < 0.6, pad="edge"),
+    "apart": Patches((16, 16), halo=8, where=[(0, 0), (1, 2), (80, 60), (3, 60), (4, 60), (5, 60)], pad="edge"),
+    "weights": Patches((16, 16), stride=4, weights=np.arange(25 * 18)),
+    "long": Patches((300, 16), stride=4, pad="edge"),
+}
+
+
+@pytest.mark.parametrize("sampler", OVERLAPPING.values(), ids=OVERLAPPING.keys())
+def test_patches_that_overlap(tmp_path: Path, sampler: Patches, device: TestedDevice) -> None:
+    """Batches are gathered from what samples have in common, and kept ones stay what they are."""
+    data = np.random.default_rng(0).integers(1, 1000, (100, 70)).astype("u2")
+    gzarr.create_array(tmp_path / "fine", data=data, chunks=(16, 16), fill_value=7)
+    gzarr.create_array(tmp_path / "other", data=data.astype(">f8"), chunks=(5, 100), fill_value=7)
+    arrays = {name: device.open(tmp_path / name) for name in ("fine", "other")}
+    loader = Loader(arrays, sampler, batch_size=7, drop_last=False, buffer_bytes=200_000)
+    assert loader._of_epoch(0).shares_slabs
+    width = 310
+    mode = {"mode": "constant", "constant_values": 7} if sampler.pad == "fill" else {"mode": sampler.pad or "edge"}
+    padded = np.pad(data, width, **mode)  # type: ignore[arg-type]
+    halo = sampler.halo if isinstance(sampler.halo, tuple) else (sampler.halo,) * 2
+    for _ in range(2):
+        batches = list(loader)
+        assert sum(len(batch.samples) for batch in batches) == loader.explain().samples
+        if sampler.weights is None:
+            assert len({int(n) for batch in batches for n in batch.samples}) == loader.explain().samples
+        for batch in batches:
+            found = {name: device.to_numpy(batch[name]) for name in arrays}
+            for i, origin in enumerate(batch.origins.tolist()):
+                box = tuple(
+                    slice(o - h + width, o + n + h + width) for o, n, h in zip(origin, sampler.shape, halo, strict=True)
+                )
+                assert np.array_equal(found["fine"][i], padded[box])
+                assert np.array_equal(found["other"][i], padded[box])
+
+
 def test_patches_anywhere(tmp_path: Path) -> None:
     data = np.arange(100 * 90).reshape(100, 90)
     a = gzarr.create_array(tmp_path, data=data, chunks=(16, 16))
@@ -203,7 +243,7 @@ def test_weights_of_volumes(tmp_path: Path) -> None:
 class EveryThird(Sampler):
     """A sampler of one's own: every third row, with what follows."""
 
-    def bind(self, arrays: Any, most_samples: int) -> Samples:
+    def bind(self, arrays: Any, most_bytes: int) -> Samples:
         parts, size = [], 0
         for name, array in arrays.items():
             size = array.shape[0]

@@ -1,0 +1,65 @@
+"""Host memory of an epoch's batches and slabs, used again for the next ones.
+
+A page of new memory costs more than to copy into it. So the memory of an array goes back to its epoch once the last
+array over it is gone, wherever that is, and the next array of its size has it. A consumer may thus keep a batch, and no
+more memory is held than was needed at one time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.outputs import HostResults
+from ..engines import result_memory
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+
+
+class _Lent:
+    """The base of an array; gives its memory back when the last array over it is gone."""
+
+    __slots__ = ("__array_interface__", "_memory", "_owner")
+
+    def __init__(self, memory: Bytes, owner: RecycledResults) -> None:
+        self._memory, self._owner = memory, owner
+        self.__array_interface__ = memory.__array_interface__
+
+    def __del__(self) -> None:
+        self._owner.take_back(self._memory)
+
+
+class RecycledResults(HostResults):
+    """NumPy arrays in memory that is used again until :meth:`close`."""
+
+    def __init__(self) -> None:
+        # Memory is given back in any thread, at any moment: a deque's operations are atomic.
+        self._kept: defaultdict[int, deque[Bytes]] = defaultdict(deque)
+        self._closed = False
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array, uninitialised."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes < result_memory.ALIGNED_BYTES or dtype.hasobject:
+            return super().empty(shape, dtype)
+        try:
+            memory = self._kept[nbytes].pop()
+        except IndexError:
+            memory = super().empty((nbytes,), np.dtype(np.uint8))
+        return np.asarray(_Lent(memory, self)).view(dtype).reshape(shape)
+
+    def take_back(self, memory: Bytes) -> None:
+        """Keep memory for the next array of its size."""
+        if not self._closed:
+            self._kept[len(memory)].append(memory)
+
+    def close(self) -> None:
+        """Keep no memory any longer: what is given back later is freed."""
+        self._closed = True
+        self._kept.clear()

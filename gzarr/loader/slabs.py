@@ -1,0 +1,157 @@
+"""Slabs: elements that several samples of a block have in common, decoded once and in memory once.
+
+Samples that overlap (runs of steps, patches with a halo) take less memory as the box around a group of them than one by
+one. So a block of them is read as boxes, and each batch is gathered from these when its turn comes. The boxes are
+bounded: where the samples of a group are so far apart that the box around them is larger than they are together, each
+sample is a box of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .boxes import Boxes, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from .memory import Memory
+    from .volumes import Volumes, VolumesCells
+
+    IntArray = npt.NDArray[np.int64]
+
+# Each box begins at a multiple of so many bytes, and there is room for that for so many boxes.
+_ALIGNMENT = 64
+_BOXES = 1024
+
+
+class Slabs:
+    """The slabs of a block of samples.
+
+    Parameters
+    ----------
+    volumes, cells
+        The volumes, and the cells of the epoch.
+    numbers, origins
+        int64 ``(n,)`` and ``(n, axes)``, the samples.
+
+    Attributes
+    ----------
+    numbers, origins
+        The samples.
+    boxes
+        The boxes around them, for each volume and each of its sources; none for volumes without samples.
+    """
+
+    def __init__(self, volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray) -> None:
+        self.numbers, self.origins = numbers, origins
+        self._volumes, self._cells = volumes, cells
+        self.boxes = _boxes(volumes, cells, numbers, origins)
+        self._arrays: list[list[Any]] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the slabs take."""
+        return sum(
+            found.size * source.array.dtype.itemsize
+            for volume, each in zip(self._volumes.each, self.boxes, strict=True)
+            for source, found in zip(volume.sources, each, strict=bool(each))
+        )
+
+    @property
+    def uses(self) -> int:
+        """Chunks that the samples need, counted for each sample."""
+        return sum(
+            source.uses(self.origins[places])
+            for volume, places, _ in self._cells.parts(self.numbers)
+            for source in self._volumes.each[volume].sources
+        )
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the elements are in memory."""
+        return self._arrays is not None
+
+    def read(self, memory: Memory, room: int) -> None:
+        """Read the elements of all boxes, each chunk once.
+
+        Parameters
+        ----------
+        memory
+            Memory of the slabs.
+        room
+            Most bytes of the slabs of a block: their memory has this size, so that it can be used again.
+
+        Raises
+        ------
+        GzarrError
+            If they cannot be read; nothing is kept then.
+        """
+        count = sum(len(found.low) for each in self.boxes for found in each)
+        whole = memory.slabs(self.nbytes + count * _ALIGNMENT, room + _BOXES * _ALIGNMENT)
+        arrays: list[list[Any]] = []
+        begin = 0
+        for volume, each in zip(self._volumes.each, self.boxes, strict=True):
+            arrays.append([])
+            for source, found in zip(volume.sources, each, strict=bool(each)):
+                out = None
+                if whole is not None and not source.array.dtype.hasobject:
+                    out, begin = _views(whole, begin, found, source.array.dtype)
+                arrays[-1].append(source.array.read_many(found.selections, out=out, stream=memory.stream))
+        self._arrays = arrays
+
+    def gather(self, samples: slice, outputs: Sequence[Any], memory: Memory) -> None:
+        """Copy some of the samples out of the slabs.
+
+        Parameters
+        ----------
+        samples
+            Which of the samples.
+        outputs
+            For each source, an array for so many windows.
+        memory
+            Memory of the arrays.
+        """
+        assert self._arrays is not None
+        for volume, places, _ in self._cells.parts(self.numbers):
+            wanted = np.flatnonzero((places >= samples.start) & (places < samples.stop))
+            origins = self.origins[places[wanted]]
+            for i, source in enumerate(self._volumes.each[volume].sources):
+                found, arrays = self.boxes[volume][i], self._arrays[volume][i]
+                which = found.which[wanted]
+                starts, inside = source.part.starts(origins), source.inside(origins)
+                offsets = (inside - found.low[which]).tolist()
+                rows = (places[wanted] - samples.start).tolist()
+                for j, (row, box) in enumerate(zip(rows, which.tolist(), strict=True)):
+                    window = tuple(slice(o, o + n) for o, n in zip(offsets[j], source.read_shape, strict=True))
+                    source.pad(outputs[i][row, ...], arrays[box][window], starts[j], inside[j], memory)
+
+
+def _boxes(volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray) -> list[list[Boxes]]:
+    """Return the boxes around some samples, as :attr:`Slabs.boxes`."""
+    result: list[list[Boxes]] = [[] for _ in volumes.each]
+    for volume, places, own in cells.parts(numbers):
+        samples, at = volumes.each[volume].samples, origins[places]
+        groups = cells.each[volume].groups(own)
+        for source in volumes.each[volume].sources:
+            starts = source.inside(at)
+            # Along one axis, each run of samples that touch has a box: nothing is read that no sample needs.
+            keys = runs_of(starts, source) if len(samples.counts) == 1 else groups
+            result[volume].append(Boxes.of(starts, source.read_shape, keys))
+    return result
+
+
+def _views(memory: npt.NDArray[np.uint8], begin: int, found: Boxes, dtype: np.dtype[Any]) -> tuple[list[Any], int]:
+    """Return an array for each box, in memory from byte ``begin`` on, and where they end."""
+    views = []
+    for shape in (found.high - found.low).tolist():
+        begin = -(-begin // _ALIGNMENT) * _ALIGNMENT
+        end = begin + math.prod(shape) * dtype.itemsize
+        views.append(memory[begin:end].view(dtype).reshape(shape))
+        begin = end
+    return views, begin

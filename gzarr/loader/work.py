@@ -1,0 +1,421 @@
+"""The work of an epoch: reading blocks ahead, and making batches ready ahead.
+
+One thread reads blocks of samples into the arrays of their batches, another one makes batches ready, and the consumer
+takes them in order. Where samples overlap, the first thread reads slabs instead, and the second one gathers batches
+from them. What is in memory is bounded: a block is read once there is room for it among what was read and is still
+needed. An error takes the place of its batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from ..engines.monitor import Monitor, ReadCancelledError
+from ..errors import ChunkDecodeError, GzarrError
+from .memory import memory_of
+from .parts import place
+from .stats import Stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from .epoch import Epoch
+    from .slabs import Slabs
+
+    IntArray = npt.NDArray[np.int64]
+
+OnError: TypeAlias = "Literal['raise', 'skip'] | Callable[[Exception, int], object]"
+
+
+class Batch(dict[str, Any]):
+    """Arrays by name, each with the samples along its first axis.
+
+    Attributes
+    ----------
+    samples
+        int64 ``(n,)``, number of each sample: of the row, of the patch's cell in C order of its grid, or of the row in
+        ``where=``. Of several volumes, the numbers go on from one to the next.
+    volumes
+        int64 ``(n,)``, number of each sample's volume.
+    origins
+        int64 ``(n, axes)``, the elements that each sample begins at, without its halo and runs.
+    """
+
+    __slots__ = ("origins", "samples", "volumes")
+
+    samples: IntArray
+    volumes: IntArray
+    origins: IntArray
+
+
+@dataclass(eq=False)
+class _Open:
+    """A batch that is being read."""
+
+    arrays: list[Any]
+    numbers: IntArray
+    origins: IntArray
+    filled: int = 0
+    mark: Any = None
+    bad: dict[int, Exception] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _Block:
+    """The turns from ``begin`` to ``end``, whose batches are gathered from slabs."""
+
+    begin: int
+    end: int
+    slabs: Slabs
+
+
+@dataclass(eq=False)
+class Ready:
+    """What is given out next: a batch, or the error in its place.
+
+    Attributes
+    ----------
+    value
+        The batch, or the error.
+    turns
+        Samples that were read for it; 0 if there is no batch to go on with.
+    skipped
+        Those of them that the batch lacks.
+    mark
+        Mark of the memory after which the batch is ready.
+    failed
+        Whether it is an error.
+    """
+
+    value: Any
+    turns: int
+    mark: Any = None
+    failed: bool = False
+    skipped: int = 0
+
+
+def most_held(epoch: Epoch, prefetch: int) -> int:
+    """Return the most bytes of a rank that are read and still needed, unless a single block takes more."""
+    if epoch.shares_slabs:
+        return 2 * epoch.most_slab_bytes
+    blocks = 2 * epoch.settings.block_bytes // epoch.world_size
+    return max(blocks, (prefetch + 1) * epoch.batch_size * epoch.samples.sample_nbytes)
+
+
+class Work:
+    """What the threads of an epoch share."""
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        begin: int,
+        prefetch: int,
+        on_error: OnError,
+        transform: Callable[[Batch], Any] | None,
+    ) -> None:
+        self.epoch = epoch
+        self.volumes = epoch.samples.each
+        self.sources, self.which = self.volumes[0].sources, self.volumes[0].which
+        self.begin = begin
+        self.first, self.end = epoch.first_turn(begin), epoch.end(begin)
+        self.prefetch = prefetch
+        self.on_error = on_error
+        self.transform = transform
+        self.memory = memory_of(self.sources[0].array.device)
+        self.stats = Stats()
+        self.monitor = Monitor()
+        self.open: dict[int, _Open] = {}
+        self.shares_slabs = epoch.shares_slabs
+        self.sample_nbytes = max(epoch.samples.sample_nbytes, 1)
+        self.stopped = False
+        self.most = most_held(epoch, prefetch)
+        # An interrupt (Ctrl-C) in the consumer's thread leaves none of their locks taken, as it may a condition's.
+        # None wakes those who wait when there is nothing more to come.
+        self.complete: SimpleQueue[_Open | _Block | BaseException | None] = SimpleQueue()
+        self.ready: SimpleQueue[Ready | None] = SimpleQueue()
+        # Bytes that are no longer needed, and places for batches that are ready.
+        self.freed: SimpleQueue[int] = SimpleQueue()
+        self.places: SimpleQueue[None] = SimpleQueue()
+        for _ in range(prefetch):
+            self.places.put(None)
+
+    # -- reading
+
+    def read(self, begin: int, end: int) -> Iterator[list[_Open]]:
+        """Read the turns from ``begin`` to ``end``; yield batches as they are complete, in order."""
+        numbers = self.epoch.numbers(begin, end)
+        origins = self.epoch.origins(numbers)
+        pieces = [(batch, rows) for batch, rows, _ in self._pieces(begin, end, numbers, origins)]
+        try:
+            self._read(numbers, origins, pieces)
+        except GzarrError:
+            for piece in pieces:
+                self._read_alone(*piece)
+                yield self._complete([piece])
+        else:
+            yield self._complete(pieces)
+
+    def read_slabs(self, block: _Block) -> None:
+        """Read the slabs of a block. If that fails, its batches are read one by one when they are gathered."""
+        slabs = block.slabs
+        with contextlib.suppress(GzarrError), self._measured():
+            uses = self.monitor.uses
+            slabs.read(self.memory, self.epoch.most_slab_bytes)
+            # Of each sample, not of the boxes.
+            self.monitor.uses = uses + slabs.uses
+
+    def gather(self, block: _Block) -> Iterator[_Open]:
+        """Yield batches as they are complete with the samples of a block, in order."""
+        slabs = block.slabs
+        for batch, rows, turns in self._pieces(block.begin, block.end, slabs.numbers, slabs.origins):
+            if slabs.is_read:
+                started = time.perf_counter()
+                slabs.gather(turns, [array[rows] for array in batch.arrays], self.memory)
+                self.stats.decoder_s += time.perf_counter() - started
+            else:
+                self._read_alone(batch, rows)
+            yield from self._complete([(batch, rows)])
+
+    def _pieces(
+        self, begin: int, end: int, numbers: IntArray, origins: IntArray
+    ) -> Iterator[tuple[_Open, slice, slice]]:
+        """Yield the batches of the turns from ``begin`` to ``end``, with the rows that these take, and which they are.
+
+        Arrays are made when their batch's turn comes.
+        """
+        size = self.epoch.batch_size
+        for step in range((begin - self.first) // size, (end - 1 - self.first) // size + 1):
+            at = self.first + step * size
+            count = min(size, self.end - at)
+            if step not in self.open:
+                arrays = [source.empty(count, self.memory) for source in self.sources]
+                self.open[step] = _Open(
+                    arrays, np.empty(count, np.int64), np.empty((count, origins.shape[1]), np.int64)
+                )
+            batch = self.open[step]
+            low, high = max(begin, at), min(end, at + count)
+            rows, turns = slice(low - at, high - at), slice(low - begin, high - begin)
+            batch.numbers[rows], batch.origins[rows] = numbers[turns], origins[turns]
+            yield batch, rows, turns
+
+    def _complete(self, pieces: Sequence[tuple[_Open, slice]]) -> list[_Open]:
+        """Return the batches that are complete now that some of their rows were read."""
+        mark = self.memory.mark()
+        for batch, rows in pieces:
+            batch.filled += rows.stop - rows.start
+            batch.mark = mark
+        complete = [step for step, batch in sorted(self.open.items()) if batch.filled == len(batch.numbers)]
+        return [self.open.pop(step) for step in complete]
+
+    def _read(self, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]) -> None:
+        """Read samples into rows of batches."""
+        with self._measured():
+            for volume, places, _ in self.epoch.cells.parts(numbers):
+                for i, source in enumerate(self.volumes[volume].sources):
+                    outputs = [batch.arrays[i][rows] for batch, rows in pieces]
+                    rows = None if len(self.volumes) == 1 else places
+                    source.read(origins[places], outputs, self.memory, rows)
+
+    @contextlib.contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Count what is read in a block of code, and the time it takes."""
+        started = time.perf_counter()
+        try:
+            with self.monitor.watching():
+                yield
+        finally:
+            self.stats.add_read(time.perf_counter() - started, self.monitor.take())
+            self.stats.chunks, self.stats.uses = self.monitor.chunks, self.monitor.uses
+
+    def _read_alone(self, batch: _Open, rows: slice) -> None:
+        """Read some rows of a batch, and if that fails, row by row, to find the samples that cannot be read."""
+        try:
+            self._read(batch.numbers[rows], batch.origins[rows], [(batch, rows)])
+        except GzarrError as error:
+            if self.on_error == "raise" and not isinstance(error, ChunkDecodeError):
+                # A store that does not answer would be waited for again and again.
+                batch.bad[rows.start] = error
+                return
+            for row in range(rows.start, rows.stop):
+                one = slice(row, row + 1)
+                try:
+                    self._read(batch.numbers[one], batch.origins[one], [(batch, one)])
+                except GzarrError as found:
+                    batch.bad[row] = found
+
+    # -- making ready
+
+    def finish(self, batch: _Open) -> tuple[Any, Any]:
+        """Return what the loader gives out for a batch, and the mark after which it is ready."""
+        cells = self.epoch.cells
+        labels, volumes = cells.labels(batch.numbers), cells.volumes(batch.numbers)
+        arrays, origins, mark = batch.arrays, batch.origins, batch.mark
+        if batch.bad:
+            for row, error in batch.bad.items():
+                begins = tuple(batch.origins[row].tolist())
+                # Of an error that is not of one chunk, the first sample that was asked for.
+                at = "in" if isinstance(error, ChunkDecodeError) else "from"
+                error.add_note(f"({at} sample {int(labels[row])}, which begins at {begins})")
+                if self.on_error == "raise":
+                    raise error
+                if callable(self.on_error):
+                    self.on_error(error, int(labels[row]))
+            good = np.delete(np.arange(len(labels)), list(batch.bad))
+            arrays = [self._some(array, good.tolist()) for array in arrays]
+            labels, volumes, origins = labels[good], volumes[good], origins[good]
+            mark = self.memory.mark()
+        result = Batch()
+        result.samples, result.volumes, result.origins = labels, volumes, origins
+        place(result, self.epoch.samples.parts, [arrays[i] for i in self.which])
+        return (result, mark) if self.transform is None else self.memory.transformed(self.transform, result, mark)
+
+    def _some(self, array: Any, rows: list[int]) -> Any:
+        """Return a copy of some rows."""
+        results = self.memory.results
+        some = results.empty((len(rows), *array.shape[1:]), array.dtype)
+        for i, row in enumerate(rows):
+            results.copy(some[i, ...], array[row, ...])
+        return some
+
+    # -- threads
+
+    def run_reader(self) -> None:
+        """Read all blocks, each as soon as there is room; the loop of the first thread."""
+        # Bytes that were read and are still needed: of slabs that are not gathered, or of samples that are not given
+        # out; without those of batches that wait for the next block.
+        held = 0
+        try:
+            for begin, end in itertools.pairwise(self.epoch.bounds(self.first, self.end)):
+                block = self._block(begin, end)
+                nbytes = (end - begin) * self.sample_nbytes if block is None else self._nbytes(block)
+                while held and held + nbytes > self.most and not self.stopped:
+                    held -= self.freed.get()
+                if self.stopped:
+                    return
+                for done in self._done(begin, end, block):
+                    # Nothing of a block is to be held while waiting for room for the next one.
+                    while done:
+                        held += self._nbytes(done[0])
+                        self.complete.put(done.pop(0))
+                del block
+        except ReadCancelledError:
+            return
+        except BaseException as error:
+            # Whatever it is, it is raised in the consumer's thread.
+            self.complete.put(error)
+
+    def _block(self, begin: int, end: int) -> _Block | None:
+        """Return the block of some turns, if batches are gathered from slabs."""
+        return _Block(begin, end, self.epoch.slabs(self.epoch.numbers(begin, end))) if self.shares_slabs else None
+
+    def _done(self, begin: int, end: int, block: _Block | None) -> Iterator[list[_Open | _Block]]:
+        """Read some turns; yield the batches that are complete, or the block to gather them from."""
+        if block is None:
+            yield from map(list, self.read(begin, end))
+        else:
+            self.read_slabs(block)
+            yield [block]
+
+    def _nbytes(self, done: _Open | _Block) -> int:
+        if isinstance(done, _Block):
+            # Memory that is used again may have been written further.
+            return max(done.slabs.nbytes, self.epoch.most_slab_bytes)
+        return len(done.numbers) * self.sample_nbytes
+
+    def run_finisher(self) -> None:
+        """Make batches ready; the loop of the second thread."""
+        left = self.epoch.steps(self.begin)
+        try:
+            while left:
+                done = self.complete.get()
+                if self.stopped or done is None:
+                    return
+                results = self._results(done)
+                # Nothing of a batch or a block is to be held while waiting for the next one.
+                del done
+                # Of a block, batches are gathered one after the other.
+                while (result := self._next_of(results)) is not None:
+                    left -= 1
+                    ended = result.failed and not result.turns
+                    self.ready.put(result)
+                    del result
+                    if ended:
+                        return
+                del results
+        except ReadCancelledError:
+            return
+        except BaseException as error:
+            self.ready.put(Ready(error, 0, failed=True))
+
+    def _next_of(self, results: Iterator[Ready]) -> Ready | None:
+        """Wait for a place and return the next batch for it; None if there are no more, or the epoch ends."""
+        self.places.get()
+        result = None if self.stopped else next(results, None)
+        if result is None or self.stopped:
+            self.places.put(None)
+            return None
+        return result
+
+    def _results(self, done: _Open | _Block | BaseException) -> Iterator[Ready]:
+        """Make batches ready."""
+        if isinstance(done, BaseException):
+            yield Ready(done, 0, failed=True)
+        elif isinstance(done, _Open):
+            yield self._finished(done)
+        else:
+            nbytes = self._nbytes(done)
+            yield from map(self._finished, self.gather(done))
+            # Its memory is free before the next block is read.
+            del done
+            self.freed.put(nbytes)
+
+    def _finished(self, batch: _Open) -> Ready:
+        """Make a batch ready."""
+        started = time.perf_counter()
+        try:
+            value, mark = self.finish(batch)
+            return Ready(value, len(batch.numbers), mark, skipped=len(batch.bad))
+        except BaseException as error:
+            return Ready(error, len(batch.numbers), failed=True)
+        finally:
+            self.stats.transform_s += time.perf_counter() - started
+
+    def take(self) -> Ready:
+        """Wait for the next batch and return it."""
+        result = self.ready.get()
+        if result is None:
+            self.ready.put(None)
+            raise StopIteration
+        if not self.shares_slabs:
+            self.freed.put(result.turns * self.sample_nbytes)
+        self.places.put(None)
+        return result
+
+    def inline(self) -> Iterator[Ready]:
+        """Read and make ready without threads."""
+        for begin, end in itertools.pairwise(self.epoch.bounds(self.first, self.end)):
+            for done in self._done(begin, end, self._block(begin, end)):
+                for item in done:
+                    yield from self._results(item)
+
+    def stop(self) -> None:
+        """End the threads: at once while they wait, or after the requests and chunks that are being read."""
+        self.stopped = self.monitor.cancelled = True
+        waiting: tuple[SimpleQueue[Any], ...] = (self.complete, self.ready)
+        for queue in waiting:
+            with contextlib.suppress(Empty):
+                while True:
+                    queue.get_nowait()
+            queue.put(None)
+        self.freed.put(0)
+        self.places.put(None)
+        self.memory.close()
