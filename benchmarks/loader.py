@@ -46,7 +46,7 @@ import loader_report
 import report
 from loader_rivals import COLUMNS, OWN, PACKAGES, RIVALS, left_out
 from loader_scenarios import SCENARIOS
-from loader_worker import tree
+from loader_worker import cpu_s, tree
 from workloads import default_data_dir
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ if TYPE_CHECKING:
     from loader_scenarios import Scenario
 
 #: Seconds: a round of a fast loader, the most of a slow one, the most of a check, the most of any answer.
-_ROUND_S, _MOST_S, _CHECK_S, _ANSWER_S = 0.3, 0.8, 2.5, 120.0
+_ROUND_S, _MOST_S, _CHECK_S, _ANSWER_S = 0.3, 0.7, 2.0, 300.0
+#: The most that is waited until a process is idle.
+_SETTLE_S = 1.0
 _BUSY_STEPS = 30
 _HERE = Path(__file__).parent
 
@@ -163,6 +165,13 @@ class Process:
         finally:
             done.set()
             watcher.join()
+
+    def settle(self) -> None:
+        """Wait until the process is idle: it may read ahead what belongs to an epoch that was left."""
+        end, before = time.perf_counter() + _SETTLE_S, -1.0
+        while (used := cpu_s(self._process.pid)) != before and time.perf_counter() < end:
+            before = used
+            time.sleep(0.03)
 
     def _memory(self) -> int:
         """Return the bytes of anonymous and shared memory of the process and all below it, each page once."""
@@ -289,12 +298,12 @@ def _check(row: Row, column: str, process: Process) -> None:
     if check["wrong"] or check["repeated"] or check["missing"]:
         raise AssertionError(f"{row.scenario.name}, {column}: WRONG SAMPLES: {check}")
     row.measured[column] = Measured(check=check, peak_bytes=peak)
+    process.settle()
 
 
 def _round(row: Row, column: str, process: Process) -> None:
     row.measured[column].rounds.append(process.ask("round", _ROUND_S, _MOST_S))
-    # What was read ahead when a long epoch was left.
-    time.sleep(0.03)
+    process.settle()
 
 
 def _wait(row: Row, column: str, process: Process) -> None:

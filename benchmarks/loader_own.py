@@ -39,6 +39,8 @@ class Opened:
         Returns the first elements of a batch's samples, if the loader chooses them.
     amplification
         Returns the amplification, if the loader knows it.
+    decoded
+        Returns how many chunks were decoded until now, if the library counts them.
     bound
         Most bytes that the loader promises to hold.
     """
@@ -48,6 +50,7 @@ class Opened:
     together: int | None = None
     origins: Callable[[Any], Any] | None = None
     amplification: Callable[[], float] | None = None
+    decoded: Callable[[], int] | None = None
     bound: int | None = None
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from loader_scenarios import Scenario
 
 _READ_BYTES = 128 << 20
-_CACHE_BYTES = 256 << 20
+#: Part of the data that a cache holds: where training is slow, data do not fit in memory.
+_CACHED = 0.25
 
 
 def _permuted(count: int, size: int, number: int) -> Iterator[Any]:
@@ -31,9 +32,11 @@ def _permuted(count: int, size: int, number: int) -> Iterator[Any]:
 # -- tensorstore
 
 
-def _opened_by_tensorstore(scenario: Scenario, home: Path, threads: int, cache_bytes: int) -> list[Any]:
+def _opened_by_tensorstore(scenario: Scenario, home: Path, threads: int, *, cached: bool) -> list[Any]:
+    """Open the arrays, with a cache of their own if there is one."""
     import tensorstore as ts
 
+    cache_bytes = int(_CACHED * scenario.nbytes) if cached else 0
     context = ts.Context(
         {"cache_pool": {"total_bytes_limit": cache_bytes}, "data_copy_concurrency": {"limit": threads}}
     )
@@ -52,32 +55,49 @@ def _opened_by_tensorstore(scenario: Scenario, home: Path, threads: int, cache_b
     return arrays
 
 
-def _read_by_tensorstore(scenario: Scenario, array: Any, numbers: Any) -> Any:
+def _read_by_tensorstore(scenario: Scenario, array: Any, numbers: Any, *, cached: bool) -> Any:
     """Begin to read the samples of a batch; return a future of one array."""
     import tensorstore as ts
 
-    if scenario.kind == "rows":
+    if scenario.kind == "rows" and cached:
         return array[numbers].read()
-    views = [array[selection].translate_to[(0,) * array.ndim] for selection in scenario.selections(numbers)]
-    return ts.stack(views).read()
+    if scenario.kind == "rows":
+        views = [array[number] for number in numbers.tolist()]
+    else:
+        views = [array[selection].translate_to[(0,) * array.ndim] for selection in scenario.selections(numbers)]
+    # Reads of a batch share what they read of the store.
+    with ts.Batch() as batch:
+        return ts.stack(views).read(batch=batch)
 
 
-def tensorstore(scenario: Scenario, home: Path, threads: int, *, cache_bytes: int) -> Opened:
+def _decoded_by_tensorstore(scenario: Scenario) -> Callable[[], int] | None:
+    """Return a counter of decoded chunks. Of shards, it would count the indices, too."""
+    import tensorstore as ts
+
+    def decoded() -> int:
+        found = ts.experimental_collect_matching_metrics("/tensorstore/cache/kvs_cache_read")
+        values = [value for one in found for value in one["values"] if "changed" in value.values()]
+        return sum(int(value["value"]) for value in values)
+
+    return None if scenario.shard else decoded
+
+
+def tensorstore(scenario: Scenario, home: Path, threads: int, *, cached: bool) -> Opened:
     """Read batches of a permutation, each as one asynchronous read, two ahead."""
-    arrays = _opened_by_tensorstore(scenario, home, threads, cache_bytes)
+    opened = _opened_by_tensorstore(scenario, home, threads, cached=cached)
 
     def epoch(number: int) -> Iterator[list[Any]]:
+        # No epoch finds what a former one has cached.
+        arrays = _opened_by_tensorstore(scenario, home, threads, cached=cached) if cached else opened
         ahead: collections.deque[list[Any]] = collections.deque()
         for numbers in _permuted(len(scenario.origins), scenario.batch, number):
-            ahead.append([_read_by_tensorstore(scenario, array, numbers) for array in arrays])
+            ahead.append([_read_by_tensorstore(scenario, array, numbers, cached=cached) for array in arrays])
             if len(ahead) > 2:
                 yield [future.result() for future in ahead.popleft()]
         while ahead:
             yield [future.result() for future in ahead.popleft()]
 
-    # Without a cache, each window of a batch is read by itself; rows are read together.
-    together = scenario.batch if scenario.kind == "rows" else 1
-    return Opened(epoch, same, together=None if cache_bytes else together)
+    return Opened(epoch, same, decoded=_decoded_by_tensorstore(scenario))
 
 
 class TensorstoreSource:
@@ -85,7 +105,7 @@ class TensorstoreSource:
 
     def __init__(self, scenario: Scenario, home: Path, threads: int) -> None:
         self.scenario = scenario
-        self.arrays = _opened_by_tensorstore(scenario, home, threads, _CACHE_BYTES)
+        self.arrays = _opened_by_tensorstore(scenario, home, threads, cached=True)
 
     def __len__(self) -> int:
         return len(self.scenario.origins)
@@ -99,19 +119,19 @@ class TensorstoreSource:
 
 
 def grain(scenario: Scenario, home: Path, threads: int) -> Opened:
-    """Read samples in a global order, in 16 threads (the default), by tensorstore with a cache of 256 MiB."""
+    """Read samples in a global order, in 16 threads (the default), by tensorstore with a cache."""
     import grain.python as pygrain
 
-    source = TensorstoreSource(scenario, home, threads)
     # 500 samples ahead is the default, for samples of 1 to 10 KiB.
     ahead = int(np.clip(_READ_BYTES // scenario.sample_nbytes, 16, 500))
     options = pygrain.ReadOptions(num_threads=16, prefetch_buffer_size=ahead)
 
     def epoch(number: int) -> Iterator[Any]:
+        source = TensorstoreSource(scenario, home, threads)
         shuffled = pygrain.MapDataset.source(source).shuffle(seed=number)
         return iter(shuffled.to_iter_dataset(options).batch(scenario.batch, drop_remainder=False))
 
-    return Opened(epoch, list)
+    return Opened(epoch, list, decoded=_decoded_by_tensorstore(scenario))
 
 
 # -- annbatch, insitubatch, scDataset, xbatcher, MONAI
@@ -149,15 +169,16 @@ def insitubatch(scenario: Scenario, home: Path, threads: int) -> Opened | str:
     steps = scenario.window[0] if scenario.kind == "windows" else 1
     shifted = {f"{name}+{k}": plain[name].shift(k) for name in scenario.names for k in range(steps)}
     first = plain[scenario.names[0]]
-    dataset = library.InSituDataset(
-        store,
-        library.split_by_chunk(first, fractions=(1.0, 0.0, 0.0)),
-        geometries=shifted,
-        batch_size=scenario.batch,
-        block_chunks=max(16, 4 * scenario.batch // first.chunks[0]),
-    )
 
     def epoch(number: int) -> Iterator[Any]:
+        # No epoch finds what a former one has cached.
+        dataset = library.InSituDataset(
+            store,
+            library.split_by_chunk(first, fractions=(1.0, 0.0, 0.0)),
+            geometries=shifted,
+            batch_size=scenario.batch,
+            block_chunks=max(16, 4 * scenario.batch // first.chunks[0]),
+        )
         dataset.set_epoch(number)
         for batch in dataset.train:
             labels = [[f"{name}+{k}" for k in range(steps)] for name in scenario.names]
@@ -167,12 +188,13 @@ def insitubatch(scenario: Scenario, home: Path, threads: int) -> Opened | str:
 
 
 def scdataset(scenario: Scenario, home: Path, threads: int) -> Opened | str:
-    """Read blocks of rows in a random order, many batches at once, by the pipeline of zarrs."""
+    """Read blocks of rows in a random order, many batches at once, by tensorstore."""
     if scenario.kind not in ("rows", "windows"):
         return "blocks of neighbouring samples are runs along one axis"
+    import tensorstore as ts
     from scdataset import BlockShuffling, scDataset
 
-    arrays = zarr_arrays(scenario, home, "zarrs", threads)
+    arrays = _opened_by_tensorstore(scenario, home, threads, cached=False)
     steps = scenario.window[0] if scenario.kind == "windows" else 1
 
     def fetch(collection: Any, numbers: Any) -> list[Any]:
@@ -181,14 +203,20 @@ def scdataset(scenario: Scenario, home: Path, threads: int) -> Opened | str:
         runs = [(int(run[0]), int(run[-1]) + steps) for run in np.split(np.asarray(numbers), cuts)]
         result = []
         for array in arrays:
-            pieces = [array[begin:end] for begin, end in runs]
-            if steps > 1:
-                pieces = [
-                    np.moveaxis(np.lib.stride_tricks.sliding_window_view(piece, steps, axis=0), -1, 1)
-                    for piece in pieces
-                ]
-            result.append(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
+            views = [array[begin:end].translate_to[(0,) * array.ndim] for begin, end in runs]
+            read = np.asarray(ts.concat(views, axis=0).read().result())
+            # Of each run, the first step of each sample.
+            ends = np.cumsum([end - begin for begin, end in runs])
+            firsts = [
+                np.arange(at - (end - begin), at - steps + 1) for at, (begin, end) in zip(ends, runs, strict=True)
+            ]
+            result.append((read, np.concatenate(firsts)))
         return result
+
+    def take(parts: list[Any], numbers: Any) -> list[Any]:
+        if steps == 1:
+            return [read[firsts[numbers]] for read, firsts in parts]
+        return [read[firsts[numbers][:, None] + np.arange(steps)] for read, firsts in parts]
 
     count = len(scenario.origins)
     fetched = int(np.clip(_READ_BYTES // (scenario.sample_nbytes * scenario.batch), 1, count // scenario.batch))
@@ -198,7 +226,7 @@ def scdataset(scenario: Scenario, home: Path, threads: int) -> Opened | str:
         batch_size=scenario.batch,
         fetch_factor=fetched,
         fetch_callback=fetch,
-        batch_callback=lambda parts, numbers: [part[numbers] for part in parts],
+        batch_callback=take,
         seed=0,
     )
     return Opened(lambda number: iter(dataset), same, together=fetched * scenario.batch)
@@ -282,8 +310,8 @@ RIVALS: dict[str, Callable[..., Opened | str]] = {
     "xbatcher": xbatcher,
     "MONAI": monai,
     "grain": grain,
-    "tensorstore": partial(tensorstore, cache_bytes=0),
-    "tensorstore cache": partial(tensorstore, cache_bytes=_CACHE_BYTES),
+    "tensorstore": partial(tensorstore, cached=False),
+    "tensorstore cache": partial(tensorstore, cached=True),
     "zarr-python": partial(data_loader, library="zarr-python", workers=0),
     "zarr-python 2": partial(data_loader, library="zarr-python", workers=2),
     "zarrs": partial(data_loader, library="zarrs", workers=0),
@@ -294,7 +322,7 @@ COLUMNS = {**OWN, **RIVALS}
 PACKAGES = {
     "annbatch": ("annbatch", "zarrs"),
     "insitubatch": ("insitubatch",),
-    "scDataset": ("scDataset", "torch", "zarrs"),
+    "scDataset": ("scDataset", "tensorstore", "torch"),
     "xbatcher": ("xbatcher", "torch", "zarrs"),
     "MONAI": ("monai", "torch", "zarrs"),
     "grain": ("grain", "tensorstore"),

@@ -79,8 +79,9 @@ class Scenario:
         return len(self.names) * math.prod(self.window) * np.dtype(self.dtype).itemsize
 
     @property
-    def chunk_nbytes(self) -> int:
-        return math.prod(self.chunk) * np.dtype(self.dtype).itemsize
+    def nbytes(self) -> int:
+        """Bytes of all arrays, decoded."""
+        return len(self.names) * math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @cached_property
     def origins(self) -> IntArray:

@@ -62,6 +62,7 @@ class Check:
         self.raw = np.load(home / "raw.npy", mmap_mode="r") if opened.origins else None
         self.batches: list[IntArray] = []
         self.wrong = 0
+        self.decoded = opened.decoded() if opened.decoded else 0
 
     def add(self, batch: Any) -> None:
         """Compare the samples of a batch with the data."""
@@ -106,15 +107,18 @@ class Check:
     def _amplification(self, origins: IntArray) -> float | None:
         if self.opened.amplification is not None:
             return self.opened.amplification()
-        if self.opened.together is None:
+        if self.opened.together is None and self.opened.decoded is None:
             return None
         needed = self.scenario.chunks(origins)
+        distinct = len(np.unique(np.concatenate(needed)))
+        if self.opened.decoded is not None:
+            return (self.opened.decoded() - self.decoded) / (distinct * len(self.scenario.names))
         if not self.opened.together:
             return 1.0
         decoded = 0
         for at in range(0, len(needed), self.opened.together):
             decoded += len(np.unique(np.concatenate(needed[at : at + self.opened.together])))
-        return decoded / len(np.unique(np.concatenate(needed)))
+        return decoded / distinct
 
 
 def mixing(scenario: Scenario, batches: list[IntArray]) -> tuple[float, float]:
@@ -157,11 +161,12 @@ class Worker:
         return {**check.result(complete=complete), "bound": self.opened.bound}
 
     def round(self, least_s: float, limit_s: float) -> dict[str, Any]:
-        """Run epochs for at least so long; one that takes longer than the limit is left."""
+        """Run epochs for at least so long; one that takes much longer than the limit is left."""
         names = len(self.scenario.names)
-        cpu, begin, spent, samples, batches, firsts = cpu_s(os.getpid()), time.perf_counter(), 0.0, 0, 0, []
+        cpu, spent, samples, batches, firsts = cpu_s(os.getpid()), 0.0, 0, 0, []
         while spent < least_s:
-            start = last = time.perf_counter()
+            start, given = time.perf_counter(), 0
+            last = start
             iterator = iter(self.opened.epoch(next(self.epochs)))
             for batch in iterator:
                 last = time.perf_counter()
@@ -169,18 +174,19 @@ class Worker:
                     firsts.append((start, last - start))
                 parts = self.opened.parts(batch)
                 assert len(parts) == names
-                samples += len(parts[0])
+                given += len(parts[0])
                 batches += 1
                 del batch, parts
-                if last - begin > limit_s:
+                if self._too_slow(last - start, given, limit_s):
                     break
             else:
                 # Whatever ends an epoch belongs to it.
                 last = time.perf_counter()
             spent += last - start
+            samples += given
             _close(iterator)
             del iterator
-            if last - begin > limit_s:
+            if given < len(self.scenario.origins):
                 break
         used = cpu_s(os.getpid()) - cpu
         return {
@@ -190,6 +196,10 @@ class Worker:
             "cpu_s": used,
             "first_s": float(np.median([first for _, first in firsts])),
         }
+
+    def _too_slow(self, elapsed: float, given: int, limit_s: float) -> bool:
+        """Return whether to leave an epoch: at the limit, or at twice that if half of it is done by then."""
+        return elapsed > (limit_s if 2 * given < len(self.scenario.origins) else 2 * limit_s)
 
     def wait(self, busy_s: float, steps: int) -> dict[str, Any]:
         """Consume some batches, each for a while; return the part of the time that was waited for the next one."""
