@@ -7,6 +7,7 @@ it to its user how much is read at once, it is about as many bytes as gzarr mixe
 from __future__ import annotations
 
 import collections
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -145,8 +146,11 @@ def annbatch(scenario: Scenario, home: Path, threads: int) -> Opened | str:
 
     arrays = zarr_arrays(scenario, home, "zarrs", threads)
     # As in its tutorial, runs are aligned with the chunks of a dense array; the default is 32 of 512 rows.
-    run = max(scenario.chunk[0], 1)
+    run = scenario.chunk[0]
     many = int(np.clip(_READ_BYTES // (run * scenario.sample_nbytes), 1, len(scenario.origins) // run))
+    # What is read at once must be whole batches.
+    step = scenario.batch // math.gcd(run, scenario.batch)
+    many = max(many // step, 1) * step
     batches = library.Loader(
         chunk_size=run,
         preload_nchunks=many,

@@ -215,7 +215,7 @@ def _rows(name: str, chunk: int, least: float) -> Scenario:
 def _table(name: str, *, sharded: bool) -> Scenario:
     codecs, shard = (_PLAIN_ZSTD, (8000, 2000)) if sharded else (_LZ4_F4, None)
     return Scenario(
-        name, "rows", fields.weather_f4, "f4", (48000, 2000), (1000, 2000), codecs, (1, 2000), 256, 1.5, shard
+        name, "rows", fields.weather_f4, "f4", (48000, 2000), (1000, 2000), codecs, (1, 2000), 250, 1.5, shard
     )
 
 

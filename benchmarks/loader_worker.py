@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from loader_own import Opened
     from loader_scenarios import IntArray, Scenario
 
+#: An epoch that takes so many times the limit is left.
+_PATIENCE = 5
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -104,18 +107,22 @@ class Check:
             "amplification": self._amplification(np.concatenate(origins)),
         }
 
+    @cached_property
+    def _all_chunks(self) -> int:
+        return len(np.unique(np.concatenate(self.scenario.chunks(self.scenario.origins))))
+
     def _amplification(self, origins: IntArray) -> float | None:
         if self.opened.amplification is not None:
             return self.opened.amplification()
         if self.opened.together is None and self.opened.decoded is None:
             return None
-        needed = self.scenario.chunks(origins)
-        distinct = len(np.unique(np.concatenate(needed)))
+        # Of a part of an epoch, its share of all chunks.
+        distinct = self._all_chunks * len(origins) / len(self.scenario.origins)
         if self.opened.decoded is not None:
             return (self.opened.decoded() - self.decoded) / (distinct * len(self.scenario.names))
         if not self.opened.together:
             return 1.0
-        decoded = 0
+        needed, decoded = self.scenario.chunks(origins), 0
         for at in range(0, len(needed), self.opened.together):
             decoded += len(np.unique(np.concatenate(needed[at : at + self.opened.together])))
         return decoded / distinct
@@ -177,7 +184,7 @@ class Worker:
                 given += len(parts[0])
                 batches += 1
                 del batch, parts
-                if self._too_slow(last - start, given, limit_s):
+                if self._too_slow(last - start, firsts[-1][1], given, limit_s):
                     break
             else:
                 # Whatever ends an epoch belongs to it.
@@ -197,9 +204,13 @@ class Worker:
             "first_s": float(np.median([first for _, first in firsts])),
         }
 
-    def _too_slow(self, elapsed: float, given: int, limit_s: float) -> bool:
-        """Return whether to leave an epoch: at the limit, or at twice that if half of it is done by then."""
-        return elapsed > (limit_s if 2 * given < len(self.scenario.origins) else 2 * limit_s)
+    def _too_slow(self, elapsed: float, first: float, given: int, limit_s: float) -> bool:
+        """Return whether to leave an epoch: after the limit, if it would take much longer.
+
+        Time before the first batch does not count: a loader may read much at first, for many batches.
+        """
+        since, more = elapsed - first, given - self.scenario.batch
+        return since > limit_s and since * len(self.scenario.origins) > _PATIENCE * limit_s * max(more, 1)
 
     def wait(self, busy_s: float, steps: int) -> dict[str, Any]:
         """Consume some batches, each for a while; return the part of the time that was waited for the next one."""
