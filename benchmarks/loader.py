@@ -11,7 +11,9 @@ the same processors, batches are arrays in host memory, contiguous and shuffled,
 First, an epoch of each is checked: every sample by a digest of its elements, and that none comes twice or is missing
 (of slow ones, as far as they get in a few seconds). Peak memory is that of the process and all below it, of anonymous
 and shared pages, above what it was when all was imported, opened and one element read. ``mixing`` is the mean entropy
-of a batch by where its samples come from (64 stretches of the samples' order), to that of a batch drawn at random.
+of a batch by where its samples come from (64 stretches of the samples' order), to that of a batch drawn at random;
+``runs`` is of how many independent runs of samples such batches might have been drawn. ``CPU x`` is the ratio of
+samples per second of processor time to that of the fastest rival: on a busy machine, it says more than that of times.
 ``amplification`` is bytes decoded to bytes needed once: gzarr's own estimate, or reckoned from the batches where it is
 known what a loader reads together. Then rounds of epochs are timed, interleaved, and medians are reported. ``first`` is
 the time from the begin of an epoch to its first batch. At last, a consumer that takes 20 ms for each batch is timed.

@@ -42,8 +42,9 @@ def table(row: Row) -> str:
         "x fastest",
         "per CPU s",
         "first ms",
-        "amplification",
+        "amplif.",
         "mixing",
+        "runs",
         "peak MiB",
         "waits",
         "checked",
@@ -60,6 +61,7 @@ def table(row: Row) -> str:
                 _cell(_times(one.median("first_s"), 1e3), ".1f"),
                 _cell(check.get("amplification"), ".2f"),
                 _cell(check.get("mixing"), ".0%"),
+                _runs(one),
                 _cell(_times(one.peak_bytes, 1 / _MIB), ".0f"),
                 _cell(one.wait and one.wait["waited"], ".0%"),
                 "all" if check.get("complete") else str(check.get("samples")),
@@ -77,9 +79,24 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _own(row: Row, name: str, column: str = QUOTED) -> Any:
-    one = row.measured.get(column)
-    return None if one is None else one.check.get(name)
+def _ratio(own: Any, rival: Any) -> float | None:
+    """Return the samples per second of processor time to those of a rival."""
+    rates = [one and one.median("samples", "cpu_s") for one in (own, rival)]
+    return rates[0] / rates[1] if all(rates) else None
+
+
+def _runs(one: Any) -> str:
+    """Return the independent runs that batches are drawn from."""
+    if one is None or not one.check:
+        return "-"
+    runs = one.check["runs"]
+    return "any" if runs is None else format(runs, ".0f")
+
+
+def _mixes_less(own: Any, rival: Any) -> bool:
+    """Return whether batches are drawn from fewer runs, by more than what is measured inexactly."""
+    mine, theirs = own.check["runs"], rival.check["runs"]
+    return mine is not None and (theirs is None or mine < 0.9 * theirs)
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -92,8 +109,10 @@ def summary(rows: Sequence[Row]) -> str:
         "gzarr x",
         "fresh x",
         "target",
-        "mixing",
+        "CPU x",
+        "runs",
         "peak MiB",
+        "first ms",
         "waits",
     ]
     lines = [["gzarr beside its rival's", *names]]
@@ -110,9 +129,12 @@ def summary(rows: Sequence[Row]) -> str:
                 _cell(row.times_fastest(DEFAULT), ".2f"),
                 _cell(row.times_fastest(QUOTED), ".2f"),
                 f"{row.scenario.least}",
-                f"{_cell(_own(row, 'mixing'), '.0%')} / {_cell(rival and rival.check.get('mixing'), '.0%')}",
+                _cell(_ratio(own, rival), ".2f"),
+                f"{_runs(own)} / {_runs(rival)}",
                 f"{_cell(_times(own and own.peak_bytes, 1 / _MIB), '.0f')} / "
                 f"{_cell(_times(rival and rival.peak_bytes, 1 / _MIB), '.0f')}",
+                f"{_cell(_times(own and own.median('first_s'), 1e3), '.0f')} / "
+                f"{_cell(_times(rival and rival.median('first_s'), 1e3), '.0f')}",
                 f"{_cell(own and own.wait and own.wait['waited'], '.0%')} / "
                 f"{_cell(rival and rival.wait and rival.wait['waited'], '.0%')}",
             ]
@@ -130,7 +152,7 @@ def targets(rows: Sequence[Row]) -> list[Target]:
         name = row.scenario.name
         note = ""
         if rival is not None:
-            less = own.check["mixing"] < rival.check["mixing"] - 0.005
+            less = _mixes_less(own, rival)
             more = (own.peak_bytes or 0) > (rival.peak_bytes or 0)
             notes = ["mixes less"] * less + ["takes more memory"] * more
             note = f"{row.fastest_rival}{': gzarr ' + ' and '.join(notes) if notes else ''}"

@@ -96,6 +96,7 @@ class Check:
         repeated = 0 if chosen else count - len(np.unique(np.concatenate(self.batches)))
         missing = len(self.scenario.origins) - count if complete else 0
         entropy, possible = mixing(self.scenario, origins)
+        batches = [self.scenario.stretches(batch) for batch in origins]
         return {
             "samples": count,
             "complete": complete,
@@ -104,6 +105,7 @@ class Check:
             "missing": missing,
             "entropy_bits": entropy,
             "mixing": entropy / possible if possible else 1.0,
+            "runs": runs(batches),
             "amplification": self._amplification(np.concatenate(origins)),
         }
 
@@ -141,6 +143,30 @@ def mixing(scenario: Scenario, batches: list[IntArray]) -> tuple[float, float]:
     random = np.random.Generator(np.random.PCG64(5))
     drawn = [_entropy(random.choice(stretches, scenario.batch, replace=False)) for _ in range(max(200, len(whole)))]
     return given, float(np.mean(drawn))
+
+
+def runs(batches: list[IntArray]) -> float | None:
+    """Return how many independent runs of samples would make batches as varied as these; None for any number.
+
+    ``batches`` are the stretches of each batch's samples. Two samples of a batch are of one stretch if they are of one
+    run, which is shorter than a stretch, or else as often as any two samples. Longer runs show in longer stretches.
+    """
+    found = [_runs([batch // merged for batch in batches]) for merged in (1, 4, 16)]
+    return min((number for number in found if number is not None), default=None)
+
+
+def _runs(batches: list[IntArray]) -> float | None:
+    same = sum(int((n * (n - 1)).sum()) for batch in batches for n in (np.unique(batch, return_counts=True)[1],))
+    pairs = sum(len(batch) * (len(batch) - 1) for batch in batches)
+    counts = np.unique(np.concatenate(batches), return_counts=True)[1]
+    count = int(counts.sum())
+    if not pairs:
+        return None
+    by_chance = int((counts * (counts - 1)).sum()) / (count * (count - 1))
+    more = same / pairs - by_chance
+    # What so few pairs cannot tell from chance.
+    noise = 2 * math.sqrt(2 * by_chance * (1 - by_chance) / pairs)
+    return (1 - by_chance) / more if more > noise else None
 
 
 def _entropy(classes: IntArray) -> float:

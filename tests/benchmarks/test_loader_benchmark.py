@@ -102,6 +102,7 @@ def test_mixing_and_amplification_are_measured(harness: Any, stored: tuple[Any, 
     data, size = rows(stored), stored[0].batch
     count, run = len(data), stored[0].chunk[0]
     assert (count, size, run) == (128, 64, 32)
+    assert sys.modules["loader_scenarios"].STRETCHES == 64
     in_order = check(harness, stored, [[data[:size]], [data[size:]]], together=size)
     mixed = np.arange(count).reshape(2, size).T.ravel()
     spread = check(harness, stored, [[data[mixed[:size]]], [data[mixed[size:]]]], together=size)
@@ -112,6 +113,9 @@ def test_mixing_and_amplification_are_measured(harness: Any, stored: tuple[Any, 
     even = check(harness, stored, [[data[every_other[:size]]], [data[every_other[size:]]]], together=size)
     assert even["entropy_bits"] == pytest.approx(6)
     assert even["mixing"] > in_order["mixing"]
+    # Of four stretches of 32 samples, batches in order have two.
+    assert even["runs"] is None
+    assert in_order["runs"] == pytest.approx((1 - 31 / 127) / (31 / 63 - 31 / 127))
     # Batches of two chunks; of all four chunks, twice.
     assert in_order["amplification"] == 1
     assert even["amplification"] == 2
