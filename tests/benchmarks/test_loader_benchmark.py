@@ -50,9 +50,11 @@ def test_a_run_checks_times_and_reports(harness: Any, tmp_path: Path, capsys: py
             assert one["samples"] > 0
             assert one["peak_bytes"] >= 0
             assert 0 < one["mixing"] <= 2
-        # It reads the chunks of each batch; several batches have samples of one chunk.
         amplification = {name: one["amplification"] for name, one in row["loaders"].items()}
-        assert amplification["tensorstore"] > amplification["gzarr"] >= 1
+        assert min(amplification.values()) >= 1
+        if OF_TORCH:
+            # It reads each window by itself, and windows share chunks.
+            assert amplification["zarr-python"] > amplification["gzarr"]
     printed = capsys.readouterr().out
     assert "left out: gzarr listed: only random windows" in printed
     assert "geometric mean" in printed
