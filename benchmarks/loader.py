@@ -15,8 +15,9 @@ of a batch by where its samples come from (64 stretches of the samples' order), 
 ``runs`` is of how many independent runs of samples such batches might have been drawn. ``CPU x`` is the ratio of
 samples per second of processor time to that of the fastest rival: on a busy machine, it says more than that of times.
 ``amplification`` is bytes decoded to bytes needed once: gzarr's own estimate, or reckoned from the batches where it is
-known what a loader reads together. Then rounds of epochs are timed, interleaved, and medians are reported. ``first`` is
-the time from the begin of an epoch to its first batch. At last, a consumer that takes 20 ms for each batch is timed.
+known what a loader reads together. Then rounds of epochs are timed, interleaved, and medians are reported; ``*`` marks
+loaders so slow that epochs were left. ``first`` is the time from the begin of an epoch to its first batch. At last, a
+consumer that takes 20 ms for each batch is timed.
 
 Ratios to the fastest rival are quoted for ``gzarr fresh``, which does not use the memory of former batches again
 (``GZARR_RECYCLE_BYTES=0``); ``gzarr`` is the default. ``gzarr DataLoader`` is gzarr's map-style dataset in PyTorch's

@@ -55,7 +55,7 @@ def table(row: Row) -> str:
         lines.append(
             [
                 column,
-                _cell(one.samples_per_s, ".0f"),
+                _cell(one.samples_per_s, ".0f") + ("" if all(r["whole"] for r in one.rounds) else "*"),
                 _cell(row.times_fastest(column), ".2f"),
                 _cell(one.median("samples", "cpu_s"), ".0f"),
                 _cell(_times(one.median("first_s"), 1e3), ".1f"),

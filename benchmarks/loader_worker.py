@@ -197,6 +197,7 @@ class Worker:
         """Run epochs for at least so long; one that takes much longer than the limit is left."""
         names = len(self.scenario.names)
         cpu, spent, samples, batches, firsts = cpu_s(os.getpid()), 0.0, 0, 0, []
+        whole = True
         while spent < least_s:
             start, given = time.perf_counter(), 0
             last = start
@@ -219,7 +220,8 @@ class Worker:
             samples += given
             _close(iterator)
             del iterator
-            if given < len(self.scenario.origins):
+            whole = given >= len(self.scenario.origins)
+            if not whole:
                 break
         used = cpu_s(os.getpid()) - cpu
         return {
@@ -227,6 +229,7 @@ class Worker:
             "batches": batches,
             "seconds": spent,
             "cpu_s": used,
+            "whole": whole,
             "first_s": float(np.median([first for _, first in firsts])),
         }
 
