@@ -91,18 +91,20 @@ def read_shards(
 
     def attempt(part: Plan, whole: WholeShards | None) -> tuple[set[str], ChunkError | None]:
         """Read; return the keys of shards that were replaced during the read, and the failure that this may explain."""
-        versions: dict[str, Hashable] = {}
-        failure = None
-        try:
-            # All threads of the read wait for the indexes.
-            with monitor.spent(monitor.current(), "store", pool.thread_count()):
-                sources = locate(levels, encoding, prefix, part, store, node, cache, versions, whole)
-            read(part, sources)
-        except ChunkError as error:
-            failure = error
-        if whole is not None and failure and isinstance(failure.__cause__, ValueSizeError):
+        # No call of itself: only garbage collection frees what a function that refers to itself holds, here outputs.
+        for way in (whole, None):
+            versions: dict[str, Hashable] = {}
+            failure = None
+            try:
+                # All threads of the read wait for the indexes.
+                with monitor.spent(monitor.current(), "store", pool.thread_count()):
+                    sources = locate(levels, encoding, prefix, part, store, node, cache, versions, way)
+                read(part, sources)
+            except ChunkError as error:
+                failure = error
             # A shard may have more bytes than its chunks need.
-            return attempt(part, None)
+            if way is None or failure is None or not isinstance(failure.__cause__, ValueSizeError):
+                break
         if isinstance(store, RemoteValues):
             # Every request names the version that it needs.
             replaced = {failure.key} if failure and isinstance(failure.__cause__, ValueReplacedError) else set()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
@@ -183,3 +185,17 @@ def test_a_chunk_that_fails_is_named(tmp_path: Path, device: TestedDevice) -> No
     with pytest.raises(gzarr.ChunkDecodeError, match=r"\(1, 2, 0\)"):
         array.read_windows([(0, 0, 0), (10, 10, 10)], 10)
     same(device.to_numpy(array.read_windows([(0, 0, 0)], 10)), expected(np.zeros((1, 3), int), (10,) * 3, (1,) * 3))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_memory_is_free_without_a_garbage_collection(roots: dict[str, Path], name: str) -> None:
+    array, out = gzarr.open_array(roots[name], device="cpu"), np.empty(SHAPE, "u2")
+    freed = weakref.ref(out)
+    gc.disable()
+    try:
+        array.read(out=out)
+        array.read_windows(np.zeros((1, 3), "i8"), SHAPE, out=[out[None]])
+        del out
+        assert freed() is None
+    finally:
+        gc.enable()
