@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .zarr_batches import Entry, Joined
 
 #: Most bytes of the chunks of a batch that is not worth another thread.
-_QUICK_NBYTES: Final = 1 << 20
+_QUICK_NBYTES: Final = 16 << 20
 #: Arrays of gzarr that one pipeline keeps: for reading and writing, of an array that may have grown.
 _MOST_ARRAYS: Final = 4
 
