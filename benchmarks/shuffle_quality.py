@@ -104,10 +104,14 @@ def _of_blocks(groups: int, chunk: int, classes: int, batch: int, batches: int, 
     blocks = max(-(-batches * batch * ranks // (4 * block)), min(batches, 250 * batches // block), 12)
     # As in most arrays, half of the blocks have a group less: else, streams might have whole groups, which mix better.
     less = int(groups >= 16)
-    # The loader makes a block of half of the buffer, less a group, and all blocks of one size.
-    buffer = (2 * groups + 2 - less) * chunk
-    samples = shuffles.ours("blocks", blocks * groups - less * (blocks // 2), chunk, buffer, seed=_SEED)
-    return float(np.mean([entropies(samples[r::ranks], chunk, classes, batch).mean() for r in range(ranks)]))
+    # The loader makes as few blocks as fit half of the buffer, all of about one size: with more, fewer were less full.
+    each = min(blocks, 2 * groups - 1) if less else blocks
+    found = []
+    for epoch in range(-(-blocks // each)):
+        chunks = each * groups - less * (each // 2)
+        samples = shuffles.ours("blocks", chunks, chunk, 2 * groups * chunk, seed=_SEED, epoch=epoch)
+        found += [entropies(samples[r::ranks], chunk, classes, batch).mean() for r in range(ranks)]
+    return float(np.mean(found))
 
 
 def formula(batches: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .volumes import Volumes, VolumesCells
 
     IntArray = npt.NDArray[np.int64]
+
+#: So many samples, or bytes of them, are worth reading together though no chunk is decoded less often by that.
+_BUSY_SAMPLES: Final = 64
+_BUSY_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +98,43 @@ class Epoch:
         """Return the number of batches from a position on."""
         return -(-(self.end(cursor) - self.first_turn(cursor)) // self.batch_size)
 
+    @cached_property
+    def _reads_blocks(self) -> bool:
+        """Whether blocks are read whole: not if each sample is a group of its own, which no other one helps to read."""
+        return self.settings.shuffle == "blocks" and int(np.diff(self.cells.offsets).max(initial=1)) > 1
+
+    @cached_property
+    def most_turns(self) -> int:
+        """Most turns that are read together, unless blocks are read whole."""
+        block = self.settings.block_samples // self.world_size
+        if self.settings.shuffle == "blocks":
+            # As many as keep threads and stores busy.
+            block = min(block, max(_BUSY_SAMPLES, _BUSY_BYTES // max(self.samples.sample_nbytes, 1)))
+        return max(block, self.batch_size)
+
+    @property
+    def most_bytes(self) -> int:
+        """Most bytes that are read together, unless a single group or batch has more."""
+        if self.shares_slabs:
+            return self.most_slab_bytes
+        if self._reads_blocks:
+            return self.settings.block_bytes // self.world_size
+        return self.most_turns * self.samples.sample_nbytes
+
     def bounds(self, begin: int, end: int) -> list[int]:
         """Return the turns at which reading from turn ``begin`` to ``end`` is cut, both included.
 
         Shuffled blocks are read whole. Otherwise the first read is one batch, so that it comes soon, and each is twice
-        as long as the one before, up to a block.
+        as long as the one before, up to :attr:`most_turns`.
         """
         if begin >= end:
             return [begin]
-        if self.settings.shuffle == "blocks":
+        if self._reads_blocks:
             turns = -(-(self.order.bounds - self.rank) // self.world_size)
             inside = turns[(turns > begin) & (turns < end)]
             # The samples that fill up the last batch are of the first block.
             return [begin, *np.unique(inside).tolist(), end]
-        most = max(self.settings.block_samples // self.world_size, self.batch_size)
+        most = self.most_turns
         result, length = [begin], self.batch_size
         while result[-1] < end:
             result.append(min(result[-1] + length, end))

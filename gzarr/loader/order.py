@@ -34,6 +34,8 @@ Shuffle: TypeAlias = Literal["full", "blocks"] | bool
 _GROUPS: Final = 1
 _SAMPLES: Final = 2
 
+#: How many numbers of blocks are tried at most.
+_TRIALS: Final = 8
 #: Version of the order that settings give: a part of the fingerprint.
 ORDER_VERSION: Final = 2
 
@@ -157,10 +159,13 @@ class EpochOrder:
         ends = np.cumsum(sizes)
         # Blocks of about one size: a short one at the end would hardly be mixed.
         total, largest = int(ends[-1]), int(sizes.max())
-        blocks = -(-total // max(order.block_bytes - largest, largest))
-        wanted = np.arange(1, blocks) * (total / blocks)
-        stops = np.unique(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
-        cuts = np.append(0, stops[stops <= len(ends)])
+        # As few as fit the buffer; so many do for sure, unless a single group does not.
+        most = -(-total // max(order.block_bytes - largest, largest))
+        least = min(-(-total // max(order.block_bytes, 1)), most)
+        for blocks in np.unique(np.linspace(least, most, _TRIALS).astype(np.int64)).tolist():
+            cuts = _even_cuts(ends, blocks)
+            if np.add.reduceat(sizes, cuts[:-1]).max() <= order.block_bytes:
+                break
         return np.append(0, np.cumsum(np.diff(self.offsets)[self._groups])[cuts[1:] - 1]), cuts
 
     def _mixed(self, block: int) -> IntArray:
@@ -184,6 +189,15 @@ class EpochOrder:
         result = np.empty(n, np.int64)
         result[first[stream] + nth * streams] = ids[mixed]
         return result
+
+
+def _even_cuts(ends: IntArray, parts: int) -> IntArray:
+    """Cut groups whose sizes add up to ``ends`` into parts of about one size: first group of each part, and the end."""
+    total = int(ends[-1])
+    # Python's integers: products may have more than 64 bits.
+    wanted = np.array([i * total // parts for i in range(1, parts)], np.int64)
+    stops = np.unique(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
+    return np.append(0, stops[stops <= len(ends)])
 
 
 def _contiguous_for_ranks(streams: int) -> IntArray:

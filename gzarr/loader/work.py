@@ -104,11 +104,10 @@ class Ready:
 
 
 def most_held(epoch: Epoch, prefetch: int) -> int:
-    """Return the most bytes of a rank that are read and still needed, unless a single block takes more."""
+    """Return the most bytes of a rank that are read and still needed, unless a single group takes more."""
     if epoch.shares_slabs:
-        return 2 * epoch.most_slab_bytes
-    blocks = 2 * epoch.settings.block_bytes // epoch.world_size
-    return max(blocks, (prefetch + 1) * epoch.batch_size * epoch.samples.sample_nbytes)
+        return 2 * epoch.most_bytes
+    return max(2 * epoch.most_bytes, (prefetch + 1) * epoch.batch_size * epoch.samples.sample_nbytes)
 
 
 class Work:
