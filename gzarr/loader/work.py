@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from ..engines.monitor import Monitor, ReadCancelledError
+from ..engines.pool import thread_count
 from ..errors import ChunkDecodeError, GzarrError
 from .memory import memory_of
 from .parts import place
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .epoch import Epoch
+    from .reading import Source
     from .slabs import Slabs
 
     IntArray = npt.NDArray[np.int64]
@@ -110,6 +113,12 @@ def most_held(epoch: Epoch, prefetch: int) -> int:
     return max(2 * epoch.most_bytes, (prefetch + 1) * epoch.batch_size * epoch.samples.sample_nbytes)
 
 
+def decoding_bytes(source: Source) -> int:
+    """Return about how many bytes the threads of a read take for encoded and decoded chunks."""
+    array = source.array
+    return 2 * thread_count() * math.prod(array.chunks) * array.dtype.itemsize
+
+
 class Work:
     """What the threads of an epoch share."""
 
@@ -136,7 +145,9 @@ class Work:
         self.shares_slabs = epoch.shares_slabs
         self.sample_nbytes = max(epoch.samples.sample_nbytes, 1)
         self.stopped = False
-        self.most = most_held(epoch, prefetch)
+        # Decoding takes memory too: while it does, so much less is held, within reason.
+        most = most_held(epoch, prefetch)
+        self.most = most - min(max(map(decoding_bytes, self.sources)), most // 4)
         # An interrupt (Ctrl-C) in the consumer's thread leaves none of their locks taken, as it may a condition's.
         # None wakes those who wait when there is nothing more to come.
         self.complete: SimpleQueue[_Open | _Block | BaseException | None] = SimpleQueue()
