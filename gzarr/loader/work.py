@@ -145,9 +145,10 @@ class Work:
         self.shares_slabs = epoch.shares_slabs
         self.sample_nbytes = max(epoch.samples.sample_nbytes, 1)
         self.stopped = False
-        # Decoding takes memory too: while it does, so much less is held, within reason.
-        most = most_held(epoch, prefetch)
-        self.most = most - min(max(map(decoding_bytes, self.sources)), most // 4)
+        self.most = most_held(epoch, prefetch)
+        if not self.shares_slabs:
+            # Decoding takes memory too: while it does, so much less is held, within reason. Slabs are freed at once.
+            self.most -= min(max(map(decoding_bytes, self.sources)), self.most // 4)
         # An interrupt (Ctrl-C) in the consumer's thread leaves none of their locks taken, as it may a condition's.
         # None wakes those who wait when there is nothing more to come.
         self.complete: SimpleQueue[_Open | _Block | BaseException | None] = SimpleQueue()
