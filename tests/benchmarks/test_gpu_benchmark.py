@@ -17,6 +17,7 @@ import pytest
 from numcodecs import lz4
 from support import devices
 
+import gzarr
 from gzarr.engines.cuda import calibration
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 MODULES = (
     "fields", "report", "rivals", "workloads", "gpu", "gpu_batch", "gpu_limits", "gpu_questions", "gpu_report",
-    "gpu_rivals", "gpu_samples", "gpu_targets", "gpu_transfers", "gpu_workloads", "gpu_write",
+    "gpu_loader", "gpu_rivals", "gpu_samples", "gpu_targets", "gpu_transfers", "gpu_workloads", "gpu_write",
 )  # fmt: skip
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
@@ -320,6 +321,39 @@ def test_writing_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedD
     assert len(text.splitlines()) == 2 + len(results)
     results["raw"]["writers"]["gzarr"] = {"right": False, "error": "it was so"}
     assert "raw, gzarr: it was so" in w.table(results)
+
+
+def test_loaders_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+    w = b.gpu_loader
+    results = {}
+    for number, dataset in enumerate(w.datasets(1 << 18, side=32, window=16)):
+        (folder := tmp_path / str(number)).mkdir()
+        results[dataset.name] = w.measure(simulated, dataset, folder, 60, 2, 0)
+    for name, found in results.items():
+        for way in ("read", "grid", "anywhere"):
+            assert found["ways"][way]["right"], (name, found)
+            assert found["ways"][way]["rounds"] == 2
+    text = w.table(results)
+    assert len(text.splitlines()) == 2 + len(results)
+    results["zstd"]["ways"]["grid"] = {"right": False, "error": "it was so"}
+    assert "zstd, grid: it was so" in w.table(results)
+
+
+def test_samples_of_loaders_are_checked(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+    """Wrong, missing and repeated samples are seen, and those that come by processes of ``DataLoader`` compared."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    w = b.gpu_loader
+    (dataset, *_) = w.datasets(1 << 18, side=32, window=16)
+    found = w.measure(simulated, dataset, tmp_path, 60, 1, 2)
+    assert found["ways"]["DataLoader"]["right"], found
+    host = gzarr.open_array(tmp_path, device="cpu")[...]
+    batches = list(w.ways(tmp_path, dataset, simulated, 0)["grid"]())
+    w.check("grid", iter(batches), host, dataset.chunk_shape, simulated)
+    with pytest.raises(AssertionError, match="WRONG"):
+        w.check("grid", iter(batches), host + np.uint16(1), dataset.chunk_shape, simulated)
+    for others in (batches[1:], batches[1:] + batches[1:2]):
+        with pytest.raises(AssertionError, match="samples"):
+            w.check("grid", iter(others), host, dataset.chunk_shape, simulated)
 
 
 def test_wrong_results_are_seen(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def b() -> Iterator[SimpleNamespace]:
     """Import the scripts; their directory is on the path for this module only."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        names = ("gpu_stages", "gpu_wheels", "gpu", "gpu_questions", "gpu_write", "gpu_transfers")
+        names = ("gpu_stages", "gpu_wheels", "gpu", "gpu_questions", "gpu_write", "gpu_loader", "gpu_transfers")
         yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
@@ -81,6 +81,7 @@ def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
         ("questions", b.gpu_questions),
         ("benchmark", b.gpu),
         ("writing", b.gpu_write),
+        ("loader", b.gpu_loader),
         (g.DAMAGED_FRAMES, b.gpu_questions),
     ):
         command, _ = stages[name].command(100)
