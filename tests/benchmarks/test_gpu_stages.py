@@ -55,7 +55,7 @@ def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
     g = b.gpu_stages
     (tmp_path / "a-1-py3-none-any.whl").touch()
     names = ["kernels", "environment", "equality", "ptx", "equality of ptx", "questions", "benchmark", "writing"]
-    names += ["soak", "damage"]
+    names += ["loader", "soak", "damage"]
     names.append(g.DAMAGED_FRAMES)
     assert [s.name for s in g.plan("python", tmp_path, None, None)] == names
     planned = g.plan("python", tmp_path, tmp_path, tmp_path / "site")
