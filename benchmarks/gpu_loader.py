@@ -13,24 +13,18 @@ reported, in GB of samples per second.
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
 import json
 import os
-import shlex
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import fields
-import gpu_transfers
 import numpy as np
-import report
-from gpu_write import on_device
+from gpu_write import on_device, run
 from report import _grid
 from workloads import LITTLE, Dataset, _zstd, blosc, default_data_dir
 
@@ -210,40 +204,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark; return 1 if there is no device, or a way of ours failed."""
+    """Run the benchmark; return 1 if there is no device, or a way to read failed."""
     arguments = parser().parse_args(argv)
-    from gzarr.engines.cuda import devices
-    from gzarr.errors import DeviceError
-
-    try:
-        device = devices.get_device(devices.current())
-    except DeviceError as error:
-        print(error, file=sys.stderr)
+    results = run(
+        "gpu_loader.py", argv, arguments, datasets(arguments.mib << 20),
+        lambda *what: measure(*what, arguments.rounds, arguments.workers),
+    )  # fmt: skip
+    if results is None:
         return 1
-    chosen = [d for d in datasets(arguments.mib << 20) if any(t in d.name for t in arguments.codec or [""])]
-    deadline = time.monotonic() + arguments.seconds
-    results: dict[str, dict[str, Any]] = {}
-    arguments.data.mkdir(parents=True, exist_ok=True)
-    for number, dataset in enumerate(chosen):
-        left = (deadline - time.monotonic()) / (len(chosen) - number)
-        if left <= 0:
-            print(f"{dataset.name}: left out for lack of time", file=sys.stderr)
-            continue
-        folder = Path(tempfile.mkdtemp(prefix=".loader-", dir=arguments.data))
-        try:
-            with device:
-                results[dataset.name] = measure(device, dataset, folder, left, arguments.rounds, arguments.workers)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    document = {
-        "command": shlex.join(["python", "benchmarks/gpu_loader.py", *(sys.argv[1:] if argv is None else argv)]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": report.machine(),
-        "device": gpu_transfers.device_facts(),
-        "arrays": results,
-    }
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     print(table(results))
     return int(any(not figures["right"] for found in results.values() for figures in found["ways"].values()))
 

@@ -151,9 +151,28 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark; return 1 if there is no device, or a writer of ours failed."""
-    arguments = parser().parse_args(argv)
+def run(
+    script: str,
+    argv: Sequence[str] | None,
+    arguments: argparse.Namespace,
+    arrays: Sequence[Dataset],
+    measure: Callable[[Device, Dataset, Path, float], dict[str, Any]],
+) -> dict[str, dict[str, Any]] | None:
+    """Measure arrays one after the other, each in a folder of its own, and write the figures to ``--json``.
+
+    Parameters
+    ----------
+    script, argv, arguments
+        Name of the benchmark's file, and its command line.
+    arrays
+        The arrays, of which ``--codec`` chooses some.
+    measure
+        Function of the device, an array, a folder and the seconds that are left for it.
+
+    Returns
+    -------
+    Figures by array; None if there is no device.
+    """
     from gzarr.engines.cuda import devices
     from gzarr.errors import DeviceError
 
@@ -161,8 +180,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         device = devices.get_device(devices.current())
     except DeviceError as error:
         print(error, file=sys.stderr)
-        return 1
-    chosen = [d for d in datasets(arguments.mib << 20) if any(t in d.name for t in arguments.codec or [""])]
+        return None
+    chosen = [d for d in arrays if any(t in d.name for t in arguments.codec or [""])]
     deadline = time.monotonic() + arguments.seconds
     results: dict[str, dict[str, Any]] = {}
     arguments.data.mkdir(parents=True, exist_ok=True)
@@ -171,14 +190,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if left <= 0:
             print(f"{dataset.name}: left out for lack of time", file=sys.stderr)
             continue
-        folder = Path(tempfile.mkdtemp(prefix=".write-", dir=arguments.data))
+        folder = Path(tempfile.mkdtemp(prefix=".measured-", dir=arguments.data))
         try:
             with device:
-                results[dataset.name] = measure(device, dataset, folder, left, arguments.rounds)
+                results[dataset.name] = measure(device, dataset, folder, left)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     document = {
-        "command": shlex.join(["python", "benchmarks/gpu_write.py", *(sys.argv[1:] if argv is None else argv)]),
+        "command": shlex.join(["python", f"benchmarks/{script}", *(sys.argv[1:] if argv is None else argv)]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": report.machine(),
         "device": gpu_transfers.device_facts(),
@@ -186,6 +205,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+    return results
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return 1 if there is no device, or a writer of ours failed."""
+    arguments = parser().parse_args(argv)
+    results = run(
+        "gpu_write.py", argv, arguments, datasets(arguments.mib << 20),
+        lambda *what: measure(*what, arguments.rounds),
+    )  # fmt: skip
+    if results is None:
+        return 1
     print(table(results))
     return int(any(not found["writers"][name]["right"] for found in results.values() for name in WRITERS[:2]))
 

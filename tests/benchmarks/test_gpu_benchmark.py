@@ -339,6 +339,30 @@ def test_loaders_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedD
     assert "zstd, grid: it was so" in w.table(results)
 
 
+@pytest.mark.parametrize("script", ["gpu_write", "gpu_loader"])
+def test_arrays_one_after_the_other(
+    script: str,
+    b: SimpleNamespace,
+    simulated: SimulatedDevice,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A whole run: small arrays in a folder that is gone afterwards, a table, and a document."""
+    module = getattr(b, script)
+    small = module.datasets(1 << 18, side=32, **({"window": 16} if script == "gpu_loader" else {}))
+    monkeypatch.setattr(module, "datasets", lambda nbytes: small)
+    monkeypatch.setattr("gzarr.engines.cuda.devices.get_device", lambda name: simulated)
+    monkeypatch.setattr("gzarr.engines.cuda.devices.current", lambda: simulated.name)
+    arguments = ["--codec", "zstd in", "--rounds", "1", "--data", str(tmp_path), "--json", str(tmp_path / "found.json")]
+    assert module.main([*arguments, *(["--workers", "0"] if script == "gpu_loader" else [])]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith("zstd in shards")
+    document = json.loads((tmp_path / "found.json").read_text())
+    assert list(document["arrays"]) == ["zstd in shards"]
+    assert document["command"].startswith(f"python benchmarks/{script}.py --codec 'zstd in'")
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+
+
 def test_samples_of_loaders_are_checked(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
     """Wrong, missing and repeated samples are seen, and those that come by processes of ``DataLoader`` compared."""
     pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -112,7 +112,7 @@ def write(
                 job = Job(request, program, old.rows, old)
                 values = _write_files(request, job, writer, already=done)
                 left.append(part[np.isin(request.value_of[part], values)])
-            done += len(job.keys)
+            done += len(job.keys) - len(values)
     return np.concatenate(left)
 
 
