@@ -253,6 +253,37 @@ class EveryThird(Sampler):
         return Samples(tuple(parts), ((size - 2) // 3 + 1,), (3,), (4,), (size,))
 
 
+def test_samples_that_share_no_chunk_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch comes soon and little is held, but all of a block are mixed."""
+    monkeypatch.setattr("gzarr.loader.epoch._BUSY_BYTES", 0)
+    array = gzarr.create_array({}, shape=(1000, 3), chunks=(1, 3), dtype="i4")
+    array[...] = data = np.arange(3000, dtype="i4").reshape(1000, 3)
+    loader = Loader(array, batch_size=5, buffer_bytes=2 * 500 * 12, drop_last=False)
+    epoch = loader._of_epoch(0)
+    assert epoch.bounds(0, 1000)[:6] == [0, 5, 15, 35, 75, 139]
+    assert max(np.diff(epoch.bounds(0, 1000))) == 64
+    assert loader.explain().mixing.groups == 500
+    assert loader.explain().held_bytes == (2 * 64 + 3 * 5) * 12
+    batches = list(loader)
+    given = np.concatenate([batch.samples for batch in batches])
+    assert sorted(given) == list(range(1000))
+    # The first block has samples of everywhere.
+    assert given[:500].min() < 50
+    assert given[:500].max() > 950
+    np.testing.assert_array_equal(np.concatenate([batch["data"] for batch in batches]), data[given])
+
+
+def test_memory_for_decoding_is_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three threads has an encoded and a decoded chunk; of a small buffer, at most a quarter is left for them."""
+    monkeypatch.setenv("GZARR_THREADS", "3")
+    array = gzarr.create_array({}, shape=(1000, 5), chunks=(10, 5), dtype="i4")
+    for buffer_bytes, most in ((10_000, 10_000 - 2 * 3 * 200), (4_000, 3_000)):
+        loader = Loader(array, batch_size=5, buffer_bytes=buffer_bytes)
+        batches: Any = iter(loader)
+        assert batches._work.most == most
+        batches.close()
+
+
 def test_a_sampler_of_ones_own(root: Path) -> None:
     arrays = {name: gzarr.open_array(root / name) for name in "xy"}
     loader = Loader(arrays, EveryThird(), batch_size=5, drop_last=False, buffer_bytes=3000)

@@ -206,6 +206,21 @@ def flip(path: Path, at: int) -> None:
 CHECKED = [z.LITTLE, ZSTD, z.CRC32C]
 
 
+@pytest.mark.usefixtures("natively")
+@pytest.mark.parametrize("layout", ["chunks", "shards"])
+def test_what_others_appended_to_a_chunk_is_kept(layout: str, tmp_path: Path) -> None:
+    """Of the last chunk or inner chunk, the array knows its first elements only: it writes all or some of these."""
+    codecs = [z.LITTLE, ZSTD] if layout == "chunks" else [z.shard([4], [z.LITTLE, ZSTD])]
+    array = create(tmp_path, z.v3((30,), (16,), "int32", codecs))
+    array[...] = np.arange(30)
+    gzarr.open_array(tmp_path, mode="r+", device="cpu").append(np.array([300, 310, 320], "i4"))
+    # All that it knows of the last inner chunk, and some of the one before.
+    array[26:30] = -1
+    array[28] = -2
+    expected = np.array([*range(26), -1, -1, -2, -1, 300, 310, 320], "i4")
+    same_for_all(tmp_path, expected)
+
+
 @pytest.mark.parametrize(
     ("layout", "at", "reason"),
     [
