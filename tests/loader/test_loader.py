@@ -274,7 +274,7 @@ def test_samples_that_share_no_chunk_are_read_in_pieces(monkeypatch: pytest.Monk
 
 
 def test_memory_for_decoding_is_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of three threads has an encoded and a decoded chunk; of a small buffer, at most a quarter is left for them."""
+    """Each of three threads has an encoded and a decoded chunk; at most a quarter of a buffer is left for them."""
     monkeypatch.setenv("GZARR_THREADS", "3")
     array = gzarr.create_array({}, shape=(1000, 5), chunks=(10, 5), dtype="i4")
     for buffer_bytes, most in ((10_000, 10_000 - 2 * 3 * 200), (4_000, 3_000)):
