@@ -323,6 +323,7 @@ def test_many_requests_at_once(tmp_path: Path) -> None:
 
 def test_small_batches_take_no_other_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of shards, only the inner chunks that are read count."""
+    monkeypatch.setattr("gzarr.integrations.zarr._QUICK_NBYTES", 1 << 20)
     data = np.arange(1000 * 1000, dtype="f8").reshape(1000, 1000)
     array = opened(zarr.create_array(tmp_path / "a", data=data, chunks=(50, 50), shards=(500, 500)))
     small = opened(zarr.create_array(tmp_path / "b", data=data, chunks=(50, 50)))

@@ -322,8 +322,10 @@ def test_threads_end_while_they_wait_for_a_remote_store(slow_url: str, monkeypat
 
 
 INTERRUPTED = """
-import sys, threading, time, traceback
+import signal, sys, threading, time
 sys.path[:0] = {path!r}
+# Processes in the background of a shell begin with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from loader.test_stats import Slow, stored, running
 import gzarr
 
