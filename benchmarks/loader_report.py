@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from report import Target, geometric_mean
+from report import Target, _grid, geometric_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,16 +22,6 @@ _MIB = 1 << 20
 
 def _cell(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(lines)
 
 
 def table(row: Row) -> str:
@@ -72,7 +62,7 @@ def table(row: Row) -> str:
         f"{len(s.origins)} samples of {s.sample_nbytes / 1024:.0f} KiB, batches of {s.batch}; "
         f"{len(s.names)} x {s.shape} {s.dtype}, chunks {s.chunk}{outer}"
     )
-    return f"{about}\n{_aligned(lines)}"
+    return f"{about}\n{_grid(lines)}"
 
 
 def _times(value: float | None, factor: float) -> float | None:
@@ -139,7 +129,7 @@ def summary(rows: Sequence[Row]) -> str:
                 f"{_cell(rival and rival.wait and rival.wait['waited'], '.0%')}",
             ]
         )
-    return _aligned(lines)
+    return _grid(lines)
 
 
 def targets(rows: Sequence[Row]) -> list[Target]:

@@ -70,11 +70,10 @@ class Pipeline:
         """Return the next batch, or raise the error of one that cannot be read; the next call then goes on."""
         try:
             return self._measured()
-        except Exception:
-            raise
-        except BaseException:
-            # After an interrupt, the traceback may keep this iterator for long.
-            self.close()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                # After an interrupt, the traceback may keep this iterator for long.
+                self.close()
             raise
 
     def _measured(self) -> Any:

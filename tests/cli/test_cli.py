@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import zarr
+from support.terminals import on_terminal
 
 import gzarr
 from gzarr.cli.main import main
@@ -122,21 +122,7 @@ class TestInfo:
             "import sys; from gzarr import progress; from gzarr.cli import main as cli; progress.QUIET_SECONDS = -1; "
             f"sys.exit(cli.main(['info', {str(root / 'g' / 'volume')!r}]))"
         )
-        ours, theirs = pty.openpty()
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=theirs)
-        os.close(theirs)
-        seen = b""
-        with process.stdout as stdout, os.fdopen(ours, "rb", buffering=0) as terminal:
-            out = stdout.read()
-            while True:
-                try:
-                    part = terminal.read(4096)
-                except OSError:  # the other end is closed
-                    break
-                if not part:
-                    break
-                seen += part
-        assert process.wait() == 0
+        out, seen = on_terminal([sys.executable, "-c", code])
         assert b"listing chunks" in seen
         assert b"\x1b" not in out
 

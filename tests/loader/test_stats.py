@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import http.server
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -20,6 +18,7 @@ from support import devices
 from support.loaders import ROWS, rows, write_rows
 from support.range_server import range_server
 from support.simulated_streams import SimulatedEvent
+from support.terminals import on_terminal
 
 import gzarr
 from gzarr.engines.cpu import native
@@ -247,20 +246,7 @@ def test_the_line_is_rewritten_on_a_terminal(root: Path) -> None:
         f"for batch in gzarr.Loader(gzarr.open_array({str(root / 'x')!r}), batch_size=50).progress():\n"
         "    time.sleep(0.05)\n"
     )
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=theirs)
-    os.close(theirs)
-    seen = b""
-    with os.fdopen(ours, "rb", buffering=0) as terminal:
-        while True:
-            try:
-                part = terminal.read(4096)
-            except OSError:  # the other end is closed
-                break
-            if not part:
-                break
-            seen += part
-    assert process.wait() == 0
+    _, seen = on_terminal([sys.executable, "-W", "ignore", "-c", code])
     text = seen.decode()
     assert text.count("epoch 0") > 1
     assert text.count("\n") == 1

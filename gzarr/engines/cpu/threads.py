@@ -264,27 +264,17 @@ def _read_values(
 ) -> None:
     """Decode and place chunks, given their encoded bytes; the list loses them."""
     with spent(request.monitor, "decoder"):
-        _place_values(request, steps, fill, rows, values)
-
-
-def _place_values(
-    request: ReadRequest,
-    steps: Sequence[Representation],
-    fill: npt.NDArray[Any],
-    rows: Sequence[int],
-    values: list[Any],
-) -> None:
-    for position, row in enumerate(rows):
-        # Frees each encoded chunk before the next is decoded.
-        data, values[position] = values[position], None
-        if data is not None:
-            chunk = _decode(request, steps, data, row)
-        elif request.missing == "fill":
-            chunk = fill
-        else:
-            reason = "the store has no such chunk, and missing='error' was requested"
-            raise request.failure(MissingChunkError, row, reason)
-        place(chunk, request.plan, row, request.outputs, request.field)
+        for position, row in enumerate(rows):
+            # Frees each encoded chunk before the next is decoded.
+            data, values[position] = values[position], None
+            if data is not None:
+                chunk = _decode(request, steps, data, row)
+            elif request.missing == "fill":
+                chunk = fill
+            else:
+                reason = "the store has no such chunk, and missing='error' was requested"
+                raise request.failure(MissingChunkError, row, reason)
+            place(chunk, request.plan, row, request.outputs, request.field)
 
 
 def _decode(request: ReadRequest, steps: Sequence[Representation], data: Any, row: int) -> npt.NDArray[Any]:
