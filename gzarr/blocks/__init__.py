@@ -1,0 +1,1 @@
+"""Computing over arrays that do not fit in memory, block after block."""

@@ -1,0 +1,155 @@
+"""Threads that work on one task after the other, in bounded memory.
+
+Each task is worked on wholly in one thread: reading, computing and writing of different tasks run at the same time, as
+decoders, encoders and most functions of arrays release the GIL. The caller's thread hands tasks out and takes results;
+it can be interrupted (Ctrl-C) at any moment.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from itertools import islice
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ..engines.monitor import Monitor, ReadCancelledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def run(
+    tasks: Iterable[T], work: Callable[[T], R], *, threads: int, describe: Callable[[T], str]
+) -> Iterator[tuple[int, R]]:
+    """Work on tasks in threads; yield results as they are complete.
+
+    Parameters
+    ----------
+    tasks
+        What to work on, in this order. At most three for each thread are taken from it ahead of their results.
+    work
+        Function of a task, called in any of the threads, with the caller's context variables.
+    threads
+        Most tasks that are worked on at a time.
+    describe
+        Function of a task that names it in errors, such as ``"block (0, 1)"``.
+
+    Yields
+    ------
+    Number of the task, from 0, and the result of ``work``.
+
+    Raises
+    ------
+    Exception
+        That of the first task that failed, with a note that names the task. Tasks in progress are completed, except for
+        their reads, which are cancelled; no others are begun. So it is if the iterator is closed.
+    """
+    team = _Team(work, threads)
+    numbered = enumerate(tasks)
+    waiting = 0
+    try:
+        while True:
+            for one in islice(numbered, 2 * threads - waiting):
+                team.begin(one)
+                waiting += 1
+            if not waiting:
+                return
+            done = team.done.get()
+            waiting -= 1
+            if done.error is not None:
+                raise _noted(team.end() or done, describe)
+            yield done.number, done.result
+            # Nothing of a result is to be held while waiting for the next one.
+            del done
+    finally:
+        team.end()
+
+
+def _noted(failed: _Done[Any, Any], describe: Callable[[Any], str]) -> BaseException:
+    """Return the error of a task, with a note that names it."""
+    assert failed.error is not None
+    failed.error.add_note(f"(in {describe(failed.task)})")
+    return failed.error
+
+
+class _Done(Generic[T, R]):
+    """A task that has ended, with its result or its error."""
+
+    __slots__ = ("error", "number", "result", "task")
+
+    def __init__(self, number: int, task: T, result: R | None, error: BaseException | None) -> None:
+        self.number, self.task, self.error = number, task, error
+        self.result: Any = result
+
+
+class _Team(Generic[T, R]):
+    """The threads of one run.
+
+    Attributes
+    ----------
+    done
+        Tasks that have ended.
+    """
+
+    def __init__(self, work: Callable[[T], R], threads: int) -> None:
+        self._work = work
+        self._monitor = Monitor()
+        self._failed: list[_Done[T, R]] = []
+        self._stopped = False
+        # None ends a thread.
+        self._tasks: SimpleQueue[tuple[int, T] | None] = SimpleQueue()
+        self.done: SimpleQueue[_Done[T, R]] = SimpleQueue()
+        self._most = threads
+        self._threads: list[threading.Thread] = []
+
+    def begin(self, one: tuple[int, T]) -> None:
+        """Have a numbered task worked on; the first ones start a thread each."""
+        self._tasks.put(one)
+        if len(self._threads) < self._most:
+            context = contextvars.copy_context()
+            thread = threading.Thread(target=context.run, args=(self._serve,), name="gzarr-blocks", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system refuses another one: those that there are will do.
+                self._most = len(self._threads)
+                if not self._threads:
+                    raise
+                return
+            self._threads.append(thread)
+
+    def end(self) -> _Done[T, R] | None:
+        """End all threads; return the first task that failed."""
+        self._stopped = self._monitor.cancelled = True
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        failed = min(self._failed, key=lambda done: done.number, default=None)
+        self._failed.clear()
+        return failed
+
+    def _serve(self) -> None:
+        while (one := self._tasks.get()) is not None and not self._stopped:
+            done = self._worked_on(*one)
+            if done.error is not None:
+                # No other task is begun, in this thread or another.
+                self._stopped = True
+            self.done.put(done)
+            del one, done
+
+    def _worked_on(self, number: int, task: T) -> _Done[T, R]:
+        try:
+            with self._monitor.watching():
+                return _Done(number, task, self._work(task), None)
+        except ReadCancelledError as error:
+            return _Done(number, task, None, error)
+        except BaseException as error:
+            done: _Done[T, R] = _Done(number, task, None, error)
+            self._failed.append(done)
+            return done
