@@ -53,6 +53,7 @@ __all__ = [
     "full_like",
     "group",
     "load",
+    "map_blocks",
     "ones",
     "ones_like",
     "open",
@@ -74,6 +75,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .arrays.array import Array
+    from .blocks import map_blocks
     from .engines.memory import release_memory
     from .errors import (
         ArgumentError,
@@ -120,6 +122,7 @@ if TYPE_CHECKING:
 else:
     _NAMES = {
         "arrays.array": ("Array",),
+        "blocks": ("map_blocks",),
         "engines.memory": ("release_memory",),
         "hierarchy.create": ("create_array", "create_group"),
         "hierarchy.create_filled": (
@@ -163,7 +166,7 @@ else:
         "tools.verify": ("verify",),
     }
     _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-    _SUBMODULES = frozenset({"codecs", "errors", "loader", "stores"})
+    _SUBMODULES = frozenset({"blocks", "codecs", "errors", "loader", "stores"})
 
     def __getattr__(name):
         from importlib import import_module

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..engines.monitor import Monitor, ReadCancelledError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,13 +24,13 @@ R = TypeVar("R")
 
 def run(
     tasks: Iterable[T], work: Callable[[T], R], *, threads: int, describe: Callable[[T], str]
-) -> Iterator[tuple[int, R]]:
+) -> Generator[tuple[int, R]]:
     """Work on tasks in threads; yield results as they are complete.
 
     Parameters
     ----------
     tasks
-        What to work on, in this order. At most three for each thread are taken from it ahead of their results.
+        What to work on, in this order. At most one more than ``threads`` is taken from it ahead of its result.
     work
         Function of a task, called in any of the threads, with the caller's context variables.
     threads
@@ -53,7 +53,7 @@ def run(
     waiting = 0
     try:
         while True:
-            for one in islice(numbered, 2 * threads - waiting):
+            for one in islice(numbered, threads + 1 - waiting):
                 team.begin(one)
                 waiting += 1
             if not waiting:

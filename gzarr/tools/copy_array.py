@@ -133,7 +133,7 @@ class ArrayCopy:
             self._erase_outside()
         parts = self._value_parts() if self._as_is else self._boxes()
         outcomes: Iterator[list[str]]
-        outcomes = map(self.copy_part, parts) if executor is None else in_processes(executor, self, parts)
+        outcomes = map(self.work_on, parts) if executor is None else in_processes(executor, self, parts)
         for some in outcomes:
             self.written += some.count("written")
             self.kept += some.count("kept")
@@ -151,7 +151,7 @@ class ArrayCopy:
         while some := list(itertools.islice(outside, _VALUES)):
             self._store.erase_values(some)
 
-    def copy_part(self, part: Any) -> list[str]:
+    def work_on(self, part: Any) -> list[str]:
         """Copy a region, or some stored values; return what became of each: "written", "kept" or "absent"."""
         return _in_threads(self._copy_value, part) if self._as_is else [self._copy_region(part)]
 

@@ -1,4 +1,4 @@
-"""Parts of a copy in other processes: dask.distributed's workers, or those of a ``concurrent.futures.Executor``."""
+"""Work in other processes: those of dask.distributed, or of a ``concurrent.futures.Executor``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import pickle
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ..errors import ArgumentError
 from ..stores import why_not_shared
@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 
     from ..stores.base import ReadableStore
 
+#: What comes of a part of the work.
+Found = TypeVar("Found", covariant=True)
+
 #: Parts that are submitted ahead, so that a copy of any size needs little memory here and in a scheduler.
 _AHEAD: Final = 1000
 #: How often dask.distributed runs a part again that has failed.
 _RETRIES: Final = 2
 
 
-class _Copies(Protocol):
-    """What copies parts."""
+class Work(Protocol[Found]):
+    """What is done in other processes; pickled once."""
 
-    def copy_part(self, part: Any) -> list[str]:
-        """Copy a part; return what became of each piece of it."""
+    def work_on(self, part: Any, /) -> Found:
+        """Do a part of the work; return what came of it."""
 
 
 def as_executor(client: Any) -> Executor:
@@ -59,19 +62,19 @@ def check_shared(store: ReadableStore, what: str) -> None:
         raise ArgumentError(f"{what}, {store!r}, cannot be used by other processes: {reason}; omit client=")
 
 
-def in_processes(executor: Executor, copies: _Copies, parts: Iterable[Any]) -> Iterator[list[str]]:
-    """Copy parts in other processes; yield what became of each, in no particular order.
+def in_processes(executor: Executor, work: Work[Found], parts: Iterable[Any]) -> Iterator[Found]:
+    """Do parts of a work in other processes; yield what came of each, in no particular order.
 
-    A part is copied again if its process is killed meanwhile (by dask.distributed) or if it fails; each stored value is
+    A part is done again if its process is killed meanwhile (by dask.distributed) or if it fails; each stored value is
     replaced in one step, and so has its old or its new value at any time. After an error, parts that have not begun are
     given up.
     """
-    data = pickle.dumps(copies)
+    data = _pickled(work)
     left = iter(parts)
-    pending: set[Future[list[str]]] = set()
+    pending: set[Future[Found]] = set()
     try:
         while True:
-            pending |= {executor.submit(_copy_part, data, part) for part in islice(left, _AHEAD - len(pending))}
+            pending |= {executor.submit(_work_on, data, part) for part in islice(left, _AHEAD - len(pending))}
             if not pending:
                 return
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -82,11 +85,31 @@ def in_processes(executor: Executor, copies: _Copies, parts: Iterable[Any]) -> I
             future.cancel()
 
 
+def _pickled(work: Work[Any]) -> bytes:
+    """Return what other processes make the work of."""
+    try:
+        return pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        reason = error
+    try:
+        # It comes with dask.distributed, and also takes functions that have no name.
+        from cloudpickle import dumps
+    except ImportError:
+        raise ArgumentError(
+            f"other processes cannot be given the work: {reason}; define functions in a module"
+        ) from None
+    try:
+        data: bytes = dumps(work)
+    except Exception as error:
+        raise ArgumentError(f"other processes cannot be given the work: {error}") from error
+    return data
+
+
 @functools.lru_cache(maxsize=8)
-def _copies(data: bytes) -> _Copies:
-    copies: _Copies = pickle.loads(data)
-    return copies
+def _unpickled(data: bytes) -> Work[Any]:
+    work: Work[Any] = pickle.loads(data)
+    return work
 
 
-def _copy_part(data: bytes, part: Any) -> list[str]:
-    return _copies(data).copy_part(part)
+def _work_on(data: bytes, part: Any) -> Any:
+    return _unpickled(data).work_on(part)

@@ -1,0 +1,139 @@
+"""The axes of outputs and inputs: where blocks begin and end, and what each needs of the inputs."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from .boundary import Run, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..metadata.chunk_grid import ChunkAxis
+    from .boundary import Mode
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much longer an axis of the outputs is than that of the inputs: a whole number, or the inverse of one."""
+
+    numerator: int = 1
+    denominator: int = 1
+
+    @classmethod
+    def of(cls, value: float | Fraction) -> Scale | None:
+        """Return the scale for a number, or None if neither it nor its inverse is a whole one."""
+        found = Fraction(value).limit_denominator(1 << 20)
+        if found <= 0 or 1 not in (found.numerator, found.denominator) or abs(float(found) / float(value) - 1) > 1e-9:
+            return None
+        return cls(found.numerator, found.denominator)
+
+    def of_length(self, length: int) -> int:
+        """Return the length of the outputs for one of the inputs."""
+        return -(-length * self.numerator // self.denominator)
+
+    def source(self, begin: int, end: int, size: int) -> tuple[int, int]:
+        """Return the elements of an input, of ``size`` elements, that an extent of the outputs stands for."""
+        up, down = self.numerator, self.denominator
+        return begin * down // up, min(-(-end * down // up), size)
+
+
+@dataclass(frozen=True, eq=False)
+class InputAxis:
+    """An axis of an input.
+
+    Attributes
+    ----------
+    size
+        Its length, in elements.
+    chunks
+        The chunks that are decoded.
+    blocks
+        Blocks of the outputs along it; None if each block needs all of it.
+    output
+        Number of the axis of the outputs; None if there is none.
+    scale, halo, boundary
+        Arguments of :func:`gzarr.map_blocks`.
+    """
+
+    size: int
+    chunks: ChunkAxis
+    blocks: ChunkAxis | None = None
+    output: int | None = None
+    scale: Scale = field(default_factory=Scale)
+    halo: int = 0
+    boundary: Mode | float | complex | None = None
+
+    def core(self, block: int) -> tuple[int, int]:
+        """Return the extent of a block without its halo."""
+        if self.blocks is None:
+            return 0, self.size
+        return self.scale.source(*self.blocks.extent(block), self.size)
+
+    def window(self, block: int) -> tuple[int, int]:
+        """Return the extent of a block with its halo; beyond the array, if that has a boundary there."""
+        begin, end = self.core(block)
+        if self.blocks is None:
+            return begin, end
+        if self.boundary is None:
+            return max(begin - self.halo, 0), min(end + self.halo, self.size)
+        return begin - self.halo, end + self.halo
+
+    def runs(self, block: int) -> list[Run]:
+        """Return the runs that make up the window of a block."""
+        return runs(*self.window(block), self.size, 0 if self.boundary is None else self.boundary)
+
+    def chunks_of(self, block: int) -> list[int]:
+        """Return the chunks that a block needs, in order."""
+        if self.blocks is None:
+            return list(range(self.chunks.count_within(self.size)))
+        found: set[int] = set()
+        for run in self.runs(block):
+            if run.first is not None:
+                found.update(self.chunks.touching(*run.extent))
+        return sorted(found)
+
+    @functools.cached_property
+    def users(self) -> dict[int, tuple[int, ...]]:
+        """The blocks that need each chunk, in order; empty if each block needs all of them."""
+        found: dict[int, list[int]] = {}
+        if self.blocks is not None:
+            for block in range(self.blocks.count_within(self.blocks.size)):
+                for chunk in self.chunks_of(block):
+                    found.setdefault(chunk, []).append(block)
+        return {chunk: tuple(blocks) for chunk, blocks in found.items()}
+
+    @functools.cached_property
+    def is_shared(self) -> bool:
+        """Whether several blocks need the same chunk."""
+        if self.blocks is None:
+            return False
+        return any(len(blocks) > 1 for blocks in self.users.values())
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """Most elements of the window of a block, rounded to whole chunks if those are shared."""
+        if self.blocks is None:
+            return self.size
+        length = -(-self.blocks.longest * self.scale.denominator // self.scale.numerator)
+        window = min(length, self.size) + 2 * self.halo
+        if not self.is_shared:
+            return window
+        return max(window, max(sum(map(self.chunks.length_of, self.chunks_of(i))) for i in self._some_blocks))
+
+    @functools.cached_property
+    def kept(self) -> int:
+        """Most elements along the axis that are decoded for a block and needed by the next one."""
+        if self.blocks is None or not self.is_shared:
+            return 0
+        some = [set(self.chunks_of(i)) & set(self.chunks_of(i + 1)) for i in self._some_blocks[:-1]]
+        return max((sum(map(self.chunks.length_of, both)) for both in some), default=0)
+
+    @property
+    def _some_blocks(self) -> Sequence[int]:
+        """Blocks that stand for all: those of axes with many are alike."""
+        assert self.blocks is not None
+        return range(min(self.blocks.count_within(self.blocks.size), 64))

@@ -1,0 +1,109 @@
+"""What lies beyond the ends of an array: from which of its elements the halo of a block is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    IntArray = npt.NDArray[np.int64]
+
+#: Ways to go on beyond the ends, as ``scipy.ndimage`` names them. A number is a constant; None ends blocks there.
+Mode: TypeAlias = Literal["reflect", "mirror", "nearest", "wrap"]
+MODES: Final[tuple[str, ...]] = get_args(Mode)
+
+
+class Run(NamedTuple):
+    """Neighbouring elements of a block's window, along one axis.
+
+    Attributes
+    ----------
+    begin, end
+        Extent in the window.
+    first
+        Element of the array that the first of them is taken from; None for the constant.
+    step
+        1, or -1 where the elements of the array are taken in reverse.
+    """
+
+    begin: int
+    end: int
+    first: int | None
+    step: int
+
+    def within(self, low: int, high: int) -> Run | None:
+        """Return the part that is taken from the elements ``low`` to before ``high`` of the array, if there is one."""
+        if self.first is None:
+            return None
+        if self.step > 0:
+            skip, stop = max(low - self.first, 0), min(high - self.first, self.end - self.begin)
+        else:
+            skip, stop = max(self.first - high + 1, 0), min(self.first - low + 1, self.end - self.begin)
+        if skip >= stop:
+            return None
+        return Run(self.begin + skip, self.begin + stop, self.first + self.step * skip, self.step)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Begin and end of the elements of the array."""
+        assert self.first is not None
+        count = self.end - self.begin
+        return (self.first, self.first + count) if self.step > 0 else (self.first - count + 1, self.first + 1)
+
+
+def runs(begin: int, end: int, size: int, boundary: Mode | float | complex) -> list[Run]:
+    """Return the runs that make up a window.
+
+    Parameters
+    ----------
+    begin, end
+        Extent of the window, in elements of the array; it may go beyond them on both sides.
+    size
+        Length of the array along the axis, at least 1.
+    boundary
+        What lies beyond.
+    """
+    low, high = max(begin, 0), min(end, size)
+    result: list[Run] = []
+    for part in ((begin, min(low, end)), (low, high), (max(high, begin), end)):
+        if part == (low, high):
+            if low < high:
+                result.append(Run(low - begin, high - begin, low, 1))
+        elif part[0] < part[1]:
+            if not isinstance(boundary, str):
+                result.append(Run(part[0] - begin, part[1] - begin, None, 1))
+            else:
+                result += _runs_of(_elements(np.arange(*part), size, boundary), part[0] - begin)
+    return result
+
+
+def _elements(places: IntArray, size: int, mode: str) -> IntArray:
+    """Return the elements of the array that stand at places beyond it."""
+    if mode == "nearest":
+        return np.clip(places, 0, size - 1)
+    if mode == "wrap":
+        return places % size
+    if mode == "mirror":
+        period = max(2 * (size - 1), 1)
+        folded = places % period
+        return np.minimum(folded, period - folded) if size > 1 else np.zeros_like(places)
+    folded = places % (2 * size)
+    return np.minimum(folded, 2 * size - 1 - folded)
+
+
+def _runs_of(elements: IntArray, begin: int) -> Iterator[Run]:
+    """Cut elements into runs; one that is repeated is a run each time."""
+    steps = np.diff(elements)
+    at = 0
+    while at < len(elements):
+        step = int(steps[at]) if at < len(steps) and abs(steps[at]) == 1 else 1
+        end = at + 1
+        while end < len(elements) and steps[end - 1] == step:
+            end += 1
+        yield Run(begin + at, begin + end, int(elements[at]), step)
+        at = end

@@ -1,0 +1,166 @@
+"""Computing over arrays that do not fit in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..arrays.array import Array
+from ..arrays.device_choice import resolve_device
+from ..errors import ArgumentError
+from .outputs import DoneBlocks, NewOutput, make_output, on_device, output_shape
+from .plan import Geometry, block_axes, target_bytes
+from .work import BlockWork, most_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .boundary import Mode
+
+DEFAULT_BUDGET_BYTES: Final = 512 << 20
+
+
+def map_blocks(
+    function: Callable[..., Any],
+    *arrays: Array,
+    out: Any = None,
+    block: Literal["auto"] | int | Sequence[int] = "auto",
+    halo: int | Sequence[int] = 0,
+    boundary: Mode | complex | None = "reflect",
+    scale: float | Sequence[float] = 1,
+    drop_axis: int | Sequence[int] = (),
+    new_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+    reduce: Callable[[Any, Any], Any] | None = None,
+    device: str | None = None,
+    overlap: bool = True,
+    resume: bool = False,
+    progress: bool = False,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    client: Any = None,
+) -> Any:
+    """Compute over arrays that do not fit in memory, block after block.
+
+    Blocks are read with their halo, given to a function, and its results are written, with reading, computing and
+    writing of different blocks at the same time. Blocks are whole chunks (shards) of the outputs, so each of these is
+    written once, and replaced in one step. Chunks of the inputs that several blocks need stay decoded until the last of
+    them, as far as ``budget_bytes`` allows.
+
+    Parameters
+    ----------
+    function
+        Function of a block of each array (NumPy, or CuPy on a device), with the halo. It returns an array for each
+        output: of the shape of the block, or of the shape with the halo, which is then cut off. It is called in several
+        threads, on a device while a stream of the thread's own is CuPy's current one. If it has a parameter
+        ``block``, it is given a :class:`gzarr.blocks.Block` there.
+    *arrays
+        Inputs, at least one. Their shapes are broadcast as NumPy does; axes are those of the common shape.
+    out
+        Output, or list of outputs, of one shape: arrays opened for writing; NumPy arrays (CuPy arrays on a device); or
+        stores as for :func:`gzarr.create_array`, where an array like the first input is created. None for a new array
+        in memory, or for no output if there is ``reduce``.
+    block
+        Shape of blocks, in elements of the outputs: multiples of their chunks (shards). ``"auto"`` for about 8 MiB.
+    halo
+        Elements that a function is given before and after a block along each axis of the inputs, or along all of them.
+    boundary
+        What a halo has beyond the ends of the inputs, as ``scipy.ndimage`` calls it: ``"reflect"`` (d c b a | a b c d),
+        ``"mirror"`` (d c b | a b c d), ``"nearest"``, ``"wrap"``, or a number; None for no halo there.
+    scale
+        Length of the outputs divided by that of the inputs, along each axis or all of them: a whole number, or the
+        inverse of one (rounded up).
+    drop_axis, new_axis
+        Axes of the inputs that the outputs lack, which a function is given whole; and axes of the outputs that the
+        inputs lack, which it returns whole, and whose length is that of ``out``.
+    dtype
+        Data type of created outputs; None for that of the first input (of the first result, in memory).
+    reduce
+        Function of two values that returns one: a sum, a merged histogram, a joined table. ``function`` then returns
+        one more value, after its outputs, and these are reduced in the order of blocks, one by one.
+    device
+        Device of the blocks: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None for that of the first input.
+    overlap
+        Whether blocks are worked on at the same time. If False, there is one thread.
+    resume
+        Whether blocks whose chunks are all stored in the outputs are taken as done. Chunks that only have the fill
+        value are not stored, and are computed again.
+    progress
+        Whether a progress bar is shown on stderr, if it is a terminal.
+    budget_bytes
+        Approximate limit of the bytes that blocks and chunks kept for later take; what ``function`` allocates comes
+        on top. One block is always held, even if it is larger.
+    client
+        ``distributed.Client``, or any ``concurrent.futures.Executor``, in whose processes blocks are worked on. They
+        must see all stores under the same names, and each needs ``budget_bytes``. None for this process.
+
+    Returns
+    -------
+    The output or the list of outputs; with ``reduce`` the reduced value (None without blocks), in a tuple after the
+    outputs if there are any.
+
+    Raises
+    ------
+    ArgumentError, OutputError, ReadOnlyError
+        If an argument is wrong; nothing was written.
+    ArgumentError
+        If ``function`` returns something else than described above.
+    ChunkError, StoreError
+        If a chunk cannot be read or written.
+    Exception
+        What ``function`` raises. All errors have a note that names the block. Blocks that were written stay.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> import numpy as np
+    >>> a = gzarr.array(np.arange(10), chunks=4)
+    >>> gzarr.map_blocks(lambda x: x[:-2] + x[1:-1] + x[2:], a, halo=1)
+    array([ 1,  3,  6,  9, 12, 15, 18, 21, 24, 26])
+    >>> int(gzarr.map_blocks(np.sum, a, reduce=lambda x, y: x + y))
+    45
+    """
+    if not arrays or not all(isinstance(array, Array) for array in arrays):
+        raise ArgumentError("map_blocks takes a function and arrays of gzarr, at least one")
+    called: tuple[object, ...] = (function,) if reduce is None else (function, reduce)
+    if not all(map(callable, called)):
+        raise ArgumentError("function and reduce must be callable")
+    if type(budget_bytes) is not int or budget_bytes < 1:
+        raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
+    device = arrays[0].device if device is None else resolve_device(device)
+    geometry = Geometry.of([array.shape for array in arrays], halo, boundary, scale, drop_axis, new_axis)
+    inputs = [on_device(array, device) for array in arrays]
+    several = isinstance(out, (list, tuple))
+    given = list(out) if several else [] if out is None and reduce is not None else [out]
+    shape = output_shape(geometry, given)
+    outputs = [make_output(value, shape, inputs[0], dtype, device, resume=resume) for value in given]
+    threads = most_threads([*inputs, *outputs], device) if overlap else 1
+    blocks = block_axes(geometry, inputs, outputs, shape, block, target_bytes(budget_bytes, threads))
+    work = BlockWork(
+        function, inputs, outputs, geometry, blocks, device, threads, budget_bytes, reduces=reduce is not None
+    )
+    work.check_apart()
+    done = DoneBlocks(outputs, work.grid) if resume else None
+    if done is not None and reduce is not None:
+        raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
+    reduced = _reduced(work.values(done, client, progress=progress), reduce)
+    results = [output.array(shape, inputs[0].dtype) if isinstance(output, NewOutput) else output for output in outputs]
+    answer = results if several else results[0] if results else None
+    if reduce is None:
+        return answer
+    return reduced if not results else (answer, reduced)
+
+
+def _reduced(values: Iterator[tuple[int, Any]], reduce: Callable[[Any, Any], Any] | None) -> Any:
+    """Reduce values in the order of their numbers, which may come in another one."""
+    if reduce is None:
+        for _ in values:
+            pass
+        return None
+    waiting: dict[int, Any] = {}
+    result, first, following = None, True, 0
+    for number, value in values:
+        waiting[number] = value
+        while following in waiting:
+            value = waiting.pop(following)
+            result, first = (value, False) if first else (reduce(result, value), False)
+            following += 1
+    return result

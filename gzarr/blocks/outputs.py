@@ -1,0 +1,157 @@
+"""Outputs of blocks: arrays that are there, new ones in stores or in memory, and what of them is done."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..arrays.array import Array
+from ..arrays.stored_chunks import stored_chunks
+from ..errors import ArgumentError, OutputError
+from ..hierarchy.create_filled import empty_like
+from ..hierarchy.open import open_array
+from .memory import BlockMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .blocks import Block, Grid
+    from .plan import Geometry
+
+    Index = tuple[int, ...]
+
+
+def on_device(array: Array, device: str) -> Array:
+    """Return an array with results on a device."""
+    if array.device == device:
+        return array
+    return Array(
+        array.metadata,
+        array.store,
+        array.path,
+        device=device,
+        missing=array.missing,
+        verify=array.verify,
+        mode="r" if array.read_only else "r+",
+        write_empty_chunks=array.write_empty_chunks,
+    )
+
+
+def output_shape(geometry: Geometry, outputs: Sequence[Any]) -> tuple[int, ...]:
+    """Return the shape of the outputs, and check that of those that exist."""
+    shape = geometry.output_shape
+    for output in outputs:
+        if not hasattr(output, "shape"):
+            continue
+        if len(output.shape) != len(shape) or any(n not in (None, m) for n, m in zip(shape, output.shape, strict=True)):
+            wanted = ", ".join("any" if n is None else str(n) for n in shape)
+            raise OutputError(f"out= has shape {tuple(output.shape)}; results have shape ({wanted})")
+        shape = tuple(output.shape)
+    if None in shape:
+        raise ArgumentError("new_axis= needs out= arrays, which have the length of the new axis")
+    return cast("tuple[int, ...]", shape)
+
+
+def make_output(value: Any, shape: tuple[int, ...], like: Array, dtype: Any, device: str, *, resume: bool) -> Any:
+    """Return an output: an array of gzarr, a device's, or a new one."""
+    if value is None:
+        return NewOutput(shape, dtype, device)
+    if isinstance(value, Array):
+        value._check_writable()
+        return on_device(value, device)
+    if hasattr(value, "shape"):
+        if not BlockMemory(device).is_array(value):
+            raise OutputError(
+                f"out= must be an array of device {device!r}, of gzarr, or a store, not {type(value).__name__}"
+            )
+        return value
+    if resume:
+        found = open_array(value, mode="a", shape=shape, dtype=like.dtype if dtype is None else dtype)
+        return on_device(found, device)
+    made = empty_like(like, value, shape=shape, dtype=like.dtype if dtype is None else dtype)
+    return on_device(made, device)
+
+
+class NewOutput:
+    """An output in memory, made when the first result is there.
+
+    Parameters
+    ----------
+    shape
+        Its shape.
+    dtype
+        Its data type; None for that of the first result.
+    device
+        Its device.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, device: str) -> None:
+        self._shape, self._device = shape, device
+        self._dtype = None if dtype is None else np.dtype(dtype)
+        self._array: Any = None
+        self._lock = threading.Lock()
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return the array; ``dtype`` is its type if there is none yet."""
+        with self._lock:
+            if self._array is None:
+                memory = BlockMemory(self._device)
+                self._array = memory.empty(shape, self._dtype or dtype)
+            return self._array
+
+
+def write(output: Any, block: Block, result: Any, stream: Any) -> None:
+    """Write a block to an output.
+
+    Raises
+    ------
+    ArgumentError, ChunkWriteError
+        If the output cannot hold an element, or if a chunk cannot be written.
+    """
+    if isinstance(output, Array):
+        output.write(block.box, result, aligned=True, stream=stream)
+        return
+    try:
+        if isinstance(output, np.ndarray):
+            np.copyto(output[block.box], result, casting="same_kind")
+        else:
+            output[block.box] = result
+    except (TypeError, ValueError) as error:
+        raise OutputError(f"out= of {output.dtype} cannot take results of {result.dtype}: {error}") from error
+
+
+class DoneBlocks:
+    """The blocks whose chunks are all stored.
+
+    Attributes
+    ----------
+    count
+        Their number.
+    """
+
+    def __init__(self, outputs: Sequence[Any], grid: Grid) -> None:
+        if not outputs or not all(isinstance(output, Array) for output in outputs):
+            raise ArgumentError("resume=True needs outputs that are stored: pass arrays or stores as out=")
+        self._complete = set.intersection(*(_complete(output, grid) for output in outputs))
+        self.count = len(self._complete)
+
+    def has(self, index: Index) -> bool:
+        """Return whether a block is done."""
+        return index in self._complete
+
+
+def _complete(output: Array, grid: Grid) -> set[Index]:
+    """Return the blocks of which all chunks (shards) are stored in an output."""
+    left: dict[Index, int] = {}
+    axes = output.metadata.chunk_grid.axes
+    for _, coords in stored_chunks(output.store, output.metadata, output.path):
+        begins = [axis.begin(i) for axis, i in zip(axes, coords, strict=True)]
+        index = tuple(own.touching(b, b + 1)[0] for own, b in zip(grid.blocks, begins, strict=True))
+        if index not in left:
+            counts = (len(axis.touching(*own.extent(i))) for axis, own, i in zip(axes, grid.blocks, index, strict=True))
+            left[index] = math.prod(counts)
+        left[index] -= 1
+    return {index for index, count in left.items() if not count}

@@ -1,0 +1,240 @@
+"""Planning: the arguments of :func:`gzarr.map_blocks`, checked, and the blocks that follow from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from ..arrays.array import Array
+from ..errors import ArgumentError
+from ..metadata.chunk_grid import RegularAxis
+from .axes import InputAxis, Scale
+from .blocks import Grid
+from .boundary import MODES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..metadata.chunk_grid import ChunkAxis
+    from .boundary import Mode
+
+#: Bytes of the elements of a block, inputs and outputs together, that are aimed at.
+_TARGET: Final = 8 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """How inputs and outputs lie to each other.
+
+    Attributes
+    ----------
+    common
+        Shape that the inputs are broadcast to.
+    kept
+        For each axis of the outputs, the axis of the inputs that it comes from; None for new ones.
+    scales, halos
+        For each axis of the inputs.
+    boundary
+        What lies beyond the inputs.
+    """
+
+    common: tuple[int, ...]
+    kept: tuple[int | None, ...]
+    scales: tuple[Scale, ...]
+    halos: tuple[int, ...]
+    boundary: Mode | float | complex | None
+
+    @classmethod
+    def of(
+        cls, shapes: Sequence[tuple[int, ...]], halo: Any, boundary: Any, scale: Any, drop_axis: Any, new_axis: Any
+    ) -> Geometry:
+        """Return the geometry for arguments of :func:`gzarr.map_blocks`.
+
+        Raises
+        ------
+        ArgumentError
+            If they are wrong.
+        """
+        common = _broadcast(shapes)
+        ndim = len(common)
+        dropped = set(_axes(drop_axis, ndim, "drop_axis"))
+        left: list[int | None] = [d for d in range(ndim) if d not in dropped]
+        new = _axes(new_axis, len(left) + len(_items(new_axis)), "new_axis")
+        for d in sorted(new):
+            left.insert(d, None)
+        halos = _each(halo, ndim, "halo", lambda n: _is_whole(n) and n >= 0, "whole numbers of elements, at least 0")
+        scales = [Scale.of(s) for s in _each(scale, ndim, "scale", _is_scale, "whole numbers or their inverses")]
+        if boundary is not None and boundary not in MODES and not _is_number(boundary):
+            raise ArgumentError(f"boundary must be one of {', '.join(MODES)}, a number or None, not {boundary!r}")
+        if any(halos[d] or scales[d] not in (None, Scale()) for d in dropped):
+            raise ArgumentError("axes in drop_axis are read whole: their halo must be 0, and their scale 1")
+        return cls(common, tuple(left), tuple(s for s in scales if s), tuple(halos), boundary)
+
+    @property
+    def output_shape(self) -> tuple[int | None, ...]:
+        """Shape of the outputs; None for the lengths of new axes."""
+        return tuple(None if d is None else self.scales[d].of_length(self.common[d]) for d in self.kept)
+
+    def axes_of(self, array: Array, blocks: Sequence[ChunkAxis]) -> list[InputAxis]:
+        """Return the axes of an input, for blocks along each axis of the outputs."""
+        first = len(self.common) - array.ndim
+        grid = array.metadata.chunk_grid.axes
+        if array.metadata.chunk_grid.is_regular:
+            grid = tuple(RegularAxis(n, c) for n, c in zip(array.shape, array.chunks, strict=True))
+        return [self._axis(first + d, chunks, blocks) for d, chunks in enumerate(grid)]
+
+    def _axis(self, d: int, chunks: ChunkAxis, blocks: Sequence[ChunkAxis]) -> InputAxis:
+        if d not in self.kept or (chunks.size == 1 and self.common[d] != 1):
+            return InputAxis(chunks.size, chunks)
+        at = self.kept.index(d)
+        return InputAxis(chunks.size, chunks, blocks[at], at, self.scales[d], self.halos[d], self.boundary)
+
+    def grid(self, blocks: Sequence[ChunkAxis]) -> Grid:
+        """Return the blocks of the outputs."""
+        axes = [self._axis(d, RegularAxis(n, max(n, 1)), blocks) for d, n in enumerate(self.common)]
+        return Grid(blocks, [None if d is None else axes[d] for d in self.kept], axes)
+
+
+def block_axes(
+    geometry: Geometry, inputs: Sequence[Array], outputs: Sequence[Any], shape: tuple[int, ...], block: Any, target: int
+) -> list[ChunkAxis]:
+    """Return the blocks along each axis of the outputs.
+
+    Parameters
+    ----------
+    geometry, inputs
+        The geometry, and the inputs.
+    outputs
+        The outputs: arrays of gzarr, whose chunks (shards) are never cut, and others.
+    shape
+        Shape of the outputs.
+    block
+        As for :func:`gzarr.map_blocks`.
+    target
+        Bytes of a block that are aimed at.
+
+    Raises
+    ------
+    ArgumentError
+        If blocks would cut chunks of an output.
+    """
+    stored = [output for output in outputs if isinstance(output, Array)]
+    units = [_unit(geometry, stored, d, n) for d, n in enumerate(shape)]
+    if isinstance(block, str) and block == "auto":
+        itemsizes = [array.dtype.itemsize for array in (*inputs, *stored)]
+        lengths = _grown(units, _wanted(geometry, inputs, units), shape, target // max(sum(itemsizes), 1))
+    else:
+        lengths = _each(block, len(shape), "block", lambda n: _is_whole(n) and n > 0, "whole numbers, at least 1")
+    axes: list[ChunkAxis] = []
+    for d, (n, length, unit) in enumerate(zip(shape, lengths, units, strict=True)):
+        whole = length >= n
+        if not isinstance(unit, int):
+            axes.append(RegularAxis(n, max(n, 1)) if whole else unit.merged(length))
+            continue
+        if length % unit and not whole:
+            raise ArgumentError(
+                f"block={tuple(lengths)} would cut chunks (shards) of the outputs: along axis {d}, blocks must be "
+                f"multiples of {unit} elements, such as {-(-length // unit) * unit}"
+            )
+        axes.append(RegularAxis(n, max(min(length, -(-n // unit) * unit), 1)))
+    return axes
+
+
+def _unit(geometry: Geometry, outputs: Sequence[Array], d: int, n: int) -> int | ChunkAxis:
+    """Return what blocks along an axis are multiples of: a length, or chunks of various lengths."""
+    source = geometry.kept[d]
+    unit = 1 if source is None else geometry.scales[source].numerator
+    axes = [output.metadata.chunk_grid.axes[d] for output in outputs]
+    uneven = [axis for axis in axes if not axis.is_regular]
+    if uneven:
+        if unit > 1 or not all(uneven[0].agrees(axis) for axis in axes):
+            # Only the whole axis has the same chunks in all of them.
+            return RegularAxis(n, max(n, 1))
+        return uneven[0]
+    return math.lcm(unit, *(axis.longest for axis in axes))
+
+
+def _wanted(geometry: Geometry, inputs: Sequence[Array], units: Sequence[int | ChunkAxis]) -> list[int]:
+    """Return lengths of blocks that also end with chunks of the first input."""
+    first = inputs[0]
+    result = []
+    for source, unit in zip(geometry.kept, units, strict=True):
+        length = unit if isinstance(unit, int) else unit.longest
+        d = -1 if source is None else source - (len(geometry.common) - first.ndim)
+        if d >= 0 and first.metadata.chunk_grid.is_regular and isinstance(unit, int):
+            scale = geometry.scales[source or 0]
+            chunk = first.chunks[d] * scale.numerator
+            length = math.lcm(length, chunk if chunk % scale.denominator else chunk // scale.denominator)
+        result.append(length)
+    return result
+
+
+def _grown(units: Sequence[int | ChunkAxis], wanted: Sequence[int], shape: Sequence[int], elements: int) -> list[int]:
+    """Return lengths of blocks with about so many elements, as long along one axis as along the others."""
+    lengths = [unit if isinstance(unit, int) else unit.longest for unit in units]
+
+    def fits(d: int, length: int) -> bool:
+        grown = [*lengths[:d], length, *lengths[d + 1 :]]
+        return math.prod(min(a, max(n, 1)) for a, n in zip(grown, shape, strict=True)) <= elements
+
+    for d in reversed(range(len(lengths))):
+        if fits(d, wanted[d]):
+            lengths[d] = wanted[d]
+    while True:
+        can = [d for d, n in enumerate(shape) if lengths[d] < n and fits(d, 2 * lengths[d])]
+        if not can:
+            return lengths
+        # The last of the shortest: its elements are neighbours in memory.
+        d = min(reversed(can), key=lambda d: lengths[d])
+        lengths[d] *= 2
+
+
+def target_bytes(budget_bytes: int, threads: int) -> int:
+    """Return the bytes of a block that are aimed at."""
+    return max(min(_TARGET, budget_bytes // (8 * threads)), 1)
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    ndim = max(map(len, shapes))
+    common = [1] * ndim
+    for shape in shapes:
+        for d, n in enumerate(shape, ndim - len(shape)):
+            if n != 1 and common[d] not in (1, n):
+                raise ArgumentError(f"arrays of shapes {', '.join(map(str, shapes))} cannot be broadcast to one shape")
+            common[d] = n if n != 1 else common[d]
+    return tuple(common)
+
+
+def _items(value: Any) -> list[Any]:
+    return [value] if not hasattr(value, "__iter__") or isinstance(value, str) else list(value)
+
+
+def _each(value: Any, ndim: int, name: str, is_valid: Any, what: str) -> list[Any]:
+    """Return one item for each axis: all the same, or those given."""
+    items = _items(value)
+    if not hasattr(value, "__iter__"):
+        items *= ndim
+    if len(items) != ndim or not all(map(is_valid, items)):
+        raise ArgumentError(f"{name} must be {what}: one, or one for each of {ndim} axes, not {value!r}")
+    return items
+
+
+def _axes(value: Any, ndim: int, name: str) -> list[int]:
+    items = _items(value)
+    if not all(_is_whole(d) and -ndim <= d < ndim for d in items) or len({d % ndim for d in items}) != len(items):
+        raise ArgumentError(f"{name} must be different axes of {ndim}, not {value!r}")
+    return [int(d) % ndim for d in items]
+
+
+def _is_whole(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return hasattr(value, "__complex__") or isinstance(value, (bool, int, float, complex))
+
+
+def _is_scale(value: Any) -> bool:
+    return (_is_whole(value) or isinstance(value, (float, Fraction))) and value > 0 and Scale.of(value) is not None

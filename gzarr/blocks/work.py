@@ -1,0 +1,195 @@
+"""The work on blocks, in this process or in others."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+from ..arrays.array import Array
+from ..engines.pool import thread_count
+from ..errors import ArgumentError
+from ..progress import watch
+from ..stores.base import RemoteValues
+from ..tools.processes import as_executor, check_shared, in_processes
+from .inputs import Input
+from .memory import BlockMemory
+from .order import choose_order
+from .outputs import NewOutput, write
+from .workers import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .blocks import Block, Grid
+    from .inputs import Window
+    from .order import Order
+    from .outputs import DoneBlocks
+    from .plan import Geometry
+
+    Index = tuple[int, ...]
+
+#: Blocks that are worked on at a time on a device: one is read, one is computed, one is written.
+_ON_A_DEVICE: Final = 3
+#: Blocks at a time, at least, if a store is remote: most of them wait.
+_REMOTE: Final = 8
+#: Parts of the work, if other processes do it.
+_PARTS: Final = 64
+
+
+class BlockWork:
+    """The work on all blocks; other processes do parts of it.
+
+    Parameters
+    ----------
+    function, inputs, outputs, geometry, blocks, device, threads, budget_bytes
+        As in :func:`map_blocks`; ``blocks`` along each axis of the outputs.
+    reduces
+        Whether the function returns a value after its outputs.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Array],
+        outputs: Sequence[Any],
+        geometry: Geometry,
+        blocks: Sequence[Any],
+        device: str,
+        threads: int,
+        budget_bytes: int,
+        *,
+        reduces: bool,
+    ) -> None:
+        self._function, self._inputs, self._outputs = function, inputs, outputs
+        self._device, self._reduces = device, reduces
+        self.grid: Grid = geometry.grid(blocks)
+        self._axes = [geometry.axes_of(array, blocks) for array in inputs]
+        self._tells = _has_block(function)
+        nbytes = self._block_bytes()
+        while threads > 1 and (threads + 1) * nbytes > budget_bytes // 2:
+            threads -= 1
+        self._threads = threads
+        self._room = max(budget_bytes - (threads + 1) * nbytes, budget_bytes // 4)
+        sizes = [array.dtype.itemsize for array in inputs]
+        self._order: Order = choose_order(self.grid.grid_shape, list(zip(self._axes, sizes, strict=True)), self._room)
+
+    def _block_bytes(self) -> int:
+        """Return the bytes of a block: of its inputs with the halo, and of its results."""
+        total = 0
+        for array, axes in zip(self._inputs, self._axes, strict=True):
+            total += math.prod(axis.longest for axis in axes) * array.dtype.itemsize
+        elements = math.prod(min(axis.longest, axis.size) for axis in self.grid.blocks)
+        return total + elements * sum(
+            getattr(output, "dtype", self._inputs[0].dtype).itemsize for output in self._outputs
+        )
+
+    def check_apart(self) -> None:
+        """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it."""
+        for output, (array, axes) in itertools.product(self._outputs, zip(self._inputs, self._axes, strict=True)):
+            same = isinstance(output, Array) and (output.store, output.path) == (array.store, array.path)
+            if same and (any(axis.is_shared or axis.halo for axis in axes) or self._device != array.device):
+                raise ArgumentError(
+                    f"{array.name} is read for several blocks, and cannot be the output at the same time"
+                )
+            if same and any(axis.blocks is None for axis in axes):
+                raise ArgumentError(
+                    f"{array.name} is read for several blocks, and cannot be the output at the same time"
+                )
+
+    def values(self, done: DoneBlocks | None, client: Any, *, progress: bool) -> Iterator[tuple[int, Any]]:
+        """Work on all blocks; yield the place of each in the order, and its value."""
+        indices: Iterable[Index] = self._order
+        total = self.grid.count
+        if done is not None:
+            indices = (index for index in self._order if not done.has(index))
+            total -= done.count
+        found = self.work_on_some(indices) if client is None else self._elsewhere(client, indices, total)
+        return watch(found, "map_blocks", total) if progress else found
+
+    def work_on_some(self, indices: Iterable[Index]) -> Iterator[tuple[int, Any]]:
+        """Work on blocks in this process; yield the number and the value of each, as they are complete."""
+        share = sum(array.dtype.itemsize for array in self._inputs)
+        inputs = [
+            Input(array, axes, self._order, self._room * array.dtype.itemsize // max(share, 1))
+            for array, axes in zip(self._inputs, self._axes, strict=True)
+        ]
+        own = threading.local()
+
+        def tasks() -> Iterator[tuple[Block, list[Window]]]:
+            for index in indices:
+                yield self.grid.block(index), [one.claim(index) for one in inputs]
+
+        def work(task: tuple[Block, list[Window]]) -> tuple[list[Window], Any]:
+            if not hasattr(own, "memory"):
+                own.memory = BlockMemory(self._device)
+            return task[1], self._work_on(task[0], inputs, task[1], own.memory)
+
+        with closing(run(tasks(), work, threads=self._threads, describe=lambda task: str(task[0]))) as results:
+            for number, (windows, value) in results:
+                for one, window in zip(inputs, windows, strict=True):
+                    one.release(window)
+                yield number, value
+
+    def _work_on(self, block: Block, inputs: Sequence[Input], windows: Sequence[Window], memory: BlockMemory) -> Any:
+        """Read a block, call the function, and write what it returns; return the value to be reduced."""
+        read = [one.read(window, memory) for one, window in zip(inputs, windows, strict=True)]
+        with memory.current():
+            results = self._function(*read, block=block) if self._tells else self._function(*read)
+            del read
+            wanted = len(self._outputs) + self._reduces
+            some = [results] if wanted == 1 else results
+            if not isinstance(some, (list, tuple)) or len(some) != wanted:
+                raise ArgumentError(
+                    f"{_name(self._function)} must return {len(self._outputs)} arrays"
+                    f"{' and a value to be reduced' if self._reduces else ''} for {block}, not {type(results).__name__}"
+                )
+            for output, result in zip(self._outputs, some, strict=False):
+                inner = self.grid.cut(result, block, _name(self._function))
+                target = output.array(self.grid.shape, inner.dtype) if isinstance(output, NewOutput) else output
+                write(target, block, inner, memory.stream)
+        memory.finish()
+        return some[-1] if self._reduces else None
+
+    # -- in other processes
+
+    def _elsewhere(self, client: Any, indices: Iterable[Index], total: int) -> Iterator[tuple[int, Any]]:
+        """Have other processes do the work; yield numbers and values of blocks."""
+        for array in (*self._inputs, *self._outputs):
+            if not isinstance(array, Array):
+                raise ArgumentError("with client=, outputs must be arrays that other processes see, not in memory")
+            check_shared(array.store, array.name)
+        size = max(total // _PARTS, 1)
+        numbered = enumerate(indices)
+        parts = iter(lambda: list(itertools.islice(numbered, size)), [])
+        with as_executor(client) as executor:
+            for found in in_processes(executor, self, parts):
+                yield from found
+
+    def work_on(self, part: list[tuple[int, Index]]) -> list[tuple[int, Any]]:
+        """Work on a part of the blocks, given by numbers and coordinates; return the value of each."""
+        numbers = [number for number, _ in part]
+        return [(numbers[i], value) for i, value in self.work_on_some(index for _, index in part)]
+
+
+def most_threads(arrays: Sequence[Any], device: str) -> int:
+    """Return how many blocks of arrays are worked on at a time, at most."""
+    if device != "cpu":
+        return _ON_A_DEVICE
+    remote = any(isinstance(array, Array) and isinstance(array.store, RemoteValues) for array in arrays)
+    return max(thread_count(), _REMOTE) if remote else thread_count()
+
+
+def _has_block(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter ``block``."""
+    try:
+        return "block" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function))
