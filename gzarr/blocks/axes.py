@@ -114,15 +114,19 @@ class InputAxis:
         return any(len(blocks) > 1 for blocks in self.users.values())
 
     @functools.cached_property
-    def longest(self) -> int:
-        """Most elements of the window of a block, rounded to whole chunks if those are shared."""
+    def longest_window(self) -> int:
+        """Most elements of a block with its halo."""
         if self.blocks is None:
             return self.size
         length = -(-self.blocks.longest * self.scale.denominator // self.scale.numerator)
-        window = min(length, self.size) + 2 * self.halo
-        if not self.is_shared:
-            return window
-        return max(window, max(sum(map(self.chunks.length_of, self.chunks_of(i))) for i in self._some_blocks))
+        return min(length, self.size) + 2 * self.halo
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """Most elements that are decoded for a block: its window, or whole chunks if those are shared."""
+        if self.blocks is None or not self.is_shared:
+            return self.longest_window
+        return max(sum(map(self.chunks.length_of, self.chunks_of(i))) for i in self._some_blocks)
 
     @functools.cached_property
     def kept(self) -> int:

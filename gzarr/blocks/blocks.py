@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Block:
-    """A block, as a function with a parameter ``block`` is told.
+    """A block, as a function with a parameter ``block_info`` is told.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ def map_blocks(
         Function of a block of each array (NumPy, or CuPy on a device), with the halo. It returns an array for each
         output: of the shape of the block, or of the shape with the halo, which is then cut off. It is called in several
         threads, on a device while a stream of the thread's own is CuPy's current one. If it has a parameter
-        ``block``, it is given a :class:`gzarr.blocks.Block` there.
+        ``block_info``, it is given a :class:`gzarr.blocks.Block` there.
     *arrays
         Inputs, at least one. Their shapes are broadcast as NumPy does; axes are those of the common shape.
     out
@@ -137,10 +137,10 @@ def map_blocks(
     work = BlockWork(
         function, inputs, outputs, geometry, blocks, device, threads, budget_bytes, reduces=reduce is not None
     )
-    work.check_apart()
-    done = DoneBlocks(outputs, work.grid) if resume else None
-    if done is not None and reduce is not None:
+    work.check_apart(resume=resume)
+    if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
+    done = DoneBlocks(outputs, work.grid) if resume else None
     reduced = _reduced(work.values(done, client, progress=progress), reduce)
     results = [output.array(shape, inputs[0].dtype) if isinstance(output, NewOutput) else output for output in outputs]
     answer = results if several else results[0] if results else None

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     Index = tuple[int, ...]
 
+#: Number of an axis that there is not.
+_NONE = 1 << 30
+
 
 @dataclass(frozen=True)
 class Order:
@@ -50,7 +53,7 @@ class Order:
 
 
 def choose_order(grid_shape: Index, inputs: Sequence[tuple[Sequence[InputAxis], int]], room: int) -> Order:
-    """Return the order with the widest strips whose shared chunks fit in memory.
+    """Return the order in which chunks are likely to be decoded least often.
 
     Parameters
     ----------
@@ -61,37 +64,57 @@ def choose_order(grid_shape: Index, inputs: Sequence[tuple[Sequence[InputAxis], 
     room
         Bytes for decoded chunks that are kept for later blocks.
     """
-    strips = list(grid_shape)
-    sweep = min((_sweep(axes) for axes, _ in inputs), default=len(strips))
+    order = best = Order(grid_shape, tuple(max(n, 1) for n in grid_shape))
+    sweep = min((_sweep(axes) for axes, _ in inputs), default=_NONE)
+    least = math.inf
     while True:
-        order = Order(grid_shape, tuple(max(s, 1) for s in strips))
-        if sum(_kept_bytes(axes, order, itemsize) for axes, itemsize in inputs) <= room:
-            return order
+        share = room // max(sum(itemsize for _, itemsize in inputs), 1)
+        decoded = sum(_amplification(axes, order, share) * itemsize for axes, itemsize in inputs)
+        if decoded < least:
+            best, least = order, decoded
         # The longest strip, in blocks; the sweep itself is not cut.
-        widest = max(range(sweep + 1, len(strips)), key=lambda d: strips[d], default=None)
-        if widest is None or strips[widest] <= 1:
-            return order
-        strips[widest] = -(-strips[widest] // 2)
+        widest = max(range(sweep + 1, len(grid_shape)), key=lambda d: order.strips[d], default=None)
+        if widest is None or order.strips[widest] <= 1:
+            return best
+        halved = [-(-n // 2) if d == widest else n for d, n in enumerate(order.strips)]
+        order = Order(grid_shape, tuple(halved))
 
 
 def _sweep(axes: Sequence[InputAxis]) -> int:
     """Return the first axis of the outputs along which blocks share chunks; a large number if there is none."""
     shared = [axis.output for axis in axes if axis.output is not None and axis.is_shared]
-    return min(shared, default=1 << 30)
+    return min(shared, default=_NONE)
 
 
-def _kept_bytes(axes: Sequence[InputAxis], order: Order, itemsize: int) -> int:
-    """Return about how many bytes of an input are kept for later blocks at any time."""
+def _amplification(axes: Sequence[InputAxis], order: Order, room: int) -> float:
+    """Return about how often a chunk of an input is decoded, with room for so many elements."""
     sweep = _sweep(axes)
-    if sweep == 1 << 30:
-        return 0
-    lengths = []
-    for axis in axes:
-        if axis.output is None or axis.output < sweep:
-            lengths.append(axis.longest)
-        elif axis.output == sweep:
-            # What is kept of the layer before, and what is begun of the one that is being read.
-            lengths.append(axis.kept + axis.longest)
-        else:
-            lengths.append(min(order.strips[axis.output] * axis.longest, axis.chunks.end))
-    return math.prod(lengths) * itemsize
+    if sweep == _NONE:
+        return 1.0
+    # Along each axis: elements of a block's chunks, those that the next one needs as well, and those of a strip.
+    longest = [axis.longest for axis in axes]
+    kept = [axis.kept for axis in axes]
+    strips = [
+        axis.longest if axis.output is None or axis.output < sweep else _strip(axis, order.strips[axis.output])
+        for axis in axes
+    ]
+    # What is kept for the next layer, the next row of it, and so on; and the block itself.
+    held = [math.prod(longest[:d]) * kept[d] * math.prod(strips[d + 1 :]) for d in range(len(axes))]
+    missing = max(sum(held) + math.prod(longest) - room, 0)
+    edges = 1.0
+    again = 0.0
+    for d, axis in enumerate(axes):
+        if axis.output is None:
+            continue
+        blocks = order.grid_shape[axis.output]
+        if axis.output == sweep:
+            again = min(missing / max(held[d], 1), 1) * kept[d] * blocks / max(axis.size, 1)
+        elif order.strips[axis.output] < blocks:
+            # At each edge of a strip, what it shares with the next one is decoded for both.
+            edges += kept[d] * (-(-blocks // order.strips[axis.output]) - 1) / max(axis.size, 1)
+    return edges * (1 + again)
+
+
+def _strip(axis: InputAxis, blocks: int) -> int:
+    """Return the elements of the chunks of so many blocks."""
+    return min(blocks * (axis.longest - axis.kept) + axis.kept, axis.chunks.end)

@@ -68,7 +68,7 @@ class BlockWork:
         self._device, self._reduces = device, reduces
         self.grid: Grid = geometry.grid(blocks)
         self._axes = [geometry.axes_of(array, blocks) for array in inputs]
-        self._tells = _has_block(function)
+        self._tells = _takes_block_info(function)
         nbytes = self._block_bytes()
         while threads > 1 and (threads + 1) * nbytes > budget_bytes // 2:
             threads -= 1
@@ -81,21 +81,20 @@ class BlockWork:
         """Return the bytes of a block: of its inputs with the halo, and of its results."""
         total = 0
         for array, axes in zip(self._inputs, self._axes, strict=True):
-            total += math.prod(axis.longest for axis in axes) * array.dtype.itemsize
+            total += math.prod(axis.longest_window for axis in axes) * array.dtype.itemsize
         elements = math.prod(min(axis.longest, axis.size) for axis in self.grid.blocks)
         return total + elements * sum(
             getattr(output, "dtype", self._inputs[0].dtype).itemsize for output in self._outputs
         )
 
-    def check_apart(self) -> None:
+    def check_apart(self, *, resume: bool) -> None:
         """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it."""
         for output, (array, axes) in itertools.product(self._outputs, zip(self._inputs, self._axes, strict=True)):
-            same = isinstance(output, Array) and (output.store, output.path) == (array.store, array.path)
-            if same and (any(axis.is_shared or axis.halo for axis in axes) or self._device != array.device):
-                raise ArgumentError(
-                    f"{array.name} is read for several blocks, and cannot be the output at the same time"
-                )
-            if same and any(axis.blocks is None for axis in axes):
+            if not isinstance(output, Array) or (output.store, output.path) != (array.store, array.path):
+                continue
+            if resume:
+                raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
+            if any(axis.is_shared or axis.halo or axis.blocks is None for axis in axes):
                 raise ArgumentError(
                     f"{array.name} is read for several blocks, and cannot be the output at the same time"
                 )
@@ -138,7 +137,7 @@ class BlockWork:
         """Read a block, call the function, and write what it returns; return the value to be reduced."""
         read = [one.read(window, memory) for one, window in zip(inputs, windows, strict=True)]
         with memory.current():
-            results = self._function(*read, block=block) if self._tells else self._function(*read)
+            results = self._function(*read, block_info=block) if self._tells else self._function(*read)
             del read
             wanted = len(self._outputs) + self._reduces
             some = [results] if wanted == 1 else results
@@ -165,9 +164,8 @@ class BlockWork:
         size = max(total // _PARTS, 1)
         numbered = enumerate(indices)
         parts = iter(lambda: list(itertools.islice(numbered, size)), [])
-        with as_executor(client) as executor:
-            for found in in_processes(executor, self, parts):
-                yield from found
+        for found in in_processes(as_executor(client), self, parts):
+            yield from found
 
     def work_on(self, part: list[tuple[int, Index]]) -> list[tuple[int, Any]]:
         """Work on a part of the blocks, given by numbers and coordinates; return the value of each."""
@@ -183,10 +181,10 @@ def most_threads(arrays: Sequence[Any], device: str) -> int:
     return max(thread_count(), _REMOTE) if remote else thread_count()
 
 
-def _has_block(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter ``block``."""
+def _takes_block_info(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter ``block_info``."""
     try:
-        return "block" in inspect.signature(function).parameters
+        return "block_info" in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
 

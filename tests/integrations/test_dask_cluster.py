@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dask.array as da
 import numpy as np
 import pytest
+import scipy.ndimage
 import zarr
 from distributed import Client, LocalCluster
 from support import remotes
@@ -175,6 +177,48 @@ def test_any_executor_copies(tmp_path: Path) -> None:
         gzarr.copy(tmp_path / "a", tmp_path / "d", client="tcp://127.0.0.1:1")
 
 
+# -- blocks
+
+
+def test_blocks_in_other_processes(client: Client, tmp_path: Path) -> None:
+    source = gzarr.create_array(tmp_path / "a", data=DATA, chunks=(20, 15), device="cpu")
+    marker, out = tmp_path / "killed", tmp_path / "b"
+    gzarr.create_array(out, shape=DATA.shape, dtype="i4", chunks=(30, 9))
+    dying = gzarr.open_array(DyingStore(out, "c/3/3", marker), mode="r+", device="cpu")
+    found, total = gzarr.map_blocks(
+        lambda x: (scipy.ndimage.maximum_filter(x, 5), x[2:-2, 2:-2].sum()),
+        source,
+        out=dying,
+        halo=2,
+        block=(30, 9),
+        client=client,
+        reduce=lambda a, b: a + b,
+    )
+    assert int(marker.read_text()) != os.getpid()
+    np.testing.assert_array_equal(found[...], scipy.ndimage.maximum_filter(DATA, 5))
+    assert total == DATA.sum()
+
+
+def test_any_executor_works_on_blocks(tmp_path: Path) -> None:
+    source = gzarr.create_array(tmp_path / "a", data=DATA, chunks=(20, 15), device="cpu")
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        found = gzarr.map_blocks(np.negative, source, out=tmp_path / "b", block=(20, 15), client=pool)
+        with pytest.raises(ZeroDivisionError) as caught:
+            gzarr.map_blocks(lambda x: 1 / 0, source, out=tmp_path / "c", block=(20, 15), client=pool)
+    assert "block (" in "".join(caught.value.__notes__)
+    np.testing.assert_array_equal(found[...], -DATA)
+    with ThreadPoolExecutor(2) as threads:
+        with pytest.raises(gzarr.ArgumentError, match="memory of this process"):
+            gzarr.map_blocks(np.negative, source, out=gzarr.create_array({}, DATA.shape, "i4"), client=threads)
+        with pytest.raises(gzarr.ArgumentError, match="not in memory"):
+            gzarr.map_blocks(np.negative, source, client=threads)
+        with pytest.raises(gzarr.ArgumentError, match="cannot be given the work"):
+            lock = threading.Lock()
+            gzarr.map_blocks(lambda x: lock and x, source, out=tmp_path / "d", client=threads)
+        # It is still usable.
+        assert threads.submit(int, "5").result() == 5
+
+
 def _in_memory() -> dict[str, bytes]:
     store: dict[str, bytes] = {}
     gzarr.save(store, DATA)
@@ -196,7 +240,7 @@ def _copies_made() -> int:
     """Return how many copies this process has taken part in."""
     from gzarr.tools import processes
 
-    return processes._copies.cache_info().currsize
+    return processes._unpickled.cache_info().currsize
 
 
 def test_no_scheduler(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 OPTIONAL = frozenset({
     "accelerate", "cast_value_rs", "cramjam", "dask", "distributed", "fsspec", "grain", "h5py", "hypothesis",
     "icechunk", "imagecodecs", "jax", "kerchunk", "ml_dtypes", "msgpack", "obstore", "pcodec",
-    "pytorch_lightning", "tensorstore", "torch", "upath", "xarray", "zarr", "zarrs", "zfpy",
+    "pytorch_lightning", "scipy", "tensorstore", "torch", "upath", "xarray", "zarr", "zarrs", "zfpy",
 })  # fmt: skip
 
 

@@ -1,0 +1,68 @@
+"""``map_blocks`` on each device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gzarr
+
+if TYPE_CHECKING:
+    from support.devices import TestedDevice
+
+    from gzarr.blocks import Block
+
+SHAPE, CHUNKS = (37, 29, 41), (8, 7, 9)
+BOUNDARIES: list[Any] = ["reflect", "mirror", "nearest", "wrap", 7, -3]
+
+
+def elements() -> np.ndarray[Any, Any]:
+    return np.random.default_rng(1).integers(0, 1000, SHAPE).astype("i4")
+
+
+def stored(data: np.ndarray[Any, Any]) -> gzarr.Array:
+    return gzarr.create_array({}, data=data, chunks=CHUNKS, device="cpu")
+
+
+def empty() -> gzarr.Array:
+    return gzarr.create_array({}, shape=SHAPE, chunks=CHUNKS, dtype="i4", device="cpu")
+
+
+def test_devices(device: TestedDevice) -> None:
+    data = elements()
+
+    def double(x: Any) -> Any:
+        return device.array(device.to_numpy(x) * 2)
+
+    for boundary in BOUNDARIES:
+        out = empty()
+        gzarr.map_blocks(
+            double, stored(data), out=out, halo=(2, 1, 0), boundary=boundary, block=(16, 14, 18), device=device.name
+        )
+        np.testing.assert_array_equal(device.to_numpy(out[...]), data * 2)
+    in_memory = gzarr.map_blocks(double, stored(data), block=CHUNKS, device=device.name)
+    np.testing.assert_array_equal(device.to_numpy(in_memory), data * 2)
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_halos_on_devices(device: TestedDevice, boundary: Any) -> None:
+    data, windows = elements(), {}
+
+    def record(x: Any, block_info: Block) -> Any:
+        windows[block_info.index] = device.to_numpy(x).copy()
+        return x
+
+    out = empty()
+    gzarr.map_blocks(
+        record, stored(data), out=out, halo=(2, 1, 0), boundary=boundary, block=(16, 14, 18), device=device.name
+    )
+    np.testing.assert_array_equal(device.to_numpy(out[...]), data)
+    modes = {"reflect": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap"}
+    options = {"mode": modes[boundary]} if boundary in modes else {"mode": "constant", "constant_values": boundary}
+    whole = np.pad(data, ((2, 2), (1, 1), (0, 0)), **options)
+    assert len(windows) == 3 * 3 * 3
+    for (i, j, k), window in windows.items():
+        part = whole[16 * i : 16 * i + 20, 14 * j : 14 * j + 16, 18 * k : 18 * k + 18]
+        np.testing.assert_array_equal(window, part)
