@@ -28,11 +28,12 @@ def make(path: Path, edge: int) -> gzarr.Array:
     places = np.random.default_rng(0).uniform(0, edge, (edge**3 // 20_000, 3))
     y, x = np.ogrid[:edge, :edge]
     for begin in range(0, edge, 32):
-        slab = np.zeros((32, edge, edge), np.float32)
+        end = min(begin + 32, edge)
+        z = np.arange(begin, end)[:, None, None]
+        slab = np.zeros((end - begin, edge, edge), np.float32)
         for p in places[np.abs(places[:, 0] - begin - 16) < 40]:
-            z = np.arange(begin, begin + 32)[:, None, None]
             slab += np.exp(-((z - p[0]) ** 2 + (y - p[1]) ** 2 + (x - p[2]) ** 2) / 18)
-        volume[begin : begin + 32] = (100 + 1000 * slab).astype("u2")
+        volume[begin:end] = (100 + 1000 * slab).astype("u2")
     return volume
 
 

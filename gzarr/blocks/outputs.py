@@ -116,7 +116,7 @@ def write(output: Any, block: Block, result: Any, stream: Any) -> None:
         return
     try:
         if isinstance(output, np.ndarray):
-            np.copyto(output[(*block.box, ...)], result, casting="same_kind")
+            np.copyto(output[cast("Any", (*block.box, ...))], result, casting="same_kind")
         else:
             output[block.box] = result
     except (TypeError, ValueError) as error:

@@ -212,8 +212,8 @@ def test_any_executor_works_on_blocks(tmp_path: Path) -> None:
             gzarr.map_blocks(np.negative, source, out=gzarr.create_array({}, DATA.shape, "i4"), client=threads)
         with pytest.raises(gzarr.ArgumentError, match="not in memory"):
             gzarr.map_blocks(np.negative, source, client=threads)
+        lock = threading.Lock()
         with pytest.raises(gzarr.ArgumentError, match="cannot be given the work"):
-            lock = threading.Lock()
             gzarr.map_blocks(lambda x: lock and x, source, out=tmp_path / "d", client=threads)
         # It is still usable.
         assert threads.submit(int, "5").result() == 5
