@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Index = tuple[int, ...]
     Box = tuple[slice, ...]
 
-#: Most later blocks among which the next user of a chunk is looked for.
+#: Most blocks among which the next user of a chunk is looked for.
 _LOOK_AHEAD = 4096
 
 
@@ -94,11 +94,6 @@ class Input:
         The order of blocks.
     room
         Bytes for chunks that are kept.
-
-    Attributes
-    ----------
-    decoded
-        Chunks that were decoded so far, if chunks are shared.
     """
 
     def __init__(self, array: Array, axes: Sequence[InputAxis], order: Order, room: int) -> None:
@@ -108,8 +103,11 @@ class Input:
         self._free: list[Any] = []
         self._chunk_shape = tuple(axis.chunks.longest for axis in axes)
         self._nbytes = math.prod(self._chunk_shape) * array.dtype.itemsize
-        self._shared = any(axis.is_shared for axis in axes)
-        self.decoded = 0
+        own = {axis.output for axis in axes if axis.blocks is not None}
+        others = (n for d, n in enumerate(order.grid_shape) if d not in own)
+        self._shared = any(axis.is_shared for axis in axes) or math.prod(others) > 1
+        # Blocks that have not been handed out, for chunks that were dropped before the last one that needs them.
+        self._left: dict[Index, int] = {}
 
     # -- in the thread that hands blocks out
 
@@ -121,12 +119,11 @@ class Input:
         for coords in itertools.product(*(axis.chunks_of(self._along(axis, index)) for axis in self._axes)):
             piece = self._pieces.get(coords)
             if piece is None:
-                piece = self._pieces[coords] = self._piece(coords, index)
+                piece = self._pieces[coords] = self._piece(coords)
                 window.new.append(piece)
             piece.left -= 1
             piece.users += 1
             window.pieces.append(piece)
-        self.decoded += len(window.new)
         self._make_room(index)
         return window
 
@@ -134,35 +131,42 @@ class Input:
         """Drop what no other block needs after a block that is done."""
         for piece in window.pieces:
             piece.users -= 1
-            if not piece.users and piece.left <= 0:
+            if not piece.users and not piece.left:
                 self._drop(piece)
 
     def _along(self, axis: InputAxis, index: Index) -> int:
         return 0 if axis.output is None else index[axis.output]
 
-    def _piece(self, coords: Index, index: Index) -> Piece:
+    def _piece(self, coords: Index) -> Piece:
         box = tuple(slice(*axis.chunks.extent(i)) for axis, i in zip(self._axes, coords, strict=True))
-        return Piece(coords, box, sum(1 for _ in self._later(coords, index)))
+        left = self._left.pop(coords, None)
+        return Piece(coords, box, math.prod(map(len, self._users(coords))) if left is None else left)
 
-    def _later(self, coords: Index, index: Index) -> Iterator[Index]:
-        """Yield the blocks that need a chunk, from a block on, in no order; the first ones of very many."""
-        blocks: list[Sequence[int]] = [range(n) for n in self._order.grid_shape]
+    def _users(self, coords: Index) -> list[Sequence[int]]:
+        """Return the blocks that need a chunk, by their coordinates along each axis of the outputs."""
+        users: list[Sequence[int]] = [range(n) for n in self._order.grid_shape]
         for axis, i in zip(self._axes, coords, strict=True):
             if axis.output is not None and axis.blocks is not None:
-                blocks[axis.output] = axis.users[i]
-        now = self._order.key(index)
-        found = (user for user in itertools.product(*blocks) if self._order.key(user) >= now)
-        return itertools.islice(found, _LOOK_AHEAD)
+                users[axis.output] = axis.users[i]
+        return users
+
+    def _next_use(self, piece: Piece, now: tuple[Index, Index]) -> tuple[Index, Index]:
+        """Return the place in the order of the next block that needs a chunk; of very many, this one."""
+        users = self._users(piece.coords)
+        if math.prod(map(len, users)) > _LOOK_AHEAD:
+            return now
+        return min((key for key in map(self._order.key, itertools.product(*users)) if key > now), default=now)
 
     def _make_room(self, index: Index) -> None:
         """Drop chunks while too much is kept: first those that are needed last."""
         excess = len(self._pieces) - max(self._room // max(self._nbytes, 1), 1)
         if excess <= 0:
             return
+        now = self._order.key(index)
         idle = [piece for piece in self._pieces.values() if not piece.users]
-        keys = {piece.coords: min(map(self._order.key, self._later(piece.coords, index))) for piece in idle}
-        idle.sort(key=lambda piece: keys[piece.coords], reverse=True)
+        idle.sort(key=lambda piece: self._next_use(piece, now), reverse=True)
         for piece in idle[:excess]:
+            self._left[piece.coords] = piece.left
             self._drop(piece)
 
     def _drop(self, piece: Piece) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
+from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
 from .outputs import DoneBlocks, NewOutput, make_output, on_device, output_shape
 from .plan import Geometry, block_axes, target_bytes
@@ -141,6 +142,10 @@ def map_blocks(
     if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
     done = DoneBlocks(outputs, work.grid) if resume else None
+    if device != "cpu":
+        # What the caller has enqueued on arrays of the device comes before blocks.
+        with get_device(device) as own:
+            own.current_stream().synchronize()
     reduced = _reduced(work.values(done, client, progress=progress), reduce)
     results = [output.array(shape, inputs[0].dtype) if isinstance(output, NewOutput) else output for output in outputs]
     answer = results if several else results[0] if results else None

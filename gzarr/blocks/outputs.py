@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from typing import TYPE_CHECKING, Any, cast
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..arrays.array import Array
 from ..arrays.stored_chunks import stored_chunks
-from ..errors import ArgumentError, OutputError
+from ..errors import ArgumentError, NodeNotFoundError, OutputError
 from ..hierarchy.create_filled import empty_like
 from ..hierarchy.open import open_array
 from .memory import BlockMemory
@@ -69,8 +70,11 @@ def make_output(value: Any, shape: tuple[int, ...], like: Array, dtype: Any, dev
             )
         return value
     if resume:
-        found = open_array(value, mode="a", shape=shape, dtype=like.dtype if dtype is None else dtype)
-        return on_device(found, device)
+        with contextlib.suppress(NodeNotFoundError):
+            found = open_array(value, mode="r+", device="cpu")
+            if found.shape != shape:
+                raise OutputError(f"{found.name}, to be resumed, has shape {found.shape}; results have shape {shape}")
+            return on_device(found, device)
     made = empty_like(like, value, shape=shape, dtype=like.dtype if dtype is None else dtype)
     return on_device(made, device)
 

@@ -61,7 +61,12 @@ def run(
             done = team.done.get()
             waiting -= 1
             if done.error is not None:
-                raise _noted(team.end() or done, describe)
+                error = _noted(team.end() or done, describe)
+                try:
+                    raise error
+                finally:
+                    # Break the cycle of exception, traceback and this frame, which would keep blocks alive.
+                    del error, done
             yield done.number, done.result
             # Nothing of a result is to be held while waiting for the next one.
             del done

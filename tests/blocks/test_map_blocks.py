@@ -248,6 +248,21 @@ def test_without_a_halo_no_chunk_is_decoded_twice_or_kept() -> None:
     assert asked(store) == 64
 
 
+def test_chunks_of_smaller_inputs_are_decoded_once() -> None:
+    small, data = elements((1, 64)), elements((64, 64))
+    store = CountingStore()
+    gzarr.create_array(store, data=small, chunks=(1, 8), device="cpu")
+    store.asked.clear()
+    row = gzarr.open_array(store, device="cpu")
+    result = gzarr.map_blocks(lambda x, y: x + y, stored(data, 8), row, block=16)
+    np.testing.assert_array_equal(result, data + small)
+    assert asked(store) == 8
+    store.asked.clear()
+    highest_each = gzarr.map_blocks(lambda x, y: x.max(1) + y.max(), stored(data, 8), row, drop_axis=1, block=16)
+    np.testing.assert_array_equal(highest_each, data.max(1) + small.max())
+    assert asked(store) == 8
+
+
 # -- wrong arguments
 
 
