@@ -8,6 +8,7 @@ written is read again, and of each level only a few boxes are in memory. A box o
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from dataclasses import dataclass
@@ -222,8 +223,17 @@ class Pass:
 
     def _pass_on(self, level: int, box: Box, elements: Any) -> None:
         if level < len(self._levels):
-            for complete, its in self._levels[level].put(box, elements, self._method):
-                self._pass_on(level + 1, complete, its)
+            with on_device_of(elements):
+                for complete, its in self._levels[level].put(box, elements, self._method):
+                    self._pass_on(level + 1, complete, its)
+
+
+def on_device_of(elements: Any) -> contextlib.AbstractContextManager[Any]:
+    """Make the device of a CuPy array the thread's current one, which runs what is computed with it."""
+    if isinstance(elements, np.ndarray):
+        return contextlib.nullcontext()
+    device: contextlib.AbstractContextManager[Any] = elements.device
+    return device
 
 
 def _describe(box: Box) -> str:

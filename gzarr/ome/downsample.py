@@ -7,7 +7,7 @@ memory compiled kernels do it, in a device's memory CuPy; what they give is the 
 ``mean``    Mean; integers are rounded to the nearest, halves to even.
 ``max``     Largest element.
 ``mode``    Most frequent element of integers; of several, the smallest. For labels.
-``nearest`` Element in the middle of the cell; of two in the middle, the first. For labels, and fast.
+``nearest`` Element in the middle of the cell; of two in the middle, the first. Small objects may vanish.
 =========== ==========================================================================================================
 """
 
@@ -33,6 +33,7 @@ from gzarr_kernels.slots.cells import (
     TARGET_STRIDES,
 )
 
+from ..documents.json import quote
 from ..engines import kernels
 from ..errors import ArgumentError
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-#: Methods that look at one cell at a time.
+#: Methods that look at one cell at a time; beside these there is ``gaussian.py``.
 METHODS: Final = ("mean", "max", "mode", "nearest")
 #: Most elements of a cell: sums of 16-bit integers are kept in 32 bits.
 MOST_ELEMENTS: Final = 4096
@@ -63,12 +64,14 @@ def check_method(method: str, dtype: np.dtype[Any]) -> None:
     ArgumentError
         If so; the message says which methods there are.
     """
-    if method not in METHODS:
-        raise ArgumentError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+    if method not in (*METHODS, "gaussian"):
+        raise ArgumentError(f"method must be one of {', '.join(METHODS)}, gaussian, not {quote(method)}")
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise ArgumentError(f"elements of type {dtype} cannot be downsampled; convert them to integers or floats")
     if method == "mode" and dtype.kind == "f":
         raise ArgumentError(f"method 'mode' is for labels, which are integers, not {dtype}; use another method")
+    if method == "gaussian" and (dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize == 8)):
+        raise ArgumentError(f"method 'gaussian' is not exact enough for {dtype}; use another method")
 
 
 def cells_of(shape: tuple[int, ...], factors: tuple[int, ...]) -> tuple[int, ...]:
@@ -101,7 +104,7 @@ def downsample_into(source: Any, target: Any, factors: tuple[int, ...], method: 
 
 
 def _is_native(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind == "b" or f"{dtype.kind}{dtype.itemsize}" in _KINDS
+    return dtype.isnative and (dtype.kind == "b" or f"{dtype.kind}{dtype.itemsize}" in _KINDS)
 
 
 def _in_kernel(
