@@ -1,0 +1,1 @@
+"""OME-Zarr images."""
