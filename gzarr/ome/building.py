@@ -245,10 +245,10 @@ def grids_of(
 ) -> list[Grid]:
     """Return the boxes in which each level is worked on, from level 0 on."""
     shape = tuple(source.array.shape)
-    after = [level.factors for level in levels[1:]]
+    after = [*(level.factors for level in levels), (1,) * len(shape)][1:]
     below = [
         Grid(level.shape, _multiple(array.metadata.chunk_shape, factors), level.factors)
-        for level, array, factors in zip(levels, targets, [*after, (1,) * len(shape)], strict=True)
+        for level, array, factors in zip(levels, targets, after, strict=True)
     ]
     chunk = source.chunk_shape
     unit = (1,) * len(shape) if chunk is None else chunk
@@ -289,9 +289,7 @@ def _grown(unit: Shape, shape: Shape, itemsize: int, above: Grid | None) -> Shap
             if lengths[d] * 2 <= max(most[d], 1) and most[d] % (lengths[d] * 2) == 0 and lengths[d] < shape[d]
         ]
         can = [
-            d
-            for d in can
-            if _nbytes((*lengths[:d], lengths[d] * 2, *lengths[d + 1 :]), shape, itemsize) <= _BOX_BYTES
+            d for d in can if _nbytes((*lengths[:d], lengths[d] * 2, *lengths[d + 1 :]), shape, itemsize) <= _BOX_BYTES
         ]
         if not can:
             return tuple(lengths)

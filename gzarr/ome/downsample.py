@@ -107,9 +107,7 @@ def _is_native(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and (dtype.kind == "b" or f"{dtype.kind}{dtype.itemsize}" in _KINDS)
 
 
-def _in_kernel(
-    source: npt.NDArray[Any], target: npt.NDArray[Any], factors: tuple[int, ...], method: str
-) -> None:
+def _in_kernel(source: npt.NDArray[Any], target: npt.NDArray[Any], factors: tuple[int, ...], method: str) -> None:
     if source.dtype == np.bool_:
         source, target = source.view(np.uint8), target.view(np.uint8)
     if source.ndim > AXES:

@@ -62,7 +62,9 @@ def smooth_level(source: Array, target: Array, level: LevelShape, threads: int) 
             if elements is None:
                 elements = np.empty_like(part, shape=tuple(s.stop - s.start for s in own))
             with on_device_of(part):
-                elements[tuple(slice(b.start - s.start, b.stop - s.start) for b, s in zip(box, own, strict=True))] = part
+                elements[tuple(slice(b.start - s.start, b.stop - s.start) for b, s in zip(box, own, strict=True))] = (
+                    part
+                )
         if elements is not None:
             target.write(own, elements)
 

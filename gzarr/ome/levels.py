@@ -159,9 +159,7 @@ class Grid:
 
     def box(self, place: Shape) -> Box:
         """Return the box with some grid coordinates."""
-        return tuple(
-            slice(i * u, min((i + 1) * u, n)) for i, u, n in zip(place, self.unit, self.shape, strict=True)
-        )
+        return tuple(slice(i * u, min((i + 1) * u, n)) for i, u, n in zip(place, self.unit, self.shape, strict=True))
 
     @property
     def count(self) -> int:

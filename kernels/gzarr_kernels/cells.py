@@ -6,6 +6,8 @@ target. Cells at the far edge of the source consist of the elements that are the
 
 from __future__ import annotations
 
+from typing import Any
+
 from .jit import part
 from .memory import i64
 from .slots.cells import AXES, CELLS, FACTORS, LENGTHS, SOURCE, SOURCE_STRIDES, TARGET, TARGET_STRIDES
@@ -38,13 +40,13 @@ def row_target(job: int, row: int) -> int:
 
 
 @part
-def _begin(j: int, d: int, cell: int) -> int:
+def _begin(j: Any, d: int, cell: int) -> int:
     """Return the offset in bytes of a cell's first element along an axis."""
     return cell * j[FACTORS + d] * j[SOURCE_STRIDES + d]
 
 
 @part
-def _length(j: int, d: int, cell: int) -> int:
+def _length(j: Any, d: int, cell: int) -> int:
     """Return the number of elements of a cell along an axis."""
     return min(j[FACTORS + d], j[LENGTHS + d] - cell * j[FACTORS + d])
 
