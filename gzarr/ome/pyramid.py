@@ -63,7 +63,8 @@ def pyramid(
     axes, scale, units
         As there, for an array; ``axes`` are by default its dimension names.
     overwrite
-        Whether the levels that an image has below level 0 are erased and made anew.
+        Whether the levels that an image has below level 0 are erased and made anew; also nodes in the places of new
+        levels, such as a call that failed has left.
     device
         Device that computes: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
     budget_bytes
@@ -177,12 +178,18 @@ class Pyramid:
         names = [self._document["datasets"][0]["path"]]
         names += [_name_of(names[0], i) for i in range(1, len(scales))]
         old = [entry["path"] for entry in self._document["datasets"][1:]]
-        self._check_free(names[1:], old)
+        old += [name for name in names[1:] if name not in old and name in group]
+        if old and not self._overwrite:
+            raise ArgumentError(
+                f"{group.name}: {old[0]!r} would be a level, and there is another node of that name; pass "
+                "overwrite=True to erase it"
+            )
         if old:
             # Nobody is to take them for levels of the image from now on.
             self._write([self._document["datasets"][0]])
             for name in old:
-                delete_node(store, join_path(group.path, name))
+                if name in group:
+                    delete_node(store, join_path(group.path, name))
         layout = Layout(first.chunks, first.shards, _options(first))
         targets = [
             new_level(store, join_path(group.path, name), level.shape, first.dtype, layout, first.device)
@@ -204,13 +211,6 @@ class Pyramid:
         self._document["metadata"] = {"method": "gzarr.ome.pyramid"}
         self._write(found["multiscales"][0]["datasets"])
         flush_opened(self._given, store)
-
-    def _check_free(self, names: list[str], old: list[str]) -> None:
-        for name in names:
-            if name not in old and name in self.group:
-                raise ArgumentError(
-                    f"{self.group.name}: {name!r} would be a level, and there is another node of that name"
-                )
 
     def _write(self, datasets: list[Any]) -> None:
         """Write the description of the image with some levels; all that it has besides stays as it is."""
