@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support.cupy_like import DEVICE, CupyLike
 
 from gzarr.errors import ArgumentError
-from gzarr.ome.downsample import METHODS, cells_of, check_method, downsample_into
-from gzarr.ome.gaussian import smoothed_box, weights
+from gzarr.ome.writing.downsample import METHODS, cells_of, check_method, downsample_into
+from gzarr.ome.writing.gaussian import smoothed_box, weights
 
 INTEGERS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
 FLOATS = ("f2", "f4", "f8")

@@ -19,8 +19,8 @@ from support.whole_levels import Computed, whole_levels
 
 import gzarr
 from gzarr.errors import ArgumentError, GzarrError
-from gzarr.ome import building
-from gzarr.ome.gaussian import smoothed_box
+from gzarr.ome.writing import building
+from gzarr.ome.writing.gaussian import smoothed_box
 
 HALVES = (2, 2, 2)
 

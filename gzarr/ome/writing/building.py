@@ -1,6 +1,6 @@
 """All levels of a pyramid in one pass over level 0.
 
-Level 0 is visited box by box, in threads (``levels.in_order``). Each box is downsampled into a part of a box of level
+Level 0 is visited box by box, in threads (``plan.in_order``). Each box is downsampled into a part of a box of level
 1, which is written and passed on to level 2 when it is complete, and so on: level 0 is read once, nothing that is
 written is read again, and of each level only a few boxes are in memory. A box of a level consists of whole chunks
 (shards) of its array, so that no two threads write to the same one.
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..arrays.array import Array
-from ..blocks import workers
-from ..engines import pool
+from ...arrays.array import Array
+from ...blocks import workers
+from ...engines import pool
 from .downsample import cells_of, downsample_into
-from .levels import Grid, in_order
+from .plan import Grid, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .levels import Box, LevelShape, Shape
+    from .plan import Box, LevelShape, Shape
 
 #: Limit of the memory of a pass, unless single chunks or shards need more.
 DEFAULT_BUDGET_BYTES: Final = 256 << 20

@@ -7,34 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.array import Array
-from ..codecs.choice import AUTO
-from ..documents.json import quote
-from ..engines.cuda.devices import current
-from ..errors import ArgumentError, NodeTypeError
-from ..hierarchy.create import create_group
-from ..hierarchy.open import open_group
-from ..metadata.to_documents import check_shape
-from ..nodes.change import writable
-from ..stores.base import flush_opened
-from ..stores.keys import join_path, normalize_path
-from ..stores.resolve import as_store
+from ...arrays.array import Array
+from ...codecs.choice import AUTO
+from ...documents.json import quote
+from ...engines.cuda.devices import current
+from ...errors import ArgumentError, NodeTypeError
+from ...hierarchy.create import create_group
+from ...hierarchy.open import open_group
+from ...metadata.to_documents import check_shape
+from ...nodes.change import writable
+from ...stores.base import flush_opened
+from ...stores.keys import join_path, normalize_path
+from ...stores.resolve import as_store
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
-from .image_arguments import Description, check_version, checked_attributes, describe, omero_of
-from .levels import plan_levels
-from .metadata.model import Identity, ImageLabel, LabelColor, Multiscale, OmeMetadata, Scale, Translation
-from .metadata.parse import parse
+from .arguments import Description, check_version, checked_attributes, describe, omero_of
+from .plan import plan_levels
+from ..metadata.model import Identity, ImageLabel, LabelColor, Multiscale, OmeMetadata, Scale, Translation
+from ..metadata.parse import parse
 from .new_levels import Layout, Work, chosen_chunks, dataset, new_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..hierarchy.group import Group
-    from ..stores.base import Store
-    from ..stores.resolve import StoreLike
-    from .image_arguments import Written
-    from .levels import Shape
+    from ...hierarchy.group import Group
+    from ...stores.base import Store
+    from ...stores.resolve import StoreLike
+    from .arguments import Written
+    from .plan import Shape
 
 
 def create(

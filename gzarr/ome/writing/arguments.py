@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..documents.json import quote
-from ..errors import ArgumentError
-from .metadata.documents import WRITTEN, to_attributes
-from .metadata.model import Axis, Channel, OmeMetadata, Omero, Window
-from .metadata.parse import parse
+from ...documents.json import quote
+from ...errors import ArgumentError
+from ..metadata.documents import WRITTEN, to_attributes
+from ..metadata.model import Axis, Channel, OmeMetadata, Omero, Window
+from ..metadata.parse import parse
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..metadata.model import ZarrFormat
+    from ...metadata.model import ZarrFormat
 
 Written: TypeAlias = Literal["0.4", "0.5"]
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..arrays.array import Array
-from ..codecs.choice import AUTO
-from ..errors import ArgumentError
-from ..hierarchy.open import open as open_node
-from ..hierarchy.open import open_array, open_group
-from ..nodes.change import delete_node, writable
-from ..stores.base import flush_opened
-from ..stores.keys import join_path
+from ...arrays.array import Array
+from ...codecs.choice import AUTO
+from ...errors import ArgumentError
+from ...hierarchy.open import open as open_node
+from ...hierarchy.open import open_array, open_group
+from ...nodes.change import delete_node, writable
+from ...stores.base import flush_opened
+from ...stores.keys import join_path
 from .building import DEFAULT_BUDGET_BYTES
 from .creating import described_by, image_of
 from .downsample import check_method
-from .image_arguments import checked_attributes, describe
-from .levels import plan_levels
-from .metadata.model import Multiscale, OmeMetadata
+from .arguments import checked_attributes, describe
+from .plan import plan_levels
+from ..metadata.model import Multiscale, OmeMetadata
 from .new_levels import Layout, Work, dataset, new_level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..hierarchy.group import Group
-    from ..stores.resolve import StoreLike
-    from .image_arguments import Description, Written
-    from .levels import LevelShape
+    from ...hierarchy.group import Group
+    from ...stores.resolve import StoreLike
+    from .arguments import Description, Written
+    from .plan import LevelShape
 
 
 def pyramid(

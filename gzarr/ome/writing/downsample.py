@@ -33,9 +33,9 @@ from gzarr_kernels.slots.cells import (
     TARGET_STRIDES,
 )
 
-from ..documents.json import quote
-from ..engines import kernels
-from ..errors import ArgumentError
+from ...documents.json import quote
+from ...engines import kernels
+from ...errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,25 +6,25 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..documents.json import quote
-from ..errors import ArgumentError, NodeTypeError
-from ..hierarchy.create import create_group
-from ..hierarchy.open import open_group
-from ..nodes.change import writable
-from ..stores.base import flush_opened
-from ..stores.keys import join_path
+from ...documents.json import quote
+from ...errors import ArgumentError, NodeTypeError
+from ...hierarchy.create import create_group
+from ...hierarchy.open import open_group
+from ...nodes.change import writable
+from ...stores.base import flush_opened
+from ...stores.keys import join_path
 from .creating import create
-from .image_arguments import check_version, checked_attributes
-from .metadata.documents import to_attributes
-from .metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry, WellMetadata
-from .metadata.parse import parse
+from .arguments import check_version, checked_attributes
+from ..metadata.documents import to_attributes
+from ..metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry, WellMetadata
+from ..metadata.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..hierarchy.group import Group
-    from ..stores.resolve import StoreLike
-    from .image_arguments import Written
+    from ...hierarchy.group import Group
+    from ...stores.resolve import StoreLike
+    from .arguments import Written
 
 _NAME = re.compile("[A-Za-z0-9]+")
 

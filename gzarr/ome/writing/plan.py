@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ..documents.json import quote
-from ..errors import ArgumentError
+from ...documents.json import quote
+from ...errors import ArgumentError
 from .downsample import MOST_ELEMENTS, cells_of
 
 if TYPE_CHECKING:

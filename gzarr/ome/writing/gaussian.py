@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..blocks import workers
+from ...blocks import workers
 from .building import on_device_of
 from .downsample import cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..arrays.array import Array
-    from .levels import Box, LevelShape, Shape
+    from ...arrays.array import Array
+    from .plan import Box, LevelShape, Shape
 
 #: Elements of a level that are computed at a time, so that floats of the level before take a few MiB.
 _ELEMENTS: Final = 1 << 18

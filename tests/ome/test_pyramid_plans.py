@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gzarr.errors import ArgumentError
-from gzarr.ome.downsample import cells_of
-from gzarr.ome.levels import Grid, in_order, plan_levels
+from gzarr.ome.writing.downsample import cells_of
+from gzarr.ome.writing.plan import Grid, in_order, plan_levels
 
 SPACE = (True, True, True)
 

@@ -6,22 +6,22 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ..codecs.choice import AUTO
-from ..engines import pool
-from ..errors import ArgumentError
-from ..hierarchy.auto_chunks import auto_chunks, full_shape
-from ..hierarchy.create import create_array
+from ...codecs.choice import AUTO
+from ...engines import pool
+from ...errors import ArgumentError
+from ...hierarchy.auto_chunks import auto_chunks, full_shape
+from ...hierarchy.create import create_array
 from .building import Pass, Source
 from .downsample import cells_of
 from .gaussian import smooth_level
-from .metadata.model import Dataset, Scale, Translation
+from ..metadata.model import Dataset, Scale, Translation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..arrays.array import Array
-    from ..stores.base import Store
-    from .levels import LevelShape, Shape
+    from ...arrays.array import Array
+    from ...stores.base import Store
+    from .plan import LevelShape, Shape
 
 #: Shards chosen here are at most this large: a pass holds one or two of each level.
 _SHARD_BYTES: Final = 16 << 20
@@ -110,7 +110,7 @@ class Work:
     method
         Method of downsampling.
     budget_bytes
-        Limit of the memory used, as for :class:`gzarr.ome.building.Pass`.
+        Limit of the memory used, as for :class:`gzarr.ome.writing.building.Pass`.
 
     Attributes
     ----------
