@@ -100,7 +100,7 @@ def test_gaussian(tmp_path: Path) -> None:
     for shape in ((15, 35, 25), (8, 18, 13)):
         whole.append(smoothed_box(whole[-1], tuple(slice(0, n) for n in shape), HALVES))
     check(levels_of(tmp_path), whole)
-    assert image.attrs["ome"]["multiscales"][0]["type"] == "gaussian"
+    assert image.group.attrs["ome"]["multiscales"][0]["type"] == "gaussian"
 
 
 @pytest.mark.parametrize("source", ["array", "stored", "sharded", "zarr-python", "computed", "list"])
@@ -270,10 +270,10 @@ def test_a_failed_pyramid_leaves_level_0() -> None:
     store["0/c/4/4/4"] = b"damaged"
     with pytest.raises(GzarrError, match=r"0/c/4/4/4"):
         gzarr.ome.pyramid(store, overwrite=True, levels=2)
-    (image,) = gzarr.open_group(store).attrs["ome"]["multiscales"]
-    assert [entry["path"] for entry in image["datasets"]] == ["0"]
-    assert image["name"] == "mine"
+    (found,) = gzarr.open_group(store).attrs["ome"]["multiscales"]
+    assert [entry["path"] for entry in found["datasets"]] == ["0"]
+    assert found["name"] == "mine"
     store["0/c/4/4/4"] = good
-    group = gzarr.ome.pyramid(store, levels=4, overwrite=True)
+    image = gzarr.ome.pyramid(store, levels=4, overwrite=True)
     expected = whole_levels(data, [HALVES] * 3, "mean")
-    check([group[str(i)].read() for i in range(4)], expected)
+    check([image.level(i).read() for i in range(4)], expected)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ...errors import MetadataError
 from .model import Axis
 from .units import SPACE_UNITS, TIME_UNITS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .model import Version
     from .problems import Level, Part
+
+# Axes of versions before 0.3.
+_DEFAULT: Final = ("t", "c", "z", "y", "x")
+_DEFAULT_TYPES: Final = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 
 
 def axes_of(part: Part, version: Version) -> tuple[Axis, ...]:
@@ -44,7 +51,7 @@ def _rank(kind: str | None) -> int:
 def _axis(part: Part, version: Version) -> Axis:
     if version == "0.3" and isinstance(part.value, str):
         name = part.string()
-        return Axis(name, {"t": "time", "c": "channel"}.get(name, "space" if name in ("z", "y", "x") else None))
+        return Axis(name, _DEFAULT_TYPES.get(name))
     name = part.object().needed("name", lambda text: text.string())
     if not name:
         part.at("name").note("expected a name that is not empty", "schema" if version == "0.6" else "text")
@@ -72,3 +79,28 @@ def _unit(part: Part, kind: str | None, level: Level) -> str:
             f"expected a unit of {kind} of UDUNITS-2, such as {next(iter(known))!r}, got {part.value!r}", "should"
         )
     return part.value
+
+
+def axes_by_ndim(ndim: int, names: Sequence[str | None] | None, group: str) -> tuple[Axis, ...]:
+    """Return the axes of an array whose document has none: by its dimension names, or the last of t, c, z, y, x.
+
+    Parameters
+    ----------
+    ndim
+        Number of dimensions.
+    names
+        Dimension names of the array, if it has any.
+    group
+        Name of the group, for messages.
+
+    Raises
+    ------
+    MetadataError
+        If the array has more than five dimensions, and no names.
+    """
+    known = [name for name in names or () if name]
+    if len(set(known)) != ndim:
+        if ndim > len(_DEFAULT):
+            raise MetadataError(f"{group} lacks axes, and its array of {ndim} dimensions has no names of them")
+        known = list(_DEFAULT[len(_DEFAULT) - ndim :])
+    return tuple(Axis(name, _DEFAULT_TYPES.get(name)) for name in known)

@@ -142,7 +142,8 @@ def _version_below(root: Part, wanted: Version | None) -> Version:
     known = (*VERSIONS[4:], "0.6rc0")
     text = root.value.get("version")
     if "version" not in root:
-        root.note("lacks 'version'")
+        # Groups of labels have no schema, and writers leave it out there.
+        root.note("lacks 'version'", "should" if set(root.value) == {"labels"} else "schema")
     elif text not in known or (wanted is not None and not str(text).startswith(wanted)):
         expected = ", ".join(map(repr, known if wanted is None else [name for name in known if name[:3] == wanted]))
         root.at("version").note(f"expected one of {expected}, got {quote(text)}")

@@ -19,19 +19,20 @@ from ...nodes.change import writable
 from ...stores.base import flush_opened
 from ...stores.keys import join_path, normalize_path
 from ...stores.resolve import as_store
-from .building import DEFAULT_BUDGET_BYTES
-from .downsample import check_method
-from .arguments import Description, check_version, checked_attributes, describe, omero_of
-from .plan import plan_levels
+from ...tools.copy import check_apart
+from ..image import Image
 from ..metadata.model import Identity, ImageLabel, LabelColor, Multiscale, OmeMetadata, Scale, Translation
 from ..metadata.parse import parse
-from .new_levels import Layout, Work, chosen_chunks, dataset, new_level
+from .arguments import Description, check_version, checked_attributes, describe, omero_of
+from .building import DEFAULT_BUDGET_BYTES
+from .downsample import check_method
+from .new_levels import Layout, Work, check_layout, chosen_chunks, dataset, new_level
+from .plan import plan_levels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...hierarchy.group import Group
-    from ...stores.base import Store
     from ...stores.resolve import StoreLike
     from .arguments import Written
     from .plan import Shape
@@ -60,7 +61,7 @@ def create(
     overwrite: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     storage_options: Mapping[str, Any] | None = None,
-) -> Group:
+) -> Image:
     """Create an image with all of its levels, in one pass over its elements.
 
     The metadata that make an image of the group are written last, so a call that fails leaves none.
@@ -116,7 +117,7 @@ def create(
 
     Returns
     -------
-    The group of the image, open for reading and writing.
+    The image, open for reading and writing.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def create(
     >>> import gzarr, numpy as np
     >>> volume = np.zeros((100, 256, 256), "u2")
     >>> image = gzarr.ome.create({}, volume, axes="zyx", scale=(2.0, 0.5, 0.5), units="micrometer", levels=3)
-    >>> [array.shape for _, array in image.arrays()]
+    >>> [level.shape for level in image.levels]
     [(100, 256, 256), (100, 128, 128), (100, 64, 64)]
     """
     zarr_format = check_version(version)
@@ -165,10 +166,12 @@ def create(
     opened, base = as_store(store, "w" if overwrite else "a", storage_options)
     where = join_path(base, normalize_path(path))
     target = writable(opened, f"'/{where}'")
-    _check_source_stays(source, target, where, overwrite=overwrite)
+    layout = Layout(own_chunks, own_shards, options)
+    check_layout(join_path(where, "0"), shape, dtype, layout)
+    if overwrite and isinstance(source, Array):
+        check_apart(source, target, where)
     group = create_group(target, path=where, zarr_format=zarr_format, overwrite=overwrite)
     device = _device_of(source)
-    layout = Layout(own_chunks, own_shards, options)
     first, *others = [
         new_level(target, join_path(where, str(i)), size, dtype, layout, device)
         for i, size in enumerate([shape, *(level.shape for level in below)])
@@ -179,7 +182,7 @@ def create(
             pass
     group.attrs.update(attributes)
     flush_opened(store, target)
-    return group
+    return Image(group, parse(group.attrs))
 
 
 def create_labels(
@@ -196,7 +199,7 @@ def create_labels(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **arguments: Any,
-) -> Group:
+) -> Image:
     """Create a label image of an existing image, with all of its levels.
 
     Parameters
@@ -223,7 +226,7 @@ def create_labels(
 
     Returns
     -------
-    The group of the labels, open for reading and writing.
+    The label image, open for reading and writing.
 
     Raises
     ------
@@ -245,7 +248,7 @@ def create_labels(
     own = described_by(found)
     same = axes is None
     labels_path = join_path(image.path, "labels")
-    group = create(
+    created = create(
         target,
         data,
         path=join_path(labels_path, name),
@@ -257,6 +260,7 @@ def create_labels(
         overwrite=overwrite,
         **arguments,
     )
+    group = created.group
     written = parse(group.attrs)
     rgba = tuple(LabelColor(value, color) for value, color in (colors or {}).items())
     label = ImageLabel(colors=rgba, source="../../")
@@ -266,7 +270,7 @@ def create_labels(
     if name not in listed:
         labels.attrs.update(checked_attributes(OmeMetadata(version, labels=(*listed, name)), version))
     flush_opened(store, target)
-    return group
+    return Image(group, parse(group.attrs))
 
 
 def image_of(group: Group) -> tuple[Multiscale, Written]:
@@ -335,10 +339,3 @@ def _device_of(source: Any) -> str:
         return source.device
     # Of CuPy; arrays of other kinds are read to host memory.
     return current() if hasattr(source, "get") and hasattr(source, "data") and not hasattr(source, "chunks") else "cpu"
-
-
-def _check_source_stays(source: Any, target: Store, where: str, *, overwrite: bool) -> None:
-    if overwrite and isinstance(source, Array) and source.store == target:
-        inside = source.path == where or source.path.startswith(f"{where}/") or not where
-        if inside:
-            raise ArgumentError(f"overwrite=True would erase the data, {source.name}, before it is read")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ...codecs.choice import AUTO
 from ...engines import pool
 from ...errors import ArgumentError
+from ...hierarchy.array_spec import new_metadata
 from ...hierarchy.auto_chunks import auto_chunks, full_shape
 from ...hierarchy.create import create_array
+from ..metadata.model import Dataset, Scale, Translation
 from .building import Pass, Source
 from .downsample import cells_of
 from .gaussian import smooth_level
-from ..metadata.model import Dataset, Scale, Translation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,18 +76,34 @@ def _auto_shards(shape: Shape, chunks: Shape, space: Sequence[bool], itemsize: i
     return tuple(shard)
 
 
+def check_layout(path: str, shape: Shape, dtype: Any, layout: Layout) -> None:
+    """Refuse arguments for which :func:`new_level` would fail, before anything is written.
+
+    Raises
+    ------
+    ArgumentError
+        If there are any.
+    """
+    options = {name: value for name, value in layout.options.items() if name != "zarr_format"}
+    new_metadata(path, shape, layout.options["zarr_format"], dtype=dtype, **_cut(layout, shape), **options)
+
+
 def new_level(store: Store, path: str, shape: Shape, dtype: Any, layout: Layout, device: str) -> Array:
     """Create the array of one level; chunks and shards are no longer than the level."""
-    chunks = tuple(min(c, max(n, 1)) for c, n in zip(layout.chunks, shape, strict=True))
-    shards = None
-    if layout.shards is not None:
-        shards = tuple(
-            min(s // c, -(-max(n, 1) // own)) * own
-            for s, c, own, n in zip(layout.shards, layout.chunks, chunks, shape, strict=True)
-        )
     return create_array(
-        store, path=path, shape=shape, dtype=dtype, chunks=chunks, shards=shards, device=device, **layout.options
+        store, path=path, shape=shape, dtype=dtype, device=device, **_cut(layout, shape), **layout.options
     )
+
+
+def _cut(layout: Layout, shape: Shape) -> dict[str, Any]:
+    chunks = tuple(min(c, max(n, 1)) for c, n in zip(layout.chunks, shape, strict=True))
+    if layout.shards is None:
+        return {"chunks": chunks, "shards": None}
+    shards = tuple(
+        min(s // c, -(-max(n, 1) // own)) * own
+        for s, c, own, n in zip(layout.shards, layout.chunks, chunks, shape, strict=True)
+    )
+    return {"chunks": chunks, "shards": shards}
 
 
 def dataset(path: str, spacing: Sequence[float], origin: Sequence[float], scale: Shape) -> Dataset:

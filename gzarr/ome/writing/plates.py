@@ -13,17 +13,19 @@ from ...hierarchy.open import open_group
 from ...nodes.change import writable
 from ...stores.base import flush_opened
 from ...stores.keys import join_path
-from .creating import create
-from .arguments import check_version, checked_attributes
 from ..metadata.documents import to_attributes
 from ..metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry, WellMetadata
 from ..metadata.parse import parse
+from ..plate import Plate
+from .arguments import check_version, checked_attributes
+from .creating import create
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
+    from ..image import Image
     from .arguments import Written
 
 _NAME = re.compile("[A-Za-z0-9]+")
@@ -40,7 +42,7 @@ def create_plate(
     version: Written = "0.5",
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Group:
+) -> Plate:
     """Create a plate without wells; :func:`create_field` adds them.
 
     Parameters
@@ -56,7 +58,7 @@ def create_plate(
 
     Returns
     -------
-    The group of the plate, open for reading and writing.
+    The plate, open for reading and writing.
 
     Raises
     ------
@@ -73,7 +75,7 @@ def create_plate(
     # Only a well is missing.
     some = replace(plate, wells=(WellEntry(f"{plate.rows[0]}/{plate.columns[0]}", 0, 0),))
     checked_attributes(replace(metadata, plate=some), version)
-    return create_group(
+    group = create_group(
         store,
         path=path,
         zarr_format=zarr_format,
@@ -81,6 +83,7 @@ def create_plate(
         overwrite=overwrite,
         storage_options=storage_options,
     )
+    return Plate(group, metadata)
 
 
 def create_field(
@@ -94,7 +97,7 @@ def create_field(
     acquisition: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **arguments: Any,
-) -> Group:
+) -> Image:
     """Create a field of view of a plate: an image in one of its wells, with all of its levels.
 
     The well and the plate list it when it is complete. Several processes must not add fields to one plate at a time.
@@ -118,7 +121,7 @@ def create_field(
 
     Returns
     -------
-    The group of the image, open for reading and writing.
+    The image, open for reading and writing.
 
     Raises
     ------

@@ -13,13 +13,15 @@ from ...hierarchy.open import open_array, open_group
 from ...nodes.change import delete_node, writable
 from ...stores.base import flush_opened
 from ...stores.keys import join_path
+from ..image import Image
+from ..metadata.model import Multiscale, OmeMetadata
+from ..metadata.parse import parse
+from .arguments import checked_attributes, describe
 from .building import DEFAULT_BUDGET_BYTES
 from .creating import described_by, image_of
 from .downsample import check_method
-from .arguments import checked_attributes, describe
-from .plan import plan_levels
-from ..metadata.model import Multiscale, OmeMetadata
 from .new_levels import Layout, Work, dataset, new_level
+from .plan import plan_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,7 +46,7 @@ def pyramid(
     device: str = "auto",
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     storage_options: Mapping[str, Any] | None = None,
-) -> Group:
+) -> Image:
     """Add levels to an image, or make an image of an array in a group.
 
     Level 0 is read once and stays as it is; the new levels have its codecs, and its chunks and shards, cut to their
@@ -74,7 +76,7 @@ def pyramid(
 
     Returns
     -------
-    The group of the image, open for reading and writing.
+    The image, open for reading and writing.
 
     Raises
     ------
@@ -102,7 +104,7 @@ def pyramid(
     )
     for _ in planned.steps():
         pass
-    return planned.group
+    return Image(planned.group, parse(planned.group.attrs))
 
 
 class Pyramid:
