@@ -453,13 +453,13 @@ def check_apart(root: Array | Group, store: Store, target: str) -> None:
     """
     one, other = _names(root.store, root.path), _names(store, target)
     nested = any(a is not None and b is not None and _overlap(a, b) for a, b in zip(one, other, strict=True))
-    if nested or (_is_same(root.store, store) and _overlap(f"{root.path}/".lstrip("/"), f"{target}/".lstrip("/"))):
+    if nested or (_are_one(root.store, store) and _overlap(f"{root.path}/".lstrip("/"), f"{target}/".lstrip("/"))):
         raise ArgumentError(
             f"the destination '/{target}' in {store!r} and the source {root.name} overlap; copy to another path"
         )
 
 
-def _is_same(one: ReadableStore, other: ReadableStore) -> bool:
+def _are_one(one: ReadableStore, other: ReadableStore) -> bool:
     if isinstance(one, MemoryStore) and isinstance(other, MemoryStore):
         # One of them may be read-only.
         return one.mapping is other.mapping
