@@ -33,6 +33,7 @@ _MORE_COMMANDS = {
     "copy": "copy an array or a hierarchy, optionally to another format, chunk shape or codec chain",
     "optimize": "copy to chunks, shards and codecs that suit a GPU, after showing what will change",
     "consolidate": "write the consolidated metadata of a group",
+    "pyramid": "add levels to an OME-Zarr image, or make an image of an array in a group",
 }
 
 
