@@ -1,4 +1,4 @@
-"""Every case of the suites of OME-Zarr 0.4, 0.5 and 0.6rc0, as gzarr reads it: ``python benchmarks/ngff_conformance.py``.
+"""Every case of the suites of OME-Zarr, as gzarr reads it: ``python benchmarks/ngff_conformance.py``.
 
 A case is right if gzarr finds a broken rule where the suite says that the document is invalid, and none where it says
 that it is valid. Beside it, what the JSON schemas of the same version say by jsonschema, and, with ``--peers``, what
@@ -109,7 +109,9 @@ def main() -> None:
     print(f"\nNot as the suite says: {len(wrong)}")
     for case in wrong:
         try:
-            problems = [str(p) for p in parse(case.attributes, version=case.version, kind=case.kind).problems if p.is_rule]
+            problems = [
+                str(p) for p in parse(case.attributes, version=case.version, kind=case.kind).problems if p.is_rule
+            ]
         except (ValueError, GzarrError):
             problems = ["no JSON"]
         schema = "valid" if by_schema(case) else "invalid"

@@ -126,8 +126,9 @@ class Image(ImageLevels):
         out, stream, budget_bytes
             As for :meth:`gzarr.Array.read`.
         **selection
-            By name of an axis, in upper or lower case: an integer, which drops the axis; a slice; or a list of integers. Of the axis of
-            channels also the label of a channel, or a list of labels. Axes that are not named are read as a whole.
+            By name of an axis, in upper or lower case: an integer, which drops the axis; a slice; or a list of
+            integers. Of the axis of channels also the label of a channel, or a list of labels. Axes that are not named
+            are read as a whole.
 
         Returns
         -------
@@ -256,11 +257,23 @@ class Image(ImageLevels):
 
     def _named(self, selection: Mapping[str, Any]) -> dict[str, Any]:
         """Return a selection with labels of channels replaced by their indexes."""
-        unknown = [name for name in selection if name not in self.axes]
-        if unknown:
-            raise ArgumentError(f"{place(self._group)} has the axes {', '.join(self.axes)}, not {unknown[0]!r}")
         types = {axis.name: axis.type for axis in self.axis_details}
-        return {name: self._channels(part) if types[name] == "channel" else part for name, part in selection.items()}
+        found: dict[str, Any] = {}
+        for given, part in selection.items():
+            name = self._axis_name(given)
+            if name in found:
+                raise ArgumentError(f"the axis {name!r} is selected twice")
+            found[name] = self._channels(part) if types[name] == "channel" else part
+        return found
+
+    def _axis_name(self, given: str) -> str:
+        """Return the name of an axis as the document has it: files have ``Z`` as well as ``z``."""
+        if given in self.axes:
+            return given
+        alike = [name for name in self.axes if name.casefold() == given.casefold()]
+        if len(alike) != 1:
+            raise ArgumentError(f"{place(self._group)} has the axes {', '.join(self.axes)}, not {given!r:.100}")
+        return alike[0]
 
     def _channels(self, part: Any) -> Any:
         if isinstance(part, str):

@@ -33,7 +33,11 @@ def read_metadata(group: Group) -> OmeMetadata:
 def _some(problems: Sequence[Problem]) -> str:
     shown = "; ".join(map(str, problems[:2]))
     rest = len(problems) - 2
-    return shown if rest <= 0 else f"{shown}; and {rest} more broken rules (gzarr info --strict lists them)"
+    return (
+        shown
+        if rest <= 0
+        else f"{shown}; and {rest} more broken rule{'s' * (rest > 1)} (gzarr info --strict lists them)"
+    )
 
 
 def warn(text: str) -> None:

@@ -70,7 +70,9 @@ def with_ngff_zarr(directory, version):
 def with_iohub(directory, version):
     path = directory / f"iohub-{version}"
     scale = iohub.ngff.TransformationMeta(type="scale", scale=[1, 1, 2.0, 0.5, 0.5])
-    with iohub.ngff.open_ome_zarr(path, layout="fov", mode="w-", channel_names=list(CHANNELS), version=version) as found:
+    with iohub.ngff.open_ome_zarr(
+        path, layout="fov", mode="w-", channel_names=list(CHANNELS), version=version
+    ) as found:
         found.create_image("0", DATA, transform=[scale])
 
 

@@ -87,19 +87,24 @@ def _of_level(part: Part, ndim: int | None) -> tuple[Transform, ...]:
     """Return a scale, an identity, or a scale and a translation."""
     part.optional("name", lambda text: text.string())
     kind = part.value.get("type")
+    level: Level
     if kind == "sequence":
         steps = part.needed("transformations", lambda items: items.items())
         kinds = [step.object().value.get("type") for step in steps]
         if kinds == ["scale", "translation"]:
             return tuple(_simple(step, ndim) for step in steps)
-        level: Level = "text" if len(kinds) == 2 and set(map(str, kinds)) <= {"scale", "translation"} else "schema"
+        level = "text" if len(kinds) == 2 and set(map(str, kinds)) <= {"scale", "translation"} else "schema"
         part.note("expected a sequence of a scale and a translation", level)
         if all(kind in ("scale", "translation") for kind in kinds):
             return tuple(_simple(step, ndim) for step in steps)
     elif kind in ("scale", "identity"):
         return (_simple(part, ndim),)
     else:
-        part.note(f"expected a scale, an identity, or a sequence of a scale and a translation, got {quote(kind)}")
+        # To the schema, what has no type is an identity.
+        level = "schema" if "type" in part else "text"
+        part.note(
+            f"expected a scale, an identity, or a sequence of a scale and a translation, got {quote(kind)}", level
+        )
     return (UnknownTransform(kind if isinstance(kind, str) else None, part.value),)
 
 
