@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .errors import MetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Protocol, TypeAlias
 
     class _Labelled(Protocol):
@@ -139,11 +139,16 @@ class Tree:
         First line.
     nodes
         Paths and nodes below, parents first, as from :meth:`gzarr.Group.walk`; an error for a node that cannot be read.
+    note
+        Function that returns what else to say about a node; ``""`` for nothing.
     """
 
-    def __init__(self, root: str, nodes: Iterable[tuple[str, _TreeNode]]) -> None:
+    def __init__(
+        self, root: str, nodes: Iterable[tuple[str, _TreeNode]], note: Callable[[Any], str] | None = None
+    ) -> None:
         self._lines = [("", printable(root), "")]
-        self._lines += _tree_lines([(path, _detail(node)) for path, node in nodes])
+        found = [(path, _detail(node) + ("" if note is None else note(node))) for path, node in nodes]
+        self._lines += _tree_lines(found)
 
     def __str__(self) -> str:
         return "\n".join(branch + name + detail for branch, name, detail in self._lines)

@@ -41,6 +41,7 @@ _LIBRARIES: Final = {
     "dask": ("dask", "'dask[array]'"),
     "jax": ("JAX", "jax"),
     "torch": ("PyTorch", "torch"),
+    "xarray": ("xarray", "xarray"),
 }
 _LOADED: Final[dict[tuple[str, str], Plugin]] = {}
 

@@ -33,6 +33,7 @@ _MORE_COMMANDS = {
     "copy": "copy an array or a hierarchy, optionally to another format, chunk shape or codec chain",
     "optimize": "copy to chunks, shards and codecs that suit a GPU, after showing what will change",
     "consolidate": "write the consolidated metadata of a group",
+    "pyramid": "add levels to an OME-Zarr image, or make an image of an array in a group",
 }
 
 
@@ -178,10 +179,12 @@ def _fail(what: object, code: int) -> int:
 def _tree(args: argparse.Namespace) -> int:
     from ..display import Tree, array_repr
     from ..hierarchy.open import Group, open
+    from . import ome
 
     node = open(args.path, path=args.node, storage_options=options_of(args.storage_option))
     if isinstance(node, Group):
-        print(Tree(node.name, watch(node.walk(args.level), "reading metadata")))
+        root = f"{node.name}{ome.note(node)}"
+        print(Tree(root, watch(node.walk(args.level), "reading metadata"), ome.note))
     else:
         print(array_repr(node))
     return 0
@@ -204,6 +207,7 @@ def _print_departures(node: Array | Group) -> int:
     from ..documents.departures import collect
     from ..hierarchy.open import Group, open
     from ..stores.keys import join_path
+    from . import ome
 
     paths = [node.path]
     if isinstance(node, Group):
@@ -214,7 +218,8 @@ def _print_departures(node: Array | Group) -> int:
     for path in watch(paths, "reading metadata"):
         with collect() as tolerated:
             try:
-                open(node.store, path=path, use_consolidated=False, device="cpu")
+                found = open(node.store, path=path, use_consolidated=False, device="cpu")
+                tolerated += ome.broken_rules(found)
             except GzarrError as error:
                 tolerated.append(str(error))
         lines += [f"/{path} {text}" for text in tolerated]
@@ -225,10 +230,11 @@ def _print_departures(node: Array | Group) -> int:
 
 
 def _print_group(group: Group) -> None:
-    from ..display import Tree
+    from ..display import Info, Tree
+    from . import ome
 
-    print(group.info)
-    if lines := str(Tree(group.name, watch(group.walk(0), "reading metadata"))).split("\n")[1:]:
+    print(Info([*group.info.rows, *ome.rows(group)]))
+    if lines := str(Tree(group.name, watch(group.walk(0), "reading metadata"), ome.note)).split("\n")[1:]:
         print("\n".join(lines))
 
 

@@ -28,11 +28,42 @@ if TYPE_CHECKING:
     import xarray as xr
     from xarray.backends import AbstractDataStore
 
+    import gzarr
     from gzarr.stores.resolve import StoreLike
 
     Toggle: TypeAlias = "bool | Mapping[str, bool]"
 
-__all__ = ["GzarrBackendEntrypoint"]
+__all__ = ["GzarrBackendEntrypoint", "data_array"]
+
+
+def data_array(array: gzarr.Array, dims: tuple[str, ...], coordinates: Mapping[str, Any], name: str | None) -> Any:
+    """Return an array as a ``DataArray`` that is read when it is indexed.
+
+    Parameters
+    ----------
+    array
+        The array.
+    dims
+        Name of each dimension.
+    coordinates
+        By dimension: a list of values; or distance, first value, number and attributes of evenly spaced ones.
+    name
+        Name of the result.
+    """
+    import numpy as np
+    import xarray as xr
+    from xarray.core import indexing
+
+    from .xarray_arrays import StoredArray
+
+    found: dict[str, Any] = {}
+    for dim, values in coordinates.items():
+        if isinstance(values, list):
+            found[dim] = (dim, values, {})
+        else:
+            step, first, length, attributes = values
+            found[dim] = (dim, np.arange(length) * step + first, attributes)
+    return xr.DataArray(indexing.LazilyIndexedArray(StoredArray(array)), found, dims, name=name)
 
 
 class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]

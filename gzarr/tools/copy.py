@@ -35,6 +35,7 @@ from ..nodes.reader import NodeReader
 from ..stores.base import LocalFiles, LocatedStore, flush_opened, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.locks import hold_node
+from ..stores.memory import MemoryStore
 from ..stores.resolve import as_store
 from .copy_array import ArrayCopy
 from .processes import as_executor, check_shared
@@ -379,7 +380,7 @@ def prepare_copy(
     opened, base = as_store(dest, "a", dest_options)
     target = join_path(base, normalize_path(dest_path))
     store = writable(opened, f"'/{target}'")
-    _check_apart(root, store, target)
+    check_apart(root, store, target)
     location = inspect_location(store, target, target_format)
     check_name(target, location, target_format)
     groups: dict[str, GroupMetadata] = {}
@@ -442,14 +443,27 @@ def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
             yield path, node.metadata
 
 
-def _check_apart(root: Array | Group, store: Store, target: str) -> None:
-    """Refuse to copy a node into itself or over a group that contains it."""
+def check_apart(root: Array | Group, store: Store, target: str) -> None:
+    """Refuse to copy a node into itself or over a group that contains it.
+
+    Raises
+    ------
+    ArgumentError
+        If the node and the one to be written at ``target`` are the same, or one contains the other.
+    """
     one, other = _names(root.store, root.path), _names(store, target)
     nested = any(a is not None and b is not None and _overlap(a, b) for a, b in zip(one, other, strict=True))
-    if nested or (root.store == store and _overlap(f"{root.path}/".lstrip("/"), f"{target}/".lstrip("/"))):
+    if nested or (_are_one(root.store, store) and _overlap(f"{root.path}/".lstrip("/"), f"{target}/".lstrip("/"))):
         raise ArgumentError(
             f"the destination '/{target}' in {store!r} and the source {root.name} overlap; copy to another path"
         )
+
+
+def _are_one(one: ReadableStore, other: ReadableStore) -> bool:
+    if isinstance(one, MemoryStore) and isinstance(other, MemoryStore):
+        # One of them may be read-only.
+        return one.mapping is other.mapping
+    return one == other
 
 
 def _names(store: ReadableStore, path: str) -> tuple[str | None, str | None]:

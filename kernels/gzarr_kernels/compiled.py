@@ -26,6 +26,9 @@ ENTRIES: Final = {
     ("stage", "stage"): 3,
     ("snappy", "decode"): 5,
     ("context", "release"): 3,
+    ("downsample_mean", "mean"): 1,
+    ("downsample_max", "maximum"): 1,
+    ("downsample_mode", "mode"): 1,
 }
 
 #: Called before Numba compiles a function, which takes seconds.

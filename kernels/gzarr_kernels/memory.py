@@ -16,25 +16,29 @@ _I8 = ir.IntType(8)
 _I64 = ir.IntType(64)
 
 
-def _pointer_to(element: Any, width: int) -> Any:
+def _pointer_to(element: Any, kind: Any) -> Any:
     pointer_type = types.CPointer(element)
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def pointer(typing_context: Any, address: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], ir.IntType(width).as_pointer())
+            return builder.inttoptr(args[0], kind.as_pointer())
 
         return pointer_type(types.int64), codegen
 
     return pointer
 
 
-u8 = _pointer_to(types.uint8, 8)
-u16 = _pointer_to(types.uint16, 16)
-u32 = _pointer_to(types.uint32, 32)
-u64 = _pointer_to(types.uint64, 64)
-i32 = _pointer_to(types.int32, 32)
-i64 = _pointer_to(types.int64, 64)
+u8 = _pointer_to(types.uint8, ir.IntType(8))
+u16 = _pointer_to(types.uint16, ir.IntType(16))
+u32 = _pointer_to(types.uint32, ir.IntType(32))
+u64 = _pointer_to(types.uint64, ir.IntType(64))
+i8 = _pointer_to(types.int8, ir.IntType(8))
+i16 = _pointer_to(types.int16, ir.IntType(16))
+i32 = _pointer_to(types.int32, ir.IntType(32))
+i64 = _pointer_to(types.int64, ir.IntType(64))
+f32 = _pointer_to(types.float32, ir.FloatType())
+f64 = _pointer_to(types.float64, ir.DoubleType())
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]

@@ -15,6 +15,8 @@ from gzarr.arrays.index import Indexer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from support.devices import TestedDevice
+
 
 class _Device:
     """The device of arrays: current inside its ``with`` block."""
@@ -122,3 +124,17 @@ def _returning(owner: type) -> Any:
         return CupyLike(found.get()) if isinstance(found, DeviceArray) else found
 
     return mock.patch.object(owner, "read", read)
+
+
+@contextmanager
+def values(device: TestedDevice) -> Iterator[None]:
+    """Let writes take such arrays, as values in the memory of a simulated device."""
+    original = gzarr.Array.write
+
+    def write(self: Any, selection: Any, value: Any, **options: Any) -> None:
+        if isinstance(value, CupyLike):
+            value = device.array(value.get())
+        original(self, selection, value, **options)
+
+    with mock.patch.object(gzarr.Array, "write", write):
+        yield

@@ -1,0 +1,108 @@
+"""What ``gzarr info`` and ``gzarr tree`` say about OME-Zarr; costs no store request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..display import printable
+from ..hierarchy.group import Group
+from ..ome.metadata import Scale, UnknownTransform, parse
+
+if TYPE_CHECKING:
+    from ..ome.metadata import Dataset, Multiscale, OmeMetadata, Transform
+
+#: Limit of the names shown in one row.
+_SHOWN = 12
+
+
+def _metadata(node: Any) -> OmeMetadata | None:
+    """Return the OME metadata of a group, or None if the node has none."""
+    if not isinstance(node, Group):
+        return None
+    zarr_format = node.zarr_format if node.zarr_format in (2, 3) else None
+    found = parse(node.metadata.attributes, zarr_format=zarr_format)
+    return None if found.is_empty else found
+
+
+def broken_rules(node: Any) -> list[str]:
+    """Return the rules of OME-Zarr that the attributes of a node break."""
+    found = _metadata(node)
+    return [] if found is None else [f"OME: {problem}" for problem in found.problems if problem.is_rule]
+
+
+def note(node: Any) -> str:
+    """Return what a node is to OME-Zarr, for a line of a tree; ``""`` if it is nothing."""
+    found = _metadata(node)
+    if found is None:
+        return ""
+    kind, detail = _what(found)
+    return f" [OME {kind} {found.version}{': ' if detail else ''}{printable(detail, 120)}]"
+
+
+def _what(found: OmeMetadata) -> tuple[str, str]:
+    if found.plate is not None:
+        size = f"{len(found.plate.rows)} × {len(found.plate.columns)}"
+        return "plate", f"{size}, {_count(len(found.plate.wells), 'well')}"
+    if found.multiscales:
+        image = found.multiscales[0]
+        axes = "" if image.axes is None else f"{' '.join(axis.name for axis in image.axes)}, "
+        kind = "image" if found.image_label is None else "label image"
+        return kind, f"{axes}{_count(len(image.datasets), 'level')}"
+    if found.well is not None:
+        return "well", _count(len(found.well.images), "field")
+    if found.labels is not None:
+        return "labels", _names(found.labels)
+    if found.series is not None:
+        return "series", _names(found.series)
+    if found.layout is not None:
+        return "collection", ""
+    return "metadata", f"not readable: {', '.join(found.errors)}" if found.errors else ""
+
+
+def rows(group: Group) -> list[tuple[str, str]]:
+    """Return table rows about the OME metadata of a group; none if it has none."""
+    found = _metadata(group)
+    if found is None:
+        return []
+    kind, detail = _what(found)
+    table = [("OME-Zarr", f"{kind}, version {found.version}"), ("OME content", detail)]
+    for image in found.multiscales:
+        table += _image_rows(image)
+    if found.omero is not None:
+        labels = [channel.label if channel.label is not None else "(no name)" for channel in found.omero.channels]
+        table.append(("Channels", _names(labels)))
+    if found.plate is not None:
+        table += [("Rows", _names(found.plate.rows)), ("Columns", _names(found.plate.columns))]
+    broken = sum(problem.is_rule for problem in found.problems)
+    if broken:
+        table.append(("Broken rules", f"{broken} (--strict lists them)"))
+    return [(label, printable(text)) for label, text in table if text]
+
+
+def _image_rows(image: Multiscale) -> list[tuple[str, str]]:
+    axes = (
+        ""
+        if image.axes is None
+        else ", ".join(f"{axis.name} ({axis.unit})" if axis.unit else axis.name for axis in image.axes)
+    )
+    return [("Axes", axes), ("Levels", _names([_level(dataset) for dataset in image.datasets]))]
+
+
+def _level(dataset: Dataset) -> str:
+    steps = [_step(transform) for transform in dataset.transforms]
+    return f"{dataset.path} {' '.join(steps)}".rstrip()
+
+
+def _step(transform: Transform) -> str:
+    if isinstance(transform, Scale):
+        return f"({', '.join(f'{factor:g}' for factor in transform.factors)})"
+    return f"[{transform.type}]" if isinstance(transform, UnknownTransform) else ""
+
+
+def _names(names: Any) -> str:
+    shown = ", ".join(map(str, names[:_SHOWN]))
+    return shown if len(names) <= _SHOWN else f"{shown}, … ({len(names)})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

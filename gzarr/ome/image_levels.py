@@ -1,0 +1,216 @@
+"""The metadata and the levels of an image. Only the levels cost store requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..arrays.array import Array
+from ..errors import ArgumentError, MetadataError, NodeTypeError
+from .levels import Grid, grid_by_shape, grid_of
+from .metadata.axes import axes_by_ndim
+from .nodes import child, needed, place
+
+if TYPE_CHECKING:
+    from ..hierarchy.group import Group
+    from .metadata.model import Axis, Channel, ImageLabel, Multiscale, OmeMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One resolution of an image.
+
+    Attributes
+    ----------
+    index
+        Index of the level; 0 has the highest resolution.
+    array
+        Its elements.
+    scale
+        Distance of neighbouring elements along each axis, in the axis's unit.
+    translation
+        Coordinate of the first element along each axis.
+    """
+
+    index: int
+    array: Array
+    scale: tuple[float, ...]
+    translation: tuple[float, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape in elements."""
+        return self.array.shape
+
+
+class ImageLevels:
+    """The part of :class:`gzarr.ome.Image` that does not read elements."""
+
+    def __init__(self, group: Group, metadata: OmeMetadata, index: int = 0) -> None:
+        needed(metadata, "multiscales", group)
+        if not 0 <= index < len(metadata.multiscales):
+            raise ArgumentError(f"{place(group)} has {len(metadata.multiscales)} images, so none has index {index}")
+        self._group = group
+        self._metadata = metadata
+        self._image = metadata.multiscales[index]
+        self._arrays: dict[int, Array] = {}
+        self._axes: tuple[Axis, ...] | None = self._image.axes
+
+    def __repr__(self) -> str:
+        axes = self._image.axes
+        names = "" if axes is None else f" {''.join(axis.name for axis in axes)[:40]},"
+        levels = len(self._image.datasets)
+        return f"<gzarr.ome.Image {self._group.name[:200]!r},{names} {levels} level{'s' * (levels != 1)}>"
+
+    # -- metadata
+
+    @property
+    def group(self) -> Group:
+        """Group of the image."""
+        return self._group
+
+    @property
+    def metadata(self) -> OmeMetadata:
+        """All OME metadata of the group."""
+        return self._metadata
+
+    @property
+    def multiscale(self) -> Multiscale:
+        """Axes, levels and transformations, as the document has them."""
+        return self._image
+
+    @property
+    def version(self) -> str:
+        """Version of OME-Zarr."""
+        return self._metadata.version
+
+    @property
+    def name(self) -> str | None:
+        """Name of the image."""
+        return self._image.name
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Name of each axis, such as ``("t", "c", "z", "y", "x")``.
+
+        For a document without axes they are told by the array: by its dimension names, or else the last of t, c, z, y
+        and x.
+        """
+        return tuple(axis.name for axis in self.axis_details)
+
+    @property
+    def axis_details(self) -> tuple[Axis, ...]:
+        """Name, type and unit of each axis."""
+        if self._axes is None:
+            array = self.level(0)
+            self._axes = axes_by_ndim(array.ndim, array.dimension_names, place(self._group))
+        return self._axes
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.axis_details)
+
+    @property
+    def units(self) -> tuple[str | None, ...]:
+        """Unit of each axis; None if it has none."""
+        return tuple(axis.unit for axis in self.axis_details)
+
+    @property
+    def scale(self) -> tuple[float, ...]:
+        """Distance of neighbouring elements of the first level along each axis, in the axis's unit."""
+        return self.grid(0).scale
+
+    @property
+    def translation(self) -> tuple[float, ...]:
+        """Coordinate of the first element of the first level along each axis, in the axis's unit."""
+        return self.grid(0).translation
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Names, colours and windows of the channels; empty if the document has none."""
+        return () if self._metadata.omero is None else self._metadata.omero.channels
+
+    @property
+    def image_label(self) -> ImageLabel | None:
+        """Colours and properties of values, if this is a label image."""
+        return self._metadata.image_label
+
+    # -- levels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the first level, in elements."""
+        return self.level(0).shape
+
+    @property
+    def dtype(self) -> Any:
+        """Data type of the elements."""
+        return self.level(0).dtype
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """All levels; each that was not used before costs a request."""
+        found = []
+        for index in range(len(self._image.datasets)):
+            grid = self.grid(index)
+            found.append(Level(index, self.level(index), grid.scale, grid.translation))
+        return tuple(found)
+
+    def level(self, index: int) -> Array:
+        """Return the array of a level; one request when it is first used.
+
+        Parameters
+        ----------
+        index
+            Index of the level; 0 has the highest resolution, −1 the lowest.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such level.
+        NodeNotFoundError, NodeTypeError
+            If there is no array where the document says.
+        MetadataError
+            If the array has another number of dimensions than the image has axes.
+        """
+        index = self._index(index)
+        array = self._arrays.get(index)
+        if array is None:
+            array = child(self._group, self._image.datasets[index].path, "level")
+            if not isinstance(array, Array):
+                raise NodeTypeError(f"level {index} of {place(self._group)} is a group, not an array")
+            axes = self._image.axes
+            if axes is not None and array.ndim != len(axes):
+                raise MetadataError(
+                    f"level {index} of {place(self._group)} has {array.ndim} dimensions, and the image "
+                    f"{len(axes)} axes; gzarr.open_array reads it"
+                )
+            self._arrays[index] = array
+        return array
+
+    def grid(self, level: int) -> Grid:
+        """Return scale and translation of a level.
+
+        Without transformations in the document (versions before 0.4), they are told by the shapes of the levels, in
+        elements of the first.
+
+        Raises
+        ------
+        UnsupportedError
+            If a transformation of the level is not known to gzarr; elements can be read by their indexes all the same.
+        MetadataError
+            If a transformation has not a number for each axis.
+        """
+        level = self._index(level)
+        found = grid_of(self._image, level, self.ndim, self._group.name)
+        if found is not None:
+            return found
+        return grid_by_shape(self.level(level).shape, self.level(0).shape)
+
+    def _index(self, level: Any) -> int:
+        """Return the index of a level from 0 on."""
+        count = len(self._image.datasets)
+        if isinstance(level, bool) or not isinstance(level, int) or not -count <= level < count:
+            raise ArgumentError(f"{place(self._group)} has levels 0 to {count - 1}, not {level!r:.100}")
+        return level % count

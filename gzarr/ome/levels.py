@@ -1,0 +1,146 @@
+"""Levels of an image: where their elements are, which one suits, and which of its elements a selection means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MetadataError, SelectionError, UnsupportedError
+from .metadata.model import Identity, Scale, Translation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .metadata.model import Multiscale, Transform
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where the elements of a level are: the one of index i is at ``scale * i + translation``, in each axis."""
+
+    scale: tuple[float, ...]
+    translation: tuple[float, ...]
+
+
+def grid_of(image: Multiscale, level: int, ndim: int, group: str) -> Grid | None:
+    """Return where the elements of a level are.
+
+    Parameters
+    ----------
+    image
+        The image.
+    level
+        Index of the level.
+    ndim
+        Number of axes.
+    group
+        Name of the group, for messages.
+
+    Returns
+    -------
+    The grid; None if the document has no transformations for this level.
+
+    Raises
+    ------
+    UnsupportedError
+        If one of the transformations is not known.
+    MetadataError
+        If one has not a number for each axis.
+    """
+    transforms = image.datasets[level].transforms
+    if not transforms:
+        return None
+    scale, translation = [1.0] * ndim, [0.0] * ndim
+    for transform in (*transforms, *image.transforms):
+        numbers = _numbers(transform, ndim, f"level {level} of {group!r}")
+        if isinstance(transform, Scale):
+            scale = [a * b for a, b in zip(scale, numbers, strict=True)]
+            translation = [a * b for a, b in zip(translation, numbers, strict=True)]
+        elif isinstance(transform, Translation):
+            translation = [a + b for a, b in zip(translation, numbers, strict=True)]
+    if not all(math.isfinite(number) for number in (*scale, *translation)) or not all(scale):
+        raise MetadataError(f"level {level} of {group!r} needs scales that are neither zero nor infinite, got {scale}")
+    return Grid(tuple(scale), tuple(translation))
+
+
+def _numbers(transform: Transform, ndim: int, what: str) -> tuple[float, ...]:
+    if isinstance(transform, Identity):
+        return ()
+    if isinstance(transform, Scale | Translation):
+        numbers = transform.factors if isinstance(transform, Scale) else transform.offsets
+        if len(numbers) != ndim:
+            raise MetadataError(
+                f"a transformation of {what} needs {ndim} numbers, one for each axis, got {len(numbers)}; "
+                "elements can be read by their indexes"
+            )
+        return numbers
+    raise UnsupportedError(
+        f"{what} has a transformation that gzarr does not apply, of type {transform.type!r:.100}; "
+        "elements can be read by their indexes"
+    )
+
+
+def grid_by_shape(shape: Sequence[int], first: Sequence[int]) -> Grid:
+    """Return where the elements of a level are if no document says: by its shape, and that of the first level."""
+    scale = tuple(_ratio(a, b) for a, b in zip(first, shape, strict=True))
+    return Grid(scale, tuple((factor - 1) / 2 for factor in scale))
+
+
+def _ratio(first: int, length: int) -> float:
+    if not (first and length):
+        return 1.0
+    # A length that is no multiple of the factor was cut, or filled up.
+    whole = round(first / length)
+    return float(whole) if whole and abs(length - first / whole) < 1 else first / length
+
+
+def indexes_of_box(low: float, high: float, scale: float, translation: float, length: int) -> slice:
+    """Return the elements whose centres lie from ``low`` to below ``high``, at least the nearest one.
+
+    Raises
+    ------
+    SelectionError
+        If the box lies outside of the array.
+    """
+    ends = sorted(((low - translation) / scale, (high - translation) / scale))
+    if not all(math.isfinite(end) for end in ends):
+        raise SelectionError(f"a box needs finite numbers, got {low} to {high}")
+    # Half a millionth of an element for the errors of floats.
+    start, stop = (math.ceil(end - 5e-7) for end in ends)
+    if stop <= start:
+        start = math.floor(sum(ends) / 2 + 0.5)
+        stop = start + 1
+    cut = slice(max(start, 0), min(stop, length))
+    if cut.stop <= cut.start:
+        bounds = sorted((translation - scale / 2, translation + scale * (length - 0.5)))
+        raise SelectionError(
+            f"{low:g} to {high:g} lies outside of the image, which is from {bounds[0]:g} to {bounds[1]:g}"
+        )
+    return cut
+
+
+def at_level(selection: Any, length: int, level_length: int, factor: float) -> Any:
+    """Return the elements of a level that cover a selection of the first level.
+
+    Parameters
+    ----------
+    selection
+        Integer, or slice without a step, in elements of the first level.
+    length, level_length
+        Lengths of the axis in the first level, and in this one.
+    factor
+        Elements of the first level in one of this level.
+    """
+    if isinstance(selection, slice):
+        start, stop, step = selection.indices(length)
+        if step != 1:
+            raise SelectionError(f"{selection!r}: with level='auto', slices of reduced axes have no step")
+        if stop <= start:
+            return slice(0, 0)
+        last = math.ceil(stop / factor - 1e-9)
+        return slice(min(int(start / factor + 1e-9), level_length - 1), max(1, min(last, level_length)))
+    index = selection + length if selection < 0 else selection
+    if not 0 <= index < length:
+        raise SelectionError(f"index {selection} is out of bounds for an axis of {length} elements")
+    return min(int(index / factor + 1e-9), level_length - 1)

@@ -1,0 +1,57 @@
+"""The metadata of OME-Zarr: the model, reading it from attributes, and writing it to them."""
+
+from .documents import to_attributes
+from .model import (
+    VERSIONS,
+    Acquisition,
+    Axis,
+    Channel,
+    CoordinateSystem,
+    Dataset,
+    FieldEntry,
+    Identity,
+    ImageLabel,
+    LabelColor,
+    Multiscale,
+    OmeMetadata,
+    Omero,
+    PlateMetadata,
+    Scale,
+    Transform,
+    Translation,
+    UnknownTransform,
+    Version,
+    WellEntry,
+    WellMetadata,
+    Window,
+)
+from .parse import parse
+from .problems import Problem
+
+__all__ = [
+    "VERSIONS",
+    "Acquisition",
+    "Axis",
+    "Channel",
+    "CoordinateSystem",
+    "Dataset",
+    "FieldEntry",
+    "Identity",
+    "ImageLabel",
+    "LabelColor",
+    "Multiscale",
+    "OmeMetadata",
+    "Omero",
+    "PlateMetadata",
+    "Problem",
+    "Scale",
+    "Transform",
+    "Translation",
+    "UnknownTransform",
+    "Version",
+    "WellEntry",
+    "WellMetadata",
+    "Window",
+    "parse",
+    "to_attributes",
+]

@@ -1,0 +1,154 @@
+"""Plates, wells and collections in documents."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ...documents.json import quote
+from ...errors import MetadataError
+from .model import Acquisition, FieldEntry, PlateMetadata, WellEntry, WellMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .model import Version
+    from .problems import Level, Part
+
+_ALPHANUMERIC: Final = re.compile(r"[A-Za-z0-9]+")
+_WELL_PATH: Final = re.compile(r"[A-Za-z0-9]+/[A-Za-z0-9]+")
+# Version 0.6: neither dots only, nor two underscores first.
+_NODE_NAME: Final = re.compile(r"(?!__)(?!\.+$)[A-Za-z0-9_.-]+")
+
+
+def plate(part: Part, version: Version) -> PlateMetadata:
+    """Return the ``plate`` object; a well that cannot be read is left out."""
+    part.object()
+    _check_version(part, version)
+    part.expect("name", "strict")
+    rows = part.needed("rows", _names)
+    columns = part.needed("columns", _names)
+    read = partial(_well_entry, version=version, rows=rows, columns=columns)
+    wells = part.needed("wells", lambda items: _some(items, read))
+    if len({well.path for well in wells}) < len(wells):
+        part.at("wells").note("expected wells of different paths", "text")
+    acquisitions = part.optional("acquisitions", lambda items: tuple(items.readable(_acquisition))) or ()
+    if len({acquisition.id for acquisition in acquisitions}) < len(acquisitions):
+        part.at("acquisitions").note("expected acquisitions of different ids", "text")
+    return PlateMetadata(
+        rows,
+        columns,
+        wells,
+        acquisitions,
+        part.optional("name", lambda text: text.string()),
+        part.optional("field_count", lambda count: count.integer(1)),
+    )
+
+
+def _check_version(part: Part, version: Version) -> None:
+    if version < "0.5":
+        part.expect("version", "strict")
+        if "version" in part and part.value["version"] != version:
+            part.at("version").note(f"expected {version!r}, as everything else here is of that version")
+
+
+def _names(part: Part) -> tuple[str, ...]:
+    """Return the names of rows or columns."""
+    items = part.items(unique=True)
+    if not items:
+        part.note("expected at least 1 item")
+    names = tuple(item.object().needed("name", _alphanumeric) for item in items)
+    if len(set(names)) < len(names):
+        part.note("expected names that all differ", "text")
+    return names
+
+
+def _alphanumeric(part: Part) -> str:
+    name = part.string()
+    if not _ALPHANUMERIC.fullmatch(name):
+        part.note("expected letters and digits only")
+    return name
+
+
+def _some(part: Part, read: Callable[[Part], WellEntry]) -> tuple[WellEntry, ...]:
+    if isinstance(part.value, list | tuple) and not part.value:
+        part.note("expected at least 1 item")
+    return tuple(part.readable(read, unique=True))
+
+
+def _well_entry(part: Part, version: Version, rows: tuple[str, ...], columns: tuple[str, ...]) -> WellEntry:
+    path = part.object().needed("path", lambda text: text.string())
+    if not _WELL_PATH.fullmatch(path):
+        part.at("path").note("expected the names of a row and a column with a slash between them")
+    row_name, _, column_name = path.rpartition("/")
+    row = _index(part, "rowIndex", version, rows, row_name.rpartition("/")[2])
+    column = _index(part, "columnIndex", version, columns, column_name)
+    if path != (expected := f"{rows[row]}/{columns[column]}"):
+        # The suites of 0.4 and 0.6rc0 have such documents, and say that they are valid; that of 0.5 says the reverse.
+        level: Level = "text" if version == "0.5" else "should"
+        part.at("path").note(f"expected {quote(expected)}, by the row and the column", level)
+    return WellEntry(path, row, column)
+
+
+def _index(part: Part, name: str, version: Version, names: tuple[str, ...], in_path: str) -> int:
+    """Return the index of a well's row or column; without one, what the path says."""
+    index = part.optional(name, lambda number: number.integer(0))
+    if index is not None:
+        if index >= len(names):
+            raise part.at(name).wrong(f"an integer below {len(names)}, the number of names", "text")
+        return index
+    if version >= "0.4" and name not in part:
+        part.note(f"lacks {name!r}")
+    if in_path not in names:
+        raise MetadataError(f"lacks {name!r}, and the path names none", json_path=part.json_path)
+    return names.index(in_path)
+
+
+def _acquisition(part: Part) -> Acquisition:
+    for name in ("name", "maximumfieldcount"):
+        part.object().expect(name, "strict")
+    return Acquisition(
+        part.needed("id", lambda number: number.integer(0)),
+        part.optional("name", lambda text: text.string()),
+        part.optional("maximumfieldcount", lambda number: number.integer(1)),
+        part.optional("description", lambda text: text.string()),
+        part.optional("starttime", lambda number: number.integer(0)),
+        part.optional("endtime", lambda number: number.integer(0)),
+    )
+
+
+def well(part: Part, version: Version) -> WellMetadata:
+    """Return the ``well`` object; a field that cannot be read is left out."""
+    part.object()
+    _check_version(part, version)
+    fields = part.needed("images", lambda items: tuple(items.readable(partial(_field, version=version), unique=True)))
+    if not part.value["images"]:
+        part.at("images").note("expected at least 1 item")
+    if len({field.path for field in fields}) < len(fields):
+        part.at("images").note("expected images of different paths", "text")
+    return WellMetadata(fields)
+
+
+def _field(part: Part, version: Version) -> FieldEntry:
+    path = part.object().needed("path", lambda text: text.string())
+    if not (_NODE_NAME if version == "0.6" else _ALPHANUMERIC).fullmatch(path):
+        expected = "a name of a node" if version == "0.6" else "letters and digits only"
+        part.at("path").note(f"expected {expected}")
+    return FieldEntry(path, part.optional("acquisition", lambda number: number.integer()))
+
+
+def paths(part: Part) -> tuple[str, ...]:
+    """Return paths, of label images or of the images of a collection."""
+    found = tuple(part.readable(lambda item: item.string()))
+    if len(set(found)) < len(found):
+        part.note("expected paths that all differ", "should")
+    return found
+
+
+def layout(part: Part) -> int:
+    """Return the number of bioformats2raw's layout."""
+    number = part.integer()
+    if number != 3:
+        part.note("expected 3")
+    return number

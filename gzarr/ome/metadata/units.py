@@ -1,0 +1,46 @@
+"""Units of axes: names of UDUNITS-2 that the specification recommends, and their sizes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_PREFIXES: Final = {
+    "yotta": 1e24, "zetta": 1e21, "exa": 1e18, "peta": 1e15, "tera": 1e12, "giga": 1e9, "mega": 1e6, "kilo": 1e3,
+    "hecto": 1e2, "": 1.0, "deci": 1e-1, "centi": 1e-2, "milli": 1e-3, "micro": 1e-6, "nano": 1e-9, "pico": 1e-12,
+    "femto": 1e-15, "atto": 1e-18, "zepto": 1e-21, "yocto": 1e-24,
+}  # fmt: skip
+#: Metres in a unit of length.
+SPACE_UNITS: Final = {
+    "micrometer": 1e-6,
+    **{f"{prefix}meter": size for prefix, size in _PREFIXES.items()},
+    "angstrom": 1e-10,
+    "foot": 0.3048,
+    "inch": 0.0254,
+    "mile": 1609.344,
+    "parsec": 3.0856775814913673e16,
+    "yard": 0.9144,
+}
+#: Seconds in a unit of time.
+TIME_UNITS: Final = {
+    "second": 1.0,
+    **{f"{prefix}second": size for prefix, size in _PREFIXES.items()},
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+}
+#: Other names for units of length that files in the wild have.
+OTHER_NAMES: Final = {"micron": "micrometer", "microns": "micrometer", "um": "micrometer", "µm": "micrometer",
+                      "μm": "micrometer", "nm": "nanometer", "mm": "millimeter", "cm": "centimeter", "m": "meter",
+                      "pm": "picometer", "å": "angstrom", "in": "inch"}  # fmt: skip
+
+
+def meters(unit: str | None) -> float | None:
+    """Return the metres in a unit of length; None for other and unknown units."""
+    if unit is None:
+        return None
+    name = unit.lower().replace("metre", "meter").removesuffix("s")
+    for candidate in (unit, unit.lower(), name):
+        size = SPACE_UNITS.get(OTHER_NAMES.get(candidate, candidate))
+        if size is not None:
+            return size
+    return None

@@ -1,0 +1,76 @@
+"""Groups with OME metadata: finding them, and saying which rules of the specification they break."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MetadataError, NodeNotFoundError, NodeTypeError
+from ..hierarchy.group import Group
+from .metadata.parse import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .metadata.model import OmeMetadata
+    from .metadata.problems import Problem
+
+
+class MetadataWarning(UserWarning):
+    """OME metadata that break a rule of the specification, and were read all the same; the message names the rule."""
+
+
+def read_metadata(group: Group) -> OmeMetadata:
+    """Return the OME metadata of a group; costs no request. Broken rules are warned of."""
+    metadata = parse(group.metadata.attributes, zarr_format=group.zarr_format if group.zarr_format in (2, 3) else None)
+    broken = [problem for problem in metadata.problems if problem.is_rule]
+    if broken:
+        warn(f"{place(group)}: {_some(broken)}")
+    return metadata
+
+
+def _some(problems: Sequence[Problem]) -> str:
+    shown = "; ".join(map(str, problems[:2]))
+    rest = len(problems) - 2
+    return (
+        shown
+        if rest <= 0
+        else f"{shown}; and {rest} more broken rule{'s' * (rest > 1)} (gzarr info --strict lists them)"
+    )
+
+
+def warn(text: str) -> None:
+    """Warn of a broken rule, on behalf of the caller outside of gzarr."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gzarr."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(text[:2000], MetadataWarning, stacklevel=depth)
+
+
+def place(group: Group) -> str:
+    """Return the name of a group in its store, for messages."""
+    return f"{group.name!r} in {group.store!r}"
+
+
+def needed(metadata: OmeMetadata, name: str, group: Group) -> None:
+    """Raise the error of a part of the metadata that could not be read, if there is one."""
+    error = metadata.errors.get(name)
+    if error is not None:
+        raise MetadataError(f"{place(group)}: {error.message}", json_path=error.json_path)
+
+
+def child_group(group: Group, path: str, what: str) -> Group:
+    """Return a group below; one request."""
+    node = child(group, path, what)
+    if not isinstance(node, Group):
+        raise NodeTypeError(f"{what} {path[:200]!r} of {place(group)} is an array, not a group")
+    return node
+
+
+def child(group: Group, path: str, what: str) -> Any:
+    """Return a node below, whose path is in a document; one request."""
+    try:
+        return group[path]
+    except NodeNotFoundError:
+        raise NodeNotFoundError(f"{what} {path[:200]!r} of {place(group)} is not there") from None

@@ -1,0 +1,1 @@
+"""Writing OME-Zarr: images with all of their levels, labels, plates."""

@@ -1,0 +1,156 @@
+"""The caller's description of an image: axes, units, spacing, channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from ...documents.json import quote
+from ...errors import ArgumentError
+from ..metadata.documents import WRITTEN, to_attributes
+from ..metadata.model import Axis, Channel, OmeMetadata, Omero, Window
+from ..metadata.parse import parse
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...metadata.model import ZarrFormat
+
+Written: TypeAlias = Literal["0.4", "0.5"]
+
+_TYPES: Final = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
+#: Colours of channels for which none is given: distinct on black, for most eyes.
+_COLORS: Final = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
+
+
+@dataclass(frozen=True)
+class Description:
+    """The axes of an image, and where its elements are.
+
+    Attributes
+    ----------
+    axes
+        Axes.
+    spacing, origin
+        Physical distance between elements, and coordinates of the first one, along each axis.
+    """
+
+    axes: tuple[Axis, ...]
+    spacing: tuple[float, ...]
+    origin: tuple[float, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the axes."""
+        return [axis.name for axis in self.axes]
+
+    @property
+    def space(self) -> list[bool]:
+        """Whether each axis is one of space."""
+        return [axis.type == "space" for axis in self.axes]
+
+
+def check_version(version: Any) -> ZarrFormat:
+    """Return the Zarr format of images of a version.
+
+    Raises
+    ------
+    ArgumentError
+        If images of that version are not written.
+    """
+    if version not in WRITTEN:
+        raise ArgumentError(f"version must be {' or '.join(map(repr, WRITTEN))}, not {quote(version)}")
+    return 2 if version == "0.4" else 3
+
+
+def describe(ndim: int, axes: Any, scale: Any, translation: Any, units: Any) -> Description:
+    """Return the description of an image from the arguments of :func:`gzarr.ome.create`.
+
+    Raises
+    ------
+    ArgumentError
+        If one of them is wrong.
+    """
+    if not isinstance(axes, Sequence) or not axes or not all(isinstance(a, str | Axis) for a in axes):
+        raise ArgumentError(f"axes must be a text such as 'tczyx', or a list of names or Axis, not {quote(axes)}")
+    found = [axis if isinstance(axis, Axis) else Axis(axis, _TYPES.get(axis)) for axis in axes]
+    names = [axis.name for axis in found]
+    if len(names) != ndim or len(set(names)) < ndim:
+        raise ArgumentError(f"axes: {ndim} different ones are needed, one for each dimension, not {quote(names)}")
+    if isinstance(units, str):
+        units = {axis.name: units for axis in found if axis.type == "space"}
+    texts = _for_each(units, names, None, "units", lambda unit: unit is None or isinstance(unit, str), "texts")
+    with_units = tuple(
+        Axis(axis.name, axis.type, axis.unit if unit is None else unit) for axis, unit in zip(found, texts, strict=True)
+    )
+    spacing = _for_each(scale, names, 1.0, "scale", lambda n: _is_number(n) and n > 0, "positive numbers")
+    origin = _for_each(translation, names, 0.0, "translation", _is_number, "numbers")
+    return Description(with_units, tuple(map(float, spacing)), tuple(map(float, origin)))
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return math.isfinite(value)
+
+
+def _for_each(given: Any, names: list[str], default: Any, what: str, is_good: Any, expected: str) -> list[Any]:
+    """Return one value for each axis, from a sequence or a mapping of some names."""
+    if given is None:
+        return [default] * len(names)
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in names:
+                raise ArgumentError(f"{what}: there is no axis {quote(name)}; the axes are {', '.join(names)}")
+        values = [given.get(name, default) for name in names]
+    elif isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise ArgumentError(f"{what} must have a value for each axis, or map names of axes to them: {quote(given)}")
+    else:
+        values = list(given)
+    if len(values) != len(names) or not all(map(is_good, values)):
+        raise ArgumentError(f"{what} must be {len(names)} {expected}, one for each axis, not {quote(given)}")
+    return values
+
+
+def omero_of(channels: Any, description: Description, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Omero | None:
+    """Return how channels are shown; those that are given as names get a colour and all values that they can have."""
+    if channels is None:
+        return None
+    if isinstance(channels, str) or not hasattr(channels, "__iter__"):
+        raise ArgumentError(f"channels must be a list of names or Channel, not {quote(channels)}")
+    given = list(channels)
+    count = next((n for n, axis in zip(shape, description.axes, strict=True) if axis.type == "channel"), 1)
+    if len(given) != count or not all(isinstance(c, str | Channel) for c in given):
+        raise ArgumentError(f"channels must be {count} names or Channel, one for each channel, not {quote(given)}")
+    low, high = (0.0, 1.0)
+    if dtype.kind in "iu":
+        bits = 8 * dtype.itemsize - (dtype.kind == "i")
+        low, high = float(-(2**bits) if dtype.kind == "i" else 0), float(2**bits - 1)
+    window = Window(low, high, low, high)
+    return Omero(
+        tuple(
+            c if isinstance(c, Channel) else Channel(c, _COLORS[i % len(_COLORS)], window, True)
+            for i, c in enumerate(given)
+        )
+    )
+
+
+def checked_attributes(metadata: OmeMetadata, version: Written) -> dict[str, Any]:
+    """Return the attributes of a group.
+
+    Raises
+    ------
+    ArgumentError
+        If they would break a rule of the specification.
+    """
+    attributes = to_attributes(metadata, version)
+    found = parse(attributes, version=version)
+    for error in found.errors.values():
+        raise ArgumentError(f"OME-Zarr {version} does not allow that: {error}")
+    for problem in found.problems:
+        if problem.is_rule:
+            raise ArgumentError(f"OME-Zarr {version} does not allow that: {problem}")
+    return attributes

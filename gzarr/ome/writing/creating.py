@@ -1,0 +1,341 @@
+"""New images and labels, with all of their levels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...arrays.array import Array
+from ...codecs.choice import AUTO
+from ...documents.json import quote
+from ...engines.cuda.devices import current
+from ...errors import ArgumentError, NodeTypeError
+from ...hierarchy.create import create_group
+from ...hierarchy.open import open_group
+from ...metadata.to_documents import check_shape
+from ...nodes.change import writable
+from ...stores.base import flush_opened
+from ...stores.keys import join_path, normalize_path
+from ...stores.resolve import as_store
+from ...tools.copy import check_apart
+from ..image import Image
+from ..metadata.model import Identity, ImageLabel, LabelColor, Multiscale, OmeMetadata, Scale, Translation
+from ..metadata.parse import parse
+from .arguments import Description, check_version, checked_attributes, describe, omero_of
+from .building import DEFAULT_BUDGET_BYTES
+from .downsample import check_method
+from .new_levels import Layout, Work, check_layout, chosen_chunks, dataset, new_level
+from .plan import plan_levels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...hierarchy.group import Group
+    from ...stores.resolve import StoreLike
+    from .arguments import Written
+    from .plan import Shape
+
+
+def create(
+    store: StoreLike,
+    data: Any = None,
+    *,
+    axes: Any,
+    path: str = "",
+    shape: Any = None,
+    dtype: Any = None,
+    scale: Any = None,
+    translation: Any = None,
+    units: Any = None,
+    channels: Any = None,
+    name: str | None = None,
+    version: Written = "0.5",
+    chunks: Any = AUTO,
+    shards: Any = None,
+    codecs: Any = AUTO,
+    levels: Any = AUTO,
+    factors: Any = None,
+    method: str = "mean",
+    overwrite: bool = False,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Image:
+    """Create an image with all of its levels, in one pass over its elements.
+
+    The metadata that make an image of the group are written last, so a call that fails leaves none.
+
+    Parameters
+    ----------
+    store, path
+        Store, and path of the image in it, as for :func:`gzarr.create_array`.
+    data
+        Elements of level 0: NumPy or CuPy array, :class:`gzarr.Array`, or any object with ``shape``, ``dtype`` and
+        ``data[box]`` (of zarr-python, dask, h5py, …), which is read box by box, in several threads. None: an empty
+        level 0 of some ``shape`` and ``dtype``; :func:`pyramid` adds the other levels when it is written.
+    axes
+        Names of the dimensions, such as ``"tczyx"``, or a list of names or of
+        :class:`gzarr.ome.metadata.model.Axis`.
+    shape, dtype
+        Those of level 0, without ``data``.
+    scale, translation
+        Physical distance between the elements, and coordinates of the first one: a number for each axis, or a mapping
+        of names of axes to numbers. 1 and 0 by default. Further levels have translations of half the difference of
+        their spacing to that of level 0.
+    units
+        Unit of each axis, as ``scale``, such as ``"micrometer"``; one text for all axes of space.
+    channels
+        Names of the channels, or list of :class:`gzarr.ome.metadata.model.Channel`.
+    name
+        Name of the image.
+    version
+        ``"0.5"`` (Zarr version 3) or ``"0.4"`` (version 2, which has no shards).
+    chunks, shards
+        As for :func:`gzarr.create_array`, but by default chunks have length 1 along axes that are not of space, and
+        ``shards="auto"`` makes shards of up to 16 MiB. A box of each level, of whole chunks or shards, is in memory at
+        a time: large shards need more than ``budget_bytes``.
+    codecs
+        As for :func:`gzarr.create_array`.
+    levels
+        Number of levels, with level 0; ``"auto"`` for as many as it takes until one has no more elements in space than
+        a chunk.
+    factors
+        Factor of each level along all axes of space; a mapping of names of axes to factors (others are 1); or a list of
+        these, one for each level but level 0. None: 2, but 1 along axes whose spacing is far above the smallest, until
+        it no longer is.
+    method
+        How elements become one: ``"mean"`` (integers are rounded to the nearest, halves to even), ``"max"``,
+        ``"nearest"``, ``"mode"`` (for labels) or ``"gaussian"``, which reads each level again to make the next one. At
+        odd edges, the last elements are made of those that are there.
+    overwrite
+        Whether an existing node is erased first, with everything below it.
+    budget_bytes
+        Approximate limit of the memory used, whatever the size of the image.
+    storage_options
+        Options for the store of a URL.
+
+    Returns
+    -------
+    The image, open for reading and writing.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is wrong, if the specification does not allow such an image, or if a node exists and
+        ``overwrite`` is False; nothing was changed.
+    ReadOnlyError, NodeTypeError, DeviceError, StoreError, ChunkError
+        As for :func:`gzarr.create_array`, and for reading ``data``.
+
+    Examples
+    --------
+    >>> import gzarr, numpy as np
+    >>> volume = np.zeros((100, 256, 256), "u2")
+    >>> image = gzarr.ome.create({}, volume, axes="zyx", scale=(2.0, 0.5, 0.5), units="micrometer", levels=3)
+    >>> [level.shape for level in image.levels]
+    [(100, 256, 256), (100, 128, 128), (100, 64, 64)]
+    """
+    zarr_format = check_version(version)
+    source, shape, dtype = _elements(data, shape, dtype)
+    if source is None and (levels != AUTO or factors is not None):
+        raise ArgumentError("without data, only level 0 is made; pass levels= and factors= to gzarr.ome.pyramid later")
+    description = describe(len(shape), axes, scale, translation, units)
+    check_method(method, dtype)
+    own_chunks, own_shards = chosen_chunks(shape, description.space, dtype.itemsize, chunks, shards)
+    below = []
+    if source is not None:
+        below = plan_levels(
+            shape, description.names, description.space, description.spacing, own_chunks, levels, factors
+        )
+    everything = [(1,) * len(shape), *(level.scale for level in below)]
+    image = Multiscale(
+        description.axes,
+        tuple(
+            dataset(str(i), description.spacing, description.origin, scale_of) for i, scale_of in enumerate(everything)
+        ),
+        name=name,
+        type=method if below else None,
+        metadata={"method": "gzarr.ome.create"} if below else None,
+    )
+    metadata = OmeMetadata(version, (image,), omero=omero_of(channels, description, shape, dtype))
+    attributes = checked_attributes(metadata, version)
+    options: dict[str, Any] = {"codecs": codecs, "zarr_format": zarr_format, "chunk_key_encoding": "/"}
+    if zarr_format == 3:
+        options["dimension_names"] = description.names
+
+    opened, base = as_store(store, "w" if overwrite else "a", storage_options)
+    where = join_path(base, normalize_path(path))
+    target = writable(opened, f"'/{where}'")
+    layout = Layout(own_chunks, own_shards, options)
+    check_layout(join_path(where, "0"), shape, dtype, layout)
+    if overwrite and isinstance(source, Array):
+        check_apart(source, target, where)
+    group = create_group(target, path=where, zarr_format=zarr_format, overwrite=overwrite)
+    device = _device_of(source)
+    first, *others = [
+        new_level(target, join_path(where, str(i)), size, dtype, layout, device)
+        for i, size in enumerate([shape, *(level.shape for level in below)])
+    ]
+    if source is not None:
+        work = Work(source, first, below, others, method=method, budget_bytes=budget_bytes)
+        for _ in work.steps():
+            pass
+    group.attrs.update(attributes)
+    flush_opened(store, target)
+    return Image(group, parse(group.attrs))
+
+
+def create_labels(
+    store: StoreLike,
+    name: str,
+    data: Any = None,
+    *,
+    path: str = "",
+    axes: Any = None,
+    scale: Any = None,
+    translation: Any = None,
+    colors: Mapping[int, tuple[int, int, int, int]] | None = None,
+    method: str = "mode",
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> Image:
+    """Create a label image of an existing image, with all of its levels.
+
+    Parameters
+    ----------
+    store, path
+        Store, and path in it, of the image that was labelled.
+    name
+        Name of the labels, such as ``"nuclei"``.
+    data
+        Labels, as for :func:`create`: integers.
+    axes, scale, translation
+        As for :func:`create`; by default those of the image.
+    colors
+        Red, green, blue and alpha, from 0 to 255, of some labels.
+    method
+        As for :func:`create`. The default, ``"mode"``, gives each element the most frequent label, and of several the
+        smallest.
+    overwrite
+        Whether existing labels of this name are erased first.
+    storage_options
+        Options for the store of a URL.
+    **arguments
+        Other arguments of :func:`create`.
+
+    Returns
+    -------
+    The label image, open for reading and writing.
+
+    Raises
+    ------
+    ArgumentError
+        As for :func:`create`; also if labels are no integers, or are not named by one segment of a path.
+    NodeNotFoundError, NodeTypeError
+        If there is no image at ``path``.
+    ReadOnlyError, DeviceError, StoreError, ChunkError
+        As for :func:`create`.
+    """
+    if not name or normalize_path(name) != name or "/" in name:
+        raise ArgumentError(f"labels need a name without slashes, not {quote(name)}")
+    dtype = _elements(data, arguments.get("shape"), arguments.get("dtype"))[2]
+    if dtype.kind not in "iu":
+        raise ArgumentError(f"labels are integers, not {dtype}")
+    image = open_group(store, path=path, mode="r+", storage_options=storage_options)
+    target = writable(image.store, image.name)
+    found, version = image_of(image)
+    own = described_by(found)
+    same = axes is None
+    labels_path = join_path(image.path, "labels")
+    created = create(
+        target,
+        data,
+        path=join_path(labels_path, name),
+        axes=list(own.axes) if same else axes,
+        scale=own.spacing if scale is None and same else scale,
+        translation=own.origin if translation is None and same else translation,
+        version=version,
+        method=method,
+        overwrite=overwrite,
+        **arguments,
+    )
+    group = created.group
+    written = parse(group.attrs)
+    rgba = tuple(LabelColor(value, color) for value, color in (colors or {}).items())
+    label = ImageLabel(colors=rgba, source="../../")
+    group.attrs.update(checked_attributes(replace(written, image_label=label), version))
+    labels = open_group(target, path=labels_path, mode="r+")
+    listed = parse(labels.attrs).labels or ()
+    if name not in listed:
+        labels.attrs.update(checked_attributes(OmeMetadata(version, labels=(*listed, name)), version))
+    flush_opened(store, target)
+    return Image(group, parse(group.attrs))
+
+
+def image_of(group: Group) -> tuple[Multiscale, Written]:
+    """Return the first image that a group's attributes describe, and the version to which more of it is written.
+
+    Raises
+    ------
+    NodeTypeError
+        If the group is no image.
+    MetadataError
+        If its description cannot be read.
+    ArgumentError
+        If it is of a version that is not written.
+    """
+    metadata = parse(group.attrs, zarr_format=group.zarr_format)
+    if "multiscales" in metadata.errors:
+        raise metadata.errors["multiscales"]
+    if not metadata.multiscales:
+        raise NodeTypeError(f"{group.name} in {group.store!r} is no OME-Zarr image: it lacks 'multiscales'")
+    check_version(metadata.version)
+    return metadata.multiscales[0], "0.4" if metadata.version == "0.4" else "0.5"
+
+
+def described_by(image: Multiscale) -> Description:
+    """Return the description of level 0 of an image.
+
+    Raises
+    ------
+    ArgumentError
+        If the image has no axes, or transformations that are not scales and translations.
+    """
+    if image.axes is None:
+        raise ArgumentError("the image does not name its axes; write them first")
+    ndim = len(image.axes)
+    spacing, origin = np.ones(ndim), np.zeros(ndim)
+    for transform in image.datasets[0].transforms:
+        if isinstance(transform, Scale):
+            spacing, origin = spacing * transform.factors, origin * transform.factors
+        elif isinstance(transform, Translation):
+            origin = origin + transform.offsets
+        elif not isinstance(transform, Identity):
+            raise ArgumentError(f"levels cannot be added to an image with a transformation of type {transform.type!r}")
+    return Description(image.axes, tuple(spacing.tolist()), tuple(origin.tolist()))
+
+
+def _elements(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype[Any]]:
+    """Return the source of level 0 (None if there is none), its shape and its type."""
+    if data is None:
+        if shape is None or dtype is None:
+            raise ArgumentError("an image needs data, or a shape and a dtype")
+        return None, check_shape(shape), np.dtype(dtype).newbyteorder("=")
+    if shape is not None or dtype is not None:
+        raise ArgumentError("shape= and dtype= are for images without data; these have their own")
+    if not all(hasattr(data, name) for name in ("shape", "dtype", "__getitem__")):
+        data = np.asarray(data)
+    try:
+        own = np.dtype(data.dtype)
+    except TypeError as error:
+        raise ArgumentError(f"data has elements of type {data.dtype}, which NumPy does not have") from error
+    return data, check_shape(tuple(data.shape)), own.newbyteorder("=")
+
+
+def _device_of(source: Any) -> str:
+    """Return the device that levels are made on: the one that elements are on, or are read to."""
+    if isinstance(source, Array):
+        return source.device
+    # Of CuPy; arrays of other kinds are read to host memory.
+    return current() if hasattr(source, "get") and hasattr(source, "data") and not hasattr(source, "chunks") else "cpu"

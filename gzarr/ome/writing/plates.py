@@ -1,0 +1,187 @@
+"""New plates: wells, and their fields of view, which are images."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...documents.json import quote
+from ...errors import ArgumentError, NodeTypeError
+from ...hierarchy.create import create_group
+from ...hierarchy.open import open_group
+from ...nodes.change import writable
+from ...stores.base import flush_opened
+from ...stores.keys import join_path
+from ..metadata.documents import to_attributes
+from ..metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry, WellMetadata
+from ..metadata.parse import parse
+from ..plate import Plate
+from .arguments import check_version, checked_attributes
+from .creating import create
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...hierarchy.group import Group
+    from ...stores.resolve import StoreLike
+    from ..image import Image
+    from .arguments import Written
+
+_NAME = re.compile("[A-Za-z0-9]+")
+
+
+def create_plate(
+    store: StoreLike,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str | int],
+    path: str = "",
+    name: str | None = None,
+    acquisitions: Sequence[Acquisition] = (),
+    version: Written = "0.5",
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Plate:
+    """Create a plate without wells; :func:`create_field` adds them.
+
+    Parameters
+    ----------
+    store, path, version, overwrite, storage_options
+        As for :func:`gzarr.ome.create`.
+    rows, columns
+        Names of all rows and columns of the plate: letters and digits.
+    name
+        Name of the plate.
+    acquisitions
+        Passes over the plate, if fields are to name theirs.
+
+    Returns
+    -------
+    The plate, open for reading and writing.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is wrong, or a node exists and ``overwrite`` is False; nothing was changed.
+    ReadOnlyError, NodeTypeError, StoreError
+        As for :func:`gzarr.create_group`.
+    """
+    zarr_format = check_version(version)
+    plate = PlateMetadata(
+        _names(rows, "rows"), _names(columns, "columns"), (), acquisitions=tuple(acquisitions), name=name
+    )
+    metadata = OmeMetadata(version, plate=plate)
+    # Only a well is missing.
+    some = replace(plate, wells=(WellEntry(f"{plate.rows[0]}/{plate.columns[0]}", 0, 0),))
+    checked_attributes(replace(metadata, plate=some), version)
+    group = create_group(
+        store,
+        path=path,
+        zarr_format=zarr_format,
+        attributes=to_attributes(metadata, version),
+        overwrite=overwrite,
+        storage_options=storage_options,
+    )
+    return Plate(group, metadata)
+
+
+def create_field(
+    store: StoreLike,
+    row: str,
+    column: str | int,
+    data: Any = None,
+    *,
+    path: str = "",
+    field: str | int | None = None,
+    acquisition: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> Image:
+    """Create a field of view of a plate: an image in one of its wells, with all of its levels.
+
+    The well and the plate list it when it is complete. Several processes must not add fields to one plate at a time.
+
+    Parameters
+    ----------
+    store, path
+        Store, and path in it, of the plate.
+    row, column
+        Names of the well's row and column.
+    data
+        As for :func:`gzarr.ome.create`.
+    field
+        Name of the image in the well; None for the first number that is free.
+    acquisition
+        Number of the acquisition.
+    storage_options
+        Options for the store of a URL.
+    **arguments
+        Other arguments of :func:`gzarr.ome.create`.
+
+    Returns
+    -------
+    The image, open for reading and writing.
+
+    Raises
+    ------
+    ArgumentError
+        If the plate has no such row or column; and as for :func:`gzarr.ome.create`.
+    NodeNotFoundError, NodeTypeError, MetadataError
+        If there is no plate, or its metadata cannot be read.
+    ReadOnlyError, DeviceError, StoreError, ChunkError
+        As for :func:`gzarr.ome.create`.
+    """
+    group = open_group(store, path=path, mode="r+", storage_options=storage_options)
+    target = writable(group.store, group.name)
+    metadata = parse(group.attrs)
+    for error in metadata.errors.values():
+        raise error
+    plate = metadata.plate
+    if plate is None:
+        raise NodeTypeError(f"{group.name} in {group.store!r} is no OME-Zarr plate: it lacks 'plate'")
+    check_version(metadata.version)
+    version: Written = "0.4" if metadata.version == "0.4" else "0.5"
+    for kind, name, names in (("row", row, plate.rows), ("column", str(column), plate.columns)):
+        if name not in names:
+            raise ArgumentError(f"the plate has no {kind} {quote(name)}; it has {', '.join(names)}")
+    well = f"{row}/{column}"
+    well_path = join_path(group.path, well)
+    fields = _fields(group, well)
+    chosen = _free(fields) if field is None else str(field)
+    if not _NAME.fullmatch(chosen):
+        raise ArgumentError(f"names of fields have letters and digits only, not {quote(chosen)}")
+    image = create(target, data, path=join_path(well_path, chosen), version=version, **arguments)
+    entry = FieldEntry(chosen, acquisition)
+    listed = (*(f for f in fields if f.path != chosen), entry)
+    well_group = open_group(target, path=well_path, mode="r+")
+    well_group.attrs.update(checked_attributes(OmeMetadata(version, well=WellMetadata(listed)), version))
+    if well not in [one.path for one in plate.wells]:
+        own = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
+        plate = replace(plate, wells=(*plate.wells, own))
+    plate = replace(plate, field_count=max(plate.field_count or 0, len(listed)))
+    group.attrs.update(checked_attributes(replace(metadata, plate=plate), version))
+    flush_opened(store, target)
+    return image
+
+
+def _fields(plate: Group, well: str) -> tuple[FieldEntry, ...]:
+    """Return the fields that a well lists."""
+    if well not in plate:
+        return ()
+    found = parse(plate[well].attrs)
+    for error in found.errors.values():
+        raise error
+    return () if found.well is None else found.well.images
+
+
+def _free(fields: Sequence[FieldEntry]) -> str:
+    taken = {field.path for field in fields}
+    return next(name for name in map(str, range(len(taken) + 1)) if name not in taken)
+
+
+def _names(given: Any, what: str) -> tuple[str, ...]:
+    names = tuple(str(name) for name in given) if hasattr(given, "__iter__") else ()
+    if not names or len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
+        raise ArgumentError(f"{what} must be different names of letters and digits, not {quote(given)}")
+    return names

@@ -1,0 +1,290 @@
+"""Levels for what is stored already."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...arrays.array import Array
+from ...codecs.choice import AUTO
+from ...errors import ArgumentError
+from ...hierarchy.open import open as open_node
+from ...hierarchy.open import open_array, open_group
+from ...nodes.change import delete_node, writable
+from ...stores.base import flush_opened
+from ...stores.keys import join_path
+from ..image import Image
+from ..metadata.model import Multiscale, OmeMetadata
+from ..metadata.parse import parse
+from .arguments import checked_attributes, describe
+from .building import DEFAULT_BUDGET_BYTES
+from .creating import described_by, image_of
+from .downsample import check_method
+from .new_levels import Layout, Work, dataset, new_level
+from .plan import plan_levels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ...hierarchy.group import Group
+    from ...stores.resolve import StoreLike
+    from .arguments import Description, Written
+    from .plan import LevelShape
+
+
+def pyramid(
+    store: StoreLike,
+    *,
+    path: str = "",
+    levels: Any = AUTO,
+    factors: Any = None,
+    method: str | None = None,
+    axes: Any = None,
+    scale: Any = None,
+    units: Any = None,
+    overwrite: bool = False,
+    device: str = "auto",
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Image:
+    """Add levels to an image, or make an image of an array in a group.
+
+    Level 0 is read once and stays as it is; the new levels have its codecs, and its chunks and shards, cut to their
+    size. While the levels are made, the metadata of the group name level 0 only.
+
+    Parameters
+    ----------
+    store, path
+        Store, and path in it, of an OME-Zarr image or of an array. Levels of an array are written beside it: after
+        ``0`` or ``s0`` follow ``1`` or ``s1``, after ``raw`` ``raw_1``. The group then becomes an image of version 0.4
+        or 0.5, as the Zarr format says.
+    levels, factors
+        As for :func:`gzarr.ome.create`.
+    method
+        As there; None for ``"mode"`` for labels, else ``"mean"``.
+    axes, scale, units
+        As there, for an array; ``axes`` are by default its dimension names.
+    overwrite
+        Whether the levels that an image has below level 0 are erased and made anew; also nodes in the places of new
+        levels, such as a call that failed has left.
+    device
+        Device that computes: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+    budget_bytes
+        Approximate limit of the memory used, as for :func:`gzarr.ome.create`.
+    storage_options
+        Options for the store of a URL.
+
+    Returns
+    -------
+    The image, open for reading and writing.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is wrong, the image has several levels and ``overwrite`` is False, or the array is the root of
+        its store; nothing was changed.
+    NodeNotFoundError, NodeTypeError, MetadataError
+        If there is no node, if it is no image, or if its metadata cannot be read.
+    ReadOnlyError, DeviceError, StoreError, ChunkError
+        As for reading and writing arrays.
+    """
+    planned = Pyramid(
+        store,
+        path=path,
+        levels=levels,
+        factors=factors,
+        method=method,
+        axes=axes,
+        scale=scale,
+        units=units,
+        overwrite=overwrite,
+        device=device,
+        budget_bytes=budget_bytes,
+        storage_options=storage_options,
+    )
+    for _ in planned.steps():
+        pass
+    return Image(planned.group, parse(planned.group.attrs))
+
+
+class Pyramid:
+    """Levels to be made; parameters are those of :func:`pyramid`. Nothing is changed before the first step.
+
+    Attributes
+    ----------
+    group
+        Group of the image.
+    levels
+        The levels below level 0.
+    method
+        Method of downsampling.
+    """
+
+    def __init__(
+        self,
+        store: StoreLike,
+        *,
+        path: str,
+        levels: Any,
+        factors: Any,
+        method: str | None,
+        axes: Any,
+        scale: Any,
+        units: Any,
+        overwrite: bool,
+        device: str,
+        budget_bytes: int,
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        self._given = store
+        self._device = device
+        self._budget_bytes = budget_bytes
+        node = open_node(store, path=path, mode="r+", device=device, storage_options=storage_options)
+        if isinstance(node, Array):
+            self.group, self._first = _group_of(node), node
+            self._document, description = _new_document(node, self.group, axes, scale, units)
+            is_label = False
+        else:
+            if axes is not None or scale is not None or units is not None:
+                raise ArgumentError("axes=, scale= and units= are for arrays; an image has its own")
+            self.group = node
+            self._document, description, is_label = _old_document(node)
+            name = self._document["datasets"][0]["path"]
+            self._first = open_array(node.store, path=join_path(node.path, name), mode="r+", device=device)
+            if len(self._document["datasets"]) > 1 and not overwrite:
+                raise ArgumentError(
+                    f"{node.name} in {node.store!r} has {len(self._document['datasets'])} levels; pass overwrite=True "
+                    "to make those below level 0 anew"
+                )
+        self.method = ("mode" if is_label else "mean") if method is None else method
+        first = self._first
+        check_method(self.method, first.dtype)
+        if len(description.axes) != first.ndim:
+            raise ArgumentError(f"{first.name} has {first.ndim} dimensions, and the image {len(description.axes)} axes")
+        self._description = description
+        self._overwrite = overwrite
+        self.levels: list[LevelShape] = plan_levels(
+            first.shape, description.names, description.space, description.spacing, first.chunks, levels, factors
+        )
+
+    @property
+    def total(self) -> int:
+        """Number of steps; known once the first is done."""
+        return self._work.total
+
+    def steps(self) -> Iterator[None]:
+        """Make the levels; yield after each step."""
+        group, first, description = self.group, self._first, self._description
+        store = writable(group.store, group.name)
+        scales = [(1,) * first.ndim, *(level.scale for level in self.levels)]
+        names = [self._document["datasets"][0]["path"]]
+        names += [_name_of(names[0], i) for i in range(1, len(scales))]
+        old = [entry["path"] for entry in self._document["datasets"][1:]]
+        old += [name for name in names[1:] if name not in old and name in group]
+        if old and not self._overwrite:
+            raise ArgumentError(
+                f"{group.name}: {old[0]!r} would be a level, and there is another node of that name; pass "
+                "overwrite=True to erase it"
+            )
+        if old:
+            # Nobody is to take them for levels of the image from now on.
+            self._write([self._document["datasets"][0]])
+            for name in old:
+                if name in group:
+                    delete_node(store, join_path(group.path, name))
+        layout = Layout(first.chunks, first.shards, _options(first))
+        targets = [
+            new_level(store, join_path(group.path, name), level.shape, first.dtype, layout, first.device)
+            for name, level in zip(names[1:], self.levels, strict=True)
+        ]
+        self._work = Work(first, None, self.levels, targets, method=self.method, budget_bytes=self._budget_bytes)
+        yield from self._work.steps()
+        version = _version(group)
+        image = Multiscale(
+            description.axes,
+            tuple(
+                dataset(name, description.spacing, description.origin, scale)
+                for name, scale in zip(names, scales, strict=True)
+            ),
+        )
+        attributes = checked_attributes(OmeMetadata(version, (image,)), version)
+        found = attributes if version == "0.4" else attributes["ome"]
+        self._document["type"] = self.method
+        self._document["metadata"] = {"method": "gzarr.ome.pyramid"}
+        self._write(found["multiscales"][0]["datasets"])
+        flush_opened(self._given, store)
+
+    def _write(self, datasets: list[Any]) -> None:
+        """Write the description of the image with some levels; all that it has besides stays as it is."""
+        self._document = {**self._document, "datasets": datasets}
+        attrs = self.group.attrs
+        if _version(self.group) == "0.4":
+            attrs["multiscales"] = [self._document, *attrs.get("multiscales", [])[1:]]
+            return
+        ome = dict(attrs.get("ome", {"version": "0.5"}))
+        ome["multiscales"] = [self._document, *ome.get("multiscales", [])[1:]]
+        attrs["ome"] = ome
+
+
+def _version(group: Group) -> Written:
+    return "0.4" if group.zarr_format == 2 else "0.5"
+
+
+def _group_of(array: Array) -> Group:
+    if not array.path:
+        raise ArgumentError(
+            f"{array.store!r} is an array, and levels would have to be written beside it; make an image of it "
+            "somewhere else, with gzarr.ome.create(…, data=array)"
+        )
+    if array.zarr_format not in (2, 3):
+        raise ArgumentError(f"{array.name} has Zarr format {array.zarr_format!r}; images are of version 2 or 3")
+    return open_group(array.store, path=array.path.rpartition("/")[0], mode="r+")
+
+
+def _new_document(array: Array, group: Group, axes: Any, scale: Any, units: Any) -> tuple[dict[str, Any], Description]:
+    """Return the description of an image whose only level is an array."""
+    if "multiscales" in group.attrs or "ome" in group.attrs:
+        raise ArgumentError(f"{array.name} is in a group with OME metadata; pass the path of that image instead")
+    if axes is None:
+        axes = array.dimension_names
+        if axes is None or None in axes:
+            raise ArgumentError(f"{array.name} does not name its dimensions; pass axes=, such as axes='zyx'")
+    description = describe(array.ndim, axes, scale, None, units)
+    name = array.path.rpartition("/")[2]
+    version = _version(group)
+    image = Multiscale(description.axes, (dataset(name, description.spacing, description.origin, (1,) * array.ndim),))
+    attributes = checked_attributes(OmeMetadata(version, (image,)), version)
+    return dict((attributes if version == "0.4" else attributes["ome"])["multiscales"][0]), description
+
+
+def _old_document(group: Group) -> tuple[dict[str, Any], Description, bool]:
+    """Return the description of an image as it is in its group, what it says, and whether it is one of labels."""
+    image, version = image_of(group)
+    if version != _version(group):
+        raise ArgumentError(f"{group.name}: an image of version {version} in Zarr format {group.zarr_format!r}")
+    part: Any = group.attrs if version == "0.4" else group.attrs["ome"]
+    return dict(part["multiscales"][0]), described_by(image), "image-label" in part
+
+
+def _name_of(first: str, level: int) -> str:
+    """Return the name of the array of a level, after that of level 0."""
+    match = re.fullmatch(r"((?:.*/)?[A-Za-z]*)([0-9]+)", first)
+    if match is None:
+        return f"{first}_{level}"
+    return f"{match[1]}{int(match[2]) + level}"
+
+
+def _options(array: Array) -> dict[str, Any]:
+    """Return arguments that make arrays stored like another one."""
+    options: dict[str, Any] = {
+        "zarr_format": array.zarr_format,
+        "filters": array.filters,
+        "serializer": array.serializer,
+        "compressors": array.compressors,
+        "order": array.order,
+        "fill_value": array.fill_value,
+        "chunk_key_encoding": array.metadata.chunk_key_encoding.separator,
+    }
+    if array.zarr_format == 3:
+        options["dimension_names"] = array.dimension_names
+    return options

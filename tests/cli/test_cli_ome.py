@@ -1,0 +1,72 @@
+"""OME-Zarr on the command line: what ``gzarr info`` and ``gzarr tree`` show, and what ``--strict`` refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.cli.main import main
+
+AXES = [{"name": "c", "type": "channel"}] + [{"name": n, "type": "space", "unit": "micrometer"} for n in "yx"]
+DATASETS = [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1, 0.5, 0.25]}]}]
+IMAGE = {"multiscales": [{"axes": AXES, "datasets": DATASETS}], "omero": {"channels": [{"label": "DAPI"}, {}]}}
+WELLS = [{"path": "A/1", "rowIndex": 0, "columnIndex": 0}]
+PLATE = {"plate": {"rows": [{"name": "A"}], "columns": [{"name": "1"}], "wells": WELLS}}
+
+
+@pytest.fixture
+def plate(tmp_path):
+    root = gzarr.create_group(tmp_path, attributes={"ome": {"version": "0.5", **PLATE}})
+    well = root.create_group("A/1", attributes={"ome": {"version": "0.5", "well": {"images": [{"path": "0"}]}}})
+    image = well.create_group("0", attributes={"ome": {"version": "0.5", **IMAGE}})
+    image.create_array("0", data=np.zeros((2, 8, 9), "u1"), chunks=(1, 8, 9))
+    image.create_group("labels", attributes={"ome": {"version": "0.5", "labels": ["nuclei"]}})
+    return tmp_path
+
+
+def test_tree(plate, capsys):
+    assert main(["tree", str(plate)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "/ [OME plate 0.5: 1 × 1, 1 well]",
+        "└── A",
+        "    └── 1 [OME well 0.5: 1 field]",
+        "        └── 0 [OME image 0.5: c y x, 1 level]",
+        "            ├── 0 (2, 8, 9) uint8",
+        "            └── labels [OME labels 0.5: nuclei]",
+    ]
+
+
+def test_info(plate, capsys):
+    assert main(["info", str(plate), "--path", "A/1/0"]) == 0
+    lines = {line.partition(" : ")[0].strip(): line.partition(" : ")[2] for line in capsys.readouterr().out.split("\n")}
+    assert lines["OME-Zarr"] == "image, version 0.5"
+    assert lines["OME content"] == "c y x, 1 level"
+    assert lines["Axes"] == "c, y (micrometer), x (micrometer)"
+    assert lines["Levels"] == "0 (1, 0.5, 0.25)"
+    assert lines["Channels"] == "DAPI, (no name)"
+    assert "Broken rules" not in lines
+
+
+def test_strict(plate, capsys):
+    assert main(["info", str(plate), "--strict"]) == 0
+    path = plate / "A/1/0/zarr.json"
+    document = json.loads(path.read_text())
+    del document["attributes"]["ome"]["multiscales"][0]["datasets"][0]["coordinateTransformations"]
+    path.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["info", str(plate), "--strict"]) == 1
+    expected = "/A/1/0 OME: $.ome.multiscales[0].datasets[0]: lacks 'coordinateTransformations'"
+    assert expected in capsys.readouterr().out
+    assert main(["info", str(plate), "--path", "A/1/0"]) == 0
+    assert "Broken rules" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ome", [5, {}, {"plate": "\x1b[31m"}, {"multiscales": [{}]}, {"omero": {}, "version": "9"}])
+def test_any_metadata(tmp_path, capsys, ome):
+    gzarr.create_group(tmp_path, attributes={"ome": ome})
+    for command in (["info"], ["tree"], ["info", "--strict"]):
+        assert main([command[0], str(tmp_path), *command[1:]]) in (0, 1)
+        assert "\x1b" not in capsys.readouterr().out

@@ -1,0 +1,313 @@
+"""New images, labels and plates: what their documents say, and which arguments are refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import zarr
+
+import gzarr
+from gzarr.errors import ArgumentError, NodeTypeError, ReadOnlyError
+from gzarr.ome.metadata.model import Acquisition, Axis, Channel, Window
+from gzarr.ome.metadata.parse import parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSIONS = ["0.4", "0.5"]
+DATA = np.arange(2 * 20 * 30 * 40, dtype="u2").reshape(2, 20, 30, 40)
+
+
+def ome(group: Any) -> Any:
+    """Return the OME metadata of a group as a JSON object."""
+    found = dict(group.attrs)
+    return found.get("ome", found)
+
+
+def check_rules(group: Any, kind: Any, version: str) -> None:
+    """Check that a group's metadata break no rule, and only recommend what was not given."""
+    found = parse(group.attrs, zarr_format=group.zarr_format, kind=kind)
+    assert found.version == version
+    assert not found.errors
+    assert [str(p) for p in found.problems if p.is_rule] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_documents_of_an_image(tmp_path: Path, version: str) -> None:
+    store = tmp_path
+    image = gzarr.ome.create(
+        store,
+        DATA,
+        axes="czyx",
+        path="a/b",
+        scale={"z": 2, "y": 0.5, "x": 0.25},
+        translation=(0, 10, 0, -1),
+        units="micrometer",
+        channels=["DAPI", Channel("GFP", "00FF00", Window(0, 100, 0, 65535))],
+        name="cells",
+        version=version,
+        chunks=(1, 8, 8, 8),
+        levels=4,
+    )
+    check_rules(image.group, "image", version)
+    (found,) = ome(image.group)["multiscales"]
+    assert found["axes"][:2] == [{"name": "c", "type": "channel"}, {"name": "z", "type": "space", "unit": "micrometer"}]
+    assert found["name"] == "cells"
+    assert found["type"] == "mean"
+    transforms = [entry["coordinateTransformations"] for entry in found["datasets"]]
+    # x is 0.25 at first and z 2, so each level halves what is far below the others.
+    assert [[t[0]["scale"], t[1]["translation"]] for t in transforms] == [
+        [[1, 2, 0.5, 0.25], [0, 10, 0, -1]],
+        [[1, 2, 0.5, 0.5], [0, 10, 0, -1 + 0.125]],
+        [[1, 2, 1, 1], [0, 10, 0.25, -1 + 0.375]],
+        [[1, 2, 2, 2], [0, 10, 0.75, -1 + 0.875]],
+    ]
+    channels = ome(image.group)["omero"]["channels"]
+    assert [c["label"] for c in channels] == ["DAPI", "GFP"]
+    assert channels[0]["window"] == {"start": 0, "end": 65535, "min": 0, "max": 65535}
+    assert channels[1]["window"]["end"] == 100
+    array = zarr.open_array(store, path="a/b/1", mode="r", zarr_format=2 if version == "0.4" else 3)
+    assert array.shape == (2, 20, 30, 20)
+    assert array.chunks == (1, 8, 8, 8)
+    if version == "0.5":
+        assert array.metadata.dimension_names == ("c", "z", "y", "x")
+        assert (store / "a/b/1/c/0/0/0/0").exists()
+    else:
+        assert array.metadata.dimension_separator == "/"
+        assert (store / "a/b/1/0/0/0/0").exists()
+    again = gzarr.ome.open(store, path="a/b")
+    assert again.scale == (1, 2, 0.5, 0.25)
+    np.testing.assert_array_equal(again.read(level=0), DATA)
+
+
+def test_default_chunks_and_shards() -> None:
+    image = gzarr.ome.create({}, shape=(5, 3, 100, 2048, 2048), dtype="u2", axes="tczyx", shards="auto")
+    array = image.level(0)
+    assert array.chunks[:2] == (1, 1)
+    assert 1 << 18 <= np.prod(array.chunks) * 2 <= 1 << 20
+    assert array.shards is not None
+    assert 1 << 23 < np.prod(array.shards) * 2 <= 1 << 24
+    assert array.shards[:2] == (1, 1)
+
+
+def test_chunks_are_cut_to_small_levels() -> None:
+    image = gzarr.ome.create({}, DATA[0], axes="zyx", chunks=(8, 16, 16), shards=(16, 32, 32), levels=3)
+    assert [(level.array.chunks, level.array.shards) for level in image.levels] == [
+        ((8, 16, 16), (16, 32, 32)),
+        ((8, 15, 16), (16, 15, 32)),
+        ((5, 8, 10), (5, 8, 10)),
+    ]
+
+
+def test_an_image_that_is_written_later() -> None:
+    store: dict[str, Any] = {}
+    image = gzarr.ome.create(store, shape=(20, 30, 40), dtype="u2", axes="zyx", units="nanometer", chunks=8)
+    assert len(image.levels) == 1
+    image.level(0)[...] = DATA[0]
+    whole = gzarr.ome.create({}, DATA[0], axes="zyx", units="nanometer", chunks=8)
+    again = gzarr.ome.pyramid(store)
+    assert len(again.levels) == len(whole.levels) > 2
+    for one, other in zip(again.levels, whole.levels, strict=True):
+        assert (one.scale, one.translation) == (other.scale, other.translation)
+        np.testing.assert_array_equal(one.array[...], other.array[...])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_labels(version: str) -> None:
+    store: dict[str, Any] = {}
+    image = gzarr.ome.create(store, DATA[0], axes="zyx", scale=(2, 1, 1), units="micrometer", version=version, chunks=8)
+    labels = (DATA[0] // 5000).astype("i4")
+    made = gzarr.ome.create_labels(store, "cells", labels, chunks=8, colors={1: (255, 0, 0, 128)})
+    gzarr.ome.create_labels(store, "nuclei", labels, chunks=8, levels=1)
+    check_rules(made.group, "label", version)
+    assert made.scale == image.scale
+    assert ome(made.group)["image-label"]["colors"] == [{"label-value": 1, "rgba": [255, 0, 0, 128]}]
+    assert ome(made.group)["image-label"]["source"] == {"image": "../../"}
+    assert ome(made.group)["multiscales"][0]["type"] == "mode"
+    again = gzarr.ome.open(store)
+    assert sorted(again.labels) == ["cells", "nuclei"]
+    np.testing.assert_array_equal(again.labels["cells"].read(level=0), labels)
+    # Labels that are written anew are listed once.
+    gzarr.ome.create_labels(store, "cells", labels, chunks=8, overwrite=True)
+    assert ome(gzarr.open_group(store, path="labels"))["labels"] == ["cells", "nuclei"]
+    # Pyramids of labels are of modes, too.
+    remade = gzarr.ome.pyramid(store, path="labels/nuclei")
+    np.testing.assert_array_equal(remade.level(1)[...], made.level(1)[...])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_plates(version: str) -> None:
+    store: dict[str, Any] = {}
+    acquisitions = [Acquisition(1, "first")]
+    gzarr.ome.create_plate(
+        store, rows="ABC", columns=range(1, 5), name="P1", acquisitions=acquisitions, version=version
+    )
+    for row, column, field in (("A", 1, None), ("C", "4", None), ("A", 1, None), ("A", 1, "x7")):
+        gzarr.ome.create_field(store, row, column, DATA[0], axes="zyx", field=field, acquisition=1, chunks=16)
+    group = gzarr.open_group(store)
+    check_rules(group, "plate", version)
+    check_rules(gzarr.open_group(store, path="A/1"), "well", version)
+    plate = ome(group)["plate"]
+    assert [(w["path"], w["rowIndex"], w["columnIndex"]) for w in plate["wells"]] == [("A/1", 0, 0), ("C/4", 2, 3)]
+    assert plate["field_count"] == 3
+    assert plate["acquisitions"] == [{"id": 1, "name": "first"}]
+    well = ome(gzarr.open_group(store, path="A/1"))["well"]
+    assert well["images"] == [{"path": name, "acquisition": 1} for name in ("0", "1", "x7")]
+    image = gzarr.ome.open(store, path="A/1/x7")
+    np.testing.assert_array_equal(image.read(level=0), DATA[0])
+    with pytest.raises(ArgumentError, match="the plate has no row 'D'; it has A, B, C"):
+        gzarr.ome.create_field(store, "D", 1, DATA[0], axes="zyx")
+    with pytest.raises(ArgumentError, match="there is a group at '/A/1/0'"):
+        gzarr.ome.create_field(store, "A", 1, DATA[0], axes="zyx", field=0)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [("", "1"), (["A", "A"], "1"), (["A/B"], "1"), ("A", 3)])
+def test_bad_plates(rows: Any, columns: Any) -> None:
+    store: dict[str, Any] = {}
+    with pytest.raises(ArgumentError):
+        gzarr.ome.create_plate(store, rows=rows, columns=columns)
+    assert not store
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"axes": "zy"}, "axes: 3 different ones are needed"),
+        ({"axes": "zzy"}, "axes: 3 different ones are needed"),
+        ({"axes": 5}, "axes must be a text"),
+        ({"axes": "abc"}, "expected 2 or 3 axes of type 'space'"),
+        ({"axes": "xtc"}, "does not allow that"),
+        ({"scale": (1, 2)}, "scale must be 3 positive numbers"),
+        ({"scale": (1, 0, 1)}, "scale must be 3 positive numbers"),
+        ({"scale": (1, float("nan"), 1)}, "scale must be 3 positive numbers"),
+        ({"scale": {"q": 1}}, "scale: there is no axis 'q'"),
+        ({"scale": 2}, "scale must have a value for each axis"),
+        ({"translation": "abc"}, "translation must have a value"),
+        ({"units": (1, 2, 3)}, "units must be 3 texts"),
+        ({"channels": ["a", "b"]}, "channels must be 1 names or Channel"),
+        ({"channels": "a"}, "channels must be a list"),
+        ({"version": "0.6"}, "version must be '0.4' or '0.5', not '0.6'"),
+        ({"version": ["0.5"]}, "version must be"),
+        ({"method": "median"}, "method must be one of"),
+        ({"method": "mode", "data": np.zeros((4, 4, 4), "f4")}, "which are integers"),
+        ({"chunks": (4, 4)}, "chunks"),
+        ({"chunks": 4, "shards": 6}, "not whole multiples"),
+        ({"version": "0.4", "chunks": 4, "shards": 8}, "sharding"),
+        ({"levels": -1}, "levels must be"),
+        ({"factors": -1}, "factors must be"),
+        ({"shape": (3, 3, 3)}, "are for images without data"),
+        ({"data": None}, "needs data, or a shape and a dtype"),
+        ({"data": None, "shape": (3, 3, 3), "dtype": "u1", "levels": 3}, "only level 0 is made"),
+        ({"data": np.zeros((4, 4, 4), "c8")}, "complex64 cannot be downsampled"),
+        ({"data": np.array([["a"]])}, "cannot be downsampled"),
+        ({"codecs": "nothing"}, "nothing"),
+    ],
+)
+def test_bad_arguments_change_nothing(options: dict[str, Any], message: str) -> None:
+    store: dict[str, Any] = {}
+    given = {"data": DATA[0], "axes": "zyx", **options}
+    if isinstance(given["data"], np.ndarray) and given["data"].ndim == 2:
+        given["axes"] = "yx"
+    with pytest.raises(ArgumentError, match=message):
+        gzarr.ome.create(store, given.pop("data"), **given)
+    assert not store
+
+
+def test_what_exists_is_kept() -> None:
+    store: dict[str, Any] = {}
+    gzarr.ome.create(store, DATA[0], axes="zyx", chunks=8, levels=2)
+    before = dict(store)
+    with pytest.raises(ArgumentError, match="there is a group"):
+        gzarr.ome.create(store, DATA[0], axes="zyx")
+    with pytest.raises(ArgumentError, match="has 2 levels; pass overwrite=True"):
+        gzarr.ome.pyramid(store)
+    with pytest.raises(ArgumentError, match="and the source /0 overlap"):
+        gzarr.ome.create(store, gzarr.open_array(store, path="0"), axes="zyx", overwrite=True)
+    with pytest.raises(ArgumentError, match="labels are integers, not float64"):
+        gzarr.ome.create_labels(store, "a", np.zeros((2, 2, 2)))
+    for name in ("", "a/b", "/a", "..", "."):
+        with pytest.raises(ArgumentError):
+            gzarr.ome.create_labels(store, name, DATA[0].astype("i4"))
+    with pytest.raises(ArgumentError, match="are for arrays"):
+        gzarr.ome.pyramid(store, scale=(1, 1, 1), overwrite=True)
+    assert store == before
+
+
+def test_read_only_stores(tmp_path: Any) -> None:
+    gzarr.ome.create(tmp_path / "a", DATA[0], axes="zyx", chunks=8, levels=1)
+    store = gzarr.LocalStore(tmp_path / "a", read_only=True)
+    with pytest.raises(ReadOnlyError):
+        gzarr.ome.pyramid(store)
+    with pytest.raises(ReadOnlyError):
+        gzarr.ome.create(store, DATA[0], axes="zyx", path="b")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_in_a_group_becomes_an_image(zarr_format: Any) -> None:
+    for name, level in (("raw", "raw_1"), ("s0", "s1"), ("7", "8")):
+        store: dict[str, Any] = {}
+        array = gzarr.create_array(
+            store, data=DATA[0], path=f"g/{name}", chunks=8, zarr_format=zarr_format, codecs="gzip", attributes={"a": 1}
+        )
+        gzarr.open_group(store, path="g", mode="r+").attrs["mine"] = 5
+        image = gzarr.ome.pyramid(store, path=f"g/{name}", axes="zyx", scale=(3, 1, 1), units="micrometer", levels=2)
+        check_rules(image.group, "image", "0.4" if zarr_format == 2 else "0.5")
+        assert [level.array.basename for level in image.levels] == [name, level]
+        assert image.level(1).compressors == array.compressors
+        assert image.group.attrs["mine"] == 5
+        assert image.scale == (3, 1, 1)
+
+
+def test_arrays_that_cannot_become_images() -> None:
+    store: dict[str, Any] = {}
+    gzarr.create_array(store, data=DATA[0])
+    with pytest.raises(ArgumentError, match=r"written beside it; make an image of it somewhere else"):
+        gzarr.ome.pyramid(store, axes="zyx")
+    store = {}
+    gzarr.create_array(store, data=DATA[0], path="a")
+    with pytest.raises(ArgumentError, match="does not name its dimensions"):
+        gzarr.ome.pyramid(store, path="a")
+    gzarr.create_array(store, data=DATA[0], path="a_1")
+    with pytest.raises(ArgumentError, match="'a_1' would be a level, and there is another node of that name"):
+        gzarr.ome.pyramid(store, path="a", axes="zyx", levels=2)
+    gzarr.create_group(store, path="g")
+    with pytest.raises(NodeTypeError, match="is no OME-Zarr image"):
+        gzarr.ome.pyramid(store, path="g")
+
+
+def test_what_else_an_image_says_is_kept() -> None:
+    store: dict[str, Any] = {}
+    image = gzarr.ome.create(store, DATA, axes="czyx", channels=["a", "b"], chunks=(1, 8, 8, 8), levels=2, name="n")
+    group = image.group
+    own = ome(group)
+    own["multiscales"][0]["coordinateTransformations"] = [{"type": "scale", "scale": [2, 2, 2, 2]}]
+    own["multiscales"][0]["special"] = {"x": 1}
+    own["more"] = [1]
+    group.attrs["ome"] = own
+    group.attrs["beside"] = 3
+    again = gzarr.ome.pyramid(store, overwrite=True, levels=3, method="max")
+    found = ome(again.group)
+    (multiscale,) = found["multiscales"]
+    assert len(multiscale["datasets"]) == 3
+    assert multiscale["coordinateTransformations"] == [{"type": "scale", "scale": [2, 2, 2, 2]}]
+    assert multiscale["special"] == {"x": 1}
+    assert multiscale["type"] == "max"
+    assert found["more"] == [1]
+    assert found["omero"] == own["omero"]
+    assert again.group.attrs["beside"] == 3
+
+
+def test_axes_of_other_names_and_types() -> None:
+    axes = [Axis("phase", "phase"), Axis("v", "space", "meter"), Axis("u", "space", "meter")]
+    image = gzarr.ome.create({}, DATA[0], axes=axes, chunks=8, levels=2)
+    assert image.level(1).shape == (20, 15, 20)
+    assert image.units == (None, "meter", "meter")
+
+
+def test_zip_archives(tmp_path: Any) -> None:
+    gzarr.ome.create(tmp_path / "a.zip", DATA[0], axes="zyx", chunks=8, levels=3)
+    image = gzarr.ome.open(tmp_path / "a.zip")
+    assert len(image.levels) == 3
+    np.testing.assert_array_equal(image.read(level=0), DATA[0])
