@@ -107,7 +107,7 @@ class NewOutput:
             return self._array
 
 
-def write(output: Any, block: Block, result: Any, stream: Any) -> None:
+def write(output: Any, block: Block, result: Any, memory: BlockMemory) -> None:
     """Write a block to an output.
 
     Raises
@@ -116,13 +116,13 @@ def write(output: Any, block: Block, result: Any, stream: Any) -> None:
         If the output cannot hold an element, or if a chunk cannot be written.
     """
     if isinstance(output, Array):
-        output.write(block.box, result, aligned=True, stream=stream)
+        output.write(block.box, result, aligned=True, stream=memory.stream)
         return
     try:
         if isinstance(output, np.ndarray):
             np.copyto(output[cast("Any", (*block.box, ...))], result, casting="same_kind")
         else:
-            output[block.box] = result
+            memory.copy(output[block.box], result)
     except (TypeError, ValueError) as error:
         raise OutputError(f"out= of {output.dtype} cannot take results of {result.dtype}: {error}") from error
 

@@ -94,7 +94,7 @@ class BlockWork:
                 continue
             if resume:
                 raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
-            if any(axis.is_shared or axis.halo or axis.blocks is None for axis in axes):
+            if any(axis.is_shared or axis.halo for axis in axes):
                 raise ArgumentError(
                     f"{array.name} is read for several blocks, and cannot be the output at the same time"
                 )
@@ -149,7 +149,7 @@ class BlockWork:
             for output, result in zip(self._outputs, some, strict=False):
                 inner = self.grid.cut(result, block, _name(self._function))
                 target = output.array(self.grid.shape, inner.dtype) if isinstance(output, NewOutput) else output
-                write(target, block, inner, memory.stream)
+                write(target, block, inner, memory)
         memory.finish()
         return some[-1] if self._reduces else None
 

@@ -42,6 +42,8 @@ def test_devices(device: TestedDevice) -> None:
             double, stored(data), out=out, halo=(2, 1, 0), boundary=boundary, block=(16, 14, 18), device=device.name
         )
         np.testing.assert_array_equal(device.to_numpy(out[...]), data * 2)
+    same = gzarr.map_blocks(lambda x: x, stored(data), halo=(2, 1, 0), block=CHUNKS, device=device.name)
+    np.testing.assert_array_equal(device.to_numpy(same), data)
     in_memory = gzarr.map_blocks(double, stored(data), block=CHUNKS, device=device.name)
     np.testing.assert_array_equal(device.to_numpy(in_memory), data * 2)
 
