@@ -118,11 +118,15 @@ def write(output: Any, block: Block, result: Any, memory: BlockMemory) -> None:
     if isinstance(output, Array):
         output.write(block.box, result, aligned=True, stream=memory.stream)
         return
+    if memory.stream is not None:
+        if not memory.is_array(result) or result.dtype != output.dtype:
+            raise OutputError(
+                f"out= of {output.dtype} on a device cannot take {type(result).__name__} of {result.dtype}"
+            )
+        memory.copy(output[block.box], result)
+        return
     try:
-        if isinstance(output, np.ndarray):
-            np.copyto(output[cast("Any", (*block.box, ...))], result, casting="same_kind")
-        else:
-            memory.copy(output[block.box], result)
+        np.copyto(output[cast("Any", (*block.box, ...))], result, casting="same_kind")
     except (TypeError, ValueError) as error:
         raise OutputError(f"out= of {output.dtype} cannot take results of {result.dtype}: {error}") from error
 

@@ -44,6 +44,9 @@ def test_devices(device: TestedDevice) -> None:
         np.testing.assert_array_equal(device.to_numpy(out[...]), data * 2)
     same = gzarr.map_blocks(lambda x: x, stored(data), halo=(2, 1, 0), block=CHUNKS, device=device.name)
     np.testing.assert_array_equal(device.to_numpy(same), data)
+    given = device.empty(SHAPE, "i4")
+    with pytest.raises(gzarr.OutputError, match="out= of int32"):
+        gzarr.map_blocks(lambda x: device.array(device.to_numpy(x) / 2), stored(data), out=given, device=device.name)
     in_memory = gzarr.map_blocks(double, stored(data), block=CHUNKS, device=device.name)
     np.testing.assert_array_equal(device.to_numpy(in_memory), data * 2)
 
