@@ -117,7 +117,8 @@ def test_an_image_that_is_written_later() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_labels(version: str) -> None:
     store: dict[str, Any] = {}
-    image = gzarr.ome.create(store, DATA[0], axes="zyx", scale=(2, 1, 1), units="micrometer", version=version, chunks=8)
+    options = {"units": "micrometer", "version": version, "levels": 3}
+    image = gzarr.ome.create(store, DATA[0], axes="zyx", scale=(2, 1, 1), chunks=8, **options)
     labels = (DATA[0] // 5000).astype("i4")
     made = gzarr.ome.create_labels(store, "cells", labels, chunks=8, colors={1: (255, 0, 0, 128)})
     empty = gzarr.ome.create_labels(store, "nuclei", shape=labels.shape, dtype="i4", chunks=8)
