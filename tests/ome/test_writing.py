@@ -117,10 +117,15 @@ def test_an_image_that_is_written_later() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_labels(version: str) -> None:
     store: dict[str, Any] = {}
-    image = gzarr.ome.create(store, DATA[0], axes="zyx", scale=(2, 1, 1), units="micrometer", version=version, chunks=8)
+    options = {"units": "micrometer", "version": version, "levels": 3}
+    image = gzarr.ome.create(store, DATA[0], axes="zyx", scale=(2, 1, 1), chunks=8, **options)
     labels = (DATA[0] // 5000).astype("i4")
     made = gzarr.ome.create_labels(store, "cells", labels, chunks=8, colors={1: (255, 0, 0, 128)})
-    gzarr.ome.create_labels(store, "nuclei", labels, chunks=8, levels=1)
+    empty = gzarr.ome.create_labels(store, "nuclei", shape=labels.shape, dtype="i4", chunks=8)
+    empty.level(0)[...] = labels
+    # The specification wants as many levels as the image has.
+    assert [level.shape for level in made.levels] == [level.shape for level in image.levels]
+    assert [level.scale for level in made.levels] == [level.scale for level in image.levels]
     check_rules(made.group, "label", version)
     assert made.scale == image.scale
     assert ome(made.group)["image-label"]["colors"] == [{"label-value": 1, "rgba": [255, 0, 0, 128]}]
@@ -134,7 +139,12 @@ def test_labels(version: str) -> None:
     assert ome(gzarr.open_group(store, path="labels"))["labels"] == ["cells", "nuclei"]
     # Pyramids of labels are of modes, too.
     remade = gzarr.ome.pyramid(store, path="labels/nuclei")
-    np.testing.assert_array_equal(remade.level(1)[...], made.level(1)[...])
+    assert len(remade.levels) == len(image.levels) > 2
+    for one, other in zip(remade.levels, made.levels, strict=True):
+        np.testing.assert_array_equal(one.array[...], other.array[...])
+    for option in ("levels", "factors"):
+        with pytest.raises(ArgumentError, match="they have the levels of the image"):
+            gzarr.ome.create_labels(store, "others", labels, **{option: 2})
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -11,7 +11,7 @@ from ...arrays.array import Array
 from ...codecs.choice import AUTO
 from ...documents.json import quote
 from ...engines.cuda.devices import current
-from ...errors import ArgumentError, NodeTypeError
+from ...errors import ArgumentError
 from ...hierarchy.create import create_group
 from ...hierarchy.open import open_group
 from ...metadata.to_documents import check_shape
@@ -21,18 +21,18 @@ from ...stores.keys import join_path, normalize_path
 from ...stores.resolve import as_store
 from ...tools.copy import check_apart
 from ..image import Image
-from ..metadata.model import Identity, ImageLabel, LabelColor, Multiscale, OmeMetadata, Scale, Translation
+from ..metadata.model import ImageLabel, LabelColor, Multiscale, OmeMetadata
 from ..metadata.parse import parse
-from .arguments import Description, check_version, checked_attributes, describe, omero_of
+from .arguments import check_version, checked_attributes, describe, omero_of
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
+from .existing import described_by, factors_of, image_of
 from .new_levels import Layout, Work, check_layout, chosen_chunks, dataset, new_level
 from .plan import plan_levels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
     from .arguments import Written
     from .plan import Shape
@@ -222,7 +222,8 @@ def create_labels(
     storage_options
         Options for the store of a URL.
     **arguments
-        Other arguments of :func:`create`.
+        Other arguments of :func:`create`, but ``levels`` and ``factors``: labels have the levels of the image, as the
+        specification wants.
 
     Returns
     -------
@@ -237,6 +238,8 @@ def create_labels(
     ReadOnlyError, DeviceError, StoreError, ChunkError
         As for :func:`create`.
     """
+    for wrong in {"levels", "factors"} & set(arguments):
+        raise ArgumentError(f"{wrong}= is not for labels: they have the levels of the image")
     if not name or normalize_path(name) != name or "/" in name:
         raise ArgumentError(f"labels need a name without slashes, not {quote(name)}")
     dtype = _elements(data, arguments.get("shape"), arguments.get("dtype"))[2]
@@ -247,6 +250,9 @@ def create_labels(
     found, version = image_of(image)
     own = described_by(found)
     same = axes is None
+    if data is not None:
+        # The specification wants as many levels as the image has.
+        arguments = {**arguments, "factors": factors_of(found, axes)}
     labels_path = join_path(image.path, "labels")
     created = create(
         target,
@@ -271,49 +277,6 @@ def create_labels(
         labels.attrs.update(checked_attributes(OmeMetadata(version, labels=(*listed, name)), version))
     flush_opened(store, target)
     return Image(group, parse(group.attrs))
-
-
-def image_of(group: Group) -> tuple[Multiscale, Written]:
-    """Return the first image that a group's attributes describe, and the version to which more of it is written.
-
-    Raises
-    ------
-    NodeTypeError
-        If the group is no image.
-    MetadataError
-        If its description cannot be read.
-    ArgumentError
-        If it is of a version that is not written.
-    """
-    metadata = parse(group.attrs, zarr_format=group.zarr_format)
-    if "multiscales" in metadata.errors:
-        raise metadata.errors["multiscales"]
-    if not metadata.multiscales:
-        raise NodeTypeError(f"{group.name} in {group.store!r} is no OME-Zarr image: it lacks 'multiscales'")
-    check_version(metadata.version)
-    return metadata.multiscales[0], "0.4" if metadata.version == "0.4" else "0.5"
-
-
-def described_by(image: Multiscale) -> Description:
-    """Return the description of level 0 of an image.
-
-    Raises
-    ------
-    ArgumentError
-        If the image has no axes, or transformations that are not scales and translations.
-    """
-    if image.axes is None:
-        raise ArgumentError("the image does not name its axes; write them first")
-    ndim = len(image.axes)
-    spacing, origin = np.ones(ndim), np.zeros(ndim)
-    for transform in image.datasets[0].transforms:
-        if isinstance(transform, Scale):
-            spacing, origin = spacing * transform.factors, origin * transform.factors
-        elif isinstance(transform, Translation):
-            origin = origin + transform.offsets
-        elif not isinstance(transform, Identity):
-            raise ArgumentError(f"levels cannot be added to an image with a transformation of type {transform.type!r}")
-    return Description(image.axes, tuple(spacing.tolist()), tuple(origin.tolist()))
 
 
 def _elements(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype[Any]]:

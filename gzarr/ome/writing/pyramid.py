@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...arrays.array import Array
 from ...codecs.choice import AUTO
-from ...errors import ArgumentError
+from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ...hierarchy.open import open as open_node
 from ...hierarchy.open import open_array, open_group
 from ...nodes.change import delete_node, writable
@@ -18,8 +18,8 @@ from ..metadata.model import Multiscale, OmeMetadata
 from ..metadata.parse import parse
 from .arguments import checked_attributes, describe
 from .building import DEFAULT_BUDGET_BYTES
-from .creating import described_by, image_of
 from .downsample import check_method
+from .existing import described_by, factors_of, image_of
 from .new_levels import Layout, Work, dataset, new_level
 from .plan import plan_levels
 
@@ -59,7 +59,7 @@ def pyramid(
         ``0`` or ``s0`` follow ``1`` or ``s1``, after ``raw`` ``raw_1``. The group then becomes an image of version 0.4
         or 0.5, as the Zarr format says.
     levels, factors
-        As for :func:`gzarr.ome.create`.
+        As for :func:`gzarr.ome.create`; labels have the levels of their image by default, as the specification wants.
     method
         As there; None for ``"mode"`` for labels, else ``"mean"``.
     axes, scale, units
@@ -163,8 +163,11 @@ class Pyramid:
             raise ArgumentError(f"{first.name} has {first.ndim} dimensions, and the image {len(description.axes)} axes")
         self._description = description
         self._overwrite = overwrite
+        wanted = factors
+        if is_label and wanted is None and levels == AUTO:
+            wanted = _factors_of_labelled(self.group)
         self.levels: list[LevelShape] = plan_levels(
-            first.shape, description.names, description.space, description.spacing, first.chunks, levels, factors
+            first.shape, description.names, description.space, description.spacing, first.chunks, levels, wanted
         )
 
     @property
@@ -264,6 +267,17 @@ def _old_document(group: Group) -> tuple[dict[str, Any], Description, bool]:
         raise ArgumentError(f"{group.name}: an image of version {version} in Zarr format {group.zarr_format!r}")
     part: Any = group.attrs if version == "0.4" else group.attrs["ome"]
     return dict(part["multiscales"][0]), described_by(image), "image-label" in part
+
+
+def _factors_of_labelled(labels: Group) -> list[dict[str, int]] | None:
+    """Return the factors of the levels of the image that was labelled; None if there is none that is described."""
+    parts = labels.path.split("/")
+    if len(parts) < 2 or parts[-2] != "labels":
+        return None
+    try:
+        return factors_of(image_of(open_group(labels.store, path="/".join(parts[:-2])))[0])
+    except (ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError):
+        return None
 
 
 def _name_of(first: str, level: int) -> str:
