@@ -216,6 +216,13 @@ class TestLabels:
         with pytest.raises(NodeNotFoundError, match="has no labels 'a'; it has none"):
             labels["a"]
 
+    def test_labels_that_are_no_group(self):
+        store = {}
+        put(store, "", 3, **image("cells"))
+        gzarr.create_array(store, path="labels", data=DATA)
+        with pytest.warns(MetadataWarning, match="'labels' in the image .* must be a group, and is an array"):
+            assert not gzarr.ome.open(store).labels
+
 
 class TestCollections:
     @pytest.mark.parametrize("zarr_format", [2, 3])
