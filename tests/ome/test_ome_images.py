@@ -289,6 +289,7 @@ class TestFilesInTheWild:
         assert image.axes == ("t", "c", "z", "y", "x")
         np.testing.assert_array_equal(image.read(1, t=0, c=2), LEVELS[1][0, 2])
         assert [level.scale for level in image.levels] == [(1, 1, 1, 1, 1), (1, 1, 1, 2, 2), (1, 1, 2, 4, 4)]
+        assert image.levels[2].translation == (0, 0, 0.5, 1.5, 1.5)
 
     def test_0_3(self):
         multiscale = {"version": "0.3", "axes": ["z", "y", "x"], "datasets": [{"path": "0"}]}
