@@ -361,6 +361,12 @@ class TestFilesInTheWild:
             gzarr.ome.open({"zarr.json": b'{"zarr_format": 3, "node_type": "group"}'})
         with pytest.raises(NodeNotFoundError):
             gzarr.ome.open({})
+        (scene,) = [case for case in ngff_suites.cases() if case.name.endswith("valid/scene/scene.json")]
+        document = {"zarr_format": 3, "node_type": "group", "attributes": scene.attributes}
+        with pytest.raises(UnsupportedError, match="is a scene"):
+            gzarr.ome.open({"zarr.json": json.dumps(document).encode()})
+        with pytest.raises(NodeTypeError, match="open the group above it"):
+            gzarr.ome.open(store_of({"ome": {"version": "0.5", "series": ["0"]}}, []))
 
     @settings(max_examples=150, deadline=None, derandomize=True)
     @given(
