@@ -1,4 +1,4 @@
-"""What ``gzarr info`` and ``gzarr tree`` say about OME-Zarr; costs no store request."""
+"""What ``gzarr info`` and ``gzarr tree`` say about OME-Zarr; only ``--strict`` costs requests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..display import printable
 from ..hierarchy.group import Group
+from ..ome.checking import broken_links
 from ..ome.metadata import Scale, UnknownTransform, parse
 
 if TYPE_CHECKING:
@@ -25,9 +26,12 @@ def _metadata(node: Any) -> OmeMetadata | None:
 
 
 def broken_rules(node: Any) -> list[str]:
-    """Return the rules of OME-Zarr that the attributes of a node break."""
+    """Return the rules of OME-Zarr that a node breaks, and the nodes that its attributes name; a request for each."""
     found = _metadata(node)
-    return [] if found is None else [f"OME: {problem}" for problem in found.problems if problem.is_rule]
+    if found is None:
+        return []
+    broken = [problem for problem in found.problems if problem.is_rule]
+    return [f"OME: {problem}" for problem in (*broken, *broken_links(node, found))]
 
 
 def note(node: Any) -> str:

@@ -184,7 +184,8 @@ class ImageLevels:
             if axes is not None and array.ndim != len(axes):
                 raise MetadataError(
                     f"level {index} of {place(self._group)} has {array.ndim} dimensions, and the image "
-                    f"{len(axes)} axes; gzarr.open_array reads it"
+                    f"{len(axes)} axes; gzarr.open_array reads it",
+                    json_path="$..multiscales[*].axes",
                 )
             self._arrays[index] = array
         return array

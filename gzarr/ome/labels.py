@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import ArgumentError, NodeNotFoundError
 from ..hierarchy.group import Group
-from .nodes import child_group, needed, place, read_metadata
+from .nodes import child_group, needed, place, read_metadata, warn
 
 if TYPE_CHECKING:
     from .metadata.model import OmeMetadata
@@ -69,7 +69,10 @@ def labels_of(image: Group, make: Callable[[Group], ImageT]) -> Labels[ImageT]:
         node = image["labels"]
     except (NodeNotFoundError, ArgumentError):
         return Labels(None, (), make)
-    return labels_in(node, read_metadata(node), make) if isinstance(node, Group) else Labels(None, (), make)
+    if not isinstance(node, Group):
+        warn(f"'labels' in the image {place(image)} must be a group, and is an array")
+        return Labels(None, (), make)
+    return labels_in(node, read_metadata(node), make)
 
 
 def labels_in(group: Group, metadata: OmeMetadata, make: Callable[[Group], ImageT]) -> Labels[ImageT]:

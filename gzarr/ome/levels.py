@@ -53,18 +53,26 @@ def grid_of(image: Multiscale, level: int, ndim: int, group: str) -> Grid | None
         return None
     scale, translation = [1.0] * ndim, [0.0] * ndim
     for transform in (*transforms, *image.transforms):
-        numbers = _numbers(transform, ndim, f"level {level} of {group!r}")
+        numbers = _numbers(transform, ndim, level, group)
         if isinstance(transform, Scale):
             scale = [a * b for a, b in zip(scale, numbers, strict=True)]
             translation = [a * b for a, b in zip(translation, numbers, strict=True)]
         elif isinstance(transform, Translation):
             translation = [a + b for a, b in zip(translation, numbers, strict=True)]
     if not all(math.isfinite(number) for number in (*scale, *translation)) or not all(scale):
-        raise MetadataError(f"level {level} of {group!r} needs scales that are neither zero nor infinite, got {scale}")
+        raise MetadataError(
+            f"level {level} of {group!r} needs scales that are neither zero nor infinite, got {scale}",
+            json_path=_place(level),
+        )
     return Grid(tuple(scale), tuple(translation))
 
 
-def _numbers(transform: Transform, ndim: int, what: str) -> tuple[float, ...]:
+def _place(level: int) -> str:
+    return f"$..multiscales[*].datasets[{level}].coordinateTransformations"
+
+
+def _numbers(transform: Transform, ndim: int, level: int, group: str) -> tuple[float, ...]:
+    what = f"level {level} of {group!r}"
     if isinstance(transform, Identity):
         return ()
     if isinstance(transform, Scale | Translation):
@@ -72,12 +80,14 @@ def _numbers(transform: Transform, ndim: int, what: str) -> tuple[float, ...]:
         if len(numbers) != ndim:
             raise MetadataError(
                 f"a transformation of {what} needs {ndim} numbers, one for each axis, got {len(numbers)}; "
-                "elements can be read by their indexes"
+                "elements can be read by their indexes",
+                json_path=_place(level),
             )
         return numbers
     raise UnsupportedError(
         f"{what} has a transformation that gzarr does not apply, of type {transform.type!r:.100}; "
-        "elements can be read by their indexes"
+        "elements can be read by their indexes",
+        json_path=_place(level),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import MetadataError, NodeTypeError
+from ..errors import NodeTypeError, UnsupportedError
 from ..hierarchy.group import Group
 from ..hierarchy.open import open_group
 from .collection import Collection
@@ -89,7 +89,10 @@ def node_of(group: Group, metadata: OmeMetadata, index: int = 0) -> OmeNode:
     if metadata.series is not None or "series" in failed:
         raise NodeTypeError(f"{place(group)} lists the images of a collection; open the group above it")
     if metadata.scene is not None or "scene" in failed:
-        raise MetadataError(f"{place(group)} is a scene, which gzarr does not read; open its images by their paths")
+        raise UnsupportedError(
+            f"{place(group)} is a scene, which gzarr does not read; open its images by their paths",
+            json_path="$.ome.scene",
+        )
     if failed:
         needed(metadata, next(iter(failed)), group)
     raise NodeTypeError(

@@ -13,6 +13,7 @@ from gzarr.cli.main import main
 AXES = [{"name": "c", "type": "channel"}] + [{"name": n, "type": "space", "unit": "micrometer"} for n in "yx"]
 DATASETS = [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1, 0.5, 0.25]}]}]
 IMAGE = {"multiscales": [{"axes": AXES, "datasets": DATASETS}], "omero": {"channels": [{"label": "DAPI"}, {}]}}
+LABEL = {"multiscales": IMAGE["multiscales"], "image-label": {}}
 WELLS = [{"path": "A/1", "rowIndex": 0, "columnIndex": 0}]
 PLATE = {"plate": {"rows": [{"name": "A"}], "columns": [{"name": "1"}], "wells": WELLS}}
 
@@ -51,6 +52,10 @@ def test_info(plate, capsys):
 
 
 def test_strict(plate, capsys):
+    assert main(["info", str(plate), "--strict"]) == 1
+    assert "/A/1/0/labels OME: $.ome.labels[0]: 'nuclei' is not there" in capsys.readouterr().out
+    gzarr.create_group(plate, path="A/1/0/labels/nuclei", attributes={"ome": {"version": "0.5", **LABEL}})
+    gzarr.create_array(plate, path="A/1/0/labels/nuclei/0", data=np.zeros((2, 8, 9), "u1"))
     assert main(["info", str(plate), "--strict"]) == 0
     path = plate / "A/1/0/zarr.json"
     document = json.loads(path.read_text())
@@ -70,3 +75,58 @@ def test_any_metadata(tmp_path, capsys, ome):
     for command in (["info"], ["tree"], ["info", "--strict"]):
         assert main([command[0], str(tmp_path), *command[1:]]) in (0, 1)
         assert "\x1b" not in capsys.readouterr().out
+
+
+def _erase(plate, path):
+    gzarr.open_group(plate, mode="r+").__delitem__(path)
+
+
+def _array(plate, path):
+    _erase(plate, path)
+    gzarr.create_array(plate, path=path, data=np.zeros((2, 3), "u1"))
+
+
+def _plain(plate, path):
+    gzarr.open_group(plate, path=path, mode="r+").attrs.clear()
+
+
+@pytest.mark.parametrize(
+    ("damage", "path", "message"),
+    [
+        (_erase, "A/1", "/ OME: $.ome.plate.wells[0].path: 'A/1' is not there"),
+        (_array, "A/1", "/ OME: $.ome.plate.wells[0].path: 'A/1' must be a group, and is an array"),
+        (_plain, "A/1", "/ OME: $.ome.plate.wells[0].path: 'A/1' must be a well, and lacks 'well'"),
+        (_erase, "A/1/0", "/A/1 OME: $.ome.well.images[0].path: '0' is not there"),
+        (_plain, "A/1/0", "/A/1 OME: $.ome.well.images[0].path: '0' must be an image, and lacks 'multiscales'"),
+        (_erase, "A/1/0/0", "/A/1/0 OME: $.ome.multiscales[0].datasets[0].path: level '0' is not there"),
+        (_array, "A/1/0/0", "level '0' must have 3 dimensions, one for each axis, and has 2"),
+        (_array, "A/1/0/labels", "/A/1/0 OME: $.ome: 'labels' below an image must be a group, and is an array"),
+    ],
+)
+def test_nodes_that_break_a_rule(plate, capsys, damage, path, message):
+    damage(plate, path)
+    assert main(["info", str(plate), "--strict"]) == 1
+    assert message in capsys.readouterr().out
+
+
+def _float(data):
+    return {"data": data.astype("f4")}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (_float, "must have integers, as a label image, and has float32"),
+        (lambda data: {"data": data, "dimension_names": ["a", "y", "x"]}, "must have the names of the axes"),
+        (lambda data: None, "must be an array, and is a group"),
+    ],
+)
+def test_levels_that_break_a_rule(tmp_path, capsys, make, message):
+    group = gzarr.create_group(tmp_path, attributes={"ome": {"version": "0.5", **LABEL}})
+    arguments = make(np.zeros((2, 8, 9), "u1"))
+    if arguments is None:
+        group.create_group("0")
+    else:
+        group.create_array("0", **arguments)
+    assert main(["info", str(tmp_path), "--strict"]) == 1
+    assert message in capsys.readouterr().out

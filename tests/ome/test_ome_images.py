@@ -289,6 +289,7 @@ class TestFilesInTheWild:
         assert image.axes == ("t", "c", "z", "y", "x")
         np.testing.assert_array_equal(image.read(1, t=0, c=2), LEVELS[1][0, 2])
         assert [level.scale for level in image.levels] == [(1, 1, 1, 1, 1), (1, 1, 1, 2, 2), (1, 1, 2, 4, 4)]
+        assert image.levels[2].translation == (0, 0, 0.5, 1.5, 1.5)
 
     def test_0_3(self):
         multiscale = {"version": "0.3", "axes": ["z", "y", "x"], "datasets": [{"path": "0"}]}
@@ -360,6 +361,12 @@ class TestFilesInTheWild:
             gzarr.ome.open({"zarr.json": b'{"zarr_format": 3, "node_type": "group"}'})
         with pytest.raises(NodeNotFoundError):
             gzarr.ome.open({})
+        (scene,) = [case for case in ngff_suites.cases() if case.name.endswith("valid/scene/scene.json")]
+        document = {"zarr_format": 3, "node_type": "group", "attributes": scene.attributes}
+        with pytest.raises(UnsupportedError, match="is a scene"):
+            gzarr.ome.open({"zarr.json": json.dumps(document).encode()})
+        with pytest.raises(NodeTypeError, match="open the group above it"):
+            gzarr.ome.open(store_of({"ome": {"version": "0.5", "series": ["0"]}}, []))
 
     @settings(max_examples=150, deadline=None, derandomize=True)
     @given(

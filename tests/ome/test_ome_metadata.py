@@ -13,13 +13,16 @@ from support import ngff_suites
 
 from gzarr.errors import ArgumentError, MetadataError
 from gzarr.ome.metadata import (
+    Acquisition,
     Axis,
     Dataset,
     Multiscale,
     OmeMetadata,
+    PlateMetadata,
     Scale,
     Translation,
     UnknownTransform,
+    WellEntry,
     parse,
     to_attributes,
 )
@@ -203,6 +206,17 @@ class TestWriting:
                 ],
             }
         }
+
+    @pytest.mark.parametrize("version", ["0.4", "0.5"])
+    def test_a_plate_that_is_not_square(self, version):
+        wells = (WellEntry("A/3", 0, 2), WellEntry("B/1", 1, 0))
+        plate = PlateMetadata(("A", "B"), ("1", "2", "3"), wells, (Acquisition(4, "first", 2),), "screen", 2)
+        metadata = OmeMetadata(version, plate=plate)
+        attributes = to_attributes(metadata)
+        written = (attributes if version == "0.4" else attributes["ome"])["plate"]
+        assert written["wells"][0] == {"path": "A/3", "rowIndex": 0, "columnIndex": 2}
+        again = parse(attributes)
+        assert (again, again.problems) == (metadata, ())
 
     def test_what_cannot_be_written_is_refused(self):
         axes = (Axis("y", "space"), Axis("x", "space"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_ome_metadata import DOCUMENTS, damaged
 
 import gzarr
-from gzarr.errors import ArgumentError, MetadataError, NodeNotFoundError
+from gzarr.errors import ArgumentError, GzarrError, MetadataError, NodeNotFoundError
 from gzarr.ome import Collection, Image, Labels, MetadataWarning, Plate, Well
 
 ROWS = [chr(ord("A") + i) for i in range(16)]
@@ -216,6 +221,13 @@ class TestLabels:
         with pytest.raises(NodeNotFoundError, match="has no labels 'a'; it has none"):
             labels["a"]
 
+    def test_labels_that_are_no_group(self):
+        store = {}
+        put(store, "", 3, **image("cells"))
+        gzarr.create_array(store, path="labels", data=DATA)
+        with pytest.warns(MetadataWarning, match="'labels' in the image .* must be a group, and is an array"):
+            assert not gzarr.ome.open(store).labels
+
 
 class TestCollections:
     @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -241,3 +253,26 @@ class TestCollections:
         put(store, "", 3, **{"bioformats2raw.layout": 3, "plate": plate})
         with pytest.warns(MetadataWarning, match="wells: expected at least 1 item"):
             assert isinstance(gzarr.ome.open(store), Plate)
+
+
+class TestAnyDocument:
+    @settings(max_examples=200, deadline=None, derandomize=True)
+    @given(case=st.sampled_from([case for case in DOCUMENTS if case.kind != "image"]), seed=st.integers(0, 2**32))
+    def test_opening(self, case, seed):
+        """Whatever a group says, it is opened, or an error of gzarr says why not."""
+        document = damaged(case.attributes, seed)
+        store = {"zarr.json": json.dumps({"zarr_format": 3, "node_type": "group", "attributes": document}).encode()}
+        for path in ("A/1", "0", "labels"):
+            put(store, path, 3, **image(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                node = gzarr.ome.open(store)
+            except GzarrError:
+                return
+            assert len(repr(node)) < 1000
+            if isinstance(node, Image):
+                return
+            for one in node if isinstance(node, Plate | Labels) else range(2):
+                with contextlib.suppress(GzarrError, IndexError):
+                    node[one]

@@ -1,0 +1,98 @@
+"""Rules of OME-Zarr about the nodes that a document names: whether they are there, and are what it says.
+
+Reading finds each of them when the node is used; here all are looked for, at one request a node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..arrays.array import Array
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError
+from ..hierarchy.group import Group
+from .metadata.parse import parse
+from .metadata.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .metadata.model import Axis, OmeMetadata
+
+#: What a group of each kind has.
+_PARTS: Final = {"an image": "multiscales", "a well": "well"}
+
+
+def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
+    """Yield the rules that the nodes named in the metadata of a group break.
+
+    Parameters
+    ----------
+    group
+        The group.
+    metadata
+        Its OME metadata.
+
+    Raises
+    ------
+    StoreError
+        If the store fails.
+    """
+    top = "$" if metadata.version <= "0.4" else "$.ome"
+    for i, image in enumerate(metadata.multiscales):
+        for j, dataset in enumerate(image.datasets):
+            place = f"{top}.multiscales[{i}].datasets[{j}].path"
+            node, problem = _node(group, dataset.path, place)
+            text = problem or _level(node, image.axes, metadata)
+            if text:
+                yield Problem(place, f"level {dataset.path!r:.100} {text}", "text")
+    if metadata.multiscales:
+        node, problem = _node(group, "labels", top)
+        if node is not None and not isinstance(node, Group):
+            yield Problem(top, "'labels' below an image must be a group, and is an array", "text")
+    for place, path, kind in _groups(metadata, top):
+        node, problem = _node(group, path, place)
+        text = problem or _kind(node, kind)
+        if text:
+            yield Problem(place, f"{path!r:.100} {text}", "text")
+
+
+def _groups(metadata: OmeMetadata, top: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the place, the path and the kind of each group that the metadata name."""
+    for i, path in enumerate(metadata.labels or ()):
+        yield f"{top}.labels[{i}]", path, "an image"
+    for i, well in enumerate(metadata.plate.wells if metadata.plate else ()):
+        yield f"{top}.plate.wells[{i}].path", well.path, "a well"
+    for i, field in enumerate(metadata.well.images if metadata.well else ()):
+        yield f"{top}.well.images[{i}].path", field.path, "an image"
+
+
+def _node(group: Group, path: str, place: str) -> tuple[Array | Group | None, str]:
+    """Return a node, or what is wrong with it."""
+    try:
+        return group[path], ""
+    except NodeNotFoundError:
+        return None, "is not there"
+    except (ArgumentError, MetadataError) as error:
+        return None, f"is not readable: {error}"
+
+
+def _level(node: Array | Group | None, axes: tuple[Axis, ...] | None, metadata: OmeMetadata) -> str:
+    if not isinstance(node, Array):
+        return "must be an array, and is a group"
+    if axes is not None and node.ndim != len(axes):
+        return f"must have {len(axes)} dimensions, one for each axis, and has {node.ndim}"
+    if metadata.image_label is not None and node.dtype.kind not in "iu":
+        return f"must have integers, as a label image, and has {node.dtype}"
+    names = node.dimension_names
+    if axes is not None and metadata.version >= "0.5" and names and tuple(names) != tuple(a.name for a in axes):
+        return f"must have the names of the axes as dimension names, and has {names}"
+    return ""
+
+
+def _kind(node: Array | Group | None, kind: str) -> str:
+    if not isinstance(node, Group):
+        return "must be a group, and is an array"
+    found = parse(node.metadata.attributes)
+    part = _PARTS[kind]
+    has = found.multiscales if part == "multiscales" else found.well
+    return "" if has or part in found.errors else f"must be {kind}, and lacks {part!r}"
