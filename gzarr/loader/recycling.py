@@ -42,6 +42,11 @@ class _Lent:
         self._owner.take_back(self._memory)
 
 
+def lent(memory: Bytes, owner: RecycledResults) -> Bytes:
+    """Return an array over memory that goes back to its owner with the last array over it."""
+    return np.asarray(_Lent(memory, owner))
+
+
 class RecycledResults(HostResults):
     """NumPy arrays in memory that is used again until :meth:`close`."""
 
@@ -59,7 +64,7 @@ class RecycledResults(HostResults):
             memory = self._kept[nbytes].pop()
         except IndexError:
             memory = self._new(nbytes)
-        return np.asarray(_Lent(memory, self)).view(dtype).reshape(shape)
+        return lent(memory, self).view(dtype).reshape(shape)
 
     def _new(self, nbytes: int) -> Bytes:
         """Return new memory; of several arrays, the others of their mapping are kept."""
