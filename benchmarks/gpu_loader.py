@@ -6,9 +6,9 @@
 Samples are windows of 64³ of a volume of camera images in chunks of 64³, 16 to a batch: side by side (``grid``) and
 anywhere (``anywhere``), in a shuffled order. ``read`` is ``array[...]`` to the device: what batches can reach at most.
 ``pinned`` are batches on a grid that are read to page-locked host memory (``pin_memory=True``) and copied to the device
-while the next ones are read. ``DataLoader`` is PyTorch's, with processes that read by ``gzarr.loader.Dataset`` into host memory; each batch is copied
-to the device. The first epoch of each is compared with the data, and warms caches; the median of the others is
-reported, in GB of samples per second.
+while the next ones are read. ``DataLoader`` is PyTorch's, with processes that read by ``gzarr.loader.Dataset`` into
+host memory; each batch is copied to the device. The first epoch of each is compared with the data, and warms caches;
+the median of the others is reported, in GB of samples per second.
 """
 
 from __future__ import annotations

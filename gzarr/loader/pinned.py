@@ -3,6 +3,11 @@
 A copy to a device may still read a batch after the last array over it is gone. Such a copy was enqueued before. So
 memory that was given back is used again only after an event on the consumer's stream that was recorded later: when the
 next batch is asked for. At most as much memory is held as copies in progress, and the batches themselves, need.
+Several iterators over one loader are taken to copy on one stream.
+
+The driver knows the range of addresses, not the array: so ``tensor.is_pinned()`` is to be true for a tensor over any
+part of it, and PyTorch copies from it without waiting. Its own allocator of pinned memory, which delays reuse by events
+too, knows nothing of this memory.
 """
 
 from __future__ import annotations
