@@ -5,9 +5,10 @@
 
 Samples are windows of 64³ of a volume of camera images in chunks of 64³, 16 to a batch: side by side (``grid``) and
 anywhere (``anywhere``), in a shuffled order. ``read`` is ``array[...]`` to the device: what batches can reach at most.
-``DataLoader`` is PyTorch's, with processes that read by ``gzarr.loader.Dataset`` into host memory; each batch is copied
-to the device. The first epoch of each is compared with the data, and warms caches; the median of the others is
-reported, in GB of samples per second.
+``pinned`` are batches on a grid that are read to page-locked host memory (``pin_memory=True``) and copied to the device
+while the next ones are read. ``DataLoader`` is PyTorch's, with processes that read by ``gzarr.loader.Dataset`` into
+host memory; each batch is copied to the device. The first epoch of each is compared with the data, and warms caches;
+the median of the others is reported, in GB of samples per second.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from report import _grid
 from workloads import LITTLE, Dataset, _zstd, blosc, default_data_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gzarr.engines.cuda.device_protocol import Device
 
-WAYS: Final = ("read", "grid", "anywhere", "DataLoader")
+WAYS: Final = ("read", "grid", "anywhere", "pinned", "DataLoader")
 BATCH: Final = 16
 
 
@@ -57,14 +58,26 @@ def ways(path: Path, dataset: Dataset, device: Device, workers: int) -> dict[str
     window = dataset.chunk_shape
     grid = Loader(array, Patches(window), batch_size=BATCH, drop_last=False)
     anywhere = Loader(array, Patches(window, jitter=True, pad=None), batch_size=BATCH, drop_last=False)
+    host = gzarr.open_array(path, device="cpu")
+    pinned = Loader(host, Patches(window), batch_size=BATCH, drop_last=False, pin_memory=True)
     found: dict[str, Callable[[], Iterator[Any]]] = {
         "read": lambda: iter([array[...]]),
         "grid": lambda: iter(grid),
         "anywhere": lambda: iter(anywhere),
+        "pinned": lambda: _copied(pinned, device),
     }
     if workers:
         found["DataLoader"] = _by_processes(path, window, device, workers)
     return found
+
+
+def _copied(batches: Iterable[Any], device: Device) -> Iterator[tuple[list[int], Any]]:
+    """Yield samples' numbers, and their elements as copies of page-locked batches, which are only enqueued."""
+    for batch in batches:
+        elements, stream = batch["data"], device.current_stream()
+        memory = device.allocate(elements.nbytes, stream)
+        device.copy_in(memory, elements.reshape(-1).view(np.uint8), stream)
+        yield batch.samples.tolist(), device.shaped(memory, elements.dtype, elements.shape)
 
 
 def _by_processes(path: Path, window: tuple[int, ...], device: Device, workers: int) -> Callable[[], Iterator[Any]]:

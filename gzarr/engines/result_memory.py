@@ -95,16 +95,34 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < ALIGNED_BYTES or dtype.hasobject:
         return np.empty(shape, dtype)
-    if nbytes < LARGE_BYTES or not hasattr(mmap, "MADV_FREE"):
+    if nbytes < LARGE_BYTES or (nbytes < MALLOC_BYTES and not recycle_bytes()):
         return _aligned(shape, dtype, nbytes)
-    limit = recycle_bytes()
-    memory = _take_kept(nbytes, limit)
+    return mapped(nbytes).view(dtype).reshape(shape)
+
+
+def mapped(nbytes: int, *, exact: bool = False) -> npt.NDArray[np.uint8]:
+    """Return bytes with undefined content, as of a large result of :func:`empty`.
+
+    Parameters
+    ----------
+    nbytes
+        Number of bytes.
+    exact
+        Whether new memory ends in small pages, so that it takes no more than that. For memory of several results, of
+        which each could waste a part of a huge page.
+
+    Raises
+    ------
+    MemoryError, ValueError, ArgumentError
+        As for :func:`empty`.
+    """
+    if not hasattr(mmap, "MADV_FREE"):
+        return _aligned((nbytes,), np.dtype(np.uint8), nbytes)
+    memory = _take_kept(nbytes, recycle_bytes())
     untouched = memory is None
     if memory is None:
-        if not limit and nbytes < MALLOC_BYTES:
-            return _aligned(shape, dtype, nbytes)
-        memory = _map(nbytes)
-    return np.asarray(_Owner(memory, nbytes, untouched=untouched)).view(dtype).reshape(shape)
+        memory = _map(nbytes, exact=exact)
+    return np.asarray(_Owner(memory, nbytes, untouched=untouched))
 
 
 def take_untouched(array: npt.NDArray[Any]) -> tuple[int, int]:
@@ -169,11 +187,11 @@ def _take_kept(nbytes: int, limit: int) -> mmap.mmap | None:
         del memory
 
 
-def _map(nbytes: int) -> mmap.mmap:
+def _map(nbytes: int, *, exact: bool) -> mmap.mmap:
     """Return new memory for ``nbytes``, in huge pages where the system has them, from :func:`_first_page` on."""
     last = nbytes % HUGE_PAGE_BYTES
     # A short end is cheaper in small pages, and takes no more memory than it needs.
-    nbytes_huge = nbytes - last + (HUGE_PAGE_BYTES if 2 * last >= HUGE_PAGE_BYTES else 0)
+    nbytes_huge = nbytes - last + (HUGE_PAGE_BYTES if 2 * last >= HUGE_PAGE_BYTES and not exact else 0)
     try:
         # The excess only takes address space: it is never touched.
         memory = mmap.mmap(-1, max(nbytes, nbytes_huge) + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

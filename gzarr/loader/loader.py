@@ -18,6 +18,7 @@ from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
 from .like import converter
 from .order import Order
+from .pinned import PinnedResults, pinning_device
 from .pipeline import Pipeline
 from .progress import Progress
 from .samplers import Rows, Sampler
@@ -85,6 +86,11 @@ class Loader:
     copy
         Whether batches on a device may be kept. If not, they are not copied to memory of the consumer's, and a batch is
         valid until the next one is asked for. In host memory, each batch has memory of its own anyway.
+    pin_memory
+        Whether batches in host memory are page-locked, so that a copy to the current CUDA device
+        (``tensor.to("cuda", non_blocking=True)``) runs while the host goes on. Such copies belong on the stream that is
+        current when the next batch is asked for: their memory is not used again before it has passed them. The memory
+        stays with the loader. What ``transform`` makes is not page-locked.
     streams
         Number of parts of the order that ranks share.
 
@@ -92,6 +98,8 @@ class Loader:
     ------
     ArgumentError
         If an argument is none of the above, or if the arrays do not fit the sampler.
+    DeviceError
+        If memory is to be page-locked, and no CUDA device can be used.
 
     Warns
     -----
@@ -119,6 +127,7 @@ class Loader:
         transform: Callable[[Batch], Any] | None = None,
         on_error: OnError = "raise",
         copy: bool = True,
+        pin_memory: bool = False,
         streams: int = _STREAMS,
     ) -> None:
         volumes = [_named(volume) for volume in (arrays if isinstance(arrays, (list, tuple)) else [arrays])]
@@ -150,6 +159,11 @@ class Loader:
             raise ArgumentError(f"on_error must be 'raise', 'skip' or a function, not {on_error!r}")
         # Fails now if it must.
         converter(like, *devices)
+        if pin_memory and devices != {"cpu"}:
+            raise ArgumentError(
+                'pin_memory=True is for batches in host memory: open the arrays with device="cpu", or leave it out'
+            )
+        self._pinned = PinnedResults(pinning_device()) if pin_memory else None
         self._like = like
         sampler = Rows() if sampler is None else sampler
         self._arrays = volumes
@@ -216,6 +230,7 @@ class Loader:
             on_error=self._on_error,
             copy=self._copy,
             like=self._like,
+            pinned=self._pinned,
             progress=given,
         )
         self._stats = pipeline.stats

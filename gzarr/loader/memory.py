@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..arrays.outputs import Results
     from ..engines.cuda.device_protocol import Device
+    from .pinned import PinnedResults
 
 
 class Memory(Protocol):
@@ -78,16 +79,24 @@ class Memory(Protocol):
 
 
 class HostMemory:
-    """NumPy arrays: each batch has its own, in memory that no one uses any longer."""
+    """NumPy arrays: each batch has its own, in memory that no one uses any longer.
+
+    Parameters
+    ----------
+    pinned
+        Page-locked memory for batches; None for ordinary memory.
+    """
 
     stream = None
 
-    def __init__(self) -> None:
-        self.results: RecycledResults = RecycledResults()
+    def __init__(self, pinned: PinnedResults | None = None) -> None:
+        self._slabs = RecycledResults()
+        self._pinned = pinned
+        self.results: RecycledResults = self._slabs if pinned is None else pinned
 
     def slabs(self, nbytes: int, room: int) -> Any:
         """Return bytes; pages that are not written take no memory. Slabs are of one size, so it is used again."""
-        results = self.results if nbytes <= room else HOST
+        results = self._slabs if nbytes <= room else HOST
         return results.empty((max(nbytes, room),), np.dtype(np.uint8))
 
     def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
@@ -106,11 +115,13 @@ class HostMemory:
         return arrays
 
     def take_back(self, stream: Any) -> None:
-        """Do nothing."""
+        """Have page-locked memory that is no longer used wait for copies on the consumer's stream."""
+        if self._pinned is not None:
+            self._pinned.copied_on(stream)
 
     def close(self) -> None:
         """Free the memory of arrays that are no longer used."""
-        self.results.close()
+        self._slabs.close()
 
 
 class DeviceMemory:
@@ -216,6 +227,6 @@ def _leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def memory_of(device: str) -> Memory:
-    """Return memory of a device, ``"cpu"`` or ``"cuda:N"``."""
-    return HostMemory() if device == "cpu" else DeviceMemory(get_device(device))
+def memory_of(device: str, pinned: PinnedResults | None = None) -> Memory:
+    """Return memory of a device, ``"cpu"`` or ``"cuda:N"``; in host memory, batches may be in page-locked memory."""
+    return HostMemory(pinned) if device == "cpu" else DeviceMemory(get_device(device))

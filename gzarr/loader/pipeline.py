@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from .epoch import Epoch
     from .like import Like
+    from .pinned import PinnedResults
     from .stats import Stats
     from .work import Batch, OnError
 
@@ -30,6 +31,8 @@ class Pipeline:
         Position of the order to go on from.
     prefetch, transform, on_error, copy, like
         As for :class:`gzarr.loader.Loader`.
+    pinned
+        Page-locked memory for the batches, or None.
     progress
         Function that is called with the number of batches given out, and with None at the end.
     """
@@ -44,9 +47,10 @@ class Pipeline:
         on_error: OnError,
         copy: bool,
         like: Like | None,
+        pinned: PinnedResults | None,
         progress: Callable[[int | None], None],
     ) -> None:
-        self._work = work = Work(epoch, begin, prefetch, on_error, transform)
+        self._work = work = Work(epoch, begin, prefetch, on_error, transform, pinned)
         self._steps = epoch.steps(begin)
         self._given = 0
         # When the consumer got the last batch.
@@ -54,6 +58,9 @@ class Pipeline:
         self._copy = copy
         self._like, self._device = like, work.sources[0].array.device
         self._convert = converter(like, self._device)
+        self._pinned = pinned
+        # The device whose stream the consumer uses.
+        self._consumer = self._device if pinned is None else pinned.device
         # The last batch given out, if its memory is used again.
         self._kept: Any = None
         self._progress = progress
@@ -93,9 +100,9 @@ class Pipeline:
         if self._work.stopped:
             raise StopIteration
         work = self._work
-        if self._kept is not None:
+        if self._kept is not None or self._pinned is not None:
             # The consumer has enqueued what it does with the last batch.
-            work.memory.take_back(consumer_stream(self._like, self._device))
+            work.memory.take_back(consumer_stream(self._like, self._consumer))
             self._kept = None
         ready = work.take() if self._inline is None else next(self._inline)
         if ready.failed and not ready.turns:

@@ -3,13 +3,17 @@
 A page of new memory costs more than to copy into it. So the memory of an array goes back to its epoch once the last
 array over it is gone, wherever that is, and the next array of its size has it. A consumer may thus keep a batch, and no
 more memory is held than was needed at one time.
+
+Nor is each array of a few hundred kilobytes a mapping of its own in small pages, of which each costs a fault: several
+of one size share one in huge pages. A consumer that keeps a few of them keeps all of it, but usually those of one size
+are all kept or all dropped.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Bytes = npt.NDArray[np.uint8]
+
+#: Bytes of a mapping for several arrays.
+_SHARED_BYTES: Final = 8 << 20
 
 
 class _Lent:
@@ -33,6 +40,11 @@ class _Lent:
 
     def __del__(self) -> None:
         self._owner.take_back(self._memory)
+
+
+def lent(memory: Bytes, owner: RecycledResults) -> Bytes:
+    """Return an array over memory that goes back to its owner with the last array over it."""
+    return np.asarray(_Lent(memory, owner))
 
 
 class RecycledResults(HostResults):
@@ -51,8 +63,21 @@ class RecycledResults(HostResults):
         try:
             memory = self._kept[nbytes].pop()
         except IndexError:
-            memory = super().empty((nbytes,), np.dtype(np.uint8))
-        return np.asarray(_Lent(memory, self)).view(dtype).reshape(shape)
+            memory = self._new(nbytes)
+        return lent(memory, self).view(dtype).reshape(shape)
+
+    def _new(self, nbytes: int) -> Bytes:
+        """Return new memory; of several arrays, the others of their mapping are kept."""
+        each = -(-nbytes // result_memory.ALIGNMENT) * result_memory.ALIGNMENT
+        count = _SHARED_BYTES // each
+        if count < 2 or nbytes >= result_memory.LARGE_BYTES:
+            memory: Bytes = super().empty((nbytes,), np.dtype(np.uint8))
+            return memory
+        whole = result_memory.mapped(count * each, exact=True)
+        # The first ones are used first: pages behind them are not touched before they are needed.
+        for i in reversed(range(1, count)):
+            self.take_back(whole[i * each : i * each + nbytes])
+        return whole[:nbytes]
 
     def take_back(self, memory: Bytes) -> None:
         """Keep memory for the next array of its size."""

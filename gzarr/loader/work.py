@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .epoch import Epoch
+    from .pinned import PinnedResults
     from .reading import Source
     from .slabs import Slabs
 
@@ -129,6 +130,7 @@ class Work:
         prefetch: int,
         on_error: OnError,
         transform: Callable[[Batch], Any] | None,
+        pinned: PinnedResults | None = None,
     ) -> None:
         self.epoch = epoch
         self.volumes = epoch.samples.each
@@ -138,7 +140,7 @@ class Work:
         self.prefetch = prefetch
         self.on_error = on_error
         self.transform = transform
-        self.memory = memory_of(self.sources[0].array.device)
+        self.memory = memory_of(self.sources[0].array.device, pinned)
         self.stats = Stats()
         self.monitor = Monitor()
         self.open: dict[int, _Open] = {}

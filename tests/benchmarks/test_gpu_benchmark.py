@@ -330,7 +330,7 @@ def test_loaders_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedD
         (folder := tmp_path / str(number)).mkdir()
         results[dataset.name] = w.measure(simulated, dataset, folder, 60, 2, 0)
     for name, found in results.items():
-        for way in ("read", "grid", "anywhere"):
+        for way in ("read", "grid", "anywhere", "pinned"):
             assert found["ways"][way]["right"], (name, found)
             assert found["ways"][way]["rounds"] == 2
     text = w.table(results)

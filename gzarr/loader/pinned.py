@@ -1,0 +1,115 @@
+"""Page-locked memory of an epoch's batches in host memory, which a device copies from while the host goes on.
+
+A copy to a device may still read a batch after the last array over it is gone. Such a copy was enqueued before. So
+memory that was given back is used again only after an event on the consumer's stream that was recorded later: when the
+next batch is asked for. At most as much memory is held as copies in progress, and the batches themselves, need.
+Several iterators over one loader are taken to copy on one stream.
+
+The driver knows the range of addresses, not the array: so ``tensor.is_pinned()`` is to be true for a tensor over any
+part of it, and PyTorch copies from it without waiting. Its own allocator of pinned memory, which delays reuse by events
+too, knows nothing of this memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from ..arrays.outputs import HOST
+from ..engines import result_memory
+from ..engines.cuda import devices
+from ..errors import DeviceError
+from .recycling import RecycledResults, lent
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+
+# Locking pages takes long, so small arrays share memory: at most so many, and so many bytes.
+_TOGETHER: Final = 16
+_TOGETHER_BYTES: Final = 1 << 20
+
+
+def pinning_device() -> str:
+    """Return the CUDA device whose streams copy batches, without initialising CUDA.
+
+    Raises
+    ------
+    DeviceError
+        If there is none.
+    """
+    missing = devices.missing_parts()
+    if missing:
+        raise DeviceError(
+            f"pin_memory=True is for copies to a CUDA device, and none can be used: {'; '.join(missing)}; "
+            "or leave pin_memory out"
+        )
+    return devices.current()
+
+
+class PinnedResults(RecycledResults):
+    """NumPy arrays in page-locked memory that is used again, for all epochs of a loader.
+
+    Parameters
+    ----------
+    device
+        The device that copies them, ``"cuda:N"``. It is used from the first array on.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.device = device
+        # Given back, but copies may read it; and the same with an event after these copies.
+        self._given: deque[Bytes] = deque()
+        self._waiting: deque[tuple[Any, list[Bytes]]] = deque()
+
+    def __reduce__(self) -> tuple[type[PinnedResults], tuple[str]]:
+        # Another process has memory of its own.
+        return PinnedResults, (self.device,)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array, uninitialised."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        if not nbytes or dtype.hasobject:
+            return HOST.empty(shape, dtype)
+        with devices.get_device(self.device) as device:
+            memory = self._used_before(nbytes)
+            if memory is None:
+                each = -(-nbytes // result_memory.ALIGNMENT) * result_memory.ALIGNMENT
+                count = min(max(_TOGETHER_BYTES // each, 1), _TOGETHER)
+                whole = device.pinned(count * each)
+                memory, *others = [whole[i * each : i * each + nbytes] for i in range(count)]
+                self._kept[nbytes].extend(others)
+        return lent(memory, self).view(dtype).reshape(shape)
+
+    def _used_before(self, nbytes: int) -> Bytes | None:
+        """Return memory that was used before; wait for a copy from it rather than take more."""
+        while True:
+            try:
+                return self._kept[nbytes].pop()
+            except IndexError:
+                pass
+            try:
+                event, memories = self._waiting.popleft()
+            except IndexError:
+                return None
+            event.synchronize()
+            for memory in memories:
+                self._kept[len(memory)].append(memory)
+
+    def take_back(self, memory: Bytes) -> None:
+        """Keep memory until copies from it are over."""
+        self._given.append(memory)
+
+    def copied_on(self, stream: Any) -> None:
+        """Note that all copies from what was given back until now are on a stream, or over."""
+        memories = [self._given.popleft() for _ in range(len(self._given))]
+        if memories:
+            with devices.get_device(self.device) as device:
+                self._waiting.append((device.as_stream(stream).record(device.event()), memories))
+
+    def close(self) -> None:
+        """Do nothing: the loader's next epoch uses the memory."""

@@ -1,0 +1,129 @@
+"""Page-locked batches, which a simulated device copies later than they are given out."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support import devices as tested
+
+import gzarr
+from gzarr.engines.cuda import devices
+from gzarr.loader import Loader, Rows, Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Small buffers, to have many blocks.
+pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+
+DATA = np.arange(600 * 64, dtype="i4").reshape(600, 64)
+
+
+@pytest.fixture
+def simulated() -> Iterator[Any]:
+    with tested.use("simulated"):
+        yield devices.get_device("cuda:0")
+
+
+def steps() -> dict[str, gzarr.Array]:
+    """Return rows of 256 bytes, and one number for each."""
+    return {
+        "x": gzarr.create_array(gzarr.MemoryStore(), data=DATA, chunks=(8, 64), device="cpu"),
+        "y": gzarr.create_array(gzarr.MemoryStore(), data=DATA[:, 0].copy(), chunks=50, device="cpu"),
+    }
+
+
+def copied(device: Any, array: Any, stream: Any) -> Any:
+    """Enqueue a copy of an array to the device; it fails, when it runs, unless the memory is page-locked."""
+    memory = device.allocate(array.nbytes, stream)
+    device.copy_in(memory, array.reshape(-1).view("u1"), stream)
+    return memory
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("sampler", [Rows(), Windows(0, {"x": (0, 3)})], ids=["rows", "windows"])
+def test_memory_is_not_used_again_before_its_copies(simulated: Any, sampler: Any, prefetch: int) -> None:
+    loader = Loader(
+        steps(), sampler, batch_size=8, prefetch=prefetch, buffer_bytes=20_000, drop_last=False, pin_memory=True
+    )
+    with simulated:
+        for _ in range(2):
+            results, addresses = [], set()
+            for batch in loader:
+                arrays = batch["x"] if isinstance(sampler, Windows) else batch
+                addresses.add(arrays["x"].ctypes.data)
+                stream = simulated.current_stream()
+                # Lazy: it runs when something waits for it.
+                copies = [copied(simulated, arrays[name], stream) for name in "xy"]
+                results.append((batch.origins[:, 0].tolist(), copies, [arrays[name].shape for name in "xy"]))
+                del batch, arrays
+            simulated.current_stream().synchronize()
+            # Most batches have the memory of others.
+            assert len(addresses) < len(results) / 2
+            count = 0
+            for origins, memories, shapes in results:
+                x, y = (
+                    simulated.to_host(memory, simulated.current_stream()).view("i4").reshape(shape)
+                    for memory, shape in zip(memories, shapes, strict=True)
+                )
+                for i, origin in enumerate(origins):
+                    wanted = DATA[origin : origin + 4] if x.ndim == 3 else DATA[origin]
+                    assert np.array_equal(x[i], wanted)
+                    assert np.array_equal(y[i], wanted[..., 0])
+                    count += 1
+            assert count == loader.explain().samples
+
+
+@pytest.mark.usefixtures("simulated")
+def test_batches_may_be_kept() -> None:
+    loader = Loader(steps(), batch_size=8, buffer_bytes=20_000, pin_memory=True)
+    kept = [(batch.origins[:, 0], batch["x"]) for batch in loader]
+    assert len(kept) == 75
+    for origins, found in kept:
+        assert np.array_equal(found, DATA[origins])
+
+
+def test_the_next_epoch_uses_the_memory_again(simulated: Any) -> None:
+    loader = Loader(steps(), batch_size=8, prefetch=0, buffer_bytes=0, pin_memory=True)
+    before = {batch["x"].ctypes.data for batch in loader}
+    assert {batch["x"].ctypes.data for batch in loader} <= before
+    with simulated:
+        assert copied(simulated, next(iter(loader))["y"], simulated.current_stream()) is not None
+
+
+@pytest.mark.usefixtures("simulated")
+def test_another_process_has_its_own_memory() -> None:
+    loader = Loader(steps(), batch_size=8, pin_memory=True)
+    next(iter(loader))
+    mine = loader._pinned
+    assert mine is not None
+    assert mine._kept
+    again = pickle.loads(pickle.dumps(mine))
+    assert (again.device, dict(again._kept)) == (mine.device, {})
+
+
+@pytest.mark.usefixtures("simulated")
+def test_text_is_given_out_as_it_is() -> None:
+    texts = gzarr.create_array(gzarr.MemoryStore(), shape=20, dtype="string", chunks=4, device="cpu")
+    texts[...] = np.array([f"step {i}" for i in range(20)], object)
+    found = [text for batch in Loader(texts, batch_size=4, pin_memory=True) for text in batch["data"].tolist()]
+    assert sorted(found) == sorted(f"step {i}" for i in range(20))
+
+
+def test_without_a_device_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "missing_parts", lambda: ["CuPy is not installed (pip install …)"])
+    with pytest.raises(
+        gzarr.DeviceError,
+        match=r"pin_memory=True is for copies to a CUDA device, and none .*CuPy.*; or leave pin_memory out",
+    ):
+        Loader(steps(), pin_memory=True)
+
+
+@pytest.mark.usefixtures("simulated")
+def test_batches_on_a_device_are_not_in_host_memory() -> None:
+    array = gzarr.create_array(gzarr.MemoryStore(), data=DATA, device="cuda")
+    with pytest.raises(gzarr.ArgumentError, match="pin_memory=True is for batches in host memory"):
+        Loader(array, pin_memory=True)
