@@ -211,7 +211,6 @@ class Loader:
         pipeline = Pipeline(
             epoch,
             begin=begin,
-            prefetch=self._prefetch,
             transform=self._transform,
             on_error=self._on_error,
             copy=self._copy,
@@ -260,7 +259,7 @@ class Loader:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
         epoch = self._of_epoch(self._epoch)
         batches = (self._prefetch + 1) * self._batch_size * self._volumes.sample_nbytes
-        return explain(epoch, most_held(epoch, self._prefetch) + batches)
+        return explain(epoch, most_held(epoch) + epoch.kept_bytes + batches)
 
     def stats(self) -> Stats:
         """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""
@@ -315,6 +314,7 @@ class Loader:
             world_size=self._world_size,
             drop_last=self._drop_last,
             pad=self._pad,
+            prefetch=self._prefetch,
         )
 
     @property

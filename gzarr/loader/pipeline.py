@@ -28,7 +28,7 @@ class Pipeline:
         The epoch.
     begin
         Position of the order to go on from.
-    prefetch, transform, on_error, copy, like
+    transform, on_error, copy, like
         As for :class:`gzarr.loader.Loader`.
     progress
         Function that is called with the number of batches given out, and with None at the end.
@@ -39,14 +39,13 @@ class Pipeline:
         epoch: Epoch,
         *,
         begin: int,
-        prefetch: int,
         transform: Callable[[Batch], Any] | None,
         on_error: OnError,
         copy: bool,
         like: Like | None,
         progress: Callable[[int | None], None],
     ) -> None:
-        self._work = work = Work(epoch, begin, prefetch, on_error, transform)
+        self._work = work = Work(epoch, begin, on_error, transform)
         self._steps = epoch.steps(begin)
         self._given = 0
         # When the consumer got the last batch.
@@ -57,9 +56,9 @@ class Pipeline:
         # The last batch given out, if its memory is used again.
         self._kept: Any = None
         self._progress = progress
-        self._inline = None if prefetch else work.inline()
+        self._inline = None if epoch.prefetch else work.inline()
         self._close = weakref.finalize(self, work.stop)
-        if prefetch and self._steps:
+        if epoch.prefetch and self._steps:
             for target in (work.run_reader, work.run_finisher):
                 threading.Thread(target=target, name=f"gzarr-loader-{target.__name__}", daemon=True).start()
 
