@@ -125,35 +125,36 @@ class Source:
             padded = empty(shape, whole.dtype)
             wanted = padded_indices(start[d] + np.arange(shape[d]), self.array.shape[d], self.part.pad)
             before = (slice(None),) * d
-            for at, source in runs(np.where(wanted < 0, wanted, wanted - inside[d])):
-                if source is None:
-                    target = padded[(*before, at)]
+            for at, count, first, step in runs(np.where(wanted < 0, wanted, wanted - inside[d])):
+                if first < 0:
+                    target = padded[(*before, slice(at, at + count))]
                     copy(target, memory.constant(self.array.metadata.absent_value, target.dtype, target.shape))
+                elif step:
+                    end = first + step * count
+                    source = slice(first, end if end >= 0 else None, step)
+                    copy(padded[(*before, slice(at, at + count))], whole[(*before, source)])
                 else:
-                    copy(padded[(*before, at)], whole[(*before, source)])
+                    for i in range(at, at + count):
+                        copy(padded[(*before, slice(i, i + 1))], whole[(*before, slice(first, first + 1))])
             whole = padded
         copy(sample, whole)
 
 
-def runs(indices: IntArray) -> Iterator[tuple[slice, slice | None]]:
-    """Cut indices into slices: yield each with its place, None for negative ones."""
+def runs(indices: IntArray) -> Iterator[tuple[int, int, int, int]]:
+    """Cut indices into runs: yield where each begins, its length, its first index, and its step: -1, 0 or 1.
+
+    Negative indices stand for fill values; their step is 0.
+    """
+    listed: list[int] = indices.tolist()
     at = 0
-    while at < len(indices):
-        first = int(indices[at])
-        step = int(indices[at + 1]) - first if at + 1 < len(indices) else 1
-        if first < 0 or step not in (1, -1):
-            # A run of fill values, or one element that is repeated or stands alone.
-            step = 0 if first < 0 else 1
-        end = at + 1
-        while end < len(indices) and int(indices[end]) == first + step * (end - at):
+    while at < len(listed):
+        first, end = listed[at], at + 1
+        following = listed[end] if end < len(listed) else first
+        step = following - first if first >= 0 and following >= 0 and abs(following - first) <= 1 else 0
+        # A run that descends to 0 does not go on with a fill value.
+        while end < len(listed) and listed[end] == first + step * (end - at) and (first < 0 or listed[end] >= 0):
             end += 1
-        count = end - at
-        if first < 0:
-            yield slice(at, end), None
-        elif step > 0:
-            yield slice(at, end), slice(first, first + count)
-        else:
-            yield slice(at, end), slice(first, first - count if first >= count else None, -1)
+        yield at, end - at, first, step
         at = end
 
 

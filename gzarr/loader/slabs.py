@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..engines.cpu.batch import Gathering, available
 from .boxes import Boxes, runs_of
+from .gathering import Windows, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 # Each box begins at a multiple of so many bytes, and there is room for that for so many boxes.
 _ALIGNMENT = 64
 _BOXES = 1024
+# Copies are planned for so many samples at a time: a plan takes more memory than small samples do.
+_PLANNED = 4096
 
 
 class Slabs:
@@ -53,6 +57,10 @@ class Slabs:
         self._volumes, self._cells = volumes, cells
         self.boxes = _boxes(volumes, cells, numbers, origins)
         self._arrays: list[list[Any]] | None = None
+        # Of the sources that compiled code gathers: their windows in each volume, and what is planned for which turns.
+        self._windows: dict[int, dict[int, Windows]] = {}
+        self._gathering: Gathering | None = None
+        self._planned = range(0)
 
     @property
     def nbytes(self) -> int:
@@ -103,6 +111,14 @@ class Slabs:
                 if whole is not None and not source.array.dtype.hasobject:
                     out, begin = _views(whole, begin, found, source.array.dtype)
                 arrays[-1].append(source.array.read_many(found.selections, out=out, stream=memory.stream))
+        if whole is not None and available():
+            for i, source in enumerate(self._volumes.each[0].sources):
+                if not source.array.dtype.hasobject:
+                    self._windows[i] = {
+                        volume: Windows(self._volumes.each[volume].sources[i], boxes[i], arrays[volume][i])
+                        for volume, boxes in enumerate(self.boxes)
+                        if boxes
+                    }
         self._arrays = arrays
 
     def gather(self, samples: slice, outputs: Sequence[Any], memory: Memory) -> None:
@@ -118,18 +134,49 @@ class Slabs:
             Memory of the arrays.
         """
         assert self._arrays is not None
-        for volume, places, _ in self._cells.parts(self.numbers):
-            wanted = np.flatnonzero((places >= samples.start) & (places < samples.stop))
-            origins = self.origins[places[wanted]]
+        if self._windows:
+            if not (samples.start in self._planned and samples.stop - 1 in self._planned):
+                self._plan(samples.start, max(samples.stop, samples.start + _PLANNED))
+            assert self._gathering is not None
+            self._gathering.run(samples.start, samples.stop, [outputs[i] for i in self._windows])
+        if len(self._windows) == len(outputs):
+            return
+        for volume, wanted, places in self._parts(samples.start, samples.stop):
+            origins = self.origins[places]
             for i, source in enumerate(self._volumes.each[volume].sources):
+                if i in self._windows:
+                    continue
                 found, arrays = self.boxes[volume][i], self._arrays[volume][i]
                 which = found.which[wanted]
                 starts, inside = source.part.starts(origins), source.inside(origins)
                 offsets = (inside - found.low[which]).tolist()
-                rows = (places[wanted] - samples.start).tolist()
+                rows = (places - samples.start).tolist()
                 for j, (row, box) in enumerate(zip(rows, which.tolist(), strict=True)):
                     window = tuple(slice(o, o + n) for o, n in zip(offsets[j], source.read_shape, strict=True))
                     source.pad(outputs[i][row, ...], arrays[box][window], starts[j], inside[j], memory)
+
+    def _plan(self, begin: int, end: int) -> None:
+        """Plan the copies of the samples from ``begin`` to ``end``."""
+        parts = list(self._parts(begin, end))
+        self._gathering = Gathering(
+            [
+                pieces(
+                    [
+                        (windows[volume], places, self.boxes[volume][i].which[wanted], self.origins[places])
+                        for volume, wanted, places in parts
+                    ]
+                )
+                for i, windows in self._windows.items()
+            ]
+        )
+        self._planned = range(begin, end)
+
+    def _parts(self, begin: int, end: int) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Yield each volume, and its samples from ``begin`` to ``end``: which of its own they are, and their places."""
+        for volume, places, _ in self._cells.parts(self.numbers):
+            wanted = np.flatnonzero((places >= begin) & (places < end))
+            if len(wanted):
+                yield volume, wanted, places[wanted]
 
 
 def _boxes(volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray) -> list[list[Boxes]]:

@@ -24,6 +24,7 @@ ENTRIES: Final = {
     ("write", "drop"): 3,
     ("index", "read_indexes"): 3,
     ("stage", "stage"): 3,
+    ("batch", "gather_rows"): 3,
     ("snappy", "decode"): 5,
     ("context", "release"): 3,
 }

@@ -9,13 +9,14 @@ from typing import Final
 
 from .jit import call_2, entry, part
 from .memory import i64
-from .slots.context import BUFFERS_END, ENCODED
-from .symbols import c_free, c_madvise, c_malloc
+from .slots.context import BUFFERS_END, ENCODED, OUT0, OUT1, SLICE_NS
+from .symbols import c_clock, c_free, c_madvise, c_malloc
 
 #: Linux's ``madvise`` value for huge pages, which cause fewer page faults; other systems refuse it. It is used for
 #: buffers of at least ``_HUGE_BYTES``.
 _HUGE_PAGES: Final = 14
 _HUGE_BYTES: Final = 4 << 20
+_CLOCK_MONOTONIC: Final = 1
 
 
 @part
@@ -34,6 +35,20 @@ def ensure(context: int, slot: int, nbytes: int) -> int:
         # Only an optimization, so failure is ignored.
         c_madvise(page, (c[slot] + capacity - page) // 4096 * 4096, _HUGE_PAGES)
     return c[slot]
+
+
+@part
+def now(context: int) -> int:
+    """Return the time of a monotonic clock in nanoseconds."""
+    c_clock(_CLOCK_MONOTONIC, context + 8 * OUT0)
+    return i64(context)[OUT0] * 1_000_000_000 + i64(context)[OUT1]
+
+
+@part
+def slice_end(context: int) -> int:
+    """Return the time at which a loop that begins now returns to its caller, or 0 for no limit."""
+    nanoseconds = i64(context)[SLICE_NS]
+    return now(context) + nanoseconds if nanoseconds > 0 else 0
 
 
 @entry(3)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from . import status as S
-from .context import ensure
+from .context import ensure, now, slice_end
 from .decode import decode_chunk
 from .interleave import fence
 from .jit import entry, part
@@ -54,29 +54,14 @@ from .slots.read import (
     ZERO_STRIDES,
 )
 from .slots.scratch import PATHS_BYTES
-from .symbols import c_clock, c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
+from .symbols import c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
 
 _EINTR: Final = 4
 _ENOENT: Final = 2
 _ENOTDIR: Final = 20
 _EISDIR: Final = 21
-_CLOCK_MONOTONIC: Final = 1
 #: Linux's ``madvise`` value that populates pages as if written to, keeping their content. Other systems refuse it.
 _POPULATE_WRITE: Final = 23
-
-
-@part
-def now(context: int) -> int:
-    """Return the time of a monotonic clock in nanoseconds."""
-    c_clock(_CLOCK_MONOTONIC, context + 8 * C.OUT0)
-    return i64(context)[C.OUT0] * 1_000_000_000 + i64(context)[C.OUT1]
-
-
-@part
-def slice_end(context: int) -> int:
-    """Return the time at which a loop that begins now returns to its caller, or 0 for no limit."""
-    nanoseconds = i64(context)[C.SLICE_NS]
-    return now(context) + nanoseconds if nanoseconds > 0 else 0
 
 
 @part

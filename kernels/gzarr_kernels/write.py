@@ -8,7 +8,7 @@ complete (``value_files.py``). The chunks of a file are stored in the order of t
 from __future__ import annotations
 
 from . import status as S
-from .context import ensure
+from .context import ensure, now, slice_end
 from .decode import decode_chunk
 from .encode import encode_chunk
 from .gather import all_fill, change_chunk, gather_chunk, gather_slab
@@ -16,7 +16,7 @@ from .interleave import fence
 from .jit import entry, part
 from .memory import atomic_add, atomic_load, copy, i64
 from .place import dense_target
-from .read import now, open_file, read_range, slice_end, write_path
+from .read import open_file, read_range, write_path
 from .slots import context as C
 from .slots import geometry as G
 from .slots import read as R

@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
+from gzarr_kernels.slots import batch as b
 from gzarr_kernels.slots import geometry as g
 from gzarr_kernels.slots import index
 from gzarr_kernels.slots import read as r
@@ -21,6 +22,8 @@ from gzarr_kernels.slots import write as w
 from ..kernels import OPEN_FLAGS, address
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from ...plan.planner import Plan
@@ -316,6 +319,35 @@ class IndexSlots(JobSlots):
         job[index.AT_START] = at_start
         job[index.INTO] = self.keep(entries)
         job[index.FILE_NBYTES] = self.keep(file_nbytes)
+
+
+class BatchSlots(JobSlots):
+    """The job of gathering rows of several arrays, for ``gzarr_kernels.batch.gather_rows``."""
+
+    def __init__(self) -> None:
+        super().__init__(np.zeros(b.JOB_SIZE, np.int64))
+
+    def set_arrays(self, geometries: Sequence[IntArray]) -> None:
+        """Set the geometry of each array, from :meth:`geometry`; its outputs (here: inputs) are the boxes' arrays."""
+        self.array[b.GEOMETRIES] = self.keep(np.array([self.keep(geometry) for geometry in geometries], np.int64))
+
+    def set_gathered(self, low: int, high: int, targets: IntArray, first_pieces: IntArray, before: IntArray) -> None:
+        """Set what to gather.
+
+        Parameters
+        ----------
+        low, high
+            First row, and end.
+        targets
+            int64 ``(g,)``, address of the first row of each array.
+        first_pieces, before
+            int64 ``(g,)`` and ``(g + 1,)``: first piece of each array, and how many pieces come before its pieces.
+        """
+        job = self.array
+        job[b.LOW], job[b.HIGH] = low, high
+        job[b.TARGETS] = self.keep(targets)
+        job[b.FIRST_PIECES] = self.keep(first_pieces)
+        job[b.PIECES_BEFORE] = self.keep(before)
 
 
 class WriteSlots(JobSlots):

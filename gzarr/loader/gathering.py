@@ -1,0 +1,117 @@
+"""Plans for compiled code that gathers samples from slabs: which box of which slab goes where in which sample."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..engines.cpu.batch import Pieces
+from ..engines.kernels import address
+from .reading import padded_indices, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from .boxes import Boxes
+    from .reading import Source
+
+    IntArray = npt.NDArray[np.int64]
+
+
+class Windows:
+    """The windows of one source of a volume, and the slabs that they are cut from.
+
+    Parameters
+    ----------
+    source
+        The source.
+    boxes
+        The boxes that its slabs hold.
+    slabs
+        The slabs, arrays in host memory without Python objects; the caller keeps them alive.
+    """
+
+    def __init__(self, source: Source, boxes: Boxes, slabs: Sequence[npt.NDArray[Any]]) -> None:
+        self.source, self.boxes = source, boxes
+        self.bases = np.array([address(slab) for slab in slabs], np.int64)
+        self.strides = np.array([slab.strides for slab in slabs], np.int64).reshape(len(slabs), source.array.ndim)
+        # One element, which lives as long as this.
+        self._fill = np.array([source.array.metadata.absent_value], source.array.dtype)
+
+    def padded(self, start: IntArray, inside: IntArray, box: int) -> Iterator[tuple[Any, Any, int, Any]]:
+        """Yield the pieces of a window that is partly outside of the array.
+
+        Parameters
+        ----------
+        start, inside
+            int64 ``(ndim,)``: first element of the window, and of what was read for it.
+        box
+            Its box.
+
+        Yields
+        ------
+        First element of the piece in the window, its shape, the address of its first element in the slab, and the
+        strides of its elements there, in bytes.
+        """
+        array, part = self.source.array, self.source.part
+        axes = []
+        for d, length in enumerate(part.shape):
+            wanted = padded_indices(int(start[d]) + np.arange(length), array.shape[d], part.pad)
+            axes.append(list(runs(np.where(wanted < 0, wanted, wanted - inside[d]))))
+        strides = self.strides[box].tolist()
+        base = int(self.bases[box] + (inside - self.boxes.low[box]) @ self.strides[box])
+        for piece in itertools.product(*axes):
+            begins, counts, firsts, steps = zip(*piece, strict=True)
+            if min(firsts) < 0:
+                yield begins, counts, address(self._fill), [0] * len(strides)
+            else:
+                first = base + sum(i * s for i, s in zip(firsts, strides, strict=True))
+                yield begins, counts, first, [i * s for i, s in zip(steps, strides, strict=True)]
+
+
+def pieces(parts: Sequence[tuple[Windows, IntArray, IntArray, IntArray]]) -> Pieces:
+    """Return the pieces of some samples' windows of one shape.
+
+    Parameters
+    ----------
+    parts
+        For each volume of the samples, its windows, and int64 ``(n,)``, ``(n,)`` and ``(n, axes)``: the rows of its
+        samples, their boxes and their origins.
+    """
+    source = parts[0][0].source
+    shape, k = source.part.shape, source.array.ndim
+    # Of each: row, start, count, first and which of ``Pieces``.
+    columns: list[tuple[IntArray, ...]] = []
+    inputs: list[tuple[IntArray, IntArray]] = []
+    known = 0
+    for windows, rows, which, origins in parts:
+        starts, inside = windows.source.part.starts(origins), windows.source.inside(origins)
+        # Nothing is copied to samples without elements.
+        moved = (starts != inside).any(axis=1) | (windows.source.read_shape != shape)
+        plain = np.flatnonzero(~moved & (0 not in shape))
+        whole = np.broadcast_to(np.array(shape, np.int64), (len(plain), k))
+        first = (inside - windows.boxes.low[which])[plain]
+        columns.append((rows[plain], np.zeros_like(first), whole, first, known + which[plain]))
+        inputs.append((windows.bases, windows.strides))
+        known += len(windows.bases)
+        found = [
+            (int(rows[i]), *piece)
+            for i in np.flatnonzero(moved & (0 not in shape)).tolist()
+            for piece in windows.padded(starts[i], inside[i], int(which[i]))
+        ]
+        if found:
+            # Each is an input of its own: its first element is where it begins.
+            row, begins, counts, bases, strides = (np.array(column, np.int64) for column in zip(*found, strict=True))
+            columns.append((row, begins, counts, np.zeros_like(begins), known + np.arange(len(row))))
+            inputs.append((bases, strides))
+            known += len(row)
+    row, start, count, first, which = (np.concatenate(column) for column in zip(*columns, strict=True))
+    if len(columns) > 1:
+        order = np.argsort(row, kind="stable")
+        row, start, count, first, which = (column[order] for column in (row, start, count, first, which))
+    bases, strides = (np.concatenate(column) for column in zip(*inputs, strict=True))
+    return Pieces(shape, source.array.dtype, row, start, count, first, which, bases, strides)
