@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .keeping import chosen
+from .keeping import chosen, doubled
 from .order import EpochOrder
 from .slabs import Slabs
 
@@ -48,6 +48,8 @@ class Epoch:
         Whether the last batch is left out, or filled up, if the samples do not fill it on all ranks.
     prefetch
         Batches that are made ready ahead.
+    told
+        How it is read, if that was chosen before.
     """
 
     samples: Volumes
@@ -58,7 +60,8 @@ class Epoch:
     world_size: int
     drop_last: bool
     pad: bool
-    prefetch: int = 0
+    prefetch: int
+    told: Reads | None = None
 
     @cached_property
     def cells(self) -> VolumesCells:
@@ -120,7 +123,7 @@ class Epoch:
     @cached_property
     def reads(self) -> Reads:
         """How it is read, unless it is shuffled in blocks."""
-        return chosen(self)
+        return chosen(self) if self.told is None else self.told
 
     @property
     def kept_bytes(self) -> int:
@@ -149,12 +152,7 @@ class Epoch:
             inside = turns[(turns > begin) & (turns < end)]
             # The samples that fill up the last batch are of the first block.
             return [begin, *np.unique(inside).tolist(), end]
-        most = self.most_turns
-        result, length = [begin], self.batch_size
-        while result[-1] < end:
-            result.append(min(result[-1] + length, end))
-            length = min(2 * length, most)
-        return result
+        return doubled(begin, end, self.batch_size, self.most_turns)
 
     def numbers(self, begin: int, end: int) -> IntArray:
         """Return the samples of the rank's turns from ``begin`` to ``end``, int64."""

@@ -106,11 +106,12 @@ class Explanation:
         Number of samples of all ranks; number of batches of this one.
     amplification
         Bytes of chunks that all ranks decode to the bytes of the chunks that samples need, each once. Estimated from a
-        part of the blocks if there are many.
+        part of the epoch if it is long.
     mixing
         How well samples are mixed.
     held_bytes
-        Most bytes of samples in memory of this rank: read ahead, and in batches that are ready.
+        Most bytes in memory of this rank: of samples that are read ahead, of batches that are ready, and of chunks that
+        stay decoded.
     """
 
     samples: int
@@ -129,7 +130,7 @@ class Explanation:
             f"{self.samples} samples of {readable_size(mixing.sample_bytes)}, {self.batches} batches of this rank",
             f"amplification {self.amplification:.2f}: a chunk is decoded {self.amplification:.2f} times an epoch",
             f"mixing: {mixing.block_samples:.0f} samples of {mixing.groups:.0f} independent groups are mixed",
-            f"memory: at most {readable_size(self.held_bytes)} of samples, and what decoding takes",
+            f"memory: at most {readable_size(self.held_bytes)} of samples and chunks, and what decoding takes",
         ]
         return "\n".join(lines if mixing.is_enough else [*lines, f"too few: {mixing.advice}"])
 

@@ -35,12 +35,15 @@ _AHEAD: Final = 1 << 15
 _AT_ONCE: Final = 1 << 12
 #: Reads that share the buffer with chunks that stay: each of the two in memory takes this part of it.
 _PARTS: Final = (7 / 16, 1 / 4, 1 / 16)
-#: Uses of chunks, and reads, that are tried to choose among them; no reads of more samples are tried.
+#: Samples, uses of chunks and reads that are tried to choose among them; no reads of more samples are tried.
+_TRIED_SAMPLES: Final = 1 << 11
 _TRIED_USES: Final = 1 << 14
-_TRIED_READS: Final = 6
+_TRIED_READS: Final = 2
 _MOST_TRIED: Final = 1 << 15
 #: To copy a byte costs about so much of decoding one, unless that has to be fetched from a remote store, too.
-_COPYING: Final = 0.5
+_COPYING: Final = 0.1
+#: What stays has to save this part of the costs.
+_WORTH: Final = 0.02
 _NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -267,18 +270,26 @@ class Keeping:
         return chunk[once], np.bincount(read[once], minlength=last - first)
 
 
+def doubled(begin: int, end: int, first: int, most: int) -> list[int]:
+    """Return the turns at which reading is cut: a first read, each twice as long as the one before, up to a longest."""
+    result, length = [begin], first
+    while result[-1] < end:
+        result.append(min(result[-1] + length, end))
+        length = min(2 * length, most)
+    return result
+
+
 def chosen(epoch: Drawn) -> Reads:
     """Return how to read an epoch that is not shuffled in blocks: what decodes, and copies, least within the buffer.
 
     Large reads decode each chunk once for many samples. Smaller ones leave room for chunks that stay. Which of them
     is better depends on how large samples are beside chunks, so some are tried on the first samples of the epoch.
     """
-    batch, nbytes = epoch.batch_size, max(epoch.samples.sample_nbytes, 1)
+    batch, nbytes, count = epoch.batch_size, max(epoch.samples.sample_nbytes, 1), epoch.end(0)
     buffer = 2 * epoch.settings.block_bytes // epoch.world_size
     whole = Reads(max(epoch.settings.block_samples // epoch.world_size, batch))
     sources = [source for volume in epoch.samples.each for source in volume.sources]
-    count = epoch.end(0)
-    if count <= whole.turns or any(source.array.dtype.hasobject for source in sources):
+    if count <= batch or any(source.array.dtype.hasobject for source in sources):
         return whole
     parts = []
     for part in _PARTS:
@@ -288,22 +299,40 @@ def chosen(epoch: Drawn) -> Reads:
             parts.append(Reads(turns, room))
     if not parts:
         return whole
-    if whole.turns > _MOST_TRIED:
-        return whole
     remote = any(isinstance(source.array.store, RemoteValues) for source in sources)
     copying = 0.0 if remote else _COPYING * nbytes
-    costs = {reads: _cost(epoch, reads, copying) for reads in (whole, *parts)}
     total = Chunks([sources]).total_bytes
     if epoch.settings.shuffle and total <= parts[-1].room:
-        # Each chunk is decoded once, whatever the first samples need.
-        costs[parts[-1]] = total / count + copying
-    return min(costs, key=lambda reads: costs[reads])
+        # Each chunk is decoded once if all stay, and else by nearly every read of many samples.
+        costs = {parts[-1]: total / count + copying, whole: _cost_of_all(epoch, whole, total)}
+    elif whole.turns <= _MOST_TRIED:
+        costs = {reads: _cost(epoch, reads, copying) for reads in (whole, *parts)}
+    else:
+        return whole
+    best = min(costs, key=lambda reads: costs[reads])
+    return best if costs[best] < (1 - _WORTH) * costs[whole] else whole
+
+
+def _cost_of_all(epoch: Drawn, reads: Reads, total: int) -> float:
+    """Return at most how many bytes a sample decodes if no chunk stays, and all have ``total`` bytes."""
+    batch, count = epoch.batch_size, epoch.end(0)
+    numbers = epoch.numbers(0, batch)
+    origins, needed = epoch.origins(numbers), 0
+    for volume, places, _ in epoch.cells.parts(numbers):
+        for source in epoch.samples.each[volume].sources:
+            needed += source.uses(origins[places]) * source.chunk_nbytes
+    lengths = np.diff(doubled(0, count, batch, reads.turns))
+    return float(np.minimum(lengths * (needed / batch), total).sum()) / count
 
 
 def _cost(epoch: Drawn, reads: Reads, copying: float) -> float:
     """Return about what a sample costs, in bytes that are decoded, if copying a whole one costs so much."""
     end = epoch.end(0)
-    keeping = Keeping(epoch, [*range(0, end, reads.turns), end], reads.room)
+    bounds = doubled(0, end, epoch.batch_size, reads.turns)
+    if end > _TRIED_SAMPLES:
+        # Short reads are few.
+        bounds = [*range(0, end, reads.turns), end]
+    keeping = Keeping(epoch, bounds, reads.room)
     costs: list[float] = []
     samples: list[int] = []
     uses = 0

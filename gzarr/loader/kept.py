@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..engines.cpu.batch import Gathering, Pieces, available
+from ..engines.kernels import address
 from ..engines.stack import Stack
 from ..plan.planner import plan_windows, some_chunks
 from .keeping import numbers_of
@@ -85,13 +87,38 @@ class Wanted:
 
     def copy(self, rows: IntArray, arrays: Sequence[Any]) -> None:
         """Copy what is wanted of some of the chunks, which were decoded before."""
-        copy, part = self._memory.results.copy, self._some(rows)
-        which = np.repeat(np.arange(len(rows)), np.diff(part.piece_offsets)).tolist()
+        part = self._some(rows)
+        if not len(part):
+            return
+        which = np.repeat(np.arange(len(rows)), np.diff(part.piece_offsets))
+        if self._memory.stream is None and available():
+            self._gather(part, which, arrays)
+            return
         columns = part.output.tolist(), part.start.tolist(), part.target.tolist(), part.count.tolist()
-        for chunk, output, start, at, count in zip(which, *columns, strict=True):
+        for chunk, output, start, at, count in zip(which.tolist(), *columns, strict=True):
             taken = tuple(slice(a, a + n) for a, n in zip(start, count, strict=True))
             place = tuple(slice(a, a + n) for a, n in zip(at, count, strict=True))
-            copy(self._outputs[output][place], arrays[chunk][taken])
+            self._memory.results.copy(self._outputs[output][place], arrays[chunk][taken])
+
+    def _gather(self, part: Plan, which: IntArray, arrays: Sequence[Any]) -> None:
+        """Copy pieces in compiled code, each from one of some arrays in host memory."""
+        order = np.argsort(part.output, kind="stable")
+        pieces = Pieces(
+            self.source.read_shape,
+            self.source.array.dtype,
+            part.output[order],
+            part.target[order],
+            part.count[order],
+            part.start[order],
+            which[order],
+            np.array([address(array) for array in arrays], np.int64),
+            np.array([array.strides for array in arrays], np.int64),
+        )
+        gathering, low = Gathering([pieces]), 0
+        for output in self._outputs.arrays:
+            high = low + len(output)
+            gathering.run(low, high, [output])
+            low = high
 
     def complete(self) -> None:
         """Fill what is outside of the array, once everything else is there."""

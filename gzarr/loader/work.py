@@ -457,4 +457,6 @@ class Work:
             queue.put(None)
         self.freed.put(0)
         self.places.put(None)
+        if self.kept is not None and not self.epoch.prefetch:
+            self.kept.clear()
         self.memory.close()
