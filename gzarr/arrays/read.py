@@ -99,8 +99,8 @@ class Reader:
         return self._decoding
 
     @property
-    def _planned_grid(self) -> ChunkGrid:
-        """The grid that reads are planned over."""
+    def planned_grid(self) -> ChunkGrid:
+        """The grid that reads are planned over: of chunks, or of the inner chunks of shards."""
         if self._grid is None:
             self._grid = planned_grid(self._metadata.chunk_grid, self.decoding.levels)
         return self._grid
@@ -140,7 +140,7 @@ class Reader:
         ChunkError
             For the first chunk that fails; the results are then partially filled.
         """
-        grid = self._planned_grid
+        grid = self.planned_grid
         simple = memory is HOST and len(selections) == 1 and field is None and grid.is_regular
         if simple and monitor.current() is None and self._fill_quickly(selections[0], results[0], missing):
             return
@@ -175,9 +175,28 @@ class Reader:
             As for :meth:`fill`, as are the errors.
         """
         shape = results[0].shape[1:]
-        the_plan = plan_windows(starts, shape, step, self._planned_grid)
+        the_plan = plan_windows(starts, shape, step, self.planned_grid)
         if rows is not None:
             the_plan = replace(the_plan, output=rows[the_plan.output])
+        self.fill_planned(the_plan, results, missing, memory, options)
+
+    def fill_planned(
+        self,
+        the_plan: Plan,
+        results: Sequence[Any],
+        missing: Missing,
+        memory: Results = HOST,
+        options: DeviceOptions = NO_OPTIONS,
+    ) -> None:
+        """Read what a plan of windows says, over :attr:`planned_grid`.
+
+        Parameters
+        ----------
+        the_plan
+            The plan, or some chunks of it; its outputs are places along the first axes of ``results``.
+        results, missing, memory, options
+            As for :meth:`fill_windows`, as are the errors.
+        """
         self._run_parts(the_plan, Stack(results), None, missing, memory, results[0], options)
 
     def _run_parts(
@@ -191,7 +210,7 @@ class Reader:
         options: DeviceOptions,
     ) -> None:
         """Run an engine over a plan, for chunks of one shape after the other."""
-        grid = self._planned_grid
+        grid = self.planned_grid
         for part in by_shape(the_plan, grid):
             if len(part):
                 reader = self if grid.is_regular else self._of_shape(part.chunk_shape)
@@ -268,7 +287,7 @@ class Reader:
         if device == "cpu":
             return self.decoding.path
         metadata = self._metadata
-        chunks = math.prod(self._planned_grid.grid_shape)
+        chunks = math.prod(self.planned_grid.grid_shape)
         return self._the_cuda_engine.path(
             chunks, metadata.size * metadata.dtype.itemsize, packed.holder(self._store), verify
         )

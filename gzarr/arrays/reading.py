@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..engines.cuda.devices import get_device, warn_of_loss
 from ..engines.stack import Stack
@@ -18,9 +21,9 @@ from .read_options import DeviceOptions, ReadOptions, check_budget, check_decode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from ..engines.request import Missing, Verify
+    from ..metadata.chunk_grid import ChunkGrid
+    from ..plan.planner import Plan
     from ..plan.selection import Selection
     from ..plan.windows import IntArray, Windows
     from .outputs import Results
@@ -288,6 +291,40 @@ class ReadableArray(ArrayProperties):
                 raise OutputError(f"{which} must be {memory.kind}, of shape (n, *{windows.shape}), not {array!r:.80}")
             results.append(self._output((len(array), *windows.shape), self.dtype, array, memory))
         return results
+
+    @property
+    def _planned_grid(self) -> ChunkGrid:
+        """The grid that reads are planned over: of chunks, or of the inner chunks of shards."""
+        return self._reader.planned_grid
+
+    def _read_planned(self, the_plan: Plan, out: Sequence[Any], stream: Any) -> None:
+        """Read what a plan of windows over :attr:`_planned_grid` says, or some chunks of it; for loaders.
+
+        Parameters
+        ----------
+        the_plan
+            The plan; its outputs are places along the first axes of ``out``.
+        out
+            Arrays ``(n_i, *shape)`` of the array's kind and dtype. On a device, if there are several, what the plan
+            does not fill of its windows is undefined.
+        stream
+            As for :meth:`read`, as are the errors.
+        """
+        options = self._read_options(None, stream, None, "auto", None)
+        if not len(the_plan):
+            return
+        if options.memory is HOST or len(out) == 1:
+            self._reader.fill_planned(the_plan, out, options.missing, options.memory, options.device)
+            return
+        # The device writes to one allocation.
+        rows, which = np.unique(the_plan.output, return_inverse=True)
+        whole = options.memory.empty((len(rows), *out[0].shape[1:]), self.dtype)
+        self._reader.fill_planned(
+            replace(the_plan, output=which), [whole], options.missing, options.memory, options.device
+        )
+        places = Stack(out)
+        for i, row in enumerate(rows.tolist()):
+            options.memory.copy(places[row], whole[i, ...])
 
     def _fill_windows(self, windows: Windows, rows: IntArray | None, results: list[Any], options: ReadOptions) -> None:
         where = windows.starts, windows.step

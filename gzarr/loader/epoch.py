@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from .keeping import chosen, doubled
 from .order import EpochOrder
 from .slabs import Slabs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from .keeping import Reads
     from .order import Order
     from .volumes import Volumes, VolumesCells
 
@@ -44,6 +46,10 @@ class Epoch:
         Number of the rank, and number of ranks.
     drop_last, pad
         Whether the last batch is left out, or filled up, if the samples do not fill it on all ranks.
+    prefetch
+        Batches that are made ready ahead.
+    told
+        How it is read, if that was chosen before.
     """
 
     samples: Volumes
@@ -54,6 +60,8 @@ class Epoch:
     world_size: int
     drop_last: bool
     pad: bool
+    prefetch: int
+    told: Reads | None = None
 
     @cached_property
     def cells(self) -> VolumesCells:
@@ -106,11 +114,21 @@ class Epoch:
     @cached_property
     def most_turns(self) -> int:
         """Most turns that are read together, unless blocks are read whole."""
-        block = self.settings.block_samples // self.world_size
-        if self.settings.shuffle == "blocks":
-            # As many as keep threads and stores busy.
-            block = min(block, max(_BUSY_SAMPLES, _BUSY_BYTES // max(self.samples.sample_nbytes, 1)))
-        return max(block, self.batch_size)
+        if self.settings.shuffle != "blocks":
+            return self.reads.turns
+        # As many as keep threads and stores busy.
+        busy = max(_BUSY_SAMPLES, _BUSY_BYTES // max(self.samples.sample_nbytes, 1))
+        return max(min(self.settings.block_samples // self.world_size, busy), self.batch_size)
+
+    @cached_property
+    def reads(self) -> Reads:
+        """How it is read, unless it is shuffled in blocks."""
+        return chosen(self) if self.told is None else self.told
+
+    @property
+    def kept_bytes(self) -> int:
+        """Most bytes of chunks that stay decoded from one read to the next."""
+        return 0 if self.settings.shuffle == "blocks" else self.reads.room
 
     @property
     def most_bytes(self) -> int:
@@ -134,12 +152,7 @@ class Epoch:
             inside = turns[(turns > begin) & (turns < end)]
             # The samples that fill up the last batch are of the first block.
             return [begin, *np.unique(inside).tolist(), end]
-        most = self.most_turns
-        result, length = [begin], self.batch_size
-        while result[-1] < end:
-            result.append(min(result[-1] + length, end))
-            length = min(2 * length, most)
-        return result
+        return doubled(begin, end, self.batch_size, self.most_turns)
 
     def numbers(self, begin: int, end: int) -> IntArray:
         """Return the samples of the rank's turns from ``begin`` to ``end``, int64."""

@@ -8,22 +8,21 @@ With K classes of which each group of samples has one, a batch out of R independ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..display import readable_size
-from ..metadata.chunk_grid import ChunkGrid
 from ..plan.planner import plan, plan_windows
 from ..plan.selection import parse_basic
+from .keeping import Keeping, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from ..plan.planner import Plan
     from .epoch import Epoch
     from .reading import Source
 
@@ -107,11 +106,12 @@ class Explanation:
         Number of samples of all ranks; number of batches of this one.
     amplification
         Bytes of chunks that all ranks decode to the bytes of the chunks that samples need, each once. Estimated from a
-        part of the blocks if there are many.
+        part of the epoch if it is long.
     mixing
         How well samples are mixed.
     held_bytes
-        Most bytes of samples in memory of this rank: read ahead, and in batches that are ready.
+        Most bytes in memory of this rank: of samples that are read ahead, of batches that are ready, and of chunks that
+        stay decoded.
     """
 
     samples: int
@@ -130,7 +130,7 @@ class Explanation:
             f"{self.samples} samples of {readable_size(mixing.sample_bytes)}, {self.batches} batches of this rank",
             f"amplification {self.amplification:.2f}: a chunk is decoded {self.amplification:.2f} times an epoch",
             f"mixing: {mixing.block_samples:.0f} samples of {mixing.groups:.0f} independent groups are mixed",
-            f"memory: at most {readable_size(self.held_bytes)} of samples, and what decoding takes",
+            f"memory: at most {readable_size(self.held_bytes)} of samples and chunks, and what decoding takes",
         ]
         return "\n".join(lines if mixing.is_enough else [*lines, f"too few: {mixing.advice}"])
 
@@ -153,11 +153,17 @@ def explain(epoch: Epoch, held_bytes: int) -> Explanation:
 def _amplification(epoch: Epoch) -> float:
     """Estimate the bytes that are decoded to the bytes of the chunks that are needed."""
     count = epoch.samples.count
-    if epoch.settings.shuffle == "blocks":
-        bounds = epoch.order.bounds
-    else:
-        most = max(epoch.settings.block_samples, epoch.batch_size * epoch.world_size)
-        bounds = np.append(np.arange(0, count, most), count)
+    decoded = _of_blocks(epoch) if epoch.settings.shuffle == "blocks" else _of_reads(epoch)
+    needed: dict[Source, IntArray] = {}
+    for begin in range(0, count, _AT_ONCE):
+        for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
+            needed[source] = np.union1d(needed[source], chunks) if source in needed else chunks
+    return max(decoded / sum(len(chunks) * source.chunk_nbytes for source, chunks in needed.items()), 1.0)
+
+
+def _of_blocks(epoch: Epoch) -> float:
+    """Estimate the bytes that all ranks decode of an epoch in blocks."""
+    count, bounds = epoch.samples.count, epoch.order.bounds
     blocks = len(bounds) - 1
     enough = max(_BLOCKS, _AT_ONCE * blocks // count)
     counted = np.unique(np.linspace(0, blocks - 1, min(blocks, enough)).round().astype(int)).tolist()
@@ -168,13 +174,29 @@ def _amplification(epoch: Epoch) -> float:
             turns = np.arange(begin + (rank - begin) % epoch.world_size, end, epoch.world_size)
             numbers = epoch.order.samples(turns)
             read = _in_slabs(epoch, numbers) if epoch.shares_slabs else _touched(epoch, numbers)
-            decoded += sum(len(chunks) * _chunk_nbytes(source) for source, chunks in read)
-    decoded *= count / sum(int(bounds[block + 1] - bounds[block]) for block in counted)
-    needed: dict[Source, IntArray] = {}
-    for begin in range(0, count, _AT_ONCE):
-        for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
-            needed[source] = np.union1d(needed[source], chunks) if source in needed else chunks
-    return max(decoded / sum(len(chunks) * _chunk_nbytes(source) for source, chunks in needed.items()), 1.0)
+            decoded += sum(len(chunks) * source.chunk_nbytes for source, chunks in read)
+    return decoded * count / sum(int(bounds[block + 1] - bounds[block]) for block in counted)
+
+
+def _of_reads(epoch: Epoch) -> float:
+    """Estimate the bytes that all ranks decode of an epoch that is not in blocks."""
+    decoded = 0.0
+    for rank in range(epoch.world_size):
+        own = replace(epoch, rank=rank)
+        end = own.end(0)
+        keeping = Keeping(own, own.bounds(0, end), own.kept_bytes)
+        samples: list[int] = []
+        bytes_: list[int] = []
+        while keeping.left and (sum(samples) < _AT_ONCE or len(samples) < _BLOCKS):
+            step = keeping.step()
+            samples.append(step.samples)
+            bytes_.append(step.decoded_bytes)
+        decoded += sum(bytes_)
+        if keeping.left:
+            # The rest goes on like the second half, when what stays has been decoded.
+            half = len(samples) // 2
+            decoded += sum(bytes_[half:]) / sum(samples[half:]) * (end - sum(samples))
+    return decoded
 
 
 def _touched(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray]]:
@@ -182,28 +204,14 @@ def _touched(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray
     origins = epoch.origins(numbers)
     for volume, places, _ in epoch.cells.parts(numbers):
         for source in epoch.samples.each[volume].sources:
-            grid = _grid(source)
             starts = source.inside(origins[places])
-            yield source, _numbers(plan_windows(starts, source.read_shape, (1,) * source.array.ndim, grid), grid)
+            found = plan_windows(starts, source.read_shape, (1,) * source.array.ndim, source.grid)
+            yield source, numbers_of(found, source, 0)
 
 
 def _in_slabs(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray]]:
     """Yield, for each array of some samples, the numbers of the chunks that their slabs touch."""
     for volume, each in zip(epoch.samples.each, epoch.slabs(numbers).boxes, strict=True):
         for source, found in zip(volume.sources, each, strict=bool(each)):
-            grid = _grid(source)
             selections = [parse_basic(selection, source.array.shape) for selection in found.selections]
-            yield source, _numbers(plan(selections, grid), grid)
-
-
-def _grid(source: Source) -> ChunkGrid:
-    return ChunkGrid.regular(source.array.shape, source.array.chunks)
-
-
-def _numbers(found: Plan, grid: ChunkGrid) -> IntArray:
-    """Return the numbers of a plan's chunks in C order of their grid, int64 ``(n,)``."""
-    return np.asarray(np.ravel_multi_index(tuple(found.chunks.T), grid.grid_shape), np.int64)
-
-
-def _chunk_nbytes(source: Source) -> int:
-    return math.prod(source.array.chunks) * source.array.dtype.itemsize
+            yield source, numbers_of(plan(selections, source.grid), source, 0)

@@ -30,6 +30,7 @@ from .work import most_held
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .keeping import Reads
     from .like import Like
     from .order import Shuffle
     from .work import Batch, OnError
@@ -59,13 +60,14 @@ class Loader:
         Samples of a batch of one rank.
     shuffle
         ``"blocks"`` (or True): groups of neighbouring chunks are drawn in a random order into the buffer, and their
-        samples are mixed. ``"full"``: any sample may come at any place, so chunks may be decoded many times. False: the
-        samples in their own order.
+        samples are mixed. ``"full"``: any sample may come at any place, so chunks that do not all fit the buffer may be
+        decoded many times. False: the samples in their own order.
     seed
         Integer that determines the order of all epochs, with the number of the epoch and ``streams``.
     buffer_bytes
         Bytes of samples in memory that are read ahead, over all ranks together: one half is mixed while the other half
-        is given out. What shuffled samples have in common counts once.
+        is given out. What shuffled samples have in common counts once. With other orders than ``"blocks"``, a part of
+        it is for chunks that stay decoded until they are used again.
     drop_last
         Whether the samples that do not fill the last batch of all ranks are left out.
     pad
@@ -181,6 +183,8 @@ class Loader:
         self._used = False
         self._warned = False
         self._stats = Stats()
+        # How epochs are read, once it was chosen.
+        self._reads: Reads | None = None
 
     def split(self, part: int, parts: int) -> Loader:
         """Return a loader of a part of this one's samples, with the same state.
@@ -196,6 +200,7 @@ class Loader:
         other._rank = self._rank + self._world_size * part
         other._world_size = self._world_size * parts
         other._stats = Stats()
+        other._reads = None
         return other
 
     def __len__(self) -> int:
@@ -212,7 +217,7 @@ class Loader:
         if self._used:
             self._epoch, self._cursor = self._epoch + 1, 0
         self._used = True
-        epoch, begin = self._of_epoch(self._epoch), self._cursor
+        epoch, begin = self._read_of(self._epoch), self._cursor
 
         def given(steps: int | None, number: int = self._epoch) -> None:
             # Of several iterators, the last one's state is the loader's.
@@ -225,7 +230,6 @@ class Loader:
         pipeline = Pipeline(
             epoch,
             begin=begin,
-            prefetch=self._prefetch,
             transform=self._transform,
             on_error=self._on_error,
             copy=self._copy,
@@ -273,9 +277,9 @@ class Loader:
 
     def explain(self) -> Explanation:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
-        epoch = self._of_epoch(self._epoch)
+        epoch = self._read_of(self._epoch)
         batches = (self._prefetch + 1) * self._batch_size * self._volumes.sample_nbytes
-        return explain(epoch, most_held(epoch, self._prefetch) + batches)
+        return explain(epoch, most_held(epoch) + epoch.kept_bytes + batches)
 
     def stats(self) -> Stats:
         """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""
@@ -320,6 +324,13 @@ class Loader:
         self._order = replace(self._order, seed=seed)
         self._epoch, self._cursor, self._used = epoch, cursor, False
 
+    def _read_of(self, epoch: int) -> Epoch:
+        """Return an epoch that is to be read."""
+        result = self._of_epoch(epoch)
+        if self._order.shuffle != "blocks":
+            self._reads = result.reads
+        return result
+
     def _of_epoch(self, epoch: int) -> Epoch:
         return Epoch(
             self._volumes,
@@ -330,6 +341,8 @@ class Loader:
             world_size=self._world_size,
             drop_last=self._drop_last,
             pad=self._pad,
+            prefetch=self._prefetch,
+            told=self._reads,
         )
 
     @property

@@ -29,7 +29,7 @@ class Pipeline:
         The epoch.
     begin
         Position of the order to go on from.
-    prefetch, transform, on_error, copy, like
+    transform, on_error, copy, like
         As for :class:`gzarr.loader.Loader`.
     pinned
         Page-locked memory for the batches, or None.
@@ -42,7 +42,6 @@ class Pipeline:
         epoch: Epoch,
         *,
         begin: int,
-        prefetch: int,
         transform: Callable[[Batch], Any] | None,
         on_error: OnError,
         copy: bool,
@@ -50,7 +49,7 @@ class Pipeline:
         pinned: PinnedResults | None,
         progress: Callable[[int | None], None],
     ) -> None:
-        self._work = work = Work(epoch, begin, prefetch, on_error, transform, pinned)
+        self._work = work = Work(epoch, begin, on_error, transform, pinned)
         self._steps = epoch.steps(begin)
         self._given = 0
         # When the consumer got the last batch.
@@ -64,9 +63,9 @@ class Pipeline:
         # The last batch given out, if its memory is used again.
         self._kept: Any = None
         self._progress = progress
-        self._inline = None if prefetch else work.inline()
+        self._inline = None if epoch.prefetch else work.inline()
         self._close = weakref.finalize(self, work.stop)
-        if prefetch and self._steps:
+        if epoch.prefetch and self._steps:
             for target in (work.run_reader, work.run_finisher):
                 threading.Thread(target=target, name=f"gzarr-loader-{target.__name__}", daemon=True).start()
 

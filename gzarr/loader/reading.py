@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..arrays.array import Array
+    from ..metadata.chunk_grid import ChunkGrid
     from .memory import Memory
     from .samples import Pad, Part
 
@@ -43,6 +45,21 @@ class Source:
     def sample_nbytes(self) -> int:
         """Bytes of one window."""
         return int(np.prod(self.part.shape, dtype=np.int64)) * self.array.dtype.itemsize
+
+    @property
+    def grid(self) -> ChunkGrid:
+        """Grid of the array's chunks, or of the inner chunks of its shards."""
+        return self.array._planned_grid
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks of :attr:`grid`."""
+        return math.prod(self.grid.grid_shape)
+
+    @property
+    def chunk_nbytes(self) -> int:
+        """Bytes of a chunk of :attr:`grid`, decoded; of the largest one if they differ."""
+        return math.prod(self.grid.chunk_shape) * self.array.dtype.itemsize
 
     def empty(self, count: int, memory: Memory) -> Any:
         """Return a new array for ``count`` windows."""
@@ -80,19 +97,11 @@ class Source:
         rows
             int64 ``(n,)``, place of each window along the first axes of ``outputs``; None for 0 to n − 1.
         """
-        places = np.arange(len(origins)) if rows is None else rows
-        starts, inside = self.part.starts(origins), self.inside(origins)
-        stream = memory.stream
-        if self.read_shape == self.part.shape:
-            self.array.read_windows(inside, self.read_shape, out=list(outputs), rows=rows, stream=stream)
-            moved = np.flatnonzero((inside != starts).any(axis=1))
-            windows = [_row(outputs, int(row)) for row in places[moved]]
-        else:
-            moved = np.arange(len(starts))
-            whole = memory.results.empty((len(starts), *self.read_shape), self.array.dtype)
-            windows = list(self.array.read_windows(inside, self.read_shape, out=whole, stream=stream))
-        for i, window in zip(moved.tolist(), windows, strict=True):
-            self.pad(_row(outputs, int(places[i])), window, starts[i], inside[i], memory)
+        target = Target(self, origins, outputs, memory, rows)
+        self.array.read_windows(
+            target.inside, self.read_shape, out=target.outputs, rows=target.rows, stream=memory.stream
+        )
+        target.pad()
 
     def pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:
         """Fill a sample from the window that was read for it, which may share its memory.
@@ -186,3 +195,42 @@ def _row(outputs: Sequence[Any], i: int) -> Any:
             return output[i]
         i -= len(output)
     raise IndexError(i)
+
+
+class Target:
+    """Where the windows of some samples are read to.
+
+    Parameters
+    ----------
+    source, origins, outputs, memory, rows
+        As for :meth:`Source.read`.
+
+    Attributes
+    ----------
+    inside
+        int64 ``(n, ndim)``, first element of each window that is read.
+    outputs, rows
+        Arrays for windows of the shape that is read, and their places along the first axes of these.
+    """
+
+    def __init__(
+        self, source: Source, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None
+    ) -> None:
+        self._source, self._memory, self._samples = source, memory, outputs
+        self._starts, self.inside = source.part.starts(origins), source.inside(origins)
+        self._places = np.arange(len(origins)) if rows is None else rows
+        self.outputs, self.rows = list(outputs), rows
+        self._apart = source.read_shape != source.part.shape
+        if self._apart:
+            shape = (len(origins), *source.read_shape)
+            self.outputs, self.rows = [memory.results.empty(shape, source.array.dtype)], None
+
+    def pad(self) -> None:
+        """Fill what is outside of the array, once the windows have been read."""
+        moved = np.arange(len(self.inside))
+        if not self._apart:
+            moved = np.flatnonzero((self.inside != self._starts).any(axis=1))
+        for i in moved.tolist():
+            sample = _row(self._samples, int(self._places[i]))
+            window = self.outputs[0][i, ...] if self._apart else sample
+            self._source.pad(sample, window, self._starts[i], self.inside[i], self._memory)

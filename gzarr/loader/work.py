@@ -21,6 +21,8 @@ import numpy as np
 from ..engines.monitor import Monitor, ReadCancelledError
 from ..engines.pool import thread_count
 from ..errors import ChunkDecodeError, GzarrError
+from .keeping import Keeping
+from .kept import ChunkMemory, Kept, Wanted
 from .memory import memory_of
 from .parts import place
 from .stats import Stats
@@ -107,11 +109,11 @@ class Ready:
     skipped: int = 0
 
 
-def most_held(epoch: Epoch, prefetch: int) -> int:
-    """Return the most bytes of a rank that are read and still needed, unless a single group takes more."""
+def most_held(epoch: Epoch) -> int:
+    """Return the most bytes of a rank's samples that are read and still needed, unless a single group takes more."""
     if epoch.shares_slabs:
         return 2 * epoch.most_bytes
-    return max(2 * epoch.most_bytes, (prefetch + 1) * epoch.batch_size * epoch.samples.sample_nbytes)
+    return max(2 * epoch.most_bytes, (epoch.prefetch + 1) * epoch.batch_size * epoch.samples.sample_nbytes)
 
 
 def decoding_bytes(source: Source) -> int:
@@ -127,7 +129,6 @@ class Work:
         self,
         epoch: Epoch,
         begin: int,
-        prefetch: int,
         on_error: OnError,
         transform: Callable[[Batch], Any] | None,
         pinned: PinnedResults | None = None,
@@ -137,17 +138,23 @@ class Work:
         self.sources, self.which = self.volumes[0].sources, self.volumes[0].which
         self.begin = begin
         self.first, self.end = epoch.first_turn(begin), epoch.end(begin)
-        self.prefetch = prefetch
+        self.bounds = epoch.bounds(self.first, self.end)
         self.on_error = on_error
         self.transform = transform
         self.memory = memory_of(self.sources[0].array.device, pinned)
+        self.kept: Kept | None = None
+        if epoch.kept_bytes:
+            room = epoch.kept_bytes
+            self.kept = Kept(
+                Keeping(epoch, self.bounds, room), ChunkMemory(self.memory, room), at_once=epoch.most_bytes
+            )
         self.stats = Stats()
         self.monitor = Monitor()
         self.open: dict[int, _Open] = {}
         self.shares_slabs = epoch.shares_slabs
         self.sample_nbytes = max(epoch.samples.sample_nbytes, 1)
         self.stopped = False
-        self.most = most_held(epoch, prefetch)
+        self.most = most_held(epoch)
         if not self.shares_slabs:
             # Decoding takes memory too: while it does, so much less is held, within reason. Slabs are freed at once.
             self.most -= min(max(map(decoding_bytes, self.sources)), self.most // 4)
@@ -158,7 +165,7 @@ class Work:
         # Bytes that are no longer needed, and places for batches that are ready.
         self.freed: SimpleQueue[int] = SimpleQueue()
         self.places: SimpleQueue[None] = SimpleQueue()
-        for _ in range(prefetch):
+        for _ in range(epoch.prefetch):
             self.places.put(None)
 
     # -- reading
@@ -169,7 +176,10 @@ class Work:
         origins = self.epoch.origins(numbers)
         pieces = [(batch, rows) for batch, rows, _ in self._pieces(begin, end, numbers, origins)]
         try:
-            self._read(numbers, origins, pieces)
+            if self.kept is None:
+                self._read(numbers, origins, pieces)
+            else:
+                self._read_kept(self.kept, numbers, origins, pieces)
         except GzarrError:
             for piece in pieces:
                 self._read_alone(*piece)
@@ -237,6 +247,21 @@ class Work:
                     outputs = [batch.arrays[i][rows] for batch, rows in pieces]
                     rows = None if len(self.volumes) == 1 else places
                     source.read(origins[places], outputs, self.memory, rows)
+
+    def _read_kept(
+        self, kept: Kept, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]
+    ) -> None:
+        """Read the samples of the next read into rows of batches, with the chunks that stay decoded."""
+        with self._measured():
+            step, first = kept.keeping.step(), kept.keeping.chunks.first
+            wanted = []
+            for volume, places, _ in self.epoch.cells.parts(numbers):
+                rows = None if len(self.volumes) == 1 else places
+                for i, source in enumerate(self.volumes[volume].sources):
+                    outputs = [batch.arrays[i][taken] for batch, taken in pieces]
+                    wanted.append(Wanted(source, first[volume][i], origins[places], outputs, self.memory, rows))
+            uses = self.monitor.uses
+            self.monitor.uses = uses + kept.read(wanted, step.stay)
 
     @contextlib.contextmanager
     def _measured(self) -> Iterator[None]:
@@ -307,7 +332,7 @@ class Work:
         # out; without those of batches that wait for the next block.
         held = 0
         try:
-            for begin, end in itertools.pairwise(self.epoch.bounds(self.first, self.end)):
+            for begin, end in itertools.pairwise(self.bounds):
                 block = self._block(begin, end)
                 nbytes = (end - begin) * self.sample_nbytes if block is None else self._nbytes(block)
                 while held and held + nbytes > self.most and not self.stopped:
@@ -325,6 +350,9 @@ class Work:
         except BaseException as error:
             # Whatever it is, it is raised in the consumer's thread.
             self.complete.put(error)
+        finally:
+            if self.kept is not None:
+                self.kept.clear()
 
     def _block(self, begin: int, end: int) -> _Block | None:
         """Return the block of some turns, if batches are gathered from slabs."""
@@ -415,7 +443,7 @@ class Work:
 
     def inline(self) -> Iterator[Ready]:
         """Read and make ready without threads."""
-        for begin, end in itertools.pairwise(self.epoch.bounds(self.first, self.end)):
+        for begin, end in itertools.pairwise(self.bounds):
             for done in self._done(begin, end, self._block(begin, end)):
                 for item in done:
                     yield from self._results(item)
@@ -431,4 +459,6 @@ class Work:
             queue.put(None)
         self.freed.put(0)
         self.places.put(None)
+        if self.kept is not None and not self.epoch.prefetch:
+            self.kept.clear()
         self.memory.close()

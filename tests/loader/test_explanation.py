@@ -92,7 +92,8 @@ PEAK = """
     from gzarr.loader import Loader, Patches, Windows
 
     array = gzarr.open_array(sys.argv[1], device="cpu")
-    loader = Loader(array, eval(sys.argv[3]), batch_size=16, buffer_bytes=int(sys.argv[2]))
+    options = {"batch_size": 16, "buffer_bytes": int(sys.argv[2]), "shuffle": eval(sys.argv[4])}
+    loader = Loader(array, eval(sys.argv[3]), **options)
     array[:16, :64, :64]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     count = sum(len(batch.samples) for _ in range(2) for batch in loader)
@@ -103,19 +104,24 @@ PEAK = """
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the module resource is Unix's")
 @pytest.mark.parametrize(
-    ("shape", "sampler", "samples", "sample_nbytes"),
+    ("shape", "sampler", "shuffle", "samples", "sample_nbytes"),
     [
-        ((512, 512, 512), "Patches((16, 64, 64))", 2048, 16 * 64 * 64 * 2),
+        ((512, 512, 512), "Patches((16, 64, 64))", "blocks", 2048, 16 * 64 * 64 * 2),
         # Of eight steps each: 511 MiB an epoch, of which the buffer has 32 MiB that many of them share.
-        ((1024, 64, 512), "Windows(0, {'x': (0, 7)})", 1008, 8 * 64 * 512 * 2),
+        ((1024, 64, 512), "Windows(0, {'x': (0, 7)})", "blocks", 1008, 8 * 64 * 512 * 2),
+        # Of 128 KiB in chunks of 128 KiB, of which 24 MiB and more stay decoded.
+        ((512, 512, 512), "Patches((16, 64, 64), halo=(4, 0, 0), pad='edge')", "full", 2048, 24 * 64 * 64 * 2),
+        ((512, 512, 512), "Patches((16, 64, 64), halo=(4, 0, 0), pad='edge')", False, 2048, 24 * 64 * 64 * 2),
     ],
-    ids=["patches", "runs"],
+    ids=["patches", "runs", "full", "in order"],
 )
-def test_memory_is_as_said(tmp_path: Path, shape: Any, sampler: str, samples: int, sample_nbytes: int) -> None:
+def test_memory_is_as_said(
+    tmp_path: Path, shape: Any, sampler: str, shuffle: Any, samples: int, sample_nbytes: int
+) -> None:
     """Two epochs of much more than the buffer, which has 32 MiB."""
     volume(tmp_path, shape, (16, 64, 64))
     code = textwrap.dedent(PEAK)
-    command = [sys.executable, "-W", "ignore", "-c", code, os.fspath(tmp_path), str(32 << 20), sampler]
+    command = [sys.executable, "-W", "ignore", "-c", code, os.fspath(tmp_path), str(32 << 20), sampler, repr(shuffle)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     count, grown, said = map(int, result.stdout.split())
     assert count == 2 * samples
