@@ -34,6 +34,17 @@ def check_rules(group: Any, kind: Any, version: str) -> None:
     assert [str(p) for p in found.problems if p.is_rule] == []
 
 
+def test_windows_of_channels() -> None:
+    """What is shown is what is there: in the middle of other axes, and of constant and of bad values too."""
+    data = np.zeros((3, 3, 2, 8, 8), "f4")
+    data[1, 0], data[1, 1] = 5, np.arange(128).reshape(2, 8, 8)
+    data[1, 2, 0, 0, 0] = np.nan
+    image = gzarr.ome.create({}, data, axes="tczyx", channels=iter("abc"), levels=1)
+    assert [(c.window.start, c.window.end) for c in image.channels] == [(5, 6), (0, 127), (0, 1)]
+    empty = gzarr.ome.create({}, shape=(2, 8, 8), dtype="i2", axes="cyx", channels=["a", "b"])
+    assert [(c.window.start, c.window.end) for c in empty.channels] == [(-32768, 32767)] * 2
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_documents_of_an_image(tmp_path: Path, version: str) -> None:
     store = tmp_path
@@ -66,7 +77,8 @@ def test_documents_of_an_image(tmp_path: Path, version: str) -> None:
     ]
     channels = ome(image.group)["omero"]["channels"]
     assert [c["label"] for c in channels] == ["DAPI", "GFP"]
-    assert channels[0]["window"] == {"start": 0, "end": 65535, "min": 0, "max": 65535}
+    smallest = image.level(3)[0]
+    assert channels[0]["window"] == {"start": smallest.min(), "end": smallest.max(), "min": 0, "max": 65535}
     assert channels[1]["window"]["end"] == 100
     array = zarr.open_array(store, path="a/b/1", mode="r", zarr_format=2 if version == "0.4" else 3)
     assert array.shape == (2, 20, 30, 20)

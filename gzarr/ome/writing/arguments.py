@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from ..metadata.parse import parse
 if TYPE_CHECKING:
     import numpy as np
 
+    from ...arrays.array import Array
     from ...metadata.model import ZarrFormat
 
 Written: TypeAlias = Literal["0.4", "0.5"]
@@ -24,6 +25,8 @@ Written: TypeAlias = Literal["0.4", "0.5"]
 _TYPES: Final = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 #: Colours of channels for which none is given: distinct on black, for most eyes.
 _COLORS: Final = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
+#: Bytes of a level that are looked at, for the values that a channel has.
+_LOOK_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,45 @@ def omero_of(channels: Any, description: Description, shape: tuple[int, ...], dt
             for i, c in enumerate(given)
         )
     )
+
+
+def shown(omero: Omero | None, given: Any, description: Description, level: Array) -> Omero | None:
+    """Return channels that show the values which are there, for those that were given as names.
+
+    Parameters
+    ----------
+    omero
+        The channels.
+    given
+        The argument ``channels``.
+    description
+        The axes.
+    level
+        The smallest level. Of times and the like, the middle one is looked at; of large levels, the middle planes.
+    """
+    if omero is None or not level.size:
+        return omero
+    middle: list[int | slice] = [n // 2 for n in level.shape]
+    for d in reversed([d for d, is_space in enumerate(description.space) if is_space]):
+        whole = [*middle[:d], slice(None), *middle[d + 1 :]]
+        nbytes = level.dtype.itemsize * math.prod(
+            n for n, s in zip(level.shape, whole, strict=True) if s == slice(None)
+        )
+        if nbytes <= _LOOK_BYTES:
+            middle = whole
+    names = [axis.type for axis in description.axes]
+    channels = []
+    for i, (channel, own) in enumerate(zip(omero.channels, given, strict=True)):
+        if not isinstance(own, Channel) and channel.window is not None:
+            if "channel" in names:
+                middle[names.index("channel")] = i
+            found = level.read(tuple(middle))
+            low, high = float(found.min()), float(found.max())
+            if math.isfinite(low) and math.isfinite(high):
+                # Viewers divide by the difference.
+                channel = replace(channel, window=replace(channel.window, start=low, end=max(high, low + 1)))
+        channels.append(channel)
+    return replace(omero, channels=tuple(channels))
 
 
 def checked_attributes(metadata: OmeMetadata, version: Written) -> dict[str, Any]:

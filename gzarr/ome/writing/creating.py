@@ -21,9 +21,10 @@ from ...stores.keys import join_path, normalize_path
 from ...stores.resolve import as_store
 from ...tools.copy import check_apart
 from ..image import Image
+from ..metadata.documents import to_attributes
 from ..metadata.model import ImageLabel, LabelColor, Multiscale, OmeMetadata
 from ..metadata.parse import parse
-from .arguments import check_version, checked_attributes, describe, omero_of
+from .arguments import check_version, checked_attributes, describe, omero_of, shown
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
 from .existing import described_by, factors_of, image_of
@@ -86,7 +87,8 @@ def create(
     units
         Unit of each axis, as ``scale``, such as ``"micrometer"``; one text for all axes of space.
     channels
-        Names of the channels, or list of :class:`gzarr.ome.metadata.model.Channel`.
+        Names of the channels, or list of :class:`gzarr.ome.metadata.model.Channel`. Those given by name are shown from
+        the lowest to the highest value of the smallest level.
     name
         Name of the image.
     version
@@ -157,8 +159,10 @@ def create(
         type=method if below else None,
         metadata={"method": "gzarr.ome.create"} if below else None,
     )
+    if hasattr(channels, "__iter__") and not isinstance(channels, str):
+        channels = list(channels)
     metadata = OmeMetadata(version, (image,), omero=omero_of(channels, description, shape, dtype))
-    attributes = checked_attributes(metadata, version)
+    checked_attributes(metadata, version)
     options: dict[str, Any] = {"codecs": codecs, "zarr_format": zarr_format, "chunk_key_encoding": "/"}
     if zarr_format == 3:
         options["dimension_names"] = description.names
@@ -180,7 +184,9 @@ def create(
         work = Work(source, first, below, others, method=method, budget_bytes=budget_bytes)
         for _ in work.steps():
             pass
-    group.attrs.update(attributes)
+        smallest = others[-1] if others else first
+        metadata = replace(metadata, omero=shown(metadata.omero, channels, description, smallest))
+    group.attrs.update(to_attributes(metadata, version))
     flush_opened(store, target)
     return Image(group, parse(group.attrs))
 
