@@ -78,15 +78,7 @@ def process(path: Path, row: str, column: str) -> tuple[int, float]:
     filtered = gzarr.ome.pyramid(path, path=f"{row}/{column}/filtered")
     dna, drug = filtered.read(c="DNA"), filtered.read(c="drug")
     labels, count = ndimage.label(ndimage.gaussian_filter(dna, 1) > 200)
-    gzarr.ome.create_labels(
-        path,
-        "cells",
-        labels.astype("u2"),
-        path=f"{row}/{column}/filtered",
-        axes="yx",
-        scale=SCALE,
-        levels=len(filtered.levels),
-    )
+    gzarr.ome.create_labels(path, "cells", labels.astype("u2"), path=f"{row}/{column}/filtered", axes="yx", scale=SCALE)
     return count, float(drug[labels > 0].mean())
 
 

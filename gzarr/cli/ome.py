@@ -20,8 +20,7 @@ def _metadata(node: Any) -> OmeMetadata | None:
     """Return the OME metadata of a group, or None if the node has none."""
     if not isinstance(node, Group):
         return None
-    zarr_format = node.zarr_format if node.zarr_format in (2, 3) else None
-    found = parse(node.metadata.attributes, zarr_format=zarr_format)
+    found = parse(node.metadata.attributes, zarr_format=node.zarr_format)
     return None if found.is_empty else found
 
 

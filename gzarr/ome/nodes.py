@@ -23,7 +23,7 @@ class MetadataWarning(UserWarning):
 
 def read_metadata(group: Group) -> OmeMetadata:
     """Return the OME metadata of a group; costs no request. Broken rules are warned of."""
-    metadata = parse(group.metadata.attributes, zarr_format=group.zarr_format if group.zarr_format in (2, 3) else None)
+    metadata = parse(group.metadata.attributes, zarr_format=group.zarr_format)
     broken = [problem for problem in metadata.problems if problem.is_rule]
     if broken:
         warn(f"{place(group)}: {_some(broken)}")

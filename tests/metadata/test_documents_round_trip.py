@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from gzarr.metadata.layout import Layout
     from gzarr.metadata.model import NodeMetadata
 
-ARCHIVES = sorted(str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.tar.xz"))
+# Those of images have their own kind of expected results.
+ARCHIVES = sorted(
+    name for path in GOLDEN.rglob("*.tar.xz") if not (name := str(path.relative_to(GOLDEN))).startswith("ome")
+)
 
 
 def parsed(documents: dict[str, bytes], path: str, like: NodeMetadata) -> Any:

@@ -1,7 +1,8 @@
 """Versions of the format end at ``gzarr/metadata/``: outside it, no module asks for the version of a node.
 
 Other modules may hold a version, show it, pass it on, and ask its :class:`gzarr.metadata.format.Format`. Integrations
-translate for other libraries, which take and give different things for each version.
+translate for other libraries, which take and give different things for each version, and each version of OME-Zarr
+prescribes one of Zarr.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import gzarr
 from gzarr.metadata.formats import FORMATS
 
 PACKAGE = Path(gzarr.__file__).parent
-#: Packages that know versions.
-KNOWING = ("metadata", "integrations")
+#: Packages that know versions: a version of OME-Zarr is one of Zarr as well.
+KNOWING = ("metadata", "integrations", "ome")
 # Variables and attributes that hold a version, or what stands for one. (An attribute "format" is that of LZMA.)
 NAMES = frozenset(("zarr_format", "children_format", "source_format", "target_format", "V3_DRAFT", "FORMAT"))
 
