@@ -10,6 +10,27 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+__all__ = [
+    "ArgumentError",
+    "ChunkDecodeError",
+    "ChunkError",
+    "ChunkReadError",
+    "ChunkWriteError",
+    "DeviceError",
+    "GzarrError",
+    "MetadataError",
+    "MissingChunkError",
+    "NodeNotFoundError",
+    "NodeTypeError",
+    "OutputError",
+    "ReadOnlyError",
+    "SelectionError",
+    "StoreError",
+    "UnsupportedError",
+    "ValueReplacedError",
+    "ValueSizeError",
+]
+
 
 class GzarrError(Exception):
     """Base of all exceptions raised by gzarr."""

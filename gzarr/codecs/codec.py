@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 if TYPE_CHECKING:
     import numpy as np
 
+__all__ = ["ArrayRepresentation", "BytesRepresentation", "Codec", "EncodingStep", "Operation"]
+
 CodecKind: TypeAlias = Literal["array_to_array", "array_to_bytes", "bytes_to_bytes"]
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from .loader import Loader
 
+__all__ = ["IterableLoader"]
+
 
 class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
     """A loader as an iterable dataset: ``DataLoader(IterableLoader(loader), batch_size=None, num_workers=2)``.
