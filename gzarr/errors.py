@@ -92,7 +92,7 @@ class MetadataError(GzarrError, ValueError):
         return f"{where}: {self.message}"
 
     def at(self, key: str) -> MetadataError:
-        """Return the same error with the document's store key added."""
+        """Return the same error with ``key`` added, the document's key in its store."""
         self.key = key
         return self
 

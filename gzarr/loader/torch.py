@@ -49,5 +49,5 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
         return self._loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state of the loader."""
+        """Go on from a ``state`` of the loader."""
         self._loader.load_state_dict(state)

@@ -37,7 +37,7 @@ MODULES = {
     "gzarr.stores": None,
 }
 
-#: Methods of the store interface. Stores need not say again what these do.
+#: Methods of the store interface. Stores need not say again what these do, and take.
 INTERFACE = {
     name for protocol in vars(base).values() if inspect.isclass(protocol) for name in vars(protocol) if name[0] != "_"
 }
@@ -49,17 +49,14 @@ def _identifiers() -> list[str]:
 
 
 def _object(path: str) -> Any:
-    names, attributes = path.split("."), []
-    while names:
-        try:
-            found: Any = importlib.import_module(".".join(names))
-        except ModuleNotFoundError:
-            attributes.insert(0, names.pop())
-            continue
-        for name in attributes:
-            found = getattr(found, name)
-        return found
-    raise ModuleNotFoundError(path)
+    """Return what a path means. A name of a package may also be that of a module in it, which it then hides."""
+    names = path.split(".")
+    found: Any = importlib.import_module(names[0])
+    for i, name in enumerate(names[1:], 2):
+        if not hasattr(found, name):
+            importlib.import_module(".".join(names[:i]))
+        found = getattr(found, name)
+    return found
 
 
 def _module(name: str) -> ModuleType:
@@ -120,9 +117,12 @@ def _complaints(path: str, thing: Any) -> Iterator[str]:
     for name, member in _members(thing):
         function = getattr(member, "fget", member)
         doc = inspect.getdoc(getattr(thing, name)) or inspect.getdoc(function) or ""
-        if not doc and name not in INTERFACE:
+        known = name in INTERFACE and not getattr(thing, "_is_protocol", False)
+        if not doc and not known:
             yield f"{path}.{name} has no docstring"
-        if doc and inspect.isfunction(member):
+        # What a method of a class above it takes is said there.
+        above = sum(name in vars(cls) for cls in thing.__mro__) > 1
+        if doc and inspect.isfunction(member) and not (known or above):
             yield from (f"{path}.{name}: parameter {p}" for p in _unexplained(member, doc, in_text=True))
 
 
