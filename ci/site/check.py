@@ -13,7 +13,14 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 #: What a browser fetches without being asked to.
-_FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("source", "srcset"), ("iframe", "src"), ("use", "href")}
+_FETCHED = {
+    ("script", "src"),
+    ("link", "href"),
+    ("img", "src"),
+    ("source", "srcset"),
+    ("iframe", "src"),
+    ("use", "href"),
+}
 _LINKS = {("a", "href"), *_FETCHED}
 _STYLE = re.compile(r"(?:url\(|@import)\s*[\"']?(https?:)?//[^)\"']+")
 

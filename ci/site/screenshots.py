@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import subprocess
@@ -11,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+ATTEMPTS: Final = 3
 WIDE: Final = (1400, 900)
 NARROW: Final = (420, 900)
 #: Name of the picture, page, window, colour scheme.
@@ -44,14 +46,23 @@ def take(browser: str, address: str, target: Path, window: tuple[int, int], sche
     scheme
         ``"light"`` or ``"dark"``, as the system prefers.
     """
-    with tempfile.TemporaryDirectory() as profile:
-        # Narrower windows than 500 pixels are possible without the new headless mode only.
-        command = [browser, "--headless=old", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        command += [f"--user-data-dir={profile}", f"--window-size={window[0]},{window[1]}", "--virtual-time-budget=5000"]
-        if scheme == "dark":
-            command.append("--blink-settings=preferredColorScheme=0")
-        command += [f"--screenshot={target}", address]
-        subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    command += [f"--window-size={window[0]},{window[1]}", f"--screenshot={target}"]
+    if scheme == "dark":
+        command.append("--blink-settings=preferredColorScheme=0")
+    for attempt in range(ATTEMPTS):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, contextlib.ExitStack() as stack:
+            # Chromium now and then does not end.
+            if attempt < ATTEMPTS - 1:
+                stack.enter_context(contextlib.suppress(subprocess.TimeoutExpired))
+            subprocess.run(
+                [*command, f"--user-data-dir={profile}", address],
+                check=True,
+                timeout=60,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            return
 
 
 def main(site: str, folder: str, browser: str) -> None:

@@ -144,9 +144,7 @@ def test_codecs_are_in_the_reference() -> None:
 def test_docstrings_explain_parameters(module: str) -> None:
     found = _module(module)
     complaints = [
-        complaint
-        for name in found.__all__
-        for complaint in _complaints(f"{module}.{name}", getattr(found, name))
+        complaint for name in found.__all__ for complaint in _complaints(f"{module}.{name}", getattr(found, name))
     ]
     assert complaints == []
 
