@@ -29,11 +29,3 @@ def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(names["x"], data[100:200, ::2, -1])
     np.testing.assert_array_equal(names["buffer"], data[:64])
     np.testing.assert_array_equal(zarr.open_array("new.zarr", mode="r")[...], fields)
-
-
-def test_links_lead_to_files() -> None:
-    pages = [README, *(README.parent / "docs").glob("*.md"), README.parent / "CONTRIBUTING.md"]
-    for page in pages:
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
