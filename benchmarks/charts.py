@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16)
+_DECADES = (0.1, 1, 10, 100, 1000)
 # Width of a character in the widest of the fonts.
 _CHARACTER = 7.0
 
@@ -127,6 +128,7 @@ class Chart:
         texts: Sequence[float],
         axis: str,
         legend: int | None = None,
+        ratios: bool = True,
     ) -> str:
         """Return a chart of dots on a logarithmic scale.
 
@@ -146,11 +148,13 @@ class Chart:
             What the scale is.
         legend
             How many series the legend has; None for all.
+        ratios
+            Whether values are ratios: a line marks 1.
         """
         self._begin()
         self._legend(series[:legend])
         for panels in tiers:
-            self._tier(series, panels, between, labels, texts)
+            self._tier(series, panels, between, labels, texts, ratios)
             self._y += 14
         self._drawing.text(MARGIN + labels, self._y, axis, "soft")
         return self._end()
@@ -162,6 +166,7 @@ class Chart:
         between: tuple[float, float],
         labels: float,
         texts: Sequence[float],
+        ratios: bool,
     ) -> None:
         gap, step = 14.0, 20.0
         each = (WIDTH - 2 * MARGIN - labels - gap * (len(panels) - 1)) / len(panels)
@@ -174,7 +179,7 @@ class Chart:
             left = MARGIN + labels + number * (each + gap)
             if panel.title:
                 self._drawing.text(left, top - 8, panel.title, "name")
-            self._scale(left, scale, top, bottom, between)
+            self._scale(left, scale, top, bottom, between, ratios)
             for i, row in enumerate(panel.rows):
                 y = top + step * (i + 0.5)
                 for one in reversed(series):
@@ -187,12 +192,15 @@ class Chart:
                     at += width + 8
         self._y = bottom + 16
 
-    def _scale(self, left: float, width: float, top: float, bottom: float, between: tuple[float, float]) -> None:
-        for tick in _TICKS:
+    def _scale(
+        self, left: float, width: float, top: float, bottom: float, between: tuple[float, float], ratios: bool
+    ) -> None:
+        for tick in _TICKS if ratios else _DECADES:
             if between[0] <= tick <= between[1]:
                 x = left + width * _place(tick, between)
-                self._drawing.line(x, top, x, bottom, "limit" if tick == 1 else "line",
-                                   ' style="stroke-width:1;stroke-dasharray:2 3"' if tick == 1 else "")  # fmt: skip
+                one = ratios and tick == 1
+                dashes = ' style="stroke-width:1;stroke-dasharray:2 3"' if one else ""
+                self._drawing.line(x, top, x, bottom, "limit" if one else "line", dashes)
                 self._drawing.text(x, bottom + 14, f"{tick:g}", "soft", "middle")
 
     def _dot(

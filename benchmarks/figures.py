@@ -90,7 +90,7 @@ class Result:
         machine = self.data.get("machine")
         if machine is not None:
             # Processors write their names in several ways.
-            cpu = re.sub(r"\((R|TM)\)| Processor", "", machine["cpu"])
+            cpu = re.sub(r"\((R|TM)\)| Processor", "", machine.get("cpu") or machine["processor"])
             python = f", Python {machine['python']}" if "python" in machine else ""
             return f"{cpu}, {machine['cores']} cores{python}"
         table = self.file.with_suffix(".txt")
@@ -356,6 +356,40 @@ def _names(series: Iterable[Series]) -> str:
     return f"{', '.join(names)} and {last}"
 
 
+#: What ``layouts`` reads, in words.
+_LAYOUT_READS = {"whole": "everything", "plane z": "a[128]", "plane x": "a[:, :, 256]", "window": "a window of 64³"}
+
+
+def layouts(result: Result) -> Figure:
+    """Return the figure of chunk sizes and codecs."""
+    styles = [("circle", "own"), ("diamond", "a"), ("square", "c"), ("triangle", "b"), ("circle", "d-o")]
+    chosen = [layout for layout in result.data["layouts"] if not layout["sharded"]]
+    codecs = list(dict.fromkeys(layout["codecs"] for layout in chosen))
+    series = [Series(name, name, *style) for name, style in zip(codecs, styles, strict=False)]
+    panels, extremes = [], []
+    for read, title in _LAYOUT_READS.items():
+        rows: dict[int, dict[str, float]] = {}
+        for layout in chosen:
+            ms = statistics.median(layout["read_cpu_ms"][read])
+            rows.setdefault(layout["side"], {})[layout["codecs"]] = ms
+        panels.append(Panel(title, [Row(f"chunks of {side}³", values) for side, values in rows.items()]))
+        (small, first), *_, (large, last) = ((side, values["zstd"]) for side, values in rows.items())
+        extremes.append(f"{title}: {_ms(first)} ms in chunks of {small}³, {_ms(last)} in chunks of {large}³")
+    shape = " × ".join(map(str, result.data["shape"]))
+    of = f"Processor time of reads of a volume of {shape}, by size of chunks and codec."
+    alt = f"{of} With zstd, {'; '.join(extremes)}."
+    about = [f"A volume of {shape} uint16, a file for each chunk."]
+    title = "Reading, by size of chunks and codec"
+    caption = result.caption(
+        *([] if "rounds" in result.data else ["Medians. An arrowhead at an end: beyond the scale."])
+    )
+    svg = Chart(title, alt, result.source, about, caption).dots(
+        series, [panels[:2], panels[2:]], between=(0.4, 600), labels=110, texts=(), ratios=False,
+        axis="ms of processor time of all threads; logarithmic, shorter to the left",
+    )  # fmt: skip
+    return Figure("layouts", svg, alt)
+
+
 # -- bars --------------------------------------------------------------------------------------------------------------
 
 #: Names of what is measured, where those in the files say too little.
@@ -453,6 +487,7 @@ OF_RESULTS: Mapping[str, Callable[[Result], Figure]] = {
     "imaging": imaging,
     "map-blocks": map_blocks,
     "dask-scaling": dask_scaling,
+    "layouts": layouts,
 }
 
 
