@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
 SVG = "{http://www.w3.org/2000/svg}"
 #: Scripts that this imports, which have names that others may have, too.
-MODULES = ["charts", "chunk_picture", "drawing", "figures", "report", "rivals", "shuffle_picture", "shuffles"]
+MODULES = ["charts", "chunk_picture", "drawing", "figure_bars", "figure_dots", "figure_results", "figures", "report"]
+MODULES += ["rivals", "shuffle_picture", "shuffles", "workloads"]
 
 
 @pytest.fixture(scope="module")
