@@ -12,8 +12,6 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..engines.monitor import ReadCancelledError
 
 if TYPE_CHECKING:
@@ -99,10 +97,7 @@ class Input:
     def __init__(self, array: Array, axes: Sequence[InputAxis], order: Order, room: int) -> None:
         self._array, self._axes, self._order, self._room = array, axes, order, room
         self._pieces: dict[Index, Piece] = {}
-        # Memory of chunks that are no longer needed.
-        self._free: list[Any] = []
-        self._chunk_shape = tuple(axis.chunks.longest for axis in axes)
-        self._nbytes = math.prod(self._chunk_shape) * array.dtype.itemsize
+        self._nbytes = math.prod(axis.chunks.longest for axis in axes) * array.dtype.itemsize
         own = {axis.output for axis in axes if axis.blocks is not None}
         others = (n for d, n in enumerate(order.grid_shape) if d not in own)
         self._shared = any(axis.is_shared for axis in axes) or math.prod(others) > 1
@@ -171,8 +166,6 @@ class Input:
 
     def _drop(self, piece: Piece) -> None:
         del self._pieces[piece.coords]
-        if piece.array is not None and self._array.device == "cpu" and not self._array.dtype.hasobject:
-            self._free.append(piece.array.base if piece.array.base is not None else piece.array)
         piece.array = None
 
     # -- in the thread that works on a block
@@ -195,31 +188,36 @@ class Input:
         index = window.index
         runs = [axis.runs(self._along(axis, index)) for axis in self._axes]
         if not self._shared and all(len(some) == 1 and some[0].first is not None for some in runs):
-            return self._array.read(tuple(slice(*some[0].extent) for some in runs), stream=memory.stream)
+            return self._read(tuple(slice(*some[0].extent) for some in runs), memory)
         shape = tuple(some[-1].end for some in runs)
         result = memory.empty(shape, self._array.dtype)
         if not self._shared:
             hull = tuple(_hull(some) for some in runs)
-            sources = [(hull, self._array.read(hull, stream=memory.stream))]
+            sources = [(hull, self._read(hull, memory))]
         else:
             self._decode(window, memory)
             sources = [(piece.box, _of(piece)) for piece in window.pieces]
-        for box, elements in sources:
-            for target, source in _copies(runs, box):
-                memory.copy(result[target], elements[source])
-        constants = [[(run.begin, run.end) for run in some if run.first is None] for some in runs]
-        for d, extents in enumerate(constants):
-            for begin, end in extents:
-                part = result[(*(slice(None),) * d, slice(begin, end))]
-                memory.fill(part, self._axes[d].boundary)
+        parts = [(target, elements[source]) for box, elements in sources for target, source in _copies(runs, box)]
+        constants = [
+            (tuple(slice(run.begin, run.end) if d == axis else slice(0, n) for d, n in enumerate(shape)), value)
+            for axis, value in enumerate(one.boundary for one in self._axes)
+            for run in runs[axis]
+            if run.first is None
+        ]
+        memory.assemble(result, parts, constants)
         return result
+
+    def _read(self, box: Box, memory: BlockMemory) -> Any:
+        """Return the elements of a box of the array."""
+        result = memory.empty(_shape(box), self._array.dtype)
+        return self._array.read(box, out=result, stream=memory.stream)
 
     def _decode(self, window: Window, memory: BlockMemory) -> None:
         """Decode the chunks that are to be decoded for a block, and wait for those that others decode."""
         new = window.new
         try:
             if new:
-                arrays = [self._memory_of(piece, memory) for piece in new]
+                arrays = [memory.empty(_shape(piece.box), self._array.dtype) for piece in new]
                 self._array.read_many([piece.box for piece in new], out=arrays, stream=memory.stream)
                 memory.finish()
                 for piece, array in zip(new, arrays, strict=True):
@@ -230,22 +228,16 @@ class Input:
         for piece in window.pieces:
             piece.ready.wait()
 
-    def _memory_of(self, piece: Piece, memory: BlockMemory) -> Any:
-        shape = tuple(s.stop - s.start for s in piece.box)
-        if self._array.device != "cpu" or self._array.dtype.hasobject:
-            return memory.empty(shape, self._array.dtype)
-        try:
-            whole = self._free.pop()
-        except IndexError:
-            whole = np.empty(math.prod(self._chunk_shape), self._array.dtype)
-        return whole[: math.prod(shape)].reshape(shape)
-
 
 def _of(piece: Piece) -> Any:
     if piece.array is None:
         # The block that was to decode it has failed, with the reason, or was cancelled.
         raise ReadCancelledError
     return piece.array
+
+
+def _shape(box: Box) -> Index:
+    return tuple(s.stop - s.start for s in box)
 
 
 def _hull(runs: Sequence[Run]) -> slice:

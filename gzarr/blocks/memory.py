@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults, Results
+from ..engines.cpu.batch import Gathering, Pieces, available
 from ..engines.cuda.devices import get_device
+from ..engines.kernels import address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
 
     from ..engines.cuda.device_protocol import Device
+
+    Box = tuple[slice, ...]
 
 
 class BlockMemory:
@@ -23,6 +29,8 @@ class BlockMemory:
     ----------
     device
         ``"cpu"`` or ``"cuda:N"``.
+    host
+        Arrays in host memory.
 
     Attributes
     ----------
@@ -30,10 +38,10 @@ class BlockMemory:
         Stream of the arrays; None in host memory.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, host: Results = HOST) -> None:
         self._device: Device | None = None
         self.stream: Any = None
-        self._results: Results = HOST
+        self._results = host
         if device != "cpu":
             self._device = get_device(device)
             with self._device:
@@ -52,11 +60,35 @@ class BlockMemory:
         """Do ``target[...] = source``."""
         self._results.copy(target, source)
 
-    def fill(self, target: Any, value: Any) -> None:
-        """Fill an array with a value."""
-        if self._device is None:
-            target[...] = value
+    def assemble(self, target: Any, parts: Sequence[tuple[Box, Any]], constants: Sequence[tuple[Box, Any]]) -> None:
+        """Fill an array from parts of others.
+
+        Parameters
+        ----------
+        target
+            The array, C-contiguous.
+        parts
+            Boxes of it, and what each is filled with: arrays of the same dtype and of the boxes' shapes.
+        constants
+            Boxes of it, and the value of all elements of each.
+        """
+        if self._device is not None:
+            for box, source in parts:
+                self.copy(target[box], source)
+            for box, value in constants:
+                self._fill(target[box], value)
             return
+        filled = ((box, np.broadcast_to(np.array(value, target.dtype), target[box].shape)) for box, value in constants)
+        sources = [*parts, *filled]
+        if available() and not target.dtype.hasobject:
+            _gather(target, sources)
+            return
+        for box, source in sources:
+            target[box] = source
+
+    def _fill(self, target: Any, value: Any) -> None:
+        """Fill an array of the device with a value."""
+        assert self._device is not None
         with self._device as device:
             element = np.array(value, target.dtype).tobytes()
             staging = device.pinned(len(element))
@@ -85,3 +117,24 @@ class BlockMemory:
         """Wait for what was enqueued on the stream."""
         if self.stream is not None:
             self.stream.synchronize()
+
+
+def _gather(target: npt.NDArray[Any], sources: Sequence[tuple[Box, npt.NDArray[Any]]]) -> None:
+    """Do ``target[box] = source`` for each pair by compiled code, without the GIL."""
+    some = [(box, source) for box, source in sources if source.size]
+    if not some:
+        return
+    count, k = len(some), target.ndim
+    none = np.zeros((count, k), np.int64)
+    pieces = Pieces(
+        shape=target.shape,
+        dtype=target.dtype,
+        row=np.zeros(count, np.int64),
+        start=np.array([[s.start for s in box] for box, _ in some], np.int64).reshape(count, k),
+        count=np.array([source.shape for _, source in some], np.int64).reshape(count, k),
+        first=none,
+        which=np.arange(count),
+        bases=np.array([address(source) for _, source in some], np.int64),
+        strides=np.array([source.strides for _, source in some], np.int64).reshape(count, k),
+    )
+    Gathering([pieces]).run(0, 1, [target[np.newaxis]])

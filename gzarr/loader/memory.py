@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults
+from ..arrays.recycling import RecycledResults
 from ..engines.cuda.devices import get_device
-from .recycling import RecycledResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Host memory of an epoch's batches and slabs, used again for the next ones.
+"""Host memory of many results of a few sizes, such as the batches of an epoch, used again for the next ones.
 
-A page of new memory costs more than to copy into it. So the memory of an array goes back to its epoch once the last
-array over it is gone, wherever that is, and the next array of its size has it. A consumer may thus keep a batch, and no
-more memory is held than was needed at one time.
+A page of new memory costs more than to copy into it. So the memory of an array goes back to its owner once the last
+array over it is gone, wherever that is, and the next array of its size has it. A consumer may thus keep an array, and
+no more memory is held than was needed at one time.
 
 Nor is each array of a few hundred kilobytes a mapping of its own in small pages, of which each costs a fault: several
 of one size share one in huge pages. A consumer that keeps a few of them keeps all of it, but usually those of one size
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..arrays.outputs import HostResults
 from ..engines import result_memory
+from .outputs import HostResults
 
 if TYPE_CHECKING:
     import numpy.typing as npt
