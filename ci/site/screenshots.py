@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 ATTEMPTS: Final = 3
-WIDE: Final = (1400, 800)
+WIDE: Final = (1400, 740)
 NARROW: Final = (420, 900)
 #: Name of the picture, page, window, colour scheme.
 PAGES: Final = [
