@@ -40,6 +40,7 @@ import tempfile
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -328,7 +329,11 @@ def main() -> None:
     )
     print(table(results))
     if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        from report import header
+
+        versions = {package: version(package) for package in ("gzarr", "dask", "zarr", "tensorstore", "scipy")}
+        facts = header("map_blocks.py", None, versions, rounds=arguments.rounds, edge=arguments.edge)
+        arguments.json.write_text(json.dumps({**facts, "workloads": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from .dask_blocks import Blocks
 
+__all__ = ["from_dask", "store", "to_dask"]
+
 #: Most bytes of a chunk that :func:`from_dask` chooses.
 _CHUNK_NBYTES: Final = 1 << 20
 

@@ -20,6 +20,8 @@ from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+__all__ = ["as_tensor"]
+
 #: Types of ml_dtypes that PyTorch has under the same name, and an integer of their size, which DLPack takes.
 _VIEWS: Final = {
     "bfloat16": "int16",

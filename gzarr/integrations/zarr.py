@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from .zarr_batches import Entry, Joined
 
+__all__ = ["CodecPipeline", "enable"]
+
 #: Most bytes of the chunks of a batch that is not worth another thread.
 _QUICK_NBYTES: Final = 16 << 20
 #: Arrays of gzarr that one pipeline keeps: for reading and writing, of an array that may have grown.

@@ -42,9 +42,8 @@ def as_store(
     Parameters
     ----------
     store_or_path
-        A directory (path or ``file://`` URL), a URL of an object store or a web server (:mod:`gzarr.stores.urls`), a
-        zip archive in any of them (:mod:`gzarr.stores.zip_urls`), a URL for fsspec (:mod:`gzarr.stores.fsspec_urls`), a
-        mutable mapping of keys to bytes, or a store object, of gzarr or another package (:mod:`gzarr.stores.foreign`).
+        A directory (path or ``file://`` URL), a URL of an object store or a web server, a zip archive in any of them, a
+        URL for fsspec, a mutable mapping of keys to bytes, or a store object, of gzarr or another package.
     mode
         ``"r"`` makes a read-only store; with ``"r"`` and ``"r+"`` the directory must exist. With the others it need
         not; storing the first value creates it.
