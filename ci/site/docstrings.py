@@ -28,6 +28,7 @@ class Docstrings(griffe.Extension):
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Rewrite all docstrings of the package."""
         if pkg.name == "gzarr":
+            _unhide(pkg)
             self._names = _documented(pkg)
             self._rewrite(pkg)
 
@@ -83,6 +84,18 @@ class Docstrings(griffe.Extension):
             if path == canonical or path.startswith(f"{canonical}."):
                 return public + path.removeprefix(canonical)
         return path if path.startswith("gzarr.") else None
+
+
+def _unhide(package: griffe.Module) -> None:
+    """Put functions in the place of the modules that they are in, and whose names they have, as imports do."""
+    for name, module in list(package.members.items()):
+        if module.is_alias or not module.is_module:
+            continue
+        _unhide(module)
+        found = module.members.get(name)
+        if found is not None and not found.is_alias and found.is_function and name in (package.exports or ()):
+            found.parent = package
+            package.set_member(name, found)
 
 
 def _documented(pkg: griffe.Module) -> dict[str, str]:
