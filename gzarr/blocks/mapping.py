@@ -85,7 +85,7 @@ def map_blocks(
         Whether blocks whose chunks are all stored in the outputs are taken as done. Chunks that only have the fill
         value are not stored, and are computed again.
     progress
-        Whether a progress bar is shown on stderr, if it is a terminal.
+        Whether work that takes a while shows a progress bar, on a terminal or in a notebook.
     budget_bytes
         Approximate limit of the bytes that blocks and chunks kept for later take; what ``function`` allocates comes
         on top. One block is always held, even if it is larger.
