@@ -182,11 +182,11 @@ class _NotebookBar:
         texts = [self._what, count, f"{minutes}:{seconds:02}", self._note, "stopped" if state == "stopped" else ""]
         color = "#c0392b" if state == "stopped" else "#3f8fd2"
         done = min(self._count / self._total, 1) if self._total else 1 if state == "done" else 0
-        bar = (
-            '<span style="display:inline-block;overflow:hidden;width:200px;height:8px;border:1px solid;border-radius:5px'
-            f'"><span style="display:block;width:{done:.1%};height:100%;background:{color}"></span></span>'
-        )
+        frame = "display:inline-block;width:200px;height:8px;border:1px solid;border-radius:5px;overflow:hidden"
+        filled = f"display:block;width:{done:.1%};height:100%;background:{color}"
+        bar = f'<span style="{frame}"><span style="{filled}"></span></span>'
         parts = [html.escape(text) for text in texts if text]
         line = " ".join(f"<span>{part}</span>" for part in (parts[0], bar, *parts[1:]))
         style = "display:flex;gap:8px;align-items:center;font-family:monospace;font-size:0.9em"
-        return {"text/plain": " ".join(filter(None, texts)), "text/html": f'<div style="{style}">{line}</div>'}
+        page = f'<div class="gzarr-progress" style="{style}">{line}</div>'
+        return {"text/plain": " ".join(filter(None, texts)), "text/html": page}
