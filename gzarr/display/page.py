@@ -189,7 +189,7 @@ def group_html(group: _Group, counts: MemberCounts | None, members: Members | No
     if counts is not None:
         rows.append(["Members", escaped(counts)])
     below = members_table(members) if members is not None and members.shown else ""
-    return page(f"gzarr.Group {group.name}", [table(rows)]) + below
+    return page(f"gzarr.Group {group.name}", [table(rows) + below])
 
 
 def members_table(members: Members) -> str:
