@@ -45,7 +45,7 @@ gzarr.map_blocks(fail, a, block=(10, 200), progress=True, overlap=False)
 #: Code of a cell, and what stands beside the bar at the end; None for no bar.
 CELLS = {
     BEGIN: None,
-    "gzarr.copy(a, {}, codecs=[], budget_bytes=100_000)": r"copying 4/4",
+    "gzarr.copy(a, {}, codecs=[], budget_bytes=100_000)": "copying 20/20",
     "gzarr.copy(a, {}, codecs=[], budget_bytes=100_000, progress=False)": None,
     "gzarr.ome.create(store := {}, a, axes='yx', levels=2)": "writing the image 1/1",
     "gzarr.ome.pyramid(store, overwrite=True)": "downsampling 1/1",
