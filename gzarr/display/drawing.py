@@ -68,18 +68,24 @@ class _Side(NamedTuple):
         Pixels on the screen for each pixel of ``length``.
     length
         Length in pixels.
+    step
+        Number of chunks (shards) that a line stands for.
     thick, thin
         Places of lines, in pixels.
     is_empty
         Whether there are no elements.
+    hides_chunks
+        Whether chunks within shards are too small to be drawn.
     """
 
     label: str
     direction: Point
     length: float
+    step: int = 1
     thick: tuple[float, ...] = ()
     thin: tuple[float, ...] = ()
     is_empty: bool = False
+    hides_chunks: bool = False
 
     def at(self, origin: Point, place: float) -> Point:
         """Return a point at some place along the side."""
@@ -112,19 +118,21 @@ def chunk_grid(
             None if names is None else names[d],
             longest,
             _DIRECTIONS[(len(axes) - 1 - d) % 3],
-            notes,
         )
         for d, axis in enumerate(axes[first:], first)
     ]
+    step = max((side.step for side in sides), default=1)
+    if step > 1:
+        notes.append(f"A line stands for up to {step:,} {'chunks' if inner is None else 'shards'}.")
+    if any(side.hides_chunks for side in sides):
+        notes.append("Some chunks within shards are too small to be drawn.")
     # Groups of three from the end, so that the last three dimensions are one box.
     ends = [*range(len(sides), 0, -3), 0][::-1]
     svg = "".join(_group(sides[begin:end]) for begin, end in pairwise(ends))
-    return Drawing(svg, tuple(dict.fromkeys(notes)))
+    return Drawing(svg, tuple(notes))
 
 
-def _side(
-    axis: _ChunkAxis, inner: int | None, name: str | None, longest: int, direction: Point, notes: list[str]
-) -> _Side:
+def _side(axis: _ChunkAxis, inner: int | None, name: str | None, longest: int, direction: Point) -> _Side:
     size = axis.size
     label = f"{size:,}" if not name else f"{printable(name, 12)} {size:,}"
     if not size:
@@ -135,17 +143,16 @@ def _side(
     length = max(_LONGEST * shown, _SHORTEST)
     most = max(int(length * math.hypot(*direction) / _SPACING), 1)
     count = axis.count_within(size)
-    step = _step(count, most)
-    if step > 1:
-        notes.append(f"A line stands for up to {step:,} {'chunks' if inner is None else 'shards'}.")
+    # So many lines that they would be an area are halved.
+    step = 1 if count <= most else _step(count, max(most // 2, 1))
     lines = _apart(axis.begin(i) / size * length for i in range(step, count, step))
     if inner is None:
-        return _Side(label, direction, length, thin=lines)
+        return _Side(label, direction, length, step, thin=lines)
     chunks = -(-size // inner)
-    if chunks > max(most, count):
-        notes.append("Some chunks within shards are too small to be drawn.")
+    hides = chunks > max(most, count)
     within = range(1, chunks) if count < chunks <= most else ()
-    return _Side(label, direction, length, thick=lines, thin=tuple(i * inner / size * length for i in within))
+    thin = tuple(i * inner / size * length for i in within)
+    return _Side(label, direction, length, step, thick=lines, thin=thin, hides_chunks=hides)
 
 
 def _step(count: int, most: int) -> int:
@@ -179,14 +186,15 @@ def _group(sides: Sequence[_Side]) -> str:
     origin = (left, max(-deep[1], beyond) + 4)
     corner = x.at(origin, x.length)
     below = origin[1] + y.length
-    faces = [_face(origin, x, y, 0.3)]
+    empty = any(side.is_empty for side in sides)
+    faces = [_face(origin, x, y, 0 if empty else 0.3)]
     texts = [_text(left + x.length / 2, below + 13, x.label, "middle")]
     right = max(corner[0], left + (x.length + len(x.label) * _CHARACTER) / 2)
     bottom = below + max(beyond, 18)
     if y.label:
         texts.append(_text(left - 6, origin[1] + y.length / 2, y.label, "middle", turned=True))
     if z is not None:
-        faces = [_face(origin, x, z, 0.15), _face(corner, z, y, 0.22), *faces]
+        faces = [_face(origin, x, z, 0 if empty else 0.15), _face(corner, z, y, 0 if empty else 0.22), *faces]
         place = z.at((corner[0], below), z.length / 2)
         texts.append(_text(place[0] + 6, place[1] + 9, z.label, "start"))
         right = max(corner[0] + deep[0], place[0] + 6 + len(z.label) * _CHARACTER)
@@ -201,10 +209,10 @@ def _group(sides: Sequence[_Side]) -> str:
 
 
 def _face(origin: Point, a: _Side, b: _Side, opacity: float) -> str:
-    """Draw a face that two sides span from a corner."""
+    """Draw a face that two sides span from a corner; with an opacity of 0, only its dashed outline."""
     ends = [origin, a.at(origin, a.length), b.at(a.at(origin, a.length), b.length), b.at(origin, b.length)]
     outline = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ends) + "Z"
-    if a.is_empty or b.is_empty:
+    if not opacity:
         return f'<path d="{outline}" stroke-dasharray="3 3"/>'
     parts = [f'<path d="{outline}" fill="{_COLOR}" fill-opacity="{opacity}" stroke-width="1.6"/>']
     for of_a, of_b, width in (

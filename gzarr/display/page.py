@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from .text import MemberCounts, _Array, _Group
 
-_TABLE = "border-collapse:collapse;font-size:0.9em;margin:4px 0"
+_TABLE = "border-collapse:collapse;font-size:inherit;margin:4px 0"
 _VALUE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
-_LABEL = f"{_VALUE};font-weight:600"
+_LABEL = f"{_VALUE};font-weight:600;white-space:nowrap"
 _SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:8px 24px;align-items:center"
 
 
@@ -59,7 +59,7 @@ class Members(NamedTuple):
 def page(title: str, parts: Iterable[str]) -> str:
     """Return HTML parts that stand side by side, below a title."""
     beside = "".join(f"<div>{part}</div>" for part in parts if part)
-    return f'<div><div><b>{escaped(title, 200)}</b></div><div style="{_SIDE_BY_SIDE}">{beside}</div></div>'
+    return f'<div style="font-size:0.9em"><div><b>{escaped(title, 200)}</b></div><div style="{_SIDE_BY_SIDE}">{beside}</div></div>'
 
 
 def escaped(value: object, limit: int = 400) -> str:

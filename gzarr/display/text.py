@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 _TABLE = "border-collapse:collapse;font-size:0.9em"
 _VALUE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
-_LABEL = f"{_VALUE};font-weight:600"
+_LABEL = f"{_VALUE};font-weight:600;white-space:nowrap"
 
 
 def printable(value: object, limit: int = 400) -> str:
