@@ -59,7 +59,8 @@ class Members(NamedTuple):
 def page(title: str, parts: Iterable[str]) -> str:
     """Return HTML parts that stand side by side, below a title."""
     beside = "".join(f"<div>{part}</div>" for part in parts if part)
-    return f'<div style="font-size:0.9em"><div><b>{escaped(title, 200)}</b></div><div style="{_SIDE_BY_SIDE}">{beside}</div></div>'
+    head = f"<div><b>{escaped(title, 200)}</b></div>"
+    return f'<div style="font-size:0.9em">{head}<div style="{_SIDE_BY_SIDE}">{beside}</div></div>'
 
 
 def escaped(value: object, limit: int = 400) -> str:
