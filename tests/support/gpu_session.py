@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 OPTIONAL = frozenset({
     "accelerate", "cast_value_rs", "cramjam", "dask", "distributed", "fsspec", "grain", "h5py", "hypothesis",
     "icechunk", "imagecodecs", "jax", "jsonschema", "kerchunk", "ml_dtypes", "msgpack", "nbclient", "nbformat",
-    "obstore", "pcodec", "pytorch_lightning", "scipy", "tensorstore", "torch", "upath", "xarray", "zarr", "zarrs", "zfpy",
+    "obstore", "pcodec", "pytorch_lightning", "scipy", "tensorstore", "torch", "upath", "xarray", "zarr", "zarrs",
+    "zfpy",
 })  # fmt: skip
 
 
