@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def watch(
     total: int | Callable[[], int] | None = None,
     *,
     count: Callable[[T], int] = _one,
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """Yield items; show a progress bar after a while, if there is a place for one and no other bar.
 
     Parameters

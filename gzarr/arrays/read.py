@@ -23,6 +23,7 @@ from ..engines.shards import read_shards, whole_chunks
 from ..engines.stack import Stack
 from ..metadata.chunk_grid import ChunkGrid
 from ..plan.decode_program import analyse, planned_grid
+from ..plan.keys import distinct_rows
 from ..plan.planner import box_chunks, by_shape, plan, plan_windows, some_chunks
 from ..progress import reads_are_shown, watch
 from .outputs import HOST, DeviceResults
@@ -224,12 +225,17 @@ class Reader:
 
     def _shown(self, parts: Sequence[Plan]) -> Iterator[Plan]:
         """Yield a plan in smaller parts, between which a progress bar moves."""
-        smaller = [
-            some_chunks(part, rows)
-            for part in parts
-            for rows in np.array_split(np.arange(len(part)), min(SHOWN_STEPS, -(-len(part) // FEWEST_CHUNKS)))
-        ]
+        smaller = [some_chunks(part, rows) for part in parts for rows in self._split(part)]
         return watch(smaller, f"reading {printable(self._name, 60)}", sum(map(len, smaller)), count=len)
+
+    def _split(self, part: Plan) -> list[npt.NDArray[np.int64]]:
+        """Return the rows of a plan in groups, each with chunks of as few shards as possible."""
+        order = np.arange(len(part))
+        if self.decoding.levels:
+            _, shards = distinct_rows(self._metadata.chunk_grid.chunk_of(self.planned_grid.begins(part.chunks)))
+            order = np.argsort(shards, kind="stable")
+        count = min(SHOWN_STEPS, -(-len(part) // FEWEST_CHUNKS))
+        return [np.sort(rows) for rows in np.array_split(order, count)]
 
     def _run(
         self,

@@ -42,9 +42,16 @@ def fail(x, block_info):
 gzarr.map_blocks(fail, a, block=(10, 200), progress=True, overlap=False)
 """
 
+FAIL_TO_REDUCE = """
+def wrong(one, other):
+    raise ValueError("no sum")
+gzarr.map_blocks(np.sum, a, block=(10, 200), reduce=wrong, progress=True, overlap=False)
+"""
+
 #: Code of a cell, and what stands beside the bar at the end; None for no bar.
 CELLS = {
     BEGIN: None,
+    FAIL_TO_REDUCE: "map_blocks 1/20 stopped",
     "gzarr.copy(a, {}, codecs=[], budget_bytes=100_000)": "copying 20/20",
     "gzarr.copy(a, {}, codecs=[], budget_bytes=100_000, progress=False)": None,
     "gzarr.ome.create(store := {}, a, axes='yx', levels=2)": "writing the image 1/1",
@@ -73,7 +80,8 @@ def test_bars_in_a_notebook(code: str, outputs: dict[str, list[dict[str, Any]]])
     shown = [output["data"] for output in outputs[code] if output["output_type"] == "display_data"]
     assert not [output for output in outputs[code] if output["output_type"] == "stream"]
     failures = [output["ename"] for output in outputs[code] if output["output_type"] == "error"]
-    assert failures == {FAIL: ["ValueError"], INTERRUPT: ["KeyboardInterrupt"]}.get(code, [])
+    expected_failures = {FAIL: ["ValueError"], FAIL_TO_REDUCE: ["ValueError"], INTERRUPT: ["KeyboardInterrupt"]}
+    assert failures == expected_failures.get(code, [])
     expected = CELLS[code]
     if expected is None:
         assert shown == []
