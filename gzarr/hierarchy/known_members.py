@@ -13,6 +13,8 @@ from ..stores.at_hand import has_few_names, is_at_hand
 #: Most nodes that are shown, and most groups within each other.
 MOST_MEMBERS: Final = 100
 _DEEPEST: Final = 4
+#: Names beside them that may be those of documents.
+_DOCUMENTS: Final = 5
 
 
 def known_members(group: Any) -> Members | None:
@@ -28,7 +30,7 @@ def known_members(group: Any) -> Members | None:
             store = group.store
             if not is_at_hand(store):
                 return None
-            if not has_few_names(store, group.path and f"{group.path}/", MOST_MEMBERS):
+            if not has_few_names(store, group.path and f"{group.path}/", MOST_MEMBERS + _DOCUMENTS):
                 return None
         return _members(group, [MOST_MEMBERS], _DEEPEST)
     except (GzarrError, OSError):
