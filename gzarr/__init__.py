@@ -65,6 +65,7 @@ __all__ = [
     "require_array",
     "require_group",
     "save",
+    "show_progress",
     "stats",
     "store",
     "to_dask",
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from .hierarchy.open import group, open, open_array, open_consolidated, open_group, require_array, require_group
     from .integrations.dask import from_dask, store, to_dask
     from .loader import Loader
+    from .progress import show_progress
     from .stores import (
         CachedStore,
         FsspecStore,
@@ -148,6 +150,7 @@ else:
         ),
         "integrations.dask": ("from_dask", "store", "to_dask"),
         "loader": ("Loader",),
+        "progress": ("show_progress",),
         "stores": (
             "CachedStore",
             "FsspecStore",
