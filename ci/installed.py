@@ -28,7 +28,7 @@ REASONS = {
     "hyperframe": "of httpx",
     "pydantic": "of blosc2",
     "pydantic-core": "of pydantic",
-    "rich-argparse": "of blosc2",
+    "threadpoolctl": "of blosc2",
     "typing-inspection": "of pydantic",
     "llvmlite": "of numba",
     "markdown-it-py": "of rich",
