@@ -53,10 +53,12 @@ class Piece:
     __slots__ = ("array", "box", "coords", "left", "ready", "users")
 
     def __init__(self, coords: Index, box: Box, left: int) -> None:
-        self.coords, self.box, self.left = coords, box, left
-        self.users = 0
+        self.coords: Index = coords
+        self.box: Box = box
+        self.left: int = left
+        self.users: int = 0
         self.array: Any = None
-        self.ready = threading.Event()
+        self.ready: threading.Event = threading.Event()
 
 
 class Window:
@@ -75,7 +77,7 @@ class Window:
     __slots__ = ("index", "new", "pieces")
 
     def __init__(self, index: Index) -> None:
-        self.index = index
+        self.index: Index = index
         self.pieces: list[Piece] = []
         self.new: list[Piece] = []
 

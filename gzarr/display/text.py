@@ -125,7 +125,7 @@ class Info:
     """
 
     def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
-        self.rows = tuple(rows)
+        self.rows: tuple[tuple[str, str], ...] = tuple(rows)
 
     def __str__(self) -> str:
         width = max((len(label) for label, _ in self.rows), default=0)

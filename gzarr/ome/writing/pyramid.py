@@ -143,6 +143,7 @@ class Pyramid:
         self._device = device
         self._budget_bytes = budget_bytes
         node = open_node(store, path=path, mode="r+", device=device, storage_options=storage_options)
+        self.group: Group
         if isinstance(node, Array):
             self.group, self._first = _group_of(node), node
             self._document, description = _new_document(node, self.group, axes, scale, units)
@@ -159,7 +160,7 @@ class Pyramid:
                     f"{node.name} in {node.store!r} has {len(self._document['datasets'])} levels; pass overwrite=True "
                     "to make those below level 0 anew"
                 )
-        self.method = ("mode" if is_label else "mean") if method is None else method
+        self.method: str = ("mode" if is_label else "mean") if method is None else method
         first = self._first
         check_method(self.method, first.dtype)
         if len(description.axes) != first.ndim:
