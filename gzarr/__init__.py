@@ -8,7 +8,7 @@ from __future__ import annotations
 # Type checkers treat this name as true. Importing typing for it would take most of the time of this import.
 TYPE_CHECKING = False
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
@@ -65,6 +65,7 @@ __all__ = [
     "require_array",
     "require_group",
     "save",
+    "show_progress",
     "stats",
     "store",
     "to_dask",
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from .hierarchy.open import group, open, open_array, open_consolidated, open_group, require_array, require_group
     from .integrations.dask import from_dask, store, to_dask
     from .loader import Loader
+    from .progress import show_progress
     from .stores import (
         CachedStore,
         FsspecStore,
@@ -148,6 +150,7 @@ else:
         ),
         "integrations.dask": ("from_dask", "store", "to_dask"),
         "loader": ("Loader",),
+        "progress": ("show_progress",),
         "stores": (
             "CachedStore",
             "FsspecStore",
@@ -175,7 +178,13 @@ else:
             return import_module(f"gzarr.{name}")
         if name not in __all__:
             raise AttributeError(f"module 'gzarr' has no attribute {name!r}")
-        value = getattr(import_module(f"gzarr.{_MODULES.get(name, 'errors')}"), name)
+        module = _MODULES.get(name, "errors")
+        if module == "integrations.dask":
+            from .plugins import function_of
+
+            # Not kept: without dask, it is one that says what to install.
+            return function_of("dask", name)
+        value = getattr(import_module(f"gzarr.{module}"), name)
         globals()[name] = value
         return value
 

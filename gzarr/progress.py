@@ -1,51 +1,192 @@
-"""Progress bars on stderr."""
+"""Progress bars: on stderr if it is a terminal, or below the cell of a notebook. Nowhere else is anything shown."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, TypeVar
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     T = TypeVar("T")
 
 QUIET_SECONDS = 0.5
 
+#: Held by the work that shows a bar, so that work within it shows none.
+_bar = threading.Lock()
+_reads_are_shown: ContextVar[bool] = ContextVar("gzarr_show_progress", default=False)
 
-def watch(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-    """Yield ``items``; show a progress bar on stderr after a while, if it is a terminal."""
-    if not sys.stderr.isatty():
+
+class Bar(Protocol):
+    """Function that moves a bar to a count, with a note beside it."""
+
+    def __call__(self, count: int, note: str = "") -> None:
+        """Move the bar."""
+
+
+@contextlib.contextmanager
+def show_progress() -> Iterator[None]:
+    """Show a progress bar for each long read in a block of code.
+
+    The bar shows chunks, on a terminal or below the cell of a notebook, from half a second after the read's begin on.
+    Elsewhere, nothing is shown. It is for reads of the thread that runs the block. They take their chunks in several
+    steps, which may make them a little slower.
+
+    Examples
+    --------
+    >>> import gzarr
+    >>> a = gzarr.array([1, 2, 3])
+    >>> with gzarr.show_progress():
+    ...     x = a[...]
+    """
+    token = _reads_are_shown.set(True)
+    try:
+        yield
+    finally:
+        _reads_are_shown.reset(token)
+
+
+def reads_are_shown() -> bool:
+    """Return whether reads of this thread should show their progress, and there is a place to show it."""
+    return _reads_are_shown.get() and has_place()
+
+
+def has_place() -> bool:
+    """Return whether there is a place for a bar: a terminal or a notebook."""
+    return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    # What is not imported is not running.
+    module = sys.modules.get("IPython")
+    shell = None if module is None else getattr(module, "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+def _one(_: object) -> int:
+    return 1
+
+
+def watch(
+    items: Iterable[T],
+    what: str,
+    total: int | Callable[[], int] | None = None,
+    *,
+    count: Callable[[T], int] = _one,
+) -> Generator[T, None, None]:
+    """Yield items; show a progress bar after a while, if there is a place for one and no other bar.
+
+    Parameters
+    ----------
+    items
+        What is yielded. An item counts as done when the next one is asked for.
+    what
+        Text beside the bar.
+    total
+        Number of steps, or the most that there may be; a function is called once the first item is done. None if it is
+        unknown.
+    count
+        Function that returns the steps that an item stands for.
+    """
+    if not has_place():
         yield from items
         return
     with contextlib.ExitStack() as stack:
-        started, advance = time.monotonic(), None
-        for count, item in enumerate(items, 1):
+        started, done = time.monotonic(), 0
+        advance: Bar | None = None
+        most: int | None = None
+        for item in items:
             yield item
-            if advance is None and time.monotonic() - started > QUIET_SECONDS:
-                advance = start_bar(stack, what, total)
+            done += count(item)
+            if advance is None and time.monotonic() - started > QUIET_SECONDS and _bar.acquire(blocking=False):
+                stack.callback(_bar.release)
+                most = total() if callable(total) else total
+                advance = start_bar(stack, what, most)
             if advance is not None:
-                advance(count)
+                advance(done)
+        if advance is not None and most is not None:
+            advance(most)
 
 
-def start_bar(stack: contextlib.ExitStack, what: str, total: int | None, *, stays: bool = False) -> Callable[..., None]:
-    """Start a bar that ends with ``stack``; return a function that moves it to a count, with a note beside it.
+def start_bar(stack: contextlib.ExitStack, what: str, total: int | None, *, stays: bool = False) -> Bar:
+    """Start a bar that ends with ``stack``; return the function that moves it.
 
-    If it ``stays``, its last state is still there when it has ended; if stderr is no terminal, only that is shown.
+    If it ``stays``, its last state is still there when it has ended; if stderr is no terminal, only that is shown. In a
+    notebook, it always stays.
     """
+    if in_notebook():
+        bar = _NotebookBar(what, total)
+        stack.callback(bar.end)
+        return bar
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         # Narrower with notes, so that 80 characters are enough.
         BarColumn(20 if stays else 40),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    bar = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=not stays))
-    task = bar.add_task(what, total=total, note="")
-    return lambda count, note="": bar.update(task, completed=count, note=note)
+    shown = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=not stays))
+    task = shown.add_task(what, total=total, note="")
+    return lambda count, note="": shown.update(task, completed=count, note=note)
+
+
+class _NotebookBar:
+    """A bar below the cell of a notebook: an output that is replaced. That of rich would need ipywidgets.
+
+    Parameters
+    ----------
+    what
+        Text beside the bar.
+    total
+        Number of steps; None if it is unknown.
+    """
+
+    #: Least time between two changes of the output.
+    PAUSE_S = 0.1
+
+    def __init__(self, what: str, total: int | None) -> None:
+        from IPython.display import display
+
+        self._what, self._total = what, total
+        self._count, self._note = 0, ""
+        self._began = self._shown = time.monotonic()
+        self._handle: Any = display(self._output("running"), raw=True, display_id=True)
+
+    def __call__(self, count: int, note: str = "") -> None:
+        """Move the bar."""
+        self._count, self._note = count, note
+        now = time.monotonic()
+        if now - self._shown > self.PAUSE_S:
+            self._shown = now
+            self._handle.update(self._output("running"), raw=True)
+
+    def end(self) -> None:
+        """Show the last state."""
+        is_done = self._total is None or self._count >= self._total
+        self._handle.update(self._output("done" if is_done else "stopped"), raw=True)
+
+    def _output(self, state: str) -> dict[str, str]:
+        import html
+
+        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
+        count = f"{self._count:,}" if self._total is None else f"{self._count:,}/{self._total:,}"
+        texts = [self._what, count, f"{minutes}:{seconds:02}", self._note, "stopped" if state == "stopped" else ""]
+        color = "#c0392b" if state == "stopped" else "#3f8fd2"
+        done = min(self._count / self._total, 1) if self._total else 1 if state == "done" else 0
+        frame = "display:inline-block;width:200px;height:8px;border:1px solid;border-radius:5px;overflow:hidden"
+        filled = f"display:block;width:{done:.1%};height:100%;background:{color}"
+        bar = f'<span style="{frame}"><span style="{filled}"></span></span>'
+        parts = [html.escape(text) for text in texts if text]
+        line = " ".join(f"<span>{part}</span>" for part in (parts[0], bar, *parts[1:]))
+        style = "display:flex;gap:8px;align-items:center;font-family:monospace;font-size:0.9em"
+        page = f'<div class="gzarr-progress" style="{style}">{line}</div>'
+        return {"text/plain": " ".join(filter(None, texts)), "text/html": page}

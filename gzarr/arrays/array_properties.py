@@ -291,4 +291,7 @@ class ArrayProperties:
         return display.array_repr(self)
 
     def _repr_html_(self) -> str:
-        return display.array_html(self)
+        from ..display.page import array_html
+        from .stored_size import stored_size
+
+        return array_html(self, stored_size(self._store, self._metadata, self._path))

@@ -9,7 +9,10 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..codecs.codec import ArrayRepresentation
+from ..display import printable
 from ..engines import kernels, monitor, packed
 from ..engines.cpu.engine import CpuEngine
 from ..engines.cpu.small_reads import SMALL_BYTES
@@ -20,14 +23,15 @@ from ..engines.shards import read_shards, whole_chunks
 from ..engines.stack import Stack
 from ..metadata.chunk_grid import ChunkGrid
 from ..plan.decode_program import analyse, planned_grid
-from ..plan.planner import box_chunks, by_shape, plan, plan_windows
+from ..plan.keys import distinct_rows
+from ..plan.planner import box_chunks, by_shape, plan, plan_windows, some_chunks
+from ..progress import reads_are_shown, watch
 from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from ..engines.cuda.engine import CudaEngine
@@ -42,6 +46,9 @@ if TYPE_CHECKING:
 
 #: Number of chunk shapes of a rectilinear grid for which readers and writers are kept.
 KEEP_SHAPES = 64
+#: Parts of a read that shows its progress, and fewest chunks of a part: threads wait for each other at its end.
+SHOWN_STEPS = 50
+FEWEST_CHUNKS = 64
 
 
 class Reader:
@@ -211,10 +218,24 @@ class Reader:
     ) -> None:
         """Run an engine over a plan, for chunks of one shape after the other."""
         grid = self.planned_grid
-        for part in by_shape(the_plan, grid):
-            if len(part):
-                reader = self if grid.is_regular else self._of_shape(part.chunk_shape)
-                reader._run(part, views, field, missing, memory, whole, options)
+        parts = [part for part in by_shape(the_plan, grid) if len(part)]
+        for part in self._shown(parts) if reads_are_shown() else parts:
+            reader = self if grid.is_regular else self._of_shape(part.chunk_shape)
+            reader._run(part, views, field, missing, memory, whole, options)
+
+    def _shown(self, parts: Sequence[Plan]) -> Iterator[Plan]:
+        """Yield a plan in smaller parts, between which a progress bar moves."""
+        smaller = [some_chunks(part, rows) for part in parts for rows in self._split(part)]
+        return watch(smaller, f"reading {printable(self._name, 60)}", sum(map(len, smaller)), count=len)
+
+    def _split(self, part: Plan) -> list[npt.NDArray[np.int64]]:
+        """Return the rows of a plan in groups, each with chunks of as few shards as possible."""
+        order = np.arange(len(part))
+        if self.decoding.levels:
+            _, shards = distinct_rows(self._metadata.chunk_grid.chunk_of(self.planned_grid.begins(part.chunks)))
+            order = np.argsort(shards, kind="stable")
+        count = min(SHOWN_STEPS, -(-len(part) // FEWEST_CHUNKS))
+        return [np.sort(rows) for rows in np.array_split(order, count)]
 
     def _run(
         self,

@@ -7,6 +7,7 @@ the threads that work on them only fill what they were told to.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import threading
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ..engines.monitor import ReadCancelledError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ..arrays.array import Array
     from .axes import InputAxis
-    from .boundary import Run
+    from .boundary import Cut, Run
     from .memory import BlockMemory
     from .order import Order
 
@@ -52,10 +53,12 @@ class Piece:
     __slots__ = ("array", "box", "coords", "left", "ready", "users")
 
     def __init__(self, coords: Index, box: Box, left: int) -> None:
-        self.coords, self.box, self.left = coords, box, left
-        self.users = 0
+        self.coords: Index = coords
+        self.box: Box = box
+        self.left: int = left
+        self.users: int = 0
         self.array: Any = None
-        self.ready = threading.Event()
+        self.ready: threading.Event = threading.Event()
 
 
 class Window:
@@ -74,7 +77,7 @@ class Window:
     __slots__ = ("index", "new", "pieces")
 
     def __init__(self, index: Index) -> None:
-        self.index = index
+        self.index: Index = index
         self.pieces: list[Piece] = []
         self.new: list[Piece] = []
 
@@ -193,18 +196,20 @@ class Input:
         result = memory.empty(shape, self._array.dtype)
         if not self._shared:
             hull = tuple(_hull(some) for some in runs)
-            sources = [(hull, self._read(hull, memory))]
+            found = [(hull, self._read(hull, memory))]
         else:
             self._decode(window, memory)
-            sources = [(piece.box, _of(piece)) for piece in window.pieces]
-        parts = [(target, elements[source]) for box, elements in sources for target, source in _copies(runs, box)]
+            found = [(piece.box, _of(piece)) for piece in window.pieces]
+        # Many chunks have one extent along an axis.
+        cuts = [functools.cache(functools.partial(_cuts, some)) for some in runs]
+        sources = [(array, [cut(s.start, s.stop) for cut, s in zip(cuts, box, strict=True)]) for box, array in found]
         constants = [
             (tuple(slice(run.begin, run.end) if d == axis else slice(0, n) for d, n in enumerate(shape)), value)
             for axis, value in enumerate(one.boundary for one in self._axes)
             for run in runs[axis]
             if run.first is None
         ]
-        memory.assemble(result, parts, constants)
+        memory.assemble(result, sources, constants)
         return result
 
     def _read(self, box: Box, memory: BlockMemory) -> Any:
@@ -246,19 +251,6 @@ def _hull(runs: Sequence[Run]) -> slice:
     return slice(min(begin for begin, _ in extents), max(end for _, end in extents))
 
 
-def _copies(runs: Sequence[Sequence[Run]], box: Box) -> Iterator[tuple[Box, Box]]:
-    """Yield the parts of a window that lie in a box of the array, and where in the box."""
-    found = []
-    for some, extent in zip(runs, box, strict=True):
-        parts = [part for run in some if (part := run.within(extent.start, extent.stop)) is not None]
-        found.append([(slice(p.begin, p.end), _slice(p, extent.start)) for p in parts])
-    for pairs in itertools.product(*found):
-        yield tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-
-
-def _slice(run: Run, start: int) -> slice:
-    assert run.first is not None
-    first, count = run.first - start, run.end - run.begin
-    if run.step > 0:
-        return slice(first, first + count)
-    return slice(first, first - count if first >= count else None, -1)
+def _cuts(runs: Sequence[Run], low: int, high: int) -> list[Cut]:
+    """Return the parts of a window along one axis that are taken from an extent of the array."""
+    return [cut for run in runs if (cut := run.within(low, high)) is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..arrays.array import Array
@@ -85,7 +86,7 @@ def map_blocks(
         Whether blocks whose chunks are all stored in the outputs are taken as done. Chunks that only have the fill
         value are not stored, and are computed again.
     progress
-        Whether a progress bar is shown on stderr, if it is a terminal.
+        Whether work that takes a while shows a progress bar, on a terminal or in a notebook.
     budget_bytes
         Approximate limit of the bytes that blocks and chunks kept for later take; what ``function`` allocates comes
         on top. One block is always held, even if it is larger.
@@ -146,7 +147,8 @@ def map_blocks(
         # What the caller has enqueued on arrays of the device comes before blocks.
         with get_device(device) as own:
             own.current_stream().synchronize()
-    reduced = _reduced(work.values(done, client, progress=progress), reduce)
+    with closing(work.values(done, client, progress=progress)) as values:
+        reduced = _reduced(values, reduce)
     results = [output.array(shape, inputs[0].dtype) if isinstance(output, NewOutput) else output for output in outputs]
     answer = results if several else results[0] if results else None
     if reduce is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..engines.cuda.device_protocol import Device
+    from .boundary import Cut
 
     Box = tuple[slice, ...]
+    Source = tuple[Any, Sequence[Sequence[Cut]]]
 
 
 class BlockMemory:
@@ -60,31 +64,30 @@ class BlockMemory:
         """Do ``target[...] = source``."""
         self._results.copy(target, source)
 
-    def assemble(self, target: Any, parts: Sequence[tuple[Box, Any]], constants: Sequence[tuple[Box, Any]]) -> None:
+    def assemble(self, target: Any, sources: Sequence[Source], constants: Sequence[tuple[Box, Any]]) -> None:
         """Fill an array from parts of others.
 
         Parameters
         ----------
         target
             The array, C-contiguous.
-        parts
-            Boxes of it, and what each is filled with: arrays of the same dtype and of the boxes' shapes.
+        sources
+            Arrays of the same dtype; for each, its cuts along each axis. All combinations of these are copied.
         constants
             Boxes of it, and the value of all elements of each.
         """
-        if self._device is not None:
-            for box, source in parts:
-                self.copy(target[box], source)
-            for box, value in constants:
+        if self._device is None and target.ndim and available() and not target.dtype.hasobject:
+            _gather(target, sources, constants)
+            return
+        for array, cuts in sources:
+            for some in itertools.product(*cuts):
+                box = tuple(slice(cut.at, cut.at + cut.length) for cut in some)
+                self.copy(target[box], array[tuple(cut.source for cut in some)])
+        for box, value in constants:
+            if self._device is None:
+                target[box] = value
+            else:
                 self._fill(target[box], value)
-            return
-        filled = ((box, np.broadcast_to(np.array(value, target.dtype), target[box].shape)) for box, value in constants)
-        sources = [*parts, *filled]
-        if available() and not target.dtype.hasobject:
-            _gather(target, sources)
-            return
-        for box, source in sources:
-            target[box] = source
 
     def _fill(self, target: Any, value: Any) -> None:
         """Fill an array of the device with a value."""
@@ -119,22 +122,31 @@ class BlockMemory:
             self.stream.synchronize()
 
 
-def _gather(target: npt.NDArray[Any], sources: Sequence[tuple[Box, npt.NDArray[Any]]]) -> None:
-    """Do ``target[box] = source`` for each pair by compiled code, without the GIL."""
-    some = [(box, source) for box, source in sources if source.size]
-    if not some:
+def _gather(target: npt.NDArray[Any], sources: Sequence[Source], constants: Sequence[tuple[Box, Any]]) -> None:
+    """Do it by compiled code, without the GIL."""
+    # Of each box: its first element in the target, its shape, the address of its first element, and its strides.
+    found: list[tuple[Sequence[int], Sequence[int], int, Sequence[int]]] = []
+    for array, cuts in sources:
+        begin, strides = address(array), array.strides
+        for some in itertools.product(*cuts):
+            at, length, first, step = zip(*some, strict=True)
+            found.append((at, length, begin + sum(map(mul, first, strides)), tuple(map(mul, step, strides))))
+    elements = [np.array(value, target.dtype) for _, value in constants]
+    for (box, _), element in zip(constants, elements, strict=True):
+        shape = [s.stop - s.start for s in box]
+        found.append(([s.start for s in box], shape, address(element), [0] * target.ndim))
+    if not found:
         return
-    count, k = len(some), target.ndim
-    none = np.zeros((count, k), np.int64)
+    start, count, bases, strides = (np.array(column, np.int64) for column in zip(*found, strict=True))
     pieces = Pieces(
         shape=target.shape,
         dtype=target.dtype,
-        row=np.zeros(count, np.int64),
-        start=np.array([[s.start for s in box] for box, _ in some], np.int64).reshape(count, k),
-        count=np.array([source.shape for _, source in some], np.int64).reshape(count, k),
-        first=none,
-        which=np.arange(count),
-        bases=np.array([address(source) for _, source in some], np.int64),
-        strides=np.array([source.strides for _, source in some], np.int64).reshape(count, k),
+        row=np.zeros(len(found), np.int64),
+        start=start,
+        count=count,
+        first=np.zeros_like(start),
+        which=np.arange(len(found)),
+        bases=bases,
+        strides=strides,
     )
     Gathering([pieces]).run(0, 1, [target[np.newaxis]])

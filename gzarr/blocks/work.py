@@ -23,7 +23,7 @@ from .outputs import NewOutput, write
 from .workers import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from .blocks import Block, Grid
     from .inputs import Window
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .plan import Geometry
 
     Index = tuple[int, ...]
+    #: Numbers and values of blocks.
+    Values = Generator[tuple[int, Any], None, None]
 
 #: Blocks that are worked on at a time on a device: one is read, one is computed, one is written.
 _ON_A_DEVICE: Final = 3
@@ -100,7 +102,7 @@ class BlockWork:
                     f"{array.name} is read for several blocks, and cannot be the output at the same time"
                 )
 
-    def values(self, done: DoneBlocks | None, client: Any, *, progress: bool) -> Iterator[tuple[int, Any]]:
+    def values(self, done: DoneBlocks | None, client: Any, *, progress: bool) -> Values:
         """Work on all blocks; yield the place of each in the order, and its value."""
         indices: Iterable[Index] = self._order
         total = self.grid.count
@@ -110,7 +112,7 @@ class BlockWork:
         found = self.work_on_some(indices) if client is None else self._elsewhere(client, indices, total)
         return watch(found, "map_blocks", total) if progress else found
 
-    def work_on_some(self, indices: Iterable[Index]) -> Iterator[tuple[int, Any]]:
+    def work_on_some(self, indices: Iterable[Index]) -> Values:
         """Work on blocks in this process; yield the number and the value of each, as they are complete."""
         share = sum(array.dtype.itemsize for array in self._inputs)
         inputs = [
@@ -159,7 +161,7 @@ class BlockWork:
 
     # -- in other processes
 
-    def _elsewhere(self, client: Any, indices: Iterable[Index], total: int) -> Iterator[tuple[int, Any]]:
+    def _elsewhere(self, client: Any, indices: Iterable[Index], total: int) -> Values:
         """Have other processes do the work; yield numbers and values of blocks."""
         for array in (*self._inputs, *self._outputs):
             if not isinstance(array, Array):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import plugins
 from ..errors import GzarrError
-from ..progress import start_bar
 from .bench import parse_size
 from .locations import add_options, is_url, options_of
 
@@ -220,14 +219,7 @@ def execute(planned: Copy, address: str | None = None) -> None:
     try:
         with contextlib.ExitStack() as stack:
             client = None if address is None else stack.enter_context(_connected(address))
-            advance = None
-            if sys.stderr.isatty():
-                advance = start_bar(stack, "copying", planned.total)
-            done = 0
-            for count in planned.steps(client):
-                done += count
-                if advance is not None:
-                    advance(done)
+            planned.run(client)
     except (KeyboardInterrupt, GzarrError):
         print("gzarr: the copy is not complete; run the same command with --resume to continue", file=sys.stderr)
         raise

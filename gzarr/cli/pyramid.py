@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GzarrError
-from ..progress import start_bar
+from ..progress import watch
 from .bench import parse_size
 from .locations import add_location, options_of
 
@@ -123,14 +122,8 @@ def execute(planned: Pyramid) -> None:
     """Make the levels, with a progress bar on a terminal."""
     begun = False
     try:
-        with contextlib.ExitStack() as stack:
-            advance = None
-            for done, _ in enumerate(planned.steps(), 1):
-                begun = True
-                if advance is None and sys.stderr.isatty():
-                    advance = start_bar(stack, "downsampling", planned.total)
-                if advance is not None:
-                    advance(done)
+        for _ in watch(planned.steps(), "downsampling", lambda: planned.total):
+            begun = True
     except (KeyboardInterrupt, GzarrError):
         if begun:
             print(

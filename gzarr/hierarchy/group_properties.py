@@ -112,9 +112,6 @@ class GroupProperties:
     def __repr__(self) -> str:
         return display.group_repr(self, self._known_counts())
 
-    def _repr_html_(self) -> str:
-        return display.group_html(self, self._known_counts())
-
     def _known_counts(self) -> MemberCounts | None:
         """Return the number of nodes directly below if consolidated metadata has it, else None; no store request."""
         return self._member_counts() if self.consolidated else None

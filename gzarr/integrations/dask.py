@@ -396,7 +396,9 @@ def connected(address: str) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise gzarr.ArgumentError(f"clusters of dask need the package distributed: {error}") from error
+        raise gzarr.ArgumentError(
+            f"clusters of dask need the package distributed (pip install 'dask[distributed]'): {error}"
+        ) from error
     try:
         client = Client(address, set_as_default=False)
     except (OSError, ValueError) as error:

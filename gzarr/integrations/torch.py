@@ -114,7 +114,7 @@ def exported(tensor: torch.Tensor) -> tuple[torch.Tensor, np.dtype[Any] | None]:
     try:
         import ml_dtypes
     except ImportError:
-        raise RuntimeError(f"{name} needs the package ml_dtypes: pip install 'gzarr[ml_dtypes]'") from None
+        raise RuntimeError(f"{name} needs the package ml_dtypes: pip install 'gzarr[ml-dtypes]'") from None
     return plain.view(getattr(torch, _VIEWS[name])), np.dtype(getattr(ml_dtypes, name))
 
 

@@ -20,7 +20,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import zarr.abc.codec
 import zarr.storage
@@ -76,7 +76,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
     __slots__ = ("_source", "own")
 
     def __init__(self, own: Any, source: _Source | None = None) -> None:
-        self.own = own
+        self.own: Any = own
         self._source = source
 
     # -- making
@@ -271,7 +271,7 @@ class _Source:
             return NotImplemented
         return bool(self.store == other.store) and bool(self.metadata == other.metadata)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.metadata, self.store)

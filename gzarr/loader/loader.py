@@ -245,6 +245,7 @@ class Loader:
 
         A line on stderr, rewritten in place, shows the batches given out, the samples per second and the slowest stage
         with its share of the time (see :meth:`stats`). If stderr is no terminal, the line is written once, at the end.
+        In a notebook, it is below the cell.
         """
         batches = self._begun()
         total = len(self)

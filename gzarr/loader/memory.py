@@ -136,7 +136,7 @@ class DeviceMemory:
     def __init__(self, device: Device) -> None:
         self._device = device
         with device:
-            self.stream = device.stream()
+            self.stream: Any = device.stream()
             self._finishing = device.stream()
         self.results: Results = DeviceResults(device, self.stream)
         self._constants: dict[bytes, Any] = {}

@@ -38,6 +38,11 @@ class Collection(Sequence[Image]):
     def __repr__(self) -> str:
         return f"<gzarr.ome.Collection {self._group.name[:200]!r}>"
 
+    def _repr_html_(self) -> str:
+        from .pages import names_html
+
+        return names_html(f"gzarr.ome.Collection {self._group.name}", "Images", self._series)
+
     @property
     def group(self) -> Group:
         """Group of the collection."""

@@ -62,6 +62,11 @@ class ImageLevels:
         levels = len(self._image.datasets)
         return f"<gzarr.ome.Image {self._group.name[:200]!r},{names} {levels} level{'s' * (levels != 1)}>"
 
+    def _repr_html_(self) -> str:
+        from .pages import image_html
+
+        return image_html(self)
+
     # -- metadata
 
     @property

@@ -62,6 +62,11 @@ class Labels(Mapping[str, ImageT]):
     def __repr__(self) -> str:
         return f"<gzarr.ome.Labels {', '.join(map(repr, self._names))[:400]}>"
 
+    def _repr_html_(self) -> str:
+        from .pages import names_html
+
+        return names_html("gzarr.ome.Labels", "Names", self._names)
+
 
 def labels_of(image: Group, make: Callable[[Group], ImageT]) -> Labels[ImageT]:
     """Return the labels of an image; one request, or two if there are none."""

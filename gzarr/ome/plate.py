@@ -36,6 +36,11 @@ class Well(Sequence[Image]):
     def __repr__(self) -> str:
         return f"<gzarr.ome.Well {self._group.name[:200]!r}, {len(self)} field{'s' * (len(self) != 1)}>"
 
+    def _repr_html_(self) -> str:
+        from .pages import well_html
+
+        return well_html(self)
+
     @property
     def group(self) -> Group:
         """Group of the well."""
@@ -104,6 +109,11 @@ class Plate(Mapping[str, Well]):
     def __repr__(self) -> str:
         rows, columns = len(self.rows), len(self.columns)
         return f"<gzarr.ome.Plate {self._group.name[:200]!r}, {rows} × {columns}, {len(self)} wells>"
+
+    def _repr_html_(self) -> str:
+        from .pages import plate_html
+
+        return plate_html(self)
 
     @property
     def group(self) -> Group:

@@ -103,7 +103,7 @@ class LocalStore:
             raise ArgumentError(
                 "follow_symlinks=False is not supported on this platform: it cannot open files relative to a directory"
             )
-        self.root = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
+        self.root: Path = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
         self.read_only = read_only
         self.follow_symlinks = follow_symlinks
         self.durable = durable

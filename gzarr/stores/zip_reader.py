@@ -293,6 +293,16 @@ class ZipReader:
         rows = self._open()[1].rows
         return [key in rows for key in wanted]
 
+    def sizes(self, keys: Iterable[str]) -> list[int | None]:
+        """Return the sizes of some values in bytes, in order; None for each absent key."""
+        directory = self._open()[1]
+        rows = [directory.rows.get(key, -1) for key in keys]
+        return [None if row < 0 else int(directory.columns[z.SIZE, row]) for row in rows]
+
+    def count(self) -> int:
+        """Return the number of keys."""
+        return len(self._open()[1].rows)
+
     def version(self, key: str) -> Hashable | None:
         """Return a token that changes when the archive is replaced, or the value; None if it is absent, or unknown."""
         return self.versions([key])[0]

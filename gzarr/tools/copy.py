@@ -29,6 +29,7 @@ from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of, writable
 from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
 from ..nodes.reader import NodeReader
+from ..progress import watch
 from ..stores.base import LocalFiles, LocatedStore, flush_opened, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.locks import hold_node
@@ -195,9 +196,10 @@ class Copy:
                 yield from array.steps(executor)
         flush_opened(self._given, self._store)
 
-    def run(self, client: Any = None) -> None:
-        """Run the whole copy; ``client`` is as for :func:`copy`."""
-        for _ in self.steps(client):
+    def run(self, client: Any = None, *, progress: bool = True) -> None:
+        """Run the whole copy; ``client`` and ``progress`` are as for :func:`copy`."""
+        steps = self.steps(client)
+        for _ in watch(steps, "copying", self.total, count=int) if progress else steps:
             pass
 
     @property
@@ -249,6 +251,7 @@ def copy(
     source_options: Mapping[str, Any] | None = None,
     dest_options: Mapping[str, Any] | None = None,
     client: Any = None,
+    progress: bool = True,
 ) -> Array | Group:
     """Copy an array, or a group with everything below it.
 
@@ -290,6 +293,8 @@ def copy(
         ``distributed.Client``, or any ``concurrent.futures.Executor``, in whose processes chunks are read and written.
         They must see both stores under the same names, and each needs ``budget_bytes`` for each of its threads. None
         for this process.
+    progress
+        Whether a copy that takes a while shows a progress bar, on a terminal or in a notebook.
 
     Returns
     -------
@@ -332,7 +337,7 @@ def copy(
         source_options=source_options,
         dest_options=dest_options,
     )
-    planned.run(client)
+    planned.run(client, progress=progress)
     reader = NodeReader(planned._store, allow_pickle)
     entry = reader.node(planned._path, None)
     if entry is None:

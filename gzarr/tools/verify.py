@@ -21,6 +21,7 @@ from ..hierarchy.open import open as open_node
 from ..metadata.model import ArrayMetadata
 from ..nodes.reader import NodeReader
 from ..plan.decode_program import analyse
+from ..progress import watch
 from ..stores.base import ByteRange, is_listable
 from ..stores.keys import join_path
 
@@ -95,17 +96,19 @@ class Verification:
         Number of problems found so far, without absent chunks.
     """
 
-    def __init__(self, reader: NodeReader, root: Array | Group, *, missing: Missing) -> None:
+    def __init__(self, reader: NodeReader, root: Array | Group, *, missing: Missing, progress: bool) -> None:
         self._reader = reader
         self._root = root
         self._missing = missing
-        self.arrays = 0
-        self.groups = 0
-        self.chunks = 0
-        self.problems = 0
+        self._progress = progress
+        self.arrays: int = 0
+        self.groups: int = 0
+        self.chunks: int = 0
+        self.problems: int = 0
 
     def __iter__(self) -> Iterator[Problem]:
-        for problems in self.steps():
+        steps = self.steps()
+        for problems in watch(steps, "verifying batches of chunks") if self._progress else steps:
             yield from problems
 
     def steps(self) -> Iterator[list[Problem]]:
@@ -316,6 +319,7 @@ def verify(
     path: str = "",
     missing: Missing = "fill",
     allow_pickle: bool = False,
+    progress: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Verification:
     """Decode every stored chunk of an array, or of all arrays in a hierarchy, on the CPU, and report problems.
@@ -334,6 +338,8 @@ def verify(
         first 100,000 of each array one by one, then the number of the others.
     allow_pickle
         Whether codecs that run pickled code are allowed. Only for trusted data.
+    progress
+        Whether iteration shows, on a terminal or in a notebook, how many batches of chunks are done.
     storage_options
         Options for the store of a URL: see :func:`gzarr.open_store`.
 
@@ -367,4 +373,4 @@ def verify(
         storage_options=storage_options,
     )
     reader = NodeReader(root.store, allow_pickle, use_consolidated=False)
-    return Verification(reader, root, missing=missing)
+    return Verification(reader, root, missing=missing, progress=progress)

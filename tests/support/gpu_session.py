@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 #: Packages that a machine with a GPU and no network may lack: test modules that import them are skipped there.
 OPTIONAL = frozenset({
     "accelerate", "cast_value_rs", "cramjam", "dask", "distributed", "fsspec", "grain", "h5py", "hypothesis",
-    "icechunk", "imagecodecs", "jax", "jsonschema", "kerchunk", "ml_dtypes", "msgpack", "obstore", "pcodec",
-    "pytorch_lightning", "scipy", "tensorstore", "torch", "upath", "xarray", "zarr", "zarrs", "zfpy",
+    "icechunk", "imagecodecs", "jax", "jsonschema", "kerchunk", "ml_dtypes", "msgpack", "nbclient", "nbformat",
+    "obstore", "pcodec", "pytorch_lightning", "scipy", "tensorstore", "torch", "upath", "xarray", "zarr", "zarrs",
+    "zfpy",
 })  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from ...hierarchy.create import create_group
 from ...hierarchy.open import open_group
 from ...metadata.to_documents import check_shape
 from ...nodes.change import writable
+from ...progress import watch
 from ...stores.base import flush_opened
 from ...stores.keys import join_path, normalize_path
 from ...stores.resolve import as_store
@@ -61,6 +62,7 @@ def create(
     method: str = "mean",
     overwrite: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    progress: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Image:
     """Create an image with all of its levels, in one pass over its elements.
@@ -114,6 +116,8 @@ def create(
         Whether an existing node is erased first, with everything below it.
     budget_bytes
         Approximate limit of the memory used, whatever the size of the image.
+    progress
+        Whether work that takes a while shows a progress bar, on a terminal or in a notebook.
     storage_options
         Options for the store of a URL.
 
@@ -182,7 +186,8 @@ def create(
     ]
     if source is not None:
         work = Work(source, first, below, others, method=method, budget_bytes=budget_bytes)
-        for _ in work.steps():
+        steps = work.steps()
+        for _ in watch(steps, "writing the image", lambda: work.total) if progress else steps:
             pass
         smallest = others[-1] if others else first
         metadata = replace(metadata, omero=shown(metadata.omero, channels, description, smallest))

@@ -11,6 +11,7 @@ from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeE
 from ...hierarchy.open import open as open_node
 from ...hierarchy.open import open_array, open_group
 from ...nodes.change import delete_node, writable
+from ...progress import watch
 from ...stores.base import flush_opened
 from ...stores.keys import join_path
 from ..image import Image
@@ -45,6 +46,7 @@ def pyramid(
     overwrite: bool = False,
     device: str = "auto",
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    progress: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Image:
     """Add levels to an image, or make an image of an array in a group.
@@ -71,6 +73,8 @@ def pyramid(
         Device that computes: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
     budget_bytes
         Approximate limit of the memory used, as for :func:`gzarr.ome.create`.
+    progress
+        Whether work that takes a while shows a progress bar, on a terminal or in a notebook.
     storage_options
         Options for the store of a URL.
 
@@ -102,8 +106,7 @@ def pyramid(
         budget_bytes=budget_bytes,
         storage_options=storage_options,
     )
-    for _ in planned.steps():
-        pass
+    planned.run(progress=progress)
     return Image(planned.group, parse(planned.group.attrs))
 
 
@@ -140,6 +143,7 @@ class Pyramid:
         self._device = device
         self._budget_bytes = budget_bytes
         node = open_node(store, path=path, mode="r+", device=device, storage_options=storage_options)
+        self.group: Group
         if isinstance(node, Array):
             self.group, self._first = _group_of(node), node
             self._document, description = _new_document(node, self.group, axes, scale, units)
@@ -156,7 +160,7 @@ class Pyramid:
                     f"{node.name} in {node.store!r} has {len(self._document['datasets'])} levels; pass overwrite=True "
                     "to make those below level 0 anew"
                 )
-        self.method = ("mode" if is_label else "mean") if method is None else method
+        self.method: str = ("mode" if is_label else "mean") if method is None else method
         first = self._first
         check_method(self.method, first.dtype)
         if len(description.axes) != first.ndim:
@@ -169,6 +173,12 @@ class Pyramid:
         self.levels: list[LevelShape] = plan_levels(
             first.shape, description.names, description.space, description.spacing, first.chunks, levels, wanted
         )
+
+    def run(self, *, progress: bool = True) -> None:
+        """Make the levels; ``progress`` is as for :func:`pyramid`."""
+        steps = self.steps()
+        for _ in watch(steps, "downsampling", lambda: self.total) if progress else steps:
+            pass
 
     @property
     def total(self) -> int:

@@ -1,11 +1,11 @@
-"""Display of nodes: one-line reprs, tables, trees. Text from a store is escaped for terminals and HTML."""
+"""Display of nodes as text: one-line reprs, tables, trees. Text from a store is escaped for terminals."""
 
 from __future__ import annotations
 
 import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import MetadataError
+from ..errors import MetadataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
         def nbytes(self) -> int: ...
         @property
         def nchunks(self) -> int: ...
+        @property
+        def metadata(self) -> Any: ...
 
     class _Group(_Node, Protocol):
         """The displayed properties of a group."""
@@ -68,8 +70,8 @@ if TYPE_CHECKING:
     _TreeNode: TypeAlias = _Array | _Group | MetadataError
 
 _TABLE = "border-collapse:collapse;font-size:0.9em"
-_LABEL = "text-align:left;font-weight:600;padding:2px 12px 2px 0;vertical-align:top;white-space:nowrap"
-_VALUE = "text-align:left;padding:2px 0;font-family:monospace;white-space:pre-wrap"
+_VALUE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+_LABEL = f"{_VALUE};font-weight:600;white-space:nowrap"
 
 
 def printable(value: object, limit: int = 400) -> str:
@@ -82,14 +84,23 @@ def printable(value: object, limit: int = 400) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def readable_size(nbytes: int) -> str:
-    """Return a number of bytes with a binary unit and, if that rounds, exactly: ``"1.5 MiB (1,572,864 bytes)"``."""
+def short_size(nbytes: int) -> str:
+    """Return a number of bytes with a binary unit, rounded: ``"1.5 MiB"``."""
+    if nbytes.bit_length() > 80:
+        # Shapes of hostile documents; a float may not hold them.
+        return f"2^{nbytes.bit_length() - 1} bytes"
     size = float(nbytes)
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if size < 1024 or unit == "PiB":
             break
         size /= 1024
-    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit} ({nbytes:,} bytes)"
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
+def readable_size(nbytes: int) -> str:
+    """Return a number of bytes with a binary unit and, if that rounds, exactly: ``"1.5 MiB (1,572,864 bytes)"``."""
+    short = short_size(nbytes)
+    return short if nbytes < 1024 else f"{short} ({nbytes:,} bytes)"
 
 
 class MemberCounts(NamedTuple):
@@ -114,7 +125,7 @@ class Info:
     """
 
     def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
-        self.rows = tuple(rows)
+        self.rows: tuple[tuple[str, str], ...] = tuple(rows)
 
     def __str__(self) -> str:
         width = max((len(label) for label, _ in self.rows), default=0)
@@ -245,13 +256,8 @@ def array_info(array: _Array) -> Info:
         ("Number of chunks", f"{array.nchunks:,}"),
     ]
     if array.attrs:
-        rows.append(("Attributes", _names(array.attrs)))
+        rows.append(("Attributes", attribute_names(array.attrs)))
     return Info(rows)
-
-
-def array_html(array: _Array) -> str:
-    """Return an array as an HTML table."""
-    return _block(f"gzarr.Array {array.name}", array_info(array))
 
 
 def group_repr(group: _Group, counts: MemberCounts | None) -> str:
@@ -264,7 +270,8 @@ def group_repr(group: _Group, counts: MemberCounts | None) -> str:
     return f"<gzarr.Group {printable(group.name)}, {', '.join(notes)}>"
 
 
-def _group_rows(group: _Group) -> list[tuple[str, str]]:
+def group_rows(group: _Group) -> list[tuple[str, str]]:
+    """Return labels and values of what is known of a group without a store request."""
     rows = [
         ("Name", printable(group.name)),
         ("Type", "Group (implicit)" if group.implicit else "Group"),
@@ -273,30 +280,19 @@ def _group_rows(group: _Group) -> list[tuple[str, str]]:
         ("Consolidated", "yes" if group.consolidated else "no"),
     ]
     if group.attrs:
-        rows.append(("Attributes", _names(group.attrs)))
+        rows.append(("Attributes", attribute_names(group.attrs)))
     return rows
 
 
 def group_info(group: _Group, counts: MemberCounts | None) -> Info:
     """Return a table of a group's properties, with the ``counts`` of its members; None if the store cannot list."""
-    return Info([*_group_rows(group), ("Members", "unknown: the store cannot list" if counts is None else str(counts))])
-
-
-def group_html(group: _Group, counts: MemberCounts | None) -> str:
-    """Return a group as an HTML table, with the ``counts`` of its members if known without a store request."""
-    rows = _group_rows(group)
-    if counts is not None:
-        rows.append(("Members", str(counts)))
-    return _block(f"gzarr.Group {group.name}", Info(rows))
+    return Info([*group_rows(group), ("Members", "unknown: the store cannot list" if counts is None else str(counts))])
 
 
 def _number(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def _names(attributes: Any) -> str:
+def attribute_names(attributes: Any) -> str:
+    """Return the number and the names of attributes."""
     return printable(f"{len(attributes)}: {', '.join(map(str, attributes))}", 200)
-
-
-def _block(title: str, info: Info) -> str:
-    return f"<div><div><b>{html.escape(printable(title))}</b></div>{info._repr_html_()}</div>"
