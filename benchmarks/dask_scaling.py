@@ -26,6 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ import fields
 import numpy as np
 from distributed import Client, LocalCluster
 from remote import Proxy, _nginx
+from report import header
 
 import gzarr
 
@@ -295,7 +297,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, value in parts.items():
         print(f"{name:50}{value:10.1f}")
     if arguments.json:
-        arguments.json.write_text(json.dumps({"times": times, "parts": parts}, indent=1))
+        versions = {package: version(package) for package in ("gzarr", "dask", "zarr")}
+        facts = header("dask_scaling.py", argv, versions, rounds=arguments.rounds, mib=arguments.mib)
+        arguments.json.write_text(json.dumps({**facts, "times": times, "parts": parts}, indent=1) + "\n")
     return 0
 
 

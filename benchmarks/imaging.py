@@ -252,7 +252,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         runs[case] = found
         missed += report(case, found)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"versions": versions, "side": arguments.side, "runs": runs}, indent=1))
+        from report import header
+
+        facts = header("imaging.py", argv, versions, rounds=arguments.rounds, side=arguments.side)
+        arguments.json.write_text(json.dumps({**facts, "runs": runs}, indent=1) + "\n")
     print(f"{missed} of {len(cases)} below {LEAST} times the fastest other library")
     return int(bool(missed))
 

@@ -28,12 +28,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import importlib.metadata
 import json
 import os
 import select
-import shlex
 import statistics
 import subprocess
 import sys
@@ -325,15 +323,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if a target is missed."""
     arguments = _arguments(argv)
     versions = _versions()
-    header = {
-        "command": shlex.join(["python", "benchmarks/loader.py", *(sys.argv[1:] if argv is None else argv)]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": report.machine(),
-        "versions": versions,
-        "threads": arguments.threads,
-        "rounds": arguments.rounds,
-        "load_average_before": os.getloadavg(),
-    }
+    counts = {"threads": arguments.threads, "rounds": arguments.rounds}
+    header = report.header("loader.py", argv, versions, **counts, load_average_before=os.getloadavg())
     begin, rows = time.perf_counter(), []
     for scenario in _selected(arguments):
         print(f"{scenario.name} ({time.perf_counter() - begin:.0f} s)", file=sys.stderr, flush=True)

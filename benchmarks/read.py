@@ -3,7 +3,7 @@
     python benchmarks/read.py                       everything: about 4 GiB of generated arrays, some ten minutes
     python benchmarks/read.py --quick               fewer rounds and fewer random rows
     python benchmarks/read.py --workload zstd --rival "gzarr fresh" --rival tensorstore
-    python benchmarks/read.py --json read.json --plot read.png
+    python benchmarks/read.py --json read.json
 
 Rounds are interleaved (every rival once, then every rival again, in changing order) and the median is reported. The
 page cache is warm, all rivals have the same number of threads, and every rival's result is compared with the generated
@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import gc
 import json
-import shlex
 import statistics
 import sys
 import time
@@ -66,7 +64,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-targets", action="store_true", help="leave out planning, memory and start-up times")
     parser.add_argument("--list", action="store_true", help="name the workloads and stop")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--plot", type=Path, metavar="FILE")
     arguments = parser.parse_args(argv)
     if arguments.quick:
         arguments.rounds = min(arguments.rounds, 3)
@@ -232,14 +229,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, why in absent.items():
         _say(f"{name}: {why}")
     versions = rivals_module.versions(rivals.values())
-    header = {
-        "command": shlex.join(["python", "benchmarks/read.py", *(sys.argv[1:] if argv is None else argv)]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": report.machine(),
-        "versions": versions,
-        "threads": arguments.threads,
-        "rounds": arguments.rounds,
-    }
+    counts = {"threads": arguments.threads, "rounds": arguments.rounds}
+    header = report.header("read.py", argv, versions, **counts)
     results: list[Measured] = []
     whole: list[tuple[Workload, Stored]] = []
     sound = True
@@ -261,8 +252,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(report.table(results, list(rivals)) + "\n")
     print(report.stages_table(results) + "\n")
     print(report.targets_table(goals))
-    if arguments.plot:
-        report.plot(results, list(rivals), arguments.plot, about)
     return 0 if sound else 1
 
 

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import importlib.metadata
 import json
 import math
 import os
-import shlex
 import shutil
 import statistics
 import subprocess
@@ -405,15 +403,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [name for name in RIVALS if not arguments.rival or name in arguments.rival]
     rows: list[Row] = []
     sound = True
-    command = shlex.join(["python", "benchmarks/remote.py", *(sys.argv[1:] if argv is None else argv)])
     distributions = dict.fromkeys(["numpy", *(d for name in names for d in RIVALS[name].distributions)])
-    header = {
-        "command": command,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": report.machine(),
-        "versions": {name: importlib.metadata.version(name) for name in distributions},
-        "rounds": arguments.rounds,
-    }
+    versions = {name: importlib.metadata.version(name) for name in distributions}
+    header = report.header("remote.py", argv, versions, rounds=arguments.rounds)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         Path(folder).chmod(0o755)
         chosen = _workloads(arguments.data, Path(folder), arguments.scale)
@@ -435,7 +427,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     arguments.json.write_text(json.dumps(document, indent=1) + "\n")
             proxy.close()
     facts = header["machine"]
-    print(f"{command}\n{facts['cpu']}, {facts['cores']} cores, median of {arguments.rounds} rounds")
+    print(f"{header['command']}\n{facts['cpu']}, {facts['cores']} cores, median of {arguments.rounds} rounds")
     print(", ".join(f"{name} {version}" for name, version in header["versions"].items()) + "\n")
     print("In brackets: requests and bytes of one read.")
     print(_table(rows, names) + "\n")

@@ -1,10 +1,13 @@
-"""Output of the benchmark: text, files and plots."""
+"""Output of the benchmark: text and files."""
 
 from __future__ import annotations
 
+import datetime
 import math
 import platform
+import shlex
 import statistics
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rivals import PEERS, RIVALS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: The project's targets (multiple of the fastest peer; geometric mean; fraction of the limit with ``out=``).
 LEAST_SPEEDUP, LEAST_GEOMETRIC_MEAN, LEAST_OF_LIMIT = 1.3, 2.0, 0.8
@@ -230,35 +233,12 @@ def machine() -> dict[str, Any]:
     return facts
 
 
-def plot(measured: Sequence[Measured], rivals: Sequence[str], file: Path, subtitle: str) -> None:
-    """Draw throughput relative to the fastest peer as bars, one group per workload, with the limit as a tick."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    shown = [m for m in measured if m.fastest_peer is not None]
-    columns = [r for r in RIVALS if r in rivals]
-    colours = dict(zip(RIVALS, ("#6fa8dc", "#3d85c6", "#0b5394", "#e69138", "#6aa84f", "#999999"), strict=True))
-    height = 0.8 / max(len(columns), 1)
-    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.55 * len(shown)), layout="constrained")
-    for i, rival in enumerate(columns):
-        at = [n - 0.4 + height * (i + 0.5) for n in range(len(shown))]
-        axes.barh(at, [m.speedup(rival) or 0 for m in shown], height, label=rival, color=colours[rival])
-    most = max([1.0, *(v for m in shown for r in columns if (v := m.speedup(r)) is not None)]) * 1.15
-    for n, m in enumerate(shown):
-        limit = m.speedup("limit")
-        # Where reading is all overhead, the limit lies far outside the picture.
-        if limit is not None and limit < most:
-            axes.plot([limit, limit], [n - 0.42, n + 0.42], color="black", linewidth=1.4)
-    axes.plot([], [], color="black", linewidth=1.4, label="limit: bare C library, one reused chunk buffer per thread")
-    axes.axvline(1, color="black", linewidth=0.6, linestyle=":")
-    axes.set_yticks(range(len(shown)), [m.name for m in shown])
-    axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set_xlim(0, most)
-    axes.set_xlabel("throughput, fastest peer = 1 (longer is better)")
-    figure.suptitle(f"Reading Zarr arrays into host memory\n{subtitle}", fontsize=10)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
-    axes.grid(axis="x", alpha=0.3)
-    figure.savefig(file, dpi=140)
-    plt.close(figure)
+def header(script: str, argv: Sequence[str] | None, versions: Mapping[str, str], **more: Any) -> dict[str, Any]:
+    """Return what every file of results begins with: the command, when, where and with what it ran."""
+    return {
+        "command": shlex.join(["python", f"benchmarks/{script}", *(sys.argv[1:] if argv is None else argv)]),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": dict(versions),
+        **more,
+    }

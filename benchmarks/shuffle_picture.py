@@ -1,6 +1,6 @@
 """The picture of shuffling in docs/loader.md: which chunk each sample of an epoch came from.
 
-    python benchmarks/shuffle_picture.py docs/shuffling.svg
+    ci/figures
 
 The array has 160 chunks of 16 samples of 384 KiB, 960 MiB in all. Beside each way to shuffle stands how many chunks a
 batch comes from, in the mean, and how often a chunk is decoded by reads of half of the buffer (by the shuffle buffers
@@ -9,15 +9,13 @@ of others, once).
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import shuffles
+from drawing import COLOURS, Drawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,18 +33,13 @@ SMALL, DEFAULT = 64 << 20, 256 << 20
 SHOWN = 20
 _SEED = 1
 
-_WIDTH, _HEIGHT = 840, 560
-_PANEL = (248.0, 192.0)
-_STYLE = """
-svg { color-scheme: light dark; font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif }
-.page { fill: #ffffff } .frame { fill: #f6f8fa; stroke: #d0d7de }
-text { fill: #1f2328; font-size: 13px } .small { font-size: 11.5px; fill: #59636e } .name { font-weight: 600 }
-.dot { fill: none; stroke: #0969da } .shown { fill: none; stroke: #d1540a }
-@media (prefers-color-scheme: dark) {
- .page { fill: #0d1117 } .frame { fill: #151b23; stroke: #3d444d }
- text { fill: #f0f6fc } .small { fill: #9198a1 } .dot { stroke: #4493f8 } .shown { stroke: #ffa657 }
-}
-"""
+_PANEL = (218.0, 180.0)
+_STYLE = ".dot{fill:none;stroke:%s}.shown{fill:none;stroke:%s}"
+#: The samples of an epoch, and those of the batch that stands out.
+_DOTS = "".join([
+    _STYLE % (COLOURS["own"][0], COLOURS["a"][0]),
+    f"@media(prefers-color-scheme:dark){{{_STYLE % (COLOURS['own'][1], COLOURS['a'][1])}}}",
+])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,22 +109,22 @@ def _path(places: IntArray, chunks: IntArray) -> str:
     return "".join(parts)
 
 
-def _drawn(panel: Panel, x: float, y: float) -> str:
+def _draw(drawing: Drawing, panel: Panel, x: float, y: float) -> None:
     width, height = _PANEL
     places, chunks = np.arange(len(panel.samples)), panel.chunks
     shown = places // BATCH == SHOWN
     scale = f"translate({x:g} {y:g}) scale({width / len(places):.6g} {height / CHUNKS:g})"
     stroke = 1.2 * len(places) / width
-    return "\n".join([
-        f'<text class="name" x="{x:g}" y="{y - 24:g}">{panel.name}</text>',
-        f'<text class="small" x="{x:g}" y="{y - 8:g}">{panel.note}</text>',
-        f'<rect class="frame" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/>',
-        f'<g transform="{scale}" stroke-width="{stroke:.1f}">',
-        f'<path class="dot" d="{_path(places[~shown], chunks[~shown])}"/>',
-        f'<path class="shown" stroke-width="{2 * stroke:.1f}" d="{_path(places[shown], chunks[shown])}"/></g>',
-        f'<text class="small" x="{x:g}" y="{y + height + 16:g}">a batch of {panel.chunks_a_batch:.0f} chunks, '
-        f"decoded {panel.decoded:.1f} times</text>",
-    ])  # fmt: skip
+    drawing.text(x, y - 24, panel.name, "name")
+    drawing.text(x, y - 8, panel.note, "soft")
+    drawing.box(x, y, width, height)
+    drawing.add(
+        f'<g transform="{scale}" stroke-width="{stroke:.1f}">'
+        f'<path class="dot" d="{_path(places[~shown], chunks[~shown])}"/>'
+        f'<path class="shown" stroke-width="{2 * stroke:.1f}" d="{_path(places[shown], chunks[shown])}"/></g>'
+    )
+    text = f"{panel.chunks_a_batch:.0f} chunks a batch, decoded {panel.decoded:.1f}×"
+    drawing.text(x, y + height + 16, text, "soft")
 
 
 def described(drawn: Sequence[Panel]) -> str:
@@ -144,41 +137,20 @@ def described(drawn: Sequence[Panel]) -> str:
     return f"Which of {CHUNKS} chunks each of the {CHUNKS * CHUNK} samples of an epoch came from. {each}."
 
 
-def picture() -> str:
-    """Return the picture, as SVG."""
+def picture() -> tuple[str, str]:
+    """Return the picture, as SVG, and what it shows in words."""
     drawn = panels()
-    boxes = []
+    words = described(drawn)
+    drawing = Drawing("Shuffling: which chunk each sample of an epoch came from", words, style=_DOTS)
+    width, height = _PANEL
     for i, panel in enumerate(drawn):
-        boxes.append(_drawn(panel, 40 + (i % 3) * (_PANEL[0] + 16), 58 + (i // 3) * (_PANEL[1] + 64)))
-    legend = _HEIGHT - 18
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        'aria-labelledby="title desc">',
-        "<title id=\"title\">Shuffling: which chunk each sample of an epoch came from</title>",
-        f'<desc id="desc">{described(drawn).replace(chr(34), "&quot;")}</desc>',
-        f"<style>{_STYLE}</style>",
-        f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}"/>',
-        *boxes,
-        f'<text class="small" transform="translate(30 {58 + _PANEL[1] / 2:g}) rotate(-90)" text-anchor="middle">'
-        "chunk</text>",
-        f'<text class="small" transform="translate(30 {58 + 1.5 * _PANEL[1] + 64:g}) rotate(-90)" '
-        'text-anchor="middle">chunk</text>',
-        f'<path class="dot" stroke-width="8" d="M40 {legend - 4}h8"/>',
-        f'<text class="small" x="54" y="{legend}">a sample: its time in the epoch, to the right, and its chunk</text>',
-        f'<path class="shown" stroke-width="8" d="M430 {legend - 4}h8"/>',
-        f'<text class="small" x="444" y="{legend}">the samples of one batch of {BATCH}</text>',
-        "</svg>\n",
-    ])  # fmt: skip
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
-    options = parser.parse_args(arguments)
-    options.file.write_text(picture(), encoding="utf-8")
-    print(described(panels()))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        _draw(drawing, panel, 34 + (i % 3) * (width + 8), 54 + (i // 3) * (height + 66))
+    for row in range(2):
+        y = 54 + (row + 0.5) * height + row * 66
+        drawing.add(f'<text class="soft" transform="translate(24 {y:g}) rotate(-90)" text-anchor="middle">chunk</text>')
+    bottom = 54 + 2 * height + 66 + 44
+    drawing.add(f'<path class="dot" stroke-width="8" d="M34 {bottom - 4:g}h8"/>')
+    drawing.text(48, bottom, "a sample: its time in the epoch, to the right, and its chunk", "soft")
+    drawing.add(f'<path class="shown" stroke-width="8" d="M404 {bottom - 4:g}h8"/>')
+    drawing.text(418, bottom, f"the samples of one batch of {BATCH}", "soft")
+    return drawing.svg(bottom + 14), words

@@ -19,10 +19,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import gc
 import json
-import shlex
 import shutil
 import statistics
 import subprocess
@@ -362,14 +360,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except ImportError as error:
             _say(f"{name}: not installed ({error})")
     versions = rivals_module.versions(rivals.values())
-    header = {
-        "command": shlex.join(["python", "benchmarks/write.py", *(sys.argv[1:] if argv is None else argv)]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": report.machine(),
-        "versions": versions,
-        "threads": arguments.threads,
-        "rounds": arguments.rounds,
-    }
+    counts = {"threads": arguments.threads, "rounds": arguments.rounds}
+    header = report.header("write.py", argv, versions, **counts)
     results: list[Written] = []
     targets: list[Target] = []
     sound = True

@@ -17,11 +17,9 @@ save. ``gzarr alone`` is the same by ``gzarr.open_array``, without zarr-python.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
 import os
-import shlex
 import shutil
 import statistics
 import sys
@@ -283,14 +281,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "floor" in rivals:
         globals()["Floor"] = floor_class()
     versions = {name: importlib.metadata.version(name) for name in ("zarr", "zarrs", "numcodecs", "numpy")}
-    header = {
-        "command": shlex.join(["python", "benchmarks/zarr_pipeline.py", *(sys.argv[1:] if argv is None else argv)]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": report.machine(),
-        "versions": versions,
-        "threads": arguments.threads,
-        "rounds": arguments.rounds,
-    }
+    counts = {"threads": arguments.threads, "rounds": arguments.rounds}
+    header = report.header("zarr_pipeline.py", argv, versions, **counts)
     rows = []
     for name in arguments.dataset or DATASETS:
         for workload in WORKLOADS:

@@ -38,7 +38,7 @@ sys.exit("{}.{}".format(*sys.version_info) != sys.argv[1])' "$1" >/dev/null 2>&1
 }
 
 # make_environment DIRECTORY GROUP...: install this checkout (editable) with the dependency groups. With WHEEL=1, install
-# a wheel of it, which has compiled kernels, again after every change of the sources.
+# a wheel of it, which has compiled kernels, again after every change of the sources; with GROUPS_ONLY=1, only the groups.
 make_environment() {
     local directory=$1 python stamp group install=(-e .)
     shift
@@ -54,6 +54,8 @@ print(sys.version, os.getcwd(), digest, *sys.argv[1:])' "$@")
     if [ -n "${WHEEL:-}" ]; then
         install=(.)
         kernels=
+    elif [ -n "${GROUPS_ONLY:-}" ]; then
+        install=()
     fi
     if [ -f "$directory/stamp" ] && [ "$(cat "$directory/stamp")" = "$stamp" ]; then
         return
@@ -68,6 +70,6 @@ print(sys.version, os.getcwd(), digest, *sys.argv[1:])' "$@")
         groups+=(--group "$group")
     done
     GZARR_BUILD_KERNELS=$kernels "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-        "${install[@]}" "${groups[@]}"
+        ${install[@]+"${install[@]}"} "${groups[@]}"
     printf '%s\n' "$stamp" > "$directory/stamp"
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 # Type checkers treat this name as true. Importing typing for it would take most of the time of this import.
 TYPE_CHECKING = False
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
@@ -178,7 +178,13 @@ else:
             return import_module(f"gzarr.{name}")
         if name not in __all__:
             raise AttributeError(f"module 'gzarr' has no attribute {name!r}")
-        value = getattr(import_module(f"gzarr.{_MODULES.get(name, 'errors')}"), name)
+        module = _MODULES.get(name, "errors")
+        if module == "integrations.dask":
+            from .plugins import function_of
+
+            # Not kept: without dask, it is one that says what to install.
+            return function_of("dask", name)
+        value = getattr(import_module(f"gzarr.{module}"), name)
         globals()[name] = value
         return value
 

@@ -10,6 +10,27 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+__all__ = [
+    "ArgumentError",
+    "ChunkDecodeError",
+    "ChunkError",
+    "ChunkReadError",
+    "ChunkWriteError",
+    "DeviceError",
+    "GzarrError",
+    "MetadataError",
+    "MissingChunkError",
+    "NodeNotFoundError",
+    "NodeTypeError",
+    "OutputError",
+    "ReadOnlyError",
+    "SelectionError",
+    "StoreError",
+    "UnsupportedError",
+    "ValueReplacedError",
+    "ValueSizeError",
+]
+
 
 class GzarrError(Exception):
     """Base of all exceptions raised by gzarr."""
@@ -71,7 +92,7 @@ class MetadataError(GzarrError, ValueError):
         return f"{where}: {self.message}"
 
     def at(self, key: str) -> MetadataError:
-        """Return the same error with the document's store key added."""
+        """Return the same error with ``key`` added, the document's key in its store."""
         self.key = key
         return self
 

@@ -33,15 +33,16 @@ from .documents.json import quote
 from .errors import ArgumentError, MetadataError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
 #: What libraries of integrations are called, and what to install.
 _LIBRARIES: Final = {
-    "dask": ("dask", "'dask[array]'"),
+    "dask": ("dask", "'gzarr[dask]'"),
     "jax": ("JAX", "jax"),
-    "torch": ("PyTorch", "torch"),
-    "xarray": ("xarray", "xarray"),
+    "torch": ("PyTorch", "'gzarr[torch]'"),
+    "xarray": ("xarray", "'gzarr[xarray]'"),
 }
 _LOADED: Final[dict[tuple[str, str], Plugin]] = {}
 
@@ -128,6 +129,24 @@ def integration(library: str) -> ModuleType:
         if error.name is None or error.name.partition(".")[0] != library:
             raise
         raise ArgumentError(f"{title} is not installed: pip install {package}") from error
+
+
+def function_of(library: str, name: str) -> Callable[..., Any]:
+    """Return a function of an integration's module.
+
+    Without the library, a function that raises the error of :func:`integration` when it is called, so that
+    ``from gzarr import *`` works.
+    """
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        return getattr(integration(library), name)(*arguments, **options)
+
+    try:
+        found: Callable[..., Any] = getattr(integration(library), name)
+    except ArgumentError:
+        refuse.__name__ = refuse.__qualname__ = name
+        return refuse
+    return found
 
 
 def call(plugin: Plugin, method: str, what: str, json_path: str, *arguments: Any) -> Any:

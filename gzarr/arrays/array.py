@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import available
@@ -93,7 +93,7 @@ class Array(WritableArray):
             return NotImplemented
         return (self._store, self._path, self.device) == (other._store, other._path, other.device)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
         make = functools.partial(

@@ -193,7 +193,7 @@ class ArrayProperties:
         return Attributes(self, self._take_attributes)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """Change some user attributes in one write, as ``attrs.update`` does; return this array."""
+        """Change some user ``attributes`` in one write, as ``attrs.update`` does; return this array."""
         self.attrs.update(attributes)
         return self
 
@@ -278,7 +278,13 @@ class ArrayProperties:
         return token_of(self._store, self._path, self._metadata, f"{self.device} {self._missing}")
 
     def to_dask(self, chunks: Any = "auto", **options: Any) -> Any:
-        """Return the array as a dask array; see :func:`gzarr.to_dask`."""
+        """Return the array as a dask array.
+
+        Parameters
+        ----------
+        chunks, **options
+            As for :func:`gzarr.to_dask`; so are the errors.
+        """
         return plugins.integration("dask").to_dask(self, chunks, **options)
 
     def __repr__(self) -> str:

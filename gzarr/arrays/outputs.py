@@ -68,9 +68,9 @@ class DeviceResults:
     __slots__ = ("device", "kind", "stream")
 
     def __init__(self, device: Device, stream: Any) -> None:
-        self.device = device
-        self.stream = stream
-        self.kind = f"a cupy.ndarray on device {device.name!r}"
+        self.device: Device = device
+        self.stream: Any = stream
+        self.kind: str = f"a cupy.ndarray on device {device.name!r}"
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return a new array from CuPy's current allocator."""

@@ -62,8 +62,8 @@ class Writer:
     __slots__ = ("_chains", "_name", "_path", "_prefix", "_store", "metadata", "write_empty_chunks")
 
     def __init__(self, metadata: ArrayMetadata, store: Store, path: str, *, write_empty_chunks: bool = False) -> None:
-        self.metadata = metadata
-        self.write_empty_chunks = write_empty_chunks
+        self.metadata: ArrayMetadata = metadata
+        self.write_empty_chunks: bool = write_empty_chunks
         self._store = store
         self._path = path
         self._name = f"/{path}"

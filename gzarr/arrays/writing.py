@@ -148,17 +148,27 @@ class WritableArray(ExportedArray):
     def set_orthogonal_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write to indices of each dimension independently, as ``a.oindex[selection] = value`` does.
 
-        ``selection`` is as for :meth:`get_orthogonal_selection`; other parameters and errors are as for
-        :meth:`set_basic_selection`.
+        Parameters
+        ----------
+        selection
+            As for :meth:`get_orthogonal_selection`.
+        value, fields
+            As for :meth:`set_basic_selection`; so are the errors.
         """
         self._set(parse_orthogonal, selection, value, fields)
 
     def set_coordinate_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write to elements by their coordinates, as ``a.vindex[selection] = value`` does.
 
-        ``selection`` is as for :meth:`get_coordinate_selection`; other parameters and errors are as for
-        :meth:`set_basic_selection`. As in zarr-python, a one-dimensional ``value`` with one element for each coordinate
-        is taken in C order.
+        Parameters
+        ----------
+        selection
+            As for :meth:`get_coordinate_selection`.
+        value
+            As for :meth:`set_basic_selection`. As in zarr-python, one dimension with one element for each coordinate is
+            taken in C order.
+        fields
+            As for :meth:`set_basic_selection`; so are the errors.
         """
         self._check_writable()
         parsed = parse_coordinates(selection, self.shape)
@@ -173,16 +183,24 @@ class WritableArray(ExportedArray):
     def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None) -> None:
         """Write to the elements where a mask is true, as ``a.vindex[mask] = value`` does.
 
-        ``mask`` is as for :meth:`get_mask_selection`; other parameters and errors are as for
-        :meth:`set_basic_selection`.
+        Parameters
+        ----------
+        mask
+            As for :meth:`get_mask_selection`.
+        value, fields
+            As for :meth:`set_basic_selection`; so are the errors.
         """
         self._set(parse_mask, mask, value, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write to whole chunks (shards, in a sharded array) of the grid, as ``a.blocks[selection] = value`` does.
 
-        ``selection`` is as for :meth:`get_block_selection`; other parameters and errors are as for
-        :meth:`set_basic_selection`.
+        Parameters
+        ----------
+        selection
+            As for :meth:`get_block_selection`.
+        value, fields
+            As for :meth:`set_basic_selection`; so are the errors.
         """
         self._set(self._parse_blocks, selection, value, fields)
 

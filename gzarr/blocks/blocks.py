@@ -70,9 +70,10 @@ class Grid:
     """
 
     def __init__(self, blocks: Sequence[ChunkAxis], axes: Sequence[InputAxis | None], common: Sequence[InputAxis]):
-        self.blocks, self._axes, self._common = tuple(blocks), tuple(axes), tuple(common)
-        self.shape = tuple(axis.size for axis in blocks)
-        self.grid_shape = tuple(axis.count_within(axis.size) for axis in blocks)
+        self.blocks: tuple[ChunkAxis, ...] = tuple(blocks)
+        self._axes, self._common = tuple(axes), tuple(common)
+        self.shape: tuple[int, ...] = tuple(axis.size for axis in blocks)
+        self.grid_shape: tuple[int, ...] = tuple(axis.count_within(axis.size) for axis in blocks)
 
     @property
     def count(self) -> int:

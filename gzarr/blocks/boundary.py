@@ -18,6 +18,30 @@ Mode: TypeAlias = Literal["reflect", "mirror", "nearest", "wrap"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 
 
+class Cut(NamedTuple):
+    """Neighbouring elements of a window along one axis, taken from those of another array.
+
+    Attributes
+    ----------
+    at, length
+        The first of them in the window, and their number.
+    first, step
+        The element of the other array that the first one is taken from, and 1, or -1 if they are taken in reverse.
+    """
+
+    at: int
+    length: int
+    first: int
+    step: int
+
+    @property
+    def source(self) -> slice:
+        """The elements of the other array."""
+        if self.step > 0:
+            return slice(self.first, self.first + self.length)
+        return slice(self.first, self.first - self.length if self.first >= self.length else None, -1)
+
+
 class Run(NamedTuple):
     """Neighbouring elements of a block's window, along one axis.
 
@@ -36,8 +60,8 @@ class Run(NamedTuple):
     first: int | None
     step: int
 
-    def within(self, low: int, high: int) -> Run | None:
-        """Return the part that is taken from the elements ``low`` to before ``high`` of the array, if there is one."""
+    def within(self, low: int, high: int) -> Cut | None:
+        """Return the part that is taken from elements ``low`` to before ``high`` of the array, counted from ``low``."""
         if self.first is None:
             return None
         if self.step > 0:
@@ -46,7 +70,7 @@ class Run(NamedTuple):
             skip, stop = max(self.first - high + 1, 0), min(self.first - low + 1, self.end - self.begin)
         if skip >= stop:
             return None
-        return Run(self.begin + skip, self.begin + stop, self.first + self.step * skip, self.step)
+        return Cut(self.begin + skip, stop - skip, self.first + self.step * skip - low, self.step)
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -7,21 +7,20 @@ the threads that work on them only fill what they were told to.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import threading
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..engines.monitor import ReadCancelledError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ..arrays.array import Array
     from .axes import InputAxis
-    from .boundary import Run
+    from .boundary import Cut, Run
     from .memory import BlockMemory
     from .order import Order
 
@@ -54,10 +53,12 @@ class Piece:
     __slots__ = ("array", "box", "coords", "left", "ready", "users")
 
     def __init__(self, coords: Index, box: Box, left: int) -> None:
-        self.coords, self.box, self.left = coords, box, left
-        self.users = 0
+        self.coords: Index = coords
+        self.box: Box = box
+        self.left: int = left
+        self.users: int = 0
         self.array: Any = None
-        self.ready = threading.Event()
+        self.ready: threading.Event = threading.Event()
 
 
 class Window:
@@ -76,7 +77,7 @@ class Window:
     __slots__ = ("index", "new", "pieces")
 
     def __init__(self, index: Index) -> None:
-        self.index = index
+        self.index: Index = index
         self.pieces: list[Piece] = []
         self.new: list[Piece] = []
 
@@ -99,10 +100,7 @@ class Input:
     def __init__(self, array: Array, axes: Sequence[InputAxis], order: Order, room: int) -> None:
         self._array, self._axes, self._order, self._room = array, axes, order, room
         self._pieces: dict[Index, Piece] = {}
-        # Memory of chunks that are no longer needed.
-        self._free: list[Any] = []
-        self._chunk_shape = tuple(axis.chunks.longest for axis in axes)
-        self._nbytes = math.prod(self._chunk_shape) * array.dtype.itemsize
+        self._nbytes = math.prod(axis.chunks.longest for axis in axes) * array.dtype.itemsize
         own = {axis.output for axis in axes if axis.blocks is not None}
         others = (n for d, n in enumerate(order.grid_shape) if d not in own)
         self._shared = any(axis.is_shared for axis in axes) or math.prod(others) > 1
@@ -171,8 +169,6 @@ class Input:
 
     def _drop(self, piece: Piece) -> None:
         del self._pieces[piece.coords]
-        if piece.array is not None and self._array.device == "cpu" and not self._array.dtype.hasobject:
-            self._free.append(piece.array.base if piece.array.base is not None else piece.array)
         piece.array = None
 
     # -- in the thread that works on a block
@@ -195,31 +191,38 @@ class Input:
         index = window.index
         runs = [axis.runs(self._along(axis, index)) for axis in self._axes]
         if not self._shared and all(len(some) == 1 and some[0].first is not None for some in runs):
-            return self._array.read(tuple(slice(*some[0].extent) for some in runs), stream=memory.stream)
+            return self._read(tuple(slice(*some[0].extent) for some in runs), memory)
         shape = tuple(some[-1].end for some in runs)
         result = memory.empty(shape, self._array.dtype)
         if not self._shared:
             hull = tuple(_hull(some) for some in runs)
-            sources = [(hull, self._array.read(hull, stream=memory.stream))]
+            found = [(hull, self._read(hull, memory))]
         else:
             self._decode(window, memory)
-            sources = [(piece.box, _of(piece)) for piece in window.pieces]
-        for box, elements in sources:
-            for target, source in _copies(runs, box):
-                memory.copy(result[target], elements[source])
-        constants = [[(run.begin, run.end) for run in some if run.first is None] for some in runs]
-        for d, extents in enumerate(constants):
-            for begin, end in extents:
-                part = result[(*(slice(None),) * d, slice(begin, end))]
-                memory.fill(part, self._axes[d].boundary)
+            found = [(piece.box, _of(piece)) for piece in window.pieces]
+        # Many chunks have one extent along an axis.
+        cuts = [functools.cache(functools.partial(_cuts, some)) for some in runs]
+        sources = [(array, [cut(s.start, s.stop) for cut, s in zip(cuts, box, strict=True)]) for box, array in found]
+        constants = [
+            (tuple(slice(run.begin, run.end) if d == axis else slice(0, n) for d, n in enumerate(shape)), value)
+            for axis, value in enumerate(one.boundary for one in self._axes)
+            for run in runs[axis]
+            if run.first is None
+        ]
+        memory.assemble(result, sources, constants)
         return result
+
+    def _read(self, box: Box, memory: BlockMemory) -> Any:
+        """Return the elements of a box of the array."""
+        result = memory.empty(_shape(box), self._array.dtype)
+        return self._array.read(box, out=result, stream=memory.stream)
 
     def _decode(self, window: Window, memory: BlockMemory) -> None:
         """Decode the chunks that are to be decoded for a block, and wait for those that others decode."""
         new = window.new
         try:
             if new:
-                arrays = [self._memory_of(piece, memory) for piece in new]
+                arrays = [memory.empty(_shape(piece.box), self._array.dtype) for piece in new]
                 self._array.read_many([piece.box for piece in new], out=arrays, stream=memory.stream)
                 memory.finish()
                 for piece, array in zip(new, arrays, strict=True):
@@ -230,16 +233,6 @@ class Input:
         for piece in window.pieces:
             piece.ready.wait()
 
-    def _memory_of(self, piece: Piece, memory: BlockMemory) -> Any:
-        shape = tuple(s.stop - s.start for s in piece.box)
-        if self._array.device != "cpu" or self._array.dtype.hasobject:
-            return memory.empty(shape, self._array.dtype)
-        try:
-            whole = self._free.pop()
-        except IndexError:
-            whole = np.empty(math.prod(self._chunk_shape), self._array.dtype)
-        return whole[: math.prod(shape)].reshape(shape)
-
 
 def _of(piece: Piece) -> Any:
     if piece.array is None:
@@ -248,25 +241,16 @@ def _of(piece: Piece) -> Any:
     return piece.array
 
 
+def _shape(box: Box) -> Index:
+    return tuple(s.stop - s.start for s in box)
+
+
 def _hull(runs: Sequence[Run]) -> slice:
     """Return the elements of the array from the first to the last one that runs are taken from."""
     extents = [run.extent for run in runs if run.first is not None]
     return slice(min(begin for begin, _ in extents), max(end for _, end in extents))
 
 
-def _copies(runs: Sequence[Sequence[Run]], box: Box) -> Iterator[tuple[Box, Box]]:
-    """Yield the parts of a window that lie in a box of the array, and where in the box."""
-    found = []
-    for some, extent in zip(runs, box, strict=True):
-        parts = [part for run in some if (part := run.within(extent.start, extent.stop)) is not None]
-        found.append([(slice(p.begin, p.end), _slice(p, extent.start)) for p in parts])
-    for pairs in itertools.product(*found):
-        yield tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-
-
-def _slice(run: Run, start: int) -> slice:
-    assert run.first is not None
-    first, count = run.first - start, run.end - run.begin
-    if run.step > 0:
-        return slice(first, first + count)
-    return slice(first, first - count if first >= count else None, -1)
+def _cuts(runs: Sequence[Run], low: int, high: int) -> list[Cut]:
+    """Return the parts of a window along one axis that are taken from an extent of the array."""
+    return [cut for run in runs if (cut := run.within(low, high)) is not None]

@@ -144,7 +144,7 @@ class DoneBlocks:
         if not outputs or not all(isinstance(output, Array) for output in outputs):
             raise ArgumentError("resume=True needs outputs that are stored: pass arrays or stores as out=")
         self._complete = set.intersection(*(_complete(output, grid) for output in outputs))
-        self.count = len(self._complete)
+        self.count: int = len(self._complete)
 
     def has(self, index: Index) -> bool:
         """Return whether a block is done."""

@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
+from ..arrays.recycling import RecycledResults
 from ..engines.pool import thread_count
 from ..errors import ArgumentError
 from ..progress import watch
@@ -119,6 +120,8 @@ class BlockWork:
             for array, axes in zip(self._inputs, self._axes, strict=True)
         ]
         own = threading.local()
+        # Blocks and chunks of one size follow each other.
+        host = RecycledResults()
 
         def tasks() -> Iterator[tuple[Block, list[Window]]]:
             for index in indices:
@@ -126,10 +129,11 @@ class BlockWork:
 
         def work(task: tuple[Block, list[Window]]) -> tuple[list[Window], Any]:
             if not hasattr(own, "memory"):
-                own.memory = BlockMemory(self._device)
+                own.memory = BlockMemory(self._device, host)
             return task[1], self._work_on(task[0], inputs, task[1], own.memory)
 
-        with closing(run(tasks(), work, threads=self._threads, describe=lambda task: str(task[0]))) as results:
+        results = run(tasks(), work, threads=self._threads, describe=lambda task: str(task[0]))
+        with closing(host), closing(results):
             for number, (windows, value) in results:
                 for one, window in zip(inputs, windows, strict=True):
                     one.release(window)

@@ -197,8 +197,13 @@ def prepare(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) 
         read_back=args.read_back,
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
         source_options=options_of(args.storage_option if is_url(args.source) else (), args.source_option),
-        dest_options=options_of(args.storage_option if is_url(args.dest) else (), args.dest_option),
+        dest_options=options_of_dest(args),
     )
+
+
+def options_of_dest(args: argparse.Namespace) -> Any:
+    """Return the options of the destination's store for arguments of :func:`add_where`."""
+    return options_of(args.storage_option if is_url(args.dest) else (), args.dest_option)
 
 
 def execute(planned: Copy, address: str | None = None) -> None:

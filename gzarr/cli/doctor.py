@@ -442,7 +442,10 @@ def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, str, str, str]]) -
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*titles, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        # What is too long for a narrow terminal goes on in the next line.
+        table.add_column(title, overflow="fold")
     for row in rows:
         # Text, so that nothing is taken for rich's markup.
         cells = [Text(printable(cell, 1000)) for cell in row]

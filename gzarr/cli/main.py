@@ -179,12 +179,12 @@ def _fail(what: object, code: int) -> int:
 def _tree(args: argparse.Namespace) -> int:
     from ..display import Tree, array_repr
     from ..hierarchy.open import Group, open
-    from . import ome
+    from . import ome, terminal
 
     node = open(args.path, path=args.node, storage_options=options_of(args.storage_option))
     if isinstance(node, Group):
         root = f"{node.name}{ome.note(node)}"
-        print(Tree(root, watch(node.walk(args.level), "reading metadata"), ome.note))
+        terminal.show_tree(Tree(root, watch(node.walk(args.level), "reading metadata"), ome.note))
     else:
         print(array_repr(node))
     return 0
@@ -231,15 +231,15 @@ def _print_departures(node: Array | Group) -> int:
 
 def _print_group(group: Group) -> None:
     from ..display import Info, Tree
-    from . import ome
+    from . import ome, terminal
 
-    print(Info([*group.info.rows, *ome.rows(group)]))
-    if lines := str(Tree(group.name, watch(group.walk(0), "reading metadata"), ome.note)).split("\n")[1:]:
-        print("\n".join(lines))
+    terminal.show_info(Info([*group.info.rows, *ome.rows(group)]))
+    terminal.show_tree(Tree(group.name, watch(group.walk(0), "reading metadata"), ome.note), root=False)
 
 
 def _print_array(array: Array, *, full: bool) -> None:
     from ..display import Info, array_info
+    from . import terminal
     from .stored import storage_rows
 
-    print(Info([*array_info(array).rows, *storage_rows(array, full=full)]))
+    terminal.show_info(Info([*array_info(array).rows, *storage_rows(array, full=full)]))

@@ -3,6 +3,9 @@
 :func:`gzarr.create_array` chooses the chunks, shards and codecs. For each array, now and after the copy, the forecast
 shows the number of frames (units of decompression), where the router would decode a read of the whole array with the
 assumed rates of a device, and the size in the store. For the copy, that size is estimated from a sample.
+
+OME-Zarr stays OME-Zarr, of the version that the format of the copy has. Images that have only one level are named, and
+get others with ``--levels``.
 """
 
 from __future__ import annotations
@@ -22,10 +25,17 @@ from ..display import printable, readable_size
 from ..engines import kernels, pool
 from ..engines.cuda import router
 from ..engines.cuda.device_program import device_program
+from ..errors import MetadataError
 from ..metadata.formats import FORMATS
+from ..ome.metadata.parse import parse
+from ..ome.writing.building import DEFAULT_BUDGET_BYTES
+from ..ome.writing.pyramid import Pyramid
 from ..plan.decode_program import analyse
 from ..stores.base import SizedStore, is_listable
-from .copy import add_where, counted, execute, prepare, summary
+from ..stores.keys import join_path, normalize_path
+from .copy import add_where, counted, execute, options_of_dest, prepare, summary
+from .pyramid import execute as make_levels
+from .pyramid import parse_levels
 
 if TYPE_CHECKING:
     import argparse
@@ -195,6 +205,13 @@ def _sample(array: Array) -> Iterator[tuple[int, ...]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr optimize``."""
     add_where(parser)
+    parser.add_argument(
+        "--levels",
+        type=parse_levels,
+        default=None,
+        metavar="N",
+        help="levels of the copies of OME-Zarr images that have one only: a number, with level 0, or auto",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what will change, and write nothing")
     parser.add_argument("--json", action="store_true", help="print what will change as JSON")
     parser.set_defaults(zarr_format=3)
@@ -228,7 +245,40 @@ def run(args: argparse.Namespace) -> int:
         execute(planned, args.dask)
         if not args.json:
             print(f"\n{summary(planned, args)}")
+    # Images come before their labels, which get the same levels.
+    single = [below for below, group in planned.groups_below() if _has_one_level(group.attributes)]
+    if args.levels is None:
+        if single and not args.json:
+            print(f"\n{counted(len(single), 'image')} of OME-Zarr with one level only; --levels auto adds others")
+    elif not args.dry_run:
+        for below in single:
+            _add_levels(below, args)
     return 0
+
+
+def _has_one_level(attributes: Any) -> bool:
+    """Return whether a group is an image of OME-Zarr with one level."""
+    try:
+        images = parse(attributes).multiscales
+    except MetadataError:
+        return False
+    return bool(images) and len(images[0].datasets) == 1
+
+
+def _add_levels(path: str, args: argparse.Namespace) -> None:
+    """Make the levels of an image of the copy, at a path below it."""
+    node = join_path(normalize_path(args.dest_path), path)
+    planned = Pyramid(
+        args.dest,
+        path=node,
+        levels=args.levels,
+        device=args.device,
+        budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
+        storage_options=options_of_dest(args),
+    )
+    make_levels(planned)
+    if not args.json:
+        print(f"{printable(planned.group.name)}: {counted(len(planned.levels) + 1, 'level')}")
 
 
 def _text(one: Forecast) -> str:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ..ome.writing.pyramid import Pyramid
 
 
-def _levels(text: str) -> int | str:
+def parse_levels(text: str) -> int | str:
+    """Parse a number of levels, or ``"auto"``, from the command line."""
     return text if text == "auto" else int(text)
 
 
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_location(parser, "an OME-Zarr image, or an array in a group")
     parser.add_argument(
         "--levels",
-        type=_levels,
+        type=parse_levels,
         default="auto",
         metavar="N",
         help="number of levels with level 0; auto (default): until a level fits a chunk",
@@ -110,14 +111,14 @@ def run(args: argparse.Namespace) -> int:
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
         storage_options=options_of(args.storage_option),
     )
-    _execute(planned)
+    execute(planned)
     print(f"{planned.group.name}: {len(planned.levels) + 1} levels, {planned.method}")
     for level in planned.levels:
         print(f"  {' × '.join(map(str, level.shape))}")
     return 0
 
 
-def _execute(planned: Pyramid) -> None:
+def execute(planned: Pyramid) -> None:
     """Make the levels, with a progress bar on a terminal."""
     begun = False
     try:

@@ -15,12 +15,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 if TYPE_CHECKING:
     import numpy as np
 
+__all__ = ["ArrayRepresentation", "BytesRepresentation", "Codec", "EncodingStep", "Operation"]
+
 CodecKind: TypeAlias = Literal["array_to_array", "array_to_bytes", "bytes_to_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayRepresentation:
-    """A chunk as an array: ``shape`` and ``dtype`` (always in native byte order)."""
+    """A chunk as an array.
+
+    Attributes
+    ----------
+    shape
+        Shape in elements.
+    dtype
+        Data type of the elements, always in native byte order.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -33,10 +43,15 @@ class ArrayRepresentation:
 
 @dataclass(frozen=True, slots=True)
 class BytesRepresentation:
-    """A chunk as bytes: ``nbytes`` if the chain fixes the size, else None (after a compressor).
+    """A chunk as bytes.
 
-    If ``nbytes`` is None, ``limit_nbytes`` bounds the size, so that a decoder of untrusted bytes knows when to stop; it
-    is None if the size is unbounded (strings of any length).
+    Attributes
+    ----------
+    nbytes
+        Size, if the chain fixes it, else None (after a compressor).
+    limit_nbytes
+        Limit of a size that is not fixed, so that a decoder of untrusted bytes knows when to stop; None if there is no
+        limit (strings of any length).
     """
 
     nbytes: int | None
@@ -48,23 +63,30 @@ Representation: TypeAlias = ArrayRepresentation | BytesRepresentation
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One native decoding step, by name, with integer parameters.
+    """One native decoding step.
 
-    ===========  =======================================================================================
-    name         parameters
-    ===========  =======================================================================================
-    bytes        ``(swap,)``: width in bytes of the units to byte-swap; 0 or 1 means no swap
-    transpose    ``order`` of the codec, one integer per dimension
-    zstd         none
-    gzip, zlib   none
-    lz4          none (numcodecs' framing: 4 bytes little-endian size, then one LZ4 block)
-    snappy       none (one raw stream)
-    deflate      none (one raw stream, RFC 1951)
-    gdeflate     none (one nvCOMP frame; devices only)
-    blosc        none (everything is in the container's header)
-    shuffle      ``(elementsize,)`` (numcodecs' byte shuffle filter)
-    crc32c       none (checksum in the last 4 bytes)
-    ===========  =======================================================================================
+    Attributes
+    ----------
+    name
+        Name of the operation.
+    params
+        Its parameters, integers.
+
+    Notes
+    -----
+    Operations, and their parameters:
+
+    - bytes: ``(swap,)``: width in bytes of the units to byte-swap; 0 or 1 means no swap
+    - transpose: ``order`` of the codec, one integer per dimension
+    - zstd: none
+    - gzip, zlib: none
+    - lz4: none (numcodecs' framing: 4 bytes little-endian size, then one LZ4 block)
+    - snappy: none (one raw stream)
+    - deflate: none (one raw stream, RFC 1951)
+    - gdeflate: none (one nvCOMP frame; devices only)
+    - blosc: none (everything is in the container's header)
+    - shuffle: ``(elementsize,)`` (numcodecs' byte shuffle filter)
+    - crc32c: none (checksum in the last 4 bytes)
     """
 
     name: str
@@ -150,7 +172,13 @@ class Codec(ABC):
         """Encode one chunk in host memory: the inverse of :meth:`decode`; ``representation`` describes ``decoded``."""
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """Return the native decoding steps (usually one), or None if only :meth:`decode` can decode it."""
+        """Return the native decoding steps (usually one), or None if only :meth:`decode` can decode it.
+
+        Parameters
+        ----------
+        decoded
+            Representation of the output.
+        """
         return None
 
     def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:

@@ -48,7 +48,7 @@ _CHECKSUMS = frozenset(("crc32", "crc32c", "adler32", "fletcher32", "jenkins_loo
 _ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
 _TEXT_KINDS = {"vlen-utf8": "OU", "vlen-bytes": "OS", "vlen-array": "O"}
 _IMAGECODECS = "imagecodecs_"
-_EXTRA_PACKAGES = {"msgpack2": "msgpack", "crc32c": "google-crc32c"}
+_PACKAGES = {"msgpack2": "'gzarr[msgpack]'", "crc32c": "google-crc32c"}
 
 
 @dataclass(frozen=True)
@@ -424,8 +424,8 @@ def from_numcodecs(
             json_path=configuration.json_path,
         )
     if not is_known(name):
-        package = "imagecodecs" if name.startswith(_IMAGECODECS) else _EXTRA_PACKAGES.get(name)
-        advice = f"install the package {package!r}" if package else "register it with numcodecs before opening"
+        package = "'gzarr[imagecodecs]'" if name.startswith(_IMAGECODECS) else _PACKAGES.get(name)
+        advice = f"pip install {package}" if package else "register it with numcodecs before opening"
         raise UnsupportedError(f"the codec {quote(name)} is not known: {advice}", json_path=configuration.json_path)
     values = _PARAMETERS.get(name, _passed_on)(configuration)
     configuration.finish()

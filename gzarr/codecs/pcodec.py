@@ -78,7 +78,8 @@ class PcodecCodec(Codec):
         configuration.finish()
         if importlib.util.find_spec("pcodec") is None:
             raise UnsupportedError(
-                "the codec 'pcodec' is missing: install the package 'pcodec'", json_path=configuration.json_path
+                "the codec 'pcodec' is in the package pcodec (pip install 'gzarr[pcodec]')",
+                json_path=configuration.json_path,
             )
         return codec
 

@@ -61,7 +61,9 @@ _PROMOTED: dict[str, np.dtype[Any]] = {
 def _library(json_path: str) -> ctypes.CDLL:
     zfp = libzfp.library()
     if zfp is None:
-        raise UnsupportedError("zfp is missing: install the package zfpy, which includes it", json_path=json_path)
+        raise UnsupportedError(
+            "zfp is missing: it is in the package zfpy (pip install 'gzarr[zfp]')", json_path=json_path
+        )
     return zfp
 
 

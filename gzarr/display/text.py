@@ -125,7 +125,7 @@ class Info:
     """
 
     def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
-        self.rows = tuple(rows)
+        self.rows: tuple[tuple[str, str], ...] = tuple(rows)
 
     def __str__(self) -> str:
         width = max((len(label) for label, _ in self.rows), default=0)
@@ -141,6 +141,18 @@ class Info:
         return f'<table style="{_TABLE}"><tbody>{rows}</tbody></table>'
 
 
+class TreeLine(NamedTuple):
+    """Line of a tree: branches, name of the node, what it is, and what is said about it.
+
+    ``kind`` is ``"root"``, ``"group"``, ``"array"`` or ``"unreadable"``.
+    """
+
+    branch: str
+    name: str
+    kind: str
+    detail: str
+
+
 class Tree:
     """Hierarchy as a tree: plain text with ``str``, HTML in notebooks.
 
@@ -152,26 +164,30 @@ class Tree:
         Paths and nodes below, parents first, as from :meth:`gzarr.Group.walk`; an error for a node that cannot be read.
     note
         Function that returns what else to say about a node; ``""`` for nothing.
+
+    Attributes
+    ----------
+    lines
+        What it consists of.
     """
 
     def __init__(
         self, root: str, nodes: Iterable[tuple[str, _TreeNode]], note: Callable[[Any], str] | None = None
     ) -> None:
-        self._lines = [("", printable(root), "")]
-        found = [(path, _detail(node) + ("" if note is None else note(node))) for path, node in nodes]
-        self._lines += _tree_lines(found)
+        found = [(path, _kind(node), _detail(node) + ("" if note is None else note(node))) for path, node in nodes]
+        self.lines = (TreeLine("", printable(root), "root", ""), *_tree_lines(found))
 
     def __str__(self) -> str:
-        return "\n".join(branch + name + detail for branch, name, detail in self._lines)
+        return "\n".join(line.branch + line.name + line.detail for line in self.lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        lines = (f"{html.escape(b)}<b>{html.escape(n)}</b>{html.escape(d)}" for b, n, d in self._lines)
+        lines = (f"{html.escape(b)}<b>{html.escape(n)}</b>{html.escape(d)}" for b, n, _, d in self.lines)
         return '<pre style="line-height:1.2">' + "\n".join(lines) + "</pre>"
 
 
-def _tree_lines(nodes: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+def _tree_lines(nodes: list[tuple[str, str, str]]) -> Iterator[TreeLine]:
     # Scanned from the end: a node is its parent's last if no node at its depth follows before one closer to the root.
     last: list[bool] = [True] * len(nodes)
     open_depths: set[int] = set()
@@ -181,12 +197,19 @@ def _tree_lines(nodes: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
         last[i] = depth not in open_depths
         open_depths.add(depth)
     stems: list[str] = []
-    for (path, detail), is_last in zip(nodes, last, strict=True):
+    for (path, kind, detail), is_last in zip(nodes, last, strict=True):
         depth = path.count("/")
         del stems[depth:]
         branch = "".join(stems)
         stems.append("    " if is_last else "│   ")
-        yield branch + ("└── " if is_last else "├── "), printable(path.rpartition("/")[2]), detail
+        name = printable(path.rpartition("/")[2])
+        yield TreeLine(branch + ("└── " if is_last else "├── "), name, kind, detail)
+
+
+def _kind(node: _TreeNode) -> str:
+    if isinstance(node, MetadataError):
+        return "unreadable"
+    return "group" if getattr(node, "shape", None) is None else "array"
 
 
 def _detail(node: _TreeNode) -> str:

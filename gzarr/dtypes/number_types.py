@@ -116,7 +116,7 @@ class NumberType:
             import ml_dtypes
         except ImportError:
             raise UnsupportedError(
-                f"the data type {self.names[0]!r} needs the package ml_dtypes: pip install 'gzarr[ml_dtypes]'",
+                f"the data type {self.names[0]!r} needs the package ml_dtypes: pip install 'gzarr[ml-dtypes]'",
                 json_path=json_path,
             ) from None
         scalar = getattr(ml_dtypes, self.dtype_name, None)

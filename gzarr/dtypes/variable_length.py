@@ -55,7 +55,7 @@ class VariableLength(Family):
 class VariableLengthText(VariableLength):
     """Strings."""
 
-    names = ("string", "variable_length_utf8")
+    names: ClassVar[tuple[str, ...]] = ("string", "variable_length_utf8")
 
     def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
         """Parse a string."""
@@ -67,7 +67,7 @@ class VariableLengthText(VariableLength):
 class VariableLengthBytes(VariableLength):
     """Byte strings."""
 
-    names = ("variable_length_bytes", "bytes")
+    names: ClassVar[tuple[str, ...]] = ("variable_length_bytes", "bytes")
 
     def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
         """Parse base64, or an array of integers."""

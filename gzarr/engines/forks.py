@@ -17,7 +17,7 @@ class ForkSafeLock:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._renew)
 

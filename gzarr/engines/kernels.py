@@ -158,8 +158,8 @@ class Worker:
     def __init__(self) -> None:
         self.context: npt.NDArray[np.int64] = np.zeros(SIZE, np.int64)
         self.scratch: npt.NDArray[np.uint8] = np.empty(WORKER_BYTES, np.uint8)
-        self.context_address = address(self.context)
-        self.scratch_address = address(self.scratch)
+        self.context_address: int = address(self.context)
+        self.scratch_address: int = address(self.scratch)
 
     def __del__(self) -> None:
         if _release is not None and not sys.is_finalizing():

@@ -42,8 +42,9 @@ class Monitor:
     __slots__ = ("_added", "cancelled", "chunks", "uses")
 
     def __init__(self) -> None:
-        self.cancelled = False
-        self.chunks = self.uses = 0
+        self.cancelled: bool = False
+        self.chunks: int = 0
+        self.uses: int = 0
         self._added: deque[tuple[Activity, float]] = deque()
 
     @contextlib.contextmanager

@@ -27,7 +27,7 @@ class Stack(Sequence[Any]):
     __slots__ = ("_ends", "arrays")
 
     def __init__(self, arrays: Sequence[Any]) -> None:
-        self.arrays = tuple(arrays)
+        self.arrays: tuple[Any, ...] = tuple(arrays)
         self._ends: IntArray = np.cumsum([len(array) for array in self.arrays])
 
     def __len__(self) -> int:

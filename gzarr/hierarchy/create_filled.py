@@ -69,19 +69,53 @@ def empty(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64",
 
 
 def zeros(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
-    """Create an array of zeros; parameters are those of :func:`empty`. No chunk is stored."""
+    """Create an array of zeros. No chunk is stored.
+
+    Parameters
+    ----------
+    shape, store, dtype, **arguments
+        As for :func:`empty`.
+
+    Returns
+    -------
+    The array.
+    """
     return full(shape, 0, store, dtype=dtype, **arguments)
 
 
 def ones(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
-    """Create an array of ones; parameters are those of :func:`empty`. No chunk is stored: one is the fill value."""
+    """Create an array of ones. No chunk is stored: one is the fill value.
+
+    Parameters
+    ----------
+    shape, store, dtype, **arguments
+        As for :func:`empty`.
+
+    Returns
+    -------
+    The array.
+    """
     return full(shape, 1, store, dtype=dtype, **arguments)
 
 
 def full(
     shape: Any, fill_value: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any
 ) -> Array:
-    """Create an array of one value, its fill value; the other parameters are those of :func:`empty`."""
+    """Create an array of one value. No chunk is stored.
+
+    Parameters
+    ----------
+    shape
+        Shape in elements.
+    fill_value
+        The value, which is the fill value of the array.
+    store, dtype, **arguments
+        As for :func:`empty`.
+
+    Returns
+    -------
+    The array.
+    """
     return empty(shape, store, dtype=dtype, fill_value=fill_value, **arguments)
 
 
@@ -106,17 +140,51 @@ def empty_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> 
 
 
 def zeros_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
-    """Create an array of zeros like another one; as :func:`empty_like`."""
+    """Create an array of zeros like another one.
+
+    Parameters
+    ----------
+    array, store, **arguments
+        As for :func:`empty_like`.
+
+    Returns
+    -------
+    The array.
+    """
     return full_like(array, 0, store, **arguments)
 
 
 def ones_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
-    """Create an array of ones like another one; as :func:`empty_like`."""
+    """Create an array of ones like another one.
+
+    Parameters
+    ----------
+    array, store, **arguments
+        As for :func:`empty_like`.
+
+    Returns
+    -------
+    The array.
+    """
     return full_like(array, 1, store, **arguments)
 
 
 def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
-    """Create an array of one value like another array; as :func:`empty_like`."""
+    """Create an array of one value like another array.
+
+    Parameters
+    ----------
+    array
+        As for :func:`empty_like`.
+    fill_value
+        The value, which is the fill value of the array.
+    store, **arguments
+        As for :func:`empty_like`.
+
+    Returns
+    -------
+    The array.
+    """
     return empty_like(array, store, fill_value=fill_value, **arguments)
 
 

@@ -326,7 +326,24 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         write_empty_chunks: bool = False,
         **arguments: Unpack[LayoutArguments],
     ) -> Array:
-        """Create an array below, in this group's format; parameters are those of :func:`gzarr.create_array`."""
+        """Create an array below, in this group's format.
+
+        Parameters
+        ----------
+        name
+            Path of the array, relative to this group.
+        shape, dtype, data, overwrite, write_empty_chunks, **arguments
+            As for :func:`gzarr.create_array`.
+
+        Returns
+        -------
+        The array, open for reading and writing.
+
+        Raises
+        ------
+        ReadOnlyError, ArgumentError, NodeTypeError, StoreError, ChunkWriteError
+            As for :func:`gzarr.create_array`.
+        """
         return new_array(
             self._writable(),
             self._path_to_change(name),
@@ -342,7 +359,24 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         )
 
     def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False) -> Group:
-        """Create a group below, in this group's format; parameters are those of :func:`gzarr.create_group`."""
+        """Create a group below, in this group's format.
+
+        Parameters
+        ----------
+        name
+            Path of the group, relative to this group.
+        attributes, overwrite
+            As for :func:`gzarr.create_group`.
+
+        Returns
+        -------
+        The group, open for reading and writing.
+
+        Raises
+        ------
+        ReadOnlyError, ArgumentError, NodeTypeError, StoreError
+            As for :func:`gzarr.create_group`.
+        """
         path = self._path_to_change(name)
         metadata = new_group(self._writable(), path, self.zarr_format, attributes=attributes, overwrite=overwrite)
         return Group(
@@ -358,7 +392,26 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
     def require_array(
         self, name: str, *, shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
     ) -> Array:
-        """Return the array below, created if absent; parameters are those of :func:`gzarr.require_array`."""
+        """Return the array below, created if absent.
+
+        Parameters
+        ----------
+        name
+            Path of the array, relative to this group.
+        shape, dtype, exact, **arguments
+            As for :func:`gzarr.require_array`.
+
+        Returns
+        -------
+        The array, open for reading and writing.
+
+        Raises
+        ------
+        NodeTypeError
+            If there is a group, or an array of another shape or dtype.
+        ReadOnlyError, ArgumentError, StoreError
+            As for :func:`gzarr.create_array`.
+        """
         self._writable()
         if name not in self:
             try:
@@ -373,7 +426,26 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         return check_required(node, shape, dtype, exact=exact)
 
     def require_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Group:
-        """Return the group below, created if absent; an implicit group becomes explicit."""
+        """Return the group below, created if absent; an implicit group becomes explicit.
+
+        Parameters
+        ----------
+        name
+            Path of the group, relative to this group.
+        attributes
+            User attributes of a new group.
+
+        Returns
+        -------
+        The group, open for reading and writing.
+
+        Raises
+        ------
+        NodeTypeError
+            If there is an array at that path.
+        ReadOnlyError, ArgumentError, StoreError
+            As for :func:`gzarr.create_group`.
+        """
         self._writable()
         node = self.get(name)
         if not _is_explicit(node):
@@ -389,7 +461,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         return node
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:
-        """Return several groups below, created if absent; see :meth:`require_group`."""
+        """Return several groups below, ``names``, created if absent; see :meth:`require_group`."""
         return tuple(self.require_group(name) for name in names)
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -418,9 +490,14 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         delete_node(self._writable(), self._path_of_member(name))
 
     def move(self, source: str, dest: str) -> None:
-        """Move a node, with everything below it, from one path to another; both are relative to this group.
+        """Move a node, with everything below it.
 
         Values are copied within the store one by one, and then erased.
+
+        Parameters
+        ----------
+        source, dest
+            Present and new path of the node, both relative to this group.
 
         Raises
         ------

@@ -59,7 +59,7 @@ class GroupProperties:
         return Attributes(self, self._become)
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """Change some user attributes in one write, as ``attrs.update`` does; return this group."""
+        """Change some user ``attributes`` in one write, as ``attrs.update`` does; return this group."""
         self.attrs.update(attributes)
         return self
 
@@ -99,7 +99,13 @@ class GroupProperties:
         raise NotImplementedError
 
     def to_dask(self, chunks: Any = "auto", **options: Any) -> dict[str, Any]:
-        """Return the arrays below as dask arrays, by their paths; see :func:`gzarr.to_dask`."""
+        """Return the arrays below as dask arrays, by their paths.
+
+        Parameters
+        ----------
+        chunks, **options
+            As for :func:`gzarr.to_dask`; so are the errors.
+        """
         arrays: dict[str, Any] = plugins.integration("dask").to_dask(self, chunks, **options)
         return arrays
 

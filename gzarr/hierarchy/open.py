@@ -172,8 +172,13 @@ def open_array(
 ) -> Array:
     """Open the array at ``path``; one store request for an array of version 2 or 3.
 
-    Parameters are those of :func:`open`. To create an array (``mode`` ``"a"``, ``"w"`` or ``"w-"``), pass ``shape`` and
-    ``dtype``, or ``data``; its format is 3 unless ``zarr_format`` is given. An existing array is opened as it is.
+    Parameters
+    ----------
+    store, path, mode, device, zarr_format, missing, verify, allow_pickle, allow_fallback, storage_options
+        As for :func:`open`.
+    **creation
+        Arguments of :func:`gzarr.create_array`, for modes that create an array: ``shape`` and ``dtype``, or ``data``,
+        and others. Its format is 3 unless ``zarr_format`` is given. An existing array is opened as it is.
 
     Returns
     -------
@@ -213,8 +218,14 @@ def open_group(
 ) -> Group:
     """Open the group at ``path``; one or two store requests for a group of version 2 or 3, as for :func:`open`.
 
-    Parameters are those of :func:`open`. ``attributes`` are the user attributes of a new group (``mode`` ``"a"``,
-    ``"w"`` or ``"w-"``); its format is 3 unless ``zarr_format`` is given.
+    Parameters
+    ----------
+    store, path, mode, device, zarr_format, missing, verify, allow_pickle, use_consolidated, allow_fallback
+        As for :func:`open`. A new group is of format 3 unless ``zarr_format`` is given.
+    attributes
+        User attributes of a new group, for modes that create one.
+    storage_options
+        Options for the store of a URL: see :func:`gzarr.open_store`.
 
     Returns
     -------

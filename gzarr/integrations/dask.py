@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from .dask_blocks import Blocks
 
+__all__ = ["from_dask", "store", "to_dask"]
+
 #: Most bytes of a chunk that :func:`from_dask` chooses.
 _CHUNK_NBYTES: Final = 1 << 20
 
@@ -394,7 +396,9 @@ def connected(address: str) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise gzarr.ArgumentError(f"clusters of dask need the package distributed: {error}") from error
+        raise gzarr.ArgumentError(
+            f"clusters of dask need the package distributed (pip install 'dask[distributed]'): {error}"
+        ) from error
     try:
         client = Client(address, set_as_default=False)
     except (OSError, ValueError) as error:

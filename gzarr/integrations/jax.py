@@ -21,6 +21,8 @@ from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = ["as_array"]
+
 
 def to_jax(array: gzarr.Array, selection: Any = ..., *, stacklevel: int = 2, **options: Any) -> jax.Array:
     """Read a selection to a new JAX array; see :meth:`gzarr.Array.to_jax`.

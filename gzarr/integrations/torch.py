@@ -20,6 +20,8 @@ from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+__all__ = ["as_tensor"]
+
 #: Types of ml_dtypes that PyTorch has under the same name, and an integer of their size, which DLPack takes.
 _VIEWS: Final = {
     "bfloat16": "int16",
@@ -112,7 +114,7 @@ def exported(tensor: torch.Tensor) -> tuple[torch.Tensor, np.dtype[Any] | None]:
     try:
         import ml_dtypes
     except ImportError:
-        raise RuntimeError(f"{name} needs the package ml_dtypes: pip install 'gzarr[ml_dtypes]'") from None
+        raise RuntimeError(f"{name} needs the package ml_dtypes: pip install 'gzarr[ml-dtypes]'") from None
     return plain.view(getattr(torch, _VIEWS[name])), np.dtype(getattr(ml_dtypes, name))
 
 

@@ -38,8 +38,8 @@ class StoredArray(BackendArray):  # type: ignore[misc]
 
     def __init__(self, array: gzarr.Array) -> None:
         self._array = array
-        self.shape = array.shape
-        self.dtype = dtype_in_xarray(array)
+        self.shape: tuple[int, ...] = array.shape
+        self.dtype: np.dtype[Any] = dtype_in_xarray(array)
 
     @property
     def stored(self) -> gzarr.Array:

@@ -101,8 +101,8 @@ class DecodedArray(StoredArray):
 
     def __init__(self, array: gzarr.Array, masking: Masking) -> None:
         super().__init__(array)
-        self.masking = masking
-        self.dtype = masking.dtype
+        self.masking: Masking = masking
+        self.dtype: np.dtype[Any] = masking.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         """Read and decode a selection; see :meth:`StoredArray.__getitem__`."""

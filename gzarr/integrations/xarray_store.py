@@ -45,8 +45,8 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
     __slots__ = ("_encodings", "group", "masked")
 
     def __init__(self, group: gzarr.Group, *, masked: bool | None = None) -> None:
-        self.group = group
-        self.masked = group.zarr_format != 3 if masked is None else masked
+        self.group: gzarr.Group = group
+        self.masked: bool = group.zarr_format != 3 if masked is None else masked
         self._encodings = encoded.Encodings()
 
     @classmethod

@@ -20,7 +20,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import zarr.abc.codec
 import zarr.storage
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from .zarr_batches import Entry, Joined
+
+__all__ = ["CodecPipeline", "enable"]
 
 #: Most bytes of the chunks of a batch that is not worth another thread.
 _QUICK_NBYTES: Final = 16 << 20
@@ -74,7 +76,7 @@ class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]
     __slots__ = ("_source", "own")
 
     def __init__(self, own: Any, source: _Source | None = None) -> None:
-        self.own = own
+        self.own: Any = own
         self._source = source
 
     # -- making
@@ -269,7 +271,7 @@ class _Source:
             return NotImplemented
         return bool(self.store == other.store) and bool(self.metadata == other.metadata)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.metadata, self.store)

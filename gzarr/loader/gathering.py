@@ -36,9 +36,12 @@ class Windows:
     """
 
     def __init__(self, source: Source, boxes: Boxes, slabs: Sequence[npt.NDArray[Any]]) -> None:
-        self.source, self.boxes = source, boxes
-        self.bases = np.array([address(slab) for slab in slabs], np.int64)
-        self.strides = np.array([slab.strides for slab in slabs], np.int64).reshape(len(slabs), source.array.ndim)
+        self.source: Source = source
+        self.boxes: Boxes = boxes
+        self.bases: IntArray = np.array([address(slab) for slab in slabs], np.int64)
+        self.strides: IntArray = np.array([slab.strides for slab in slabs], np.int64).reshape(
+            len(slabs), source.array.ndim
+        )
         # One element, which lives as long as this.
         self._fill = np.array([source.array.metadata.absent_value], source.array.dtype)
 

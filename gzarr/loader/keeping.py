@@ -123,11 +123,11 @@ class Chunks:
         self._ends = np.cumsum(counts)
         self._nbytes = np.array([source.chunk_nbytes for each in sources for source in each], np.int64)
         begins = iter((self._ends - counts).tolist())
-        self.first = [[next(begins) for _ in each] for each in sources]
+        self.first: list[list[int]] = [[next(begins) for _ in each] for each in sources]
         self.sizes: dict[int, int] = {}
         for nbytes, count in zip(self._nbytes.tolist(), counts, strict=True):
             self.sizes[nbytes] = self.sizes.get(nbytes, 0) + nbytes * count
-        self.total_bytes = sum(self.sizes.values())
+        self.total_bytes: int = sum(self.sizes.values())
 
     def nbytes(self, numbers: IntArray) -> IntArray:
         """Return the bytes of some chunks, decoded."""
@@ -183,7 +183,7 @@ class Keeping:
     """
 
     def __init__(self, epoch: Drawn, bounds: Sequence[int], room: int) -> None:
-        self.chunks = Chunks([volume.sources for volume in epoch.samples.each])
+        self.chunks: Chunks = Chunks([volume.sources for volume in epoch.samples.each])
         self._epoch, self._bounds = epoch, np.asarray(bounds, np.int64)
         self._ahead = _AHEAD if room else 1
         # Chunks of each size have a part of the room, so that the memory of one can be used for another.

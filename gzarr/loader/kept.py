@@ -58,10 +58,11 @@ class Wanted:
         memory: Memory,
         rows: IntArray | None,
     ) -> None:
-        self.source, self._memory = source, memory
+        self.source: Source = source
+        self._memory = memory
         self._target = target = Target(source, origins, outputs, memory, rows)
         self._plan = plan_windows(target.inside, source.read_shape, (1,) * source.array.ndim, source.grid)
-        self.numbers = numbers_of(self._plan, source, first)
+        self.numbers: IntArray = numbers_of(self._plan, source, first)
         if target.rows is not None:
             self._plan = replace(self._plan, output=target.rows[self._plan.output])
         self._outputs = Stack(target.outputs)

@@ -241,7 +241,7 @@ class Loader:
         return pipeline
 
     def progress(self) -> Progress:
-        """Return an iterator like :meth:`__iter__`'s that shows its progress.
+        """Return an iterator over the batches of an epoch that shows its progress.
 
         A line on stderr, rewritten in place, shows the batches given out, the samples per second and the slowest stage
         with its share of the time (see :meth:`stats`). If stderr is no terminal, the line is written once, at the end.
@@ -300,7 +300,10 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state: the next iteration gives out what would have come next.
 
-        The number of ranks may be another one, as may the batch size.
+        Parameters
+        ----------
+        state
+            What :meth:`state_dict` returned. The number of ranks may be another one since, as may the batch size.
 
         Raises
         ------

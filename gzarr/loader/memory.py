@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults
+from ..arrays.recycling import RecycledResults
 from ..engines.cuda.devices import get_device
-from .recycling import RecycledResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ class DeviceMemory:
     def __init__(self, device: Device) -> None:
         self._device = device
         with device:
-            self.stream = device.stream()
+            self.stream: Any = device.stream()
             self._finishing = device.stream()
         self.results: Results = DeviceResults(device, self.stream)
         self._constants: dict[bytes, Any] = {}

@@ -83,7 +83,7 @@ class Permutation:
     __slots__ = ("_half", "_keys", "n")
 
     def __init__(self, n: int, key: Iterable[int]) -> None:
-        self.n = n
+        self.n: int = n
         # Half of the bits of a number; the network permutes the numbers below 4 ** half.
         self._half = max(((n - 1).bit_length() + 1) // 2, 1)
         seed = mix(*key)

@@ -17,10 +17,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.outputs import HOST
+from ..arrays.recycling import RecycledResults, lent
 from ..engines import result_memory
 from ..engines.cuda import devices
 from ..errors import DeviceError
-from .recycling import RecycledResults, lent
 
 if TYPE_CHECKING:
     import numpy as np

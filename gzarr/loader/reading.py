@@ -217,9 +217,11 @@ class Target:
         self, source: Source, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None
     ) -> None:
         self._source, self._memory, self._samples = source, memory, outputs
-        self._starts, self.inside = source.part.starts(origins), source.inside(origins)
+        self._starts = source.part.starts(origins)
+        self.inside: IntArray = source.inside(origins)
         self._places = np.arange(len(origins)) if rows is None else rows
-        self.outputs, self.rows = list(outputs), rows
+        self.outputs: list[Any] = list(outputs)
+        self.rows: IntArray | None = rows
         self._apart = source.read_shape != source.part.shape
         if self._apart:
             shape = (len(origins), *source.read_shape)

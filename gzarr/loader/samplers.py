@@ -167,6 +167,8 @@ class Patches(Sampler):
     axes
         Axes of the first array that the patch's shape is along; None for the last ones.
 
+    Notes
+    -----
     Several arrays show one region: each has the shape of the first along the patch's axes, or is smaller by whole
     factors (levels of a pyramid), by which the patch's shape can be divided.
     """

@@ -25,7 +25,17 @@ _RESAMPLING = 13
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """What a sampler knows of an array: its shape and the shape of its chunks (inner chunks) in elements, its dtype."""
+    """What a sampler knows of an array.
+
+    Attributes
+    ----------
+    shape
+        Shape in elements.
+    chunks
+        Shape of a chunk (inner chunk) in elements.
+    dtype
+        Data type of the elements.
+    """
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -77,7 +87,7 @@ class Part:
     take: tuple[Any, ...] = ()
 
     def starts(self, origins: IntArray) -> IntArray:
-        """Return the first element of each window, int64 ``(n, ndim)``, for origins ``(n, axes of the grid)``."""
+        """Return the first element of each window, int64 ``(n, ndim)``, for ``origins``, ``(n, axes of the grid)``."""
         result = np.empty((len(origins), len(self.shape)), np.int64)
         for d, axis in enumerate(self.axes):
             result[:, d] = self.low[d]
@@ -134,7 +144,7 @@ class Samples:
         return round(self.total * self.share)
 
     def cells(self, seed: int, epoch: int, *, grouped: bool = True) -> Cells:
-        """Return the cells of an epoch; in one group, so in their own order, if not ``grouped``.
+        """Return the cells of an ``epoch`` with a ``seed``; in one group, so in their own order, if not ``grouped``.
 
         Random windows have other groups in each epoch, so that each place is met as often as the others.
         """
@@ -151,7 +161,15 @@ class Samples:
         return Cells.of_grid(self.counts, lengths, shift)
 
     def origins(self, cells: Cells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
-        """Return the origin of each sample, int64 ``(n, axes)``, in elements of the origin's array."""
+        """Return the origin of each sample, int64 ``(n, axes)``, in elements of the origin's array.
+
+        Parameters
+        ----------
+        cells, seed, epoch
+            Result and arguments of :meth:`cells`.
+        numbers
+            int64 ``(n,)``, numbers of the samples.
+        """
         stride, size = np.array(self.stride), np.array(self.size)
         begin = self._listed(cells.labels(numbers))
         end = begin + stride
@@ -171,7 +189,10 @@ class Samples:
         return np.asarray(begin + ((np.stack(drawn, axis=1) * span) >> 31), np.int64)
 
     def spans(self, cells: Cells) -> tuple[IntArray, IntArray]:
-        """Return the lowest and the highest origin that samples of each group may have, int64 ``(groups, axes)``."""
+        """Return the lowest and the highest origin that samples of each group of ``cells`` may have.
+
+        Both are int64 ``(groups, axes)``.
+        """
         stride, size = np.array(self.stride), np.array(self.size)
         groups = len(cells.offsets) - 1
         if not groups:

@@ -53,9 +53,10 @@ class Slabs:
     """
 
     def __init__(self, volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray) -> None:
-        self.numbers, self.origins = numbers, origins
+        self.numbers: IntArray = numbers
+        self.origins: IntArray = origins
         self._volumes, self._cells = volumes, cells
-        self.boxes = _boxes(volumes, cells, numbers, origins)
+        self.boxes: list[list[Boxes]] = _boxes(volumes, cells, numbers, origins)
         self._arrays: list[list[Any]] | None = None
         # Of the sources that compiled code gathers: their windows in each volume, and what is planned for which turns.
         self._windows: dict[int, dict[int, Windows]] = {}

@@ -75,11 +75,11 @@ class Stats:
 
     @property
     def slowest(self) -> str:
-        """The stage that takes longest: one of :data:`STAGES`."""
+        """The stage that takes longest: ``"store"``, ``"decoder"``, ``"device"``, ``"transform"`` or ``"consumer"``."""
         return max(STAGES, key=self.seconds_of)
 
     def seconds_of(self, stage: str) -> float:
-        """Return the seconds of a stage, one of :data:`STAGES`."""
+        """Return the seconds of a ``stage``, as :attr:`slowest` names it."""
         return float(getattr(self, f"{stage}_s"))
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class Stats:
         )
 
     def add_read(self, elapsed_s: float, of_threads: Mapping[Activity, float]) -> None:
-        """Add the time of a read, divided like the time of its threads."""
+        """Add the time of a read, ``elapsed_s``, divided like the time ``of_threads``."""
         total = sum(of_threads.values())
         store = elapsed_s * of_threads["store"] / total if total else 0.0
         device = elapsed_s * of_threads["device"] / total if total else 0.0

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from .loader import Loader
 
+__all__ = ["IterableLoader"]
+
 
 class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
     """A loader as an iterable dataset: ``DataLoader(IterableLoader(loader), batch_size=None, num_workers=2)``.
@@ -47,5 +49,5 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
         return self._loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state of the loader."""
+        """Go on from a ``state`` of the loader."""
         self._loader.load_state_dict(state)

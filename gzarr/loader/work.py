@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .epoch import Epoch
+    from .memory import Memory
     from .pinned import PinnedResults
     from .reading import Source
     from .slabs import Slabs
+    from .volumes import Volume
 
     IntArray = npt.NDArray[np.int64]
 
@@ -134,27 +136,29 @@ class Work:
         pinned: PinnedResults | None = None,
     ) -> None:
         self.epoch = epoch
-        self.volumes = epoch.samples.each
-        self.sources, self.which = self.volumes[0].sources, self.volumes[0].which
+        self.volumes: list[Volume] = epoch.samples.each
+        self.sources: list[Source] = self.volumes[0].sources
+        self.which: list[int] = self.volumes[0].which
         self.begin = begin
-        self.first, self.end = epoch.first_turn(begin), epoch.end(begin)
-        self.bounds = epoch.bounds(self.first, self.end)
+        self.first: int = epoch.first_turn(begin)
+        self.end: int = epoch.end(begin)
+        self.bounds: list[int] = epoch.bounds(self.first, self.end)
         self.on_error = on_error
         self.transform = transform
-        self.memory = memory_of(self.sources[0].array.device, pinned)
+        self.memory: Memory = memory_of(self.sources[0].array.device, pinned)
         self.kept: Kept | None = None
         if epoch.kept_bytes:
             room = epoch.kept_bytes
             self.kept = Kept(
                 Keeping(epoch, self.bounds, room), ChunkMemory(self.memory, room), at_once=epoch.most_bytes
             )
-        self.stats = Stats()
-        self.monitor = Monitor()
+        self.stats: Stats = Stats()
+        self.monitor: Monitor = Monitor()
         self.open: dict[int, _Open] = {}
-        self.shares_slabs = epoch.shares_slabs
-        self.sample_nbytes = max(epoch.samples.sample_nbytes, 1)
-        self.stopped = False
-        self.most = most_held(epoch)
+        self.shares_slabs: bool = epoch.shares_slabs
+        self.sample_nbytes: int = max(epoch.samples.sample_nbytes, 1)
+        self.stopped: bool = False
+        self.most: int = most_held(epoch)
         if not self.shares_slabs:
             # Decoding takes memory too: while it does, so much less is held, within reason. Slabs are freed at once.
             self.most -= min(max(map(decoding_bytes, self.sources)), self.most // 4)

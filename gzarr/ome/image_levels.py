@@ -196,7 +196,7 @@ class ImageLevels:
         return array
 
     def grid(self, level: int) -> Grid:
-        """Return scale and translation of a level.
+        """Return scale and translation of a ``level``, given by its index.
 
         Without transformations in the document (versions before 0.4), they are told by the shapes of the levels, in
         elements of the first.

@@ -78,7 +78,7 @@ class Well(Sequence[Image]):
         return self.image(self._well.images[index].path)
 
     def image(self, path: str) -> Image:
-        """Return the image of a field of view by its path, such as ``"0"``; one request."""
+        """Return the image of a field of view by its ``path``, such as ``"0"``; one request."""
         if path not in [field.path for field in self._well.images]:
             raise NodeNotFoundError(f"{place(self._group)} has no field {path!r:.100}")
         group = child_group(self._group, path, "field")
@@ -170,7 +170,7 @@ class Plate(Mapping[str, Well]):
         return Well(group, read_metadata(group))
 
     def well(self, row: str | int, column: str | int) -> Well:
-        """Return a well by row and column, each a name or an index; one request.
+        """Return a well by its ``row`` and ``column``, each a name or an index; one request.
 
         Raises
         ------

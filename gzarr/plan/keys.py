@@ -36,9 +36,9 @@ class ChunkKeys:
     __slots__ = ("_keys", "chunks", "encoding", "prefix")
 
     def __init__(self, encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> None:
-        self.encoding = encoding
-        self.prefix = prefix
-        self.chunks = chunks
+        self.encoding: ChunkKeyEncoding = encoding
+        self.prefix: str = prefix
+        self.chunks: IntArray = chunks
         self._keys: list[str] | None = None
 
     def __len__(self) -> int:

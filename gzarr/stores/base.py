@@ -27,8 +27,12 @@ Listing: TypeAlias = "tuple[list[str], list[str]]"
 class ByteRange:
     """Part of a value.
 
-    ``offset >= 0``: ``length`` bytes from there (to the end if None). ``offset < 0``: the last ``-offset`` bytes
-    (``length`` must be None).
+    Attributes
+    ----------
+    offset
+        First byte; if it is negative, the last ``-offset`` bytes are meant.
+    length
+        Number of bytes; None for all until the end, which it must be if ``offset`` is negative.
     """
 
     offset: int = 0
@@ -44,6 +48,11 @@ class ReadableStore(Protocol):
 
     def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
         """Return parts of values, in order; None for each absent key.
+
+        Parameters
+        ----------
+        key_ranges
+            Pairs of key and range, in any order; keys may be repeated.
 
         Raises
         ------
@@ -193,7 +202,7 @@ class PackedValues(Protocol):
 class ListableStore(Protocol):
     """Methods needed for walking a hierarchy.
 
-    A class of stores of which only some can list has also a method ``can_list() -> bool``; see :func:`is_listable`.
+    A class of stores of which only some can list has also a method ``can_list() -> bool``, which may send a request.
     """
 
     def list(self) -> Iterator[str]:
@@ -238,13 +247,19 @@ class WritableStore(Protocol):
         """Store ``value`` under ``key``. Readers see either the whole old value or the whole new one."""
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-        """Write parts of values: (key, offset in bytes, bytes). Concurrent writers of one key can undo each other."""
+        """Write parts of values; concurrent writers of one key can undo each other.
+
+        Parameters
+        ----------
+        key_start_values
+            Triples of key, offset in bytes, and bytes to be written there.
+        """
 
     def erase(self, key: str) -> None:
         """Erase ``key``."""
 
     def erase_values(self, keys: Iterable[str]) -> None:
-        """Erase several keys."""
+        """Erase several ``keys``."""
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``."""
@@ -366,10 +381,17 @@ class SizedStore(Protocol):
     def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
         """Return whole values, in order; None for each absent key.
 
+        Parameters
+        ----------
+        keys
+            Keys of the values.
+        max_nbytes
+            Most bytes that a value may have.
+
         Raises
         ------
         StoreError
-            If a value has more than ``max_nbytes`` bytes; it is not read.
+            If a value has more bytes; it is not read.
         """
 
 

@@ -80,12 +80,12 @@ class CacheFile:
         token = begin[_VERSION_AT:first]
         if checksum != _header_checksum(self._seed, size, token):
             raise DamageError(path)
-        self.token = token.decode()
-        self.version = decode_version(self.token)
+        self.token: str = token.decode()
+        self.version: Hashable = decode_version(self.token)
         self.size: int | None = None if size < 0 else size
         time_, checksum = _CONFIRMED.unpack_from(begin, _HEADER.size)
         # Of a torn update, nothing is known.
-        self.confirmed = time_ if checksum == _confirmation(self._seed, time_) else 0.0
+        self.confirmed: float = time_ if checksum == _confirmation(self._seed, time_) else 0.0
         known = _known.get(path)
         # In order. A list that others may have is never changed.
         self._records: Sequence[Record] = ()

@@ -90,12 +90,12 @@ class Calls:
                     f"a {type(fs).__name__} with asynchronous=True cannot be used here ({type(error).__name__}); make "
                     "it without that"
                 ) from None
-        self.protocols = _protocols(fs)
-        self.is_async = bool(fs.async_impl)
-        self.parallel = self.is_async or not _PARALLEL.isdisjoint(self.protocols)
+        self.protocols: tuple[str, ...] = _protocols(fs)
+        self.is_async: bool = bool(fs.async_impl)
+        self.parallel: bool = self.is_async or not _PARALLEL.isdisjoint(self.protocols)
         # Object stores, which have none, are asynchronous.
-        self.has_directories = not self.is_async or not {"ssh", "sftp"}.isdisjoint(self.protocols)
-        self.immediate = is_exactly(fs, "fsspec.implementations.memory", "MemoryFileSystem")
+        self.has_directories: bool = not self.is_async or not {"ssh", "sftp"}.isdisjoint(self.protocols)
+        self.immediate: bool = is_exactly(fs, "fsspec.implementations.memory", "MemoryFileSystem")
         self._made: tuple[int, Any] = (os.getpid(), fs)
 
     def __reduce__(self) -> tuple[Any, ...]:

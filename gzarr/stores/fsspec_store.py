@@ -112,8 +112,8 @@ class FsspecStore(RequestedValues, WholeValues):
                 "hierarchy; pass tokens in storage_options"
             )
         self._base = f"{root.rstrip('/')}/" if root else ""
-        self.read_only = read_only or self._references
-        self.url = redaction.public_url(url or (root if "://" in root else f"{self._calls.protocols[0]}://{root}"))
+        self.read_only: bool = read_only or self._references
+        self.url: str = redaction.public_url(url or (root if "://" in root else f"{self._calls.protocols[0]}://{root}"))
 
     def __repr__(self) -> str:
         return f"<gzarr.FsspecStore {self.url!r}>"

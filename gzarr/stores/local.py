@@ -103,7 +103,7 @@ class LocalStore:
             raise ArgumentError(
                 "follow_symlinks=False is not supported on this platform: it cannot open files relative to a directory"
             )
-        self.root = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
+        self.root: Path = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
         self.read_only = read_only
         self.follow_symlinks = follow_symlinks
         self.durable = durable
@@ -257,7 +257,7 @@ class LocalStore:
         return identity(status)
 
     def versions(self, keys: Iterable[str]) -> list[Hashable | None]:
-        """Return :meth:`version` of several keys. Fast, because it is called twice for every shard that is read."""
+        """Return :meth:`version` of several ``keys``. Fast, because it is called twice for every shard that is read."""
         result: list[Hashable | None] = []
         root = f"{self._tree.root}/"
         for key in keys:
@@ -519,9 +519,8 @@ class LocalStore:
 
         Notes
         -----
-        The locks are advisory. Reading needs none, and erasing the node does not wait for them:
-        :mod:`gzarr.stores.file_locks` says what that means for holders, and which guarantees hold on network file
-        systems.
+        The locks are advisory. Reading needs none, and erasing the node does not wait for them: the module
+        ``gzarr.stores.file_locks`` says what that means for holders, and which guarantees hold on network file systems.
 
         To rule out deadlocks, a thread takes the node's lock before those of keys, and locks all its keys in one call.
         """

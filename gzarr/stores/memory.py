@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from .buffers import as_view
@@ -81,7 +81,7 @@ class MemoryStore:
             self.mapping is other.mapping or bool(self.mapping == other.mapping)
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     # -- reading
 

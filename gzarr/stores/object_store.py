@@ -91,7 +91,7 @@ class GivenStore(ObjectStore):
     def _store(self) -> Any:
         obstore_module.module()
         if self.made[1] is None:
-            self.made = (obstore_module.generation(), self._given)
+            self.made: tuple[int, Any] = (obstore_module.generation(), self._given)
         if self.made[0] != obstore_module.generation():
             raise StoreError(f"{self!r} does not work in a forked process; use a store with an address or a directory")
         return self._given

@@ -12,7 +12,7 @@ import pickle
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError
 from . import io_threads, redaction, traffic
@@ -94,9 +94,9 @@ class ZarrStore(RequestedValues, WholeValues):
     def __init__(self, store: Any, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         if not is_zarr_store(store):
             raise ArgumentError(f"ZarrStore needs a store of zarr-python 3, not {type(store).__name__}")
-        self.store = store
-        self.timeout = seconds(timeout, "timeout")
-        self.read_only = bool(read_only or store.read_only or not store.supports_writes)
+        self.store: Any = store
+        self.timeout: float = seconds(timeout, "timeout")
+        self.read_only: bool = bool(read_only or store.read_only or not store.supports_writes)
         self._process = os.getpid()
         # How to open a file anew, for forked children. It is not asked there: its locks may be taken for ever.
         self._reopening = _reopening(store)
@@ -113,7 +113,7 @@ class ZarrStore(RequestedValues, WholeValues):
             return NotImplemented
         return self.read_only == other.read_only and (self.store is other.store or bool(self.store == other.store))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), read_only=self.read_only, timeout=self.timeout), (self.store,)

@@ -68,7 +68,7 @@ class LocalFile:
         self.path = path
         self._grows = grows
         self.store: ReadableStore = self
-        self.key = path.name
+        self.key: str = path.name
 
     def __repr__(self) -> str:
         return f"the file {str(self.path)!r}"

@@ -308,7 +308,7 @@ class ZipReader:
         return self.versions([key])[0]
 
     def versions(self, keys: Iterable[str]) -> list[Hashable | None]:
-        """Return :meth:`version` of several keys."""
+        """Return :meth:`version` of several ``keys``."""
         directory = self._open()[1]
         return [self._token(directory, directory.rows.get(key, -1)) for key in keys]
 

@@ -85,8 +85,8 @@ class ZipStore(ZipReader, WholeValues):
         if not text or type(text) is not str or "\0" in text:
             raise ArgumentError(f"ZipStore needs a non-empty path without NUL, not {text!r}")
         # The archive is replaced by renaming, which would replace a link and not what it leads to.
-        self.path = Path(os.path.realpath(text))
-        self.read_only = mode == "r"
+        self.path: Path = Path(os.path.realpath(text))
+        self.read_only: bool = mode == "r"
         super().__init__(LocalFile(self.path), keep=not self.read_only)
         self._lock = threading.RLock()
         self._pid = os.getpid()

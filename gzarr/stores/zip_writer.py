@@ -54,7 +54,7 @@ class ZipWriter:
         self._when = z.dos_time(time.time())
         self._old = old.raw
         temporary = path.with_name(temporary_name())
-        self.file = LocalFile(temporary, grows=True)
+        self.file: LocalFile = LocalFile(temporary, grows=True)
         self._fd = -1
         try:
             make_directories(str(path.parent), durable=False)
@@ -68,7 +68,7 @@ class ZipWriter:
                 raise self._failure("begin to write", error) from error
             raise
         version = self.file.version()
-        self.directory = old.copy(version) if old.rows else Directory(version)
+        self.directory: Directory = old.copy(version) if old.rows else Directory(version)
 
     def _failure(self, what: str, error: OSError) -> StoreError:
         failure = StoreError(f"the zip archive {str(self._path)!r}: cannot {what}: {error.strerror or error}")

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
-from ..codecs.choice import AUTO
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
-from ..hierarchy.array_spec import arguments_of, new_metadata
 from ..hierarchy.group import Group, make_node
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import ArrayMetadata, GroupMetadata
-from ..metadata.parts import DIMENSIONS_ATTRIBUTE, dimension_names_of
+from ..metadata.ome_attributes import OmeAttributes
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of, writable
 from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
@@ -38,20 +35,18 @@ from ..stores.keys import join_path, normalize_path
 from ..stores.locks import hold_node
 from ..stores.memory import MemoryStore
 from ..stores.resolve import as_store
+from .copied_metadata import KEEP, array_metadata, group_metadata
 from .copy_array import ArrayCopy
 from .processes import as_executor, check_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..nodes.create import Location
     from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike
 
-#: The same as in the source.
-KEEP: Final = "keep"
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 
 
@@ -98,6 +93,11 @@ class Copy:
     def kept(self) -> int:
         """Number of regions (stored values, in arrays that are not decoded) found equal so far, and not written."""
         return sum(array.kept for array in self.arrays)
+
+    def groups_below(self) -> Iterator[tuple[str, GroupMetadata]]:
+        """Yield the groups with their paths below the copied node, parents first."""
+        for path, metadata in self.groups.items():
+            yield path.removeprefix(self._path).lstrip("/"), metadata
 
     def check_free(self, *, overwrite: bool, resume: bool) -> None:
         """Refuse an occupied destination, unless it is to be erased or holds the beginning of this copy.
@@ -255,7 +255,8 @@ def copy(
 ) -> Array | Group:
     """Copy an array, or a group with everything below it.
 
-    The copy has the same elements, attributes, dimension names and fill values. Consolidated metadata is not copied
+    The copy has the same elements, attributes, dimension names and fill values. Attributes of OME-Zarr 0.4 become those
+    of 0.5 in a copy from Zarr 2 to Zarr 3, and the reverse. Consolidated metadata is not copied
     (see :func:`gzarr.consolidate_metadata`), and implicit groups become explicit. If codecs, chunk shape and data type
     stay the same, chunks are copied without decoding them, even corrupt ones: :func:`gzarr.verify` finds those.
 
@@ -390,13 +391,15 @@ def prepare_copy(
     check_name(target, location, target_format)
     groups: dict[str, GroupMetadata] = {}
     arrays: list[ArrayCopy] = []
+    ome = OmeAttributes(root.zarr_format, target_format)
     for below, metadata in _nodes(root):
         to = join_path(target, below)
         if isinstance(metadata, GroupMetadata):
-            groups[to] = _group_metadata(metadata, target_format)
+            groups[to] = group_metadata(metadata, target_format, ome.of_group(below, metadata.attributes))
             continue
         at = join_path(root.path, below)
-        made = _array_metadata(metadata, at, to, target_format, location.layout, chunks, shards, codecs)
+        axes = ome.axes.get(below)
+        made = array_metadata(metadata, at, to, target_format, location.layout, chunks, shards, codecs, axes)
         arrays.append(
             ArrayCopy(
                 metadata,
@@ -487,68 +490,3 @@ def _overlap(one: str, other: str) -> bool:
 
 def _folder(root: bytes, path: str) -> str:
     return f"{Path(os.fsdecode(root), path).resolve()}{os.sep}"
-
-
-def _group_metadata(metadata: GroupMetadata, zarr_format: ZarrFormat) -> GroupMetadata:
-    format = FORMATS[zarr_format]
-    if format.can_reuse(metadata) and not metadata.implicit:
-        return format.unconsolidated(metadata)
-    return GroupMetadata(attributes=metadata.attributes, zarr_format=zarr_format)
-
-
-def _array_metadata(
-    metadata: ArrayMetadata,
-    at: str,
-    to: str,
-    zarr_format: ZarrFormat,
-    layout: Layout | None,
-    chunks: Any,
-    shards: Any,
-    codecs: Any,
-) -> ArrayMetadata:
-    """Return the metadata of the copy of an array.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is wrong, or if the format cannot represent the array. The message names the array.
-    """
-    kept = [_is(value, KEEP) for value in (chunks, shards, codecs)]
-    format, source_format = FORMATS[zarr_format], FORMATS[metadata.zarr_format]
-    if all(kept) and format.can_reuse(metadata):
-        return metadata
-    arguments = arguments_of(metadata)
-    shape = arguments.pop("shape")
-    arguments["attributes"] = metadata.attributes
-    if format.features.dimension_names and metadata.dimension_names is not None:
-        names = dimension_names_of(metadata.attributes, metadata.ndim)
-        if not source_format.features.dimension_names and names == metadata.dimension_names:
-            # Version 2 keeps dimension names in this attribute; version 3 has a member for them.
-            rest = {name: value for name, value in metadata.attributes.items() if name != DIMENSIONS_ATTRIBUTE}
-            arguments["attributes"] = rest
-    if format.can_reuse(metadata):
-        arguments["chunk_key_encoding"] = metadata.chunk_key_encoding
-    if not format.features.shards:
-        arguments["shards"] = None
-    for name, value, keep in zip(("chunks", "shards", "codecs"), (chunks, shards, codecs), kept, strict=True):
-        if not keep:
-            arguments[name] = value
-    try:
-        made = new_metadata(to, shape, zarr_format, layout=layout, **arguments)
-    except ArgumentError as error:
-        hint = ""
-        with contextlib.suppress(ArgumentError):
-            new_metadata(to, shape, zarr_format, layout=layout, **{**arguments, "codecs": AUTO})
-            # Codecs that the caller asked for are not questioned.
-            hint = "" if not kept[2] else "; other codecs would do (codecs='auto', --codecs auto)"
-        raise ArgumentError(f"'/{at}' cannot be copied to Zarr format {zarr_format!r}: {error}{hint}") from error
-    if made.dtype != metadata.dtype or made.shape != metadata.shape:
-        raise ArgumentError(
-            f"'/{at}' cannot be copied to Zarr format {zarr_format!r} without loss: its elements of {metadata.dtype} "
-            f"would become {made.dtype}"
-        )
-    return made
-
-
-def _is(value: Any, word: str) -> bool:
-    return isinstance(value, str) and value == word

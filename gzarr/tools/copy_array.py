@@ -90,13 +90,13 @@ class ArrayCopy:
         if source_metadata.fill_value is None and metadata.dtype.hasobject:
             # Without a fill value, absent objects read as zeros, which are not strings: use the copy's fill value.
             source_metadata = replace(source_metadata, fill_value=metadata.fill_value)
-        self.source = Array(source_metadata, source_store, source_path, device=device)
-        self.target = Array(metadata, store, path, device=device, mode="r+")
+        self.source: Array = Array(source_metadata, source_store, source_path, device=device)
+        self.target: Array = Array(metadata, store, path, device=device, mode="r+")
         self.metadata = metadata
         self.path = path
         self.has_documents = False
-        self.written = 0
-        self.kept = 0
+        self.written: int = 0
+        self.kept: int = 0
         self._store = store
         self._resume = resume
         self._read_back = read_back

@@ -101,10 +101,10 @@ class Verification:
         self._root = root
         self._missing = missing
         self._progress = progress
-        self.arrays = 0
-        self.groups = 0
-        self.chunks = 0
-        self.problems = 0
+        self.arrays: int = 0
+        self.groups: int = 0
+        self.chunks: int = 0
+        self.problems: int = 0
 
     def __iter__(self) -> Iterator[Problem]:
         steps = self.steps()

@@ -102,6 +102,28 @@ def test_optimize_command_takes_arrays_of_all_kinds(tmp_path: Path) -> None:
     check_same(tmp_path / "a", tmp_path / "b")
 
 
+def test_optimize_command_knows_images(tmp_path: Path) -> None:
+    data = np.arange(16 * 64 * 64, dtype="u2").reshape(16, 64, 64)
+    image = {"axes": "zyx", "chunks": 8, "version": "0.4"}
+    gzarr.ome.create(tmp_path / "a", data, path="one", **image, levels=1)
+    gzarr.ome.create_labels(tmp_path / "a", "cells", data % 3, path="one", chunks=8)
+    gzarr.ome.create(tmp_path / "a", data, path="two", **image, levels=2)
+    result = run("optimize", tmp_path / "a", tmp_path / "b")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "2 images of OME-Zarr with one level only; --levels auto adds others"
+    copied = gzarr.ome.open(tmp_path / "b", path="one")
+    assert (copied.metadata.version, len(copied.levels)) == ("0.5", 1)
+    result = run("optimize", tmp_path / "a", tmp_path / "c", "--levels", "3", "--dest-path", "x/y")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-2:] == ["/x/y/one: 3 levels", "/x/y/one/labels/cells: 3 levels"]
+    one, two = (gzarr.ome.open(tmp_path / "c", path=f"x/y/{name}") for name in ("one", "two"))
+    assert (len(one.levels), len(two.levels)) == (3, 2)
+    expected = gzarr.ome.create({}, data, axes="zyx", chunks=8, levels=3)
+    for level, other in zip(one.levels, expected.levels, strict=True):
+        z.same(level.array[...], other.array[...])
+    z.same(two.level(0)[...], data)
+
+
 def test_consolidate_command(tmp_path: Path) -> None:
     hierarchy(2, tmp_path / "a")
     result = run("consolidate", tmp_path / "a")

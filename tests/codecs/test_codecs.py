@@ -309,7 +309,7 @@ def test_numcodecs_that_are_missing():
     for config in ({"id": "pcodec"}, {"id": "zfpy"}):
         if config["id"] in numcodecs.registry.codec_registry:
             continue
-        with pytest.raises(UnsupportedError, match="install the package"):
+        with pytest.raises(UnsupportedError, match="pip install"):
             codec_from_v2(config, "$", first=True)
 
 

@@ -141,7 +141,7 @@ def test_what_it_cannot_hold_is_refused_before_anything_is_read(dtype: Any, reas
 def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "gzarr.integrations.torch")
-    with pytest.raises(gzarr.ArgumentError, match="PyTorch is not installed: pip install torch"):
+    with pytest.raises(gzarr.ArgumentError, match=r"PyTorch is not installed: pip install 'gzarr\[torch\]'"):
         made(data=[1]).to_torch()
 
 

@@ -52,7 +52,7 @@ class JobSlots:
 
     def __init__(self, array: IntArray) -> None:
         self.array = array
-        self.address = address(array)
+        self.address: int = address(array)
         self._keep: list[Any] = []
 
     def copy(self) -> Self:

@@ -75,15 +75,15 @@ class Job:
         else:
             slot = np.zeros(len(rows), np.int64)
         order = np.lexsort((slot, request.value_of[rows]))
-        self.rows = np.ascontiguousarray(rows[order], np.int64)
-        self.slot = slot[order]
+        self.rows: IntArray = np.ascontiguousarray(rows[order], np.int64)
+        self.slot: IntArray = slot[order]
         which = request.value_of[self.rows]
         starts = np.flatnonzero(np.diff(which, prepend=np.int64(-1)))
-        self.first = np.append(starts, len(rows))
-        self.value = np.repeat(np.arange(len(starts)), np.diff(self.first))
-        self.values = which[starts]
+        self.first: IntArray = np.append(starts, len(rows))
+        self.value: IntArray = np.repeat(np.arange(len(starts)), np.diff(self.first))
+        self.values: IntArray = which[starts]
         keys = request.keys
-        self.keys = ChunkKeys(keys.encoding, keys.prefix, np.ascontiguousarray(keys.chunks[self.values]))
+        self.keys: ChunkKeys = ChunkKeys(keys.encoding, keys.prefix, np.ascontiguousarray(keys.chunks[self.values]))
         self._old = None if old is None else old.of(order, self.values)
         plan, chunk = request.plan, request.chunk
         element = np.zeros(1, chunk.dtype)
@@ -95,7 +95,8 @@ class Job:
         self._operations = len(program.steps)
         # The job has their addresses.
         self._inputs = request.inputs
-        self.slots = slots = WriteSlots()
+        self.slots: WriteSlots = WriteSlots()
+        slots = self.slots
         slots.set_program(_words(program), self._operations, chunk.nbytes)
         slots.set_pieces(plan.piece_offsets, self._geometry(request, program))
         width = max(program.swap, 1)

@@ -41,7 +41,7 @@ class Budget:
             raise ArgumentError(f"budget_bytes must be a positive integer, not {nbytes!r}")
         self._device = device
         self._limit = nbytes
-        self.strict = nbytes is not None
+        self.strict: bool = nbytes is not None
 
     def limit(self, wanted: int) -> int:
         """Return how many bytes may be held, for a caller that could use ``wanted`` bytes."""

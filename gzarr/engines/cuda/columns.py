@@ -40,7 +40,7 @@ class Columns:
     def __init__(self, memory: IntArray, start: int) -> None:
         self._memory = memory
         self._start = start
-        self.used = 0
+        self.used: int = 0
 
     def put(self, values: npt.ArrayLike) -> int:
         """Append a column; return its index in the arena's int64 view."""

@@ -49,7 +49,7 @@ class CupyDevice:
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
-        self.name = f"cuda:{ordinal}"
+        self.name: str = f"cuda:{ordinal}"
         self._errors = CupyErrors(self.name)
         # The process that has used the device; 0 for none yet.
         self._pid = 0

@@ -28,7 +28,7 @@ class CupyEvent:
     __slots__ = ("_errors", "cupy")
 
     def __init__(self, event: Any, errors: CupyErrors) -> None:
-        self.cupy = event
+        self.cupy: Any = event
         self._errors = errors
 
     @property
@@ -70,8 +70,8 @@ class CupyStream:
     __slots__ = ("_errors", "cupy", "ptr")
 
     def __init__(self, stream: Any, errors: CupyErrors) -> None:
-        self.cupy = stream
-        self.ptr = int(stream.ptr)
+        self.cupy: Any = stream
+        self.ptr: int = int(stream.ptr)
         self._errors = errors
 
     def record(self, event: CupyEvent) -> None:

@@ -249,7 +249,10 @@ class NvcompDecompressor:
         prefix = f"nvcompBatched{ALGORITHMS[algorithm].nvcomp}Decompress"
         self._options = options(algorithm)
         self._functions = Functions(library, prefix, SIGNATURES, self._options)
-        self.max_frame_bytes = library.largest_frame(algorithm)
+        self.max_frame_bytes: int = library.largest_frame(algorithm)
+        self.input_alignment: int
+        self.output_alignment: int
+        self.temp_alignment: int
         self.input_alignment, self.output_alignment, self.temp_alignment = self._functions.alignments()
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:

@@ -54,9 +54,12 @@ class NvcompCompressor:
 
     def __init__(self, algorithm: str, library: Library | None = None) -> None:
         row = ALGORITHMS[algorithm]
-        self.max_frame_bytes = row.largest_encoded
+        self.max_frame_bytes: int = row.largest_encoded
         self._options = options(algorithm)
         self._functions = Functions(library or load(), f"nvcompBatched{row.nvcomp}Compress", SIGNATURES, self._options)
+        self.input_alignment: int
+        self.output_alignment: int
+        self.temp_alignment: int
         self.input_alignment, self.output_alignment, self.temp_alignment = self._functions.alignments()
 
     def temp_nbytes(self, frames: int, largest: int, total: int) -> int:

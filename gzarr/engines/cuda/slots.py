@@ -49,7 +49,7 @@ class Slot:
         self.stream: Any = device.stream()
         self.decoded: Any = device.event()
         self.assembled: Any = device.event()
-        self.gated = False
+        self.gated: bool = False
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._results: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 

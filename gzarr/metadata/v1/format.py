@@ -5,7 +5,7 @@ Specification: https://zarr-specs.readthedocs.io/en/latest/v1/v1.0.html
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...documents.json import load_document
 from ...stores.keys import join_path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..format import ReadOptions
     from ..layout import Layout
-    from ..model import ArrayMetadata
+    from ..model import ArrayMetadata, ZarrFormat
 
 # Other programs may have a file "meta"; one without this is not Zarr's.
 _MARK = b'"zarr_format"'
@@ -31,12 +31,12 @@ _MARK = b'"zarr_format"'
 class V1(Format):
     """Version 1."""
 
-    zarr_format = 1
+    zarr_format: ClassVar[ZarrFormat] = 1
     title = "version 1"
     looked_for = "meta"
-    features = Features(groups=False, zstd=False)
-    document_names = (parse.META, parse.ATTRS)
-    node_documents = (parse.META,)
+    features: ClassVar[Features] = Features(groups=False, zstd=False)
+    document_names: ClassVar[tuple[str, ...]] = (parse.META, parse.ATTRS)
+    node_documents: ClassVar[tuple[str, ...]] = (parse.META,)
     is_searched_last = True
 
     def node_type(self, path: str, found: Mapping[str, bytes], layout: Layout | None = None) -> Literal["array"] | None:

@@ -7,7 +7,7 @@ version 2.3: all documents of a group and of the nodes below, by key.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...codecs.transpose import TransposeCodec
 from ...documents.json import load_document
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from ...codecs.codec import Codec
     from ..format import ReadOptions
     from ..layout import Layout
-    from ..model import NodeMetadata
+    from ..model import NodeMetadata, ZarrFormat
 
 
 class V2(Format):
     """Version 2."""
 
-    zarr_format = 2
+    zarr_format: ClassVar[ZarrFormat] = 2
     title = "version 2"
     looked_for = ".zarray or .zgroup"
-    features = Features(objects=True)
-    document_names = (".zarray", ".zgroup", ".zattrs", ".zmetadata")
-    node_documents = (".zarray", ".zgroup")
-    consolidated_document = ".zmetadata"
+    features: ClassVar[Features] = Features(objects=True)
+    document_names: ClassVar[tuple[str, ...]] = (".zarray", ".zgroup", ".zattrs", ".zmetadata")
+    node_documents: ClassVar[tuple[str, ...]] = (".zarray", ".zgroup")
+    consolidated_document: ClassVar[str] = ".zmetadata"
     consolidates_own = True
 
     def node_type(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ...documents.json import load_document
 from ...dtypes.properties import native
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..chunk_grid import ChunkGrid
     from ..format import ReadOptions
     from ..layout import Layout
-    from ..model import GroupMetadata, NodeMetadata
+    from ..model import GroupMetadata, NodeMetadata, ZarrFormat
 
 _NAME: Final = "zarr.json"
 _CONSOLIDATED: Final = "consolidated_metadata"
@@ -39,13 +39,13 @@ _NODE_MARK: Final = b'"node_type"'
 class V3(Format):
     """Version 3."""
 
-    zarr_format = 3
+    zarr_format: ClassVar[ZarrFormat] = 3
     title = "version 3"
     looked_for = _NAME
-    features = Features(shards=True, dimension_names=True, byte_order_codec=True)
-    document_names = (_NAME,)
-    node_documents = (_NAME,)
-    consolidated_document = _NAME
+    features: ClassVar[Features] = Features(shards=True, dimension_names=True, byte_order_codec=True)
+    document_names: ClassVar[tuple[str, ...]] = (_NAME,)
+    node_documents: ClassVar[tuple[str, ...]] = (_NAME,)
+    consolidated_document: ClassVar[str] = _NAME
 
     def node_type(
         self, path: str, found: Mapping[str, bytes], layout: Layout | None = None

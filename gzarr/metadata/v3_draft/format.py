@@ -5,7 +5,7 @@ Specification: https://github.com/zarr-developers/zarr-specs/blob/692fe73/docs/c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...codecs.bytes import BytesCodec
 from ...documents.json import load_document
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ...codecs.codec import Codec
     from ..format import ReadOptions
-    from ..model import ArrayMetadata, GroupMetadata, NodeMetadata
+    from ..model import ArrayMetadata, GroupMetadata, NodeMetadata, ZarrFormat
 
 # Part of every entry point and of few other documents: documents without it need not be parsed.
 _MARK = b"purl.org"
@@ -32,13 +33,13 @@ _MARK = b"purl.org"
 class V3Draft(Format):
     """The version 3 drafts of 2022."""
 
-    zarr_format = FORMAT
+    zarr_format: ClassVar[ZarrFormat] = FORMAT
     title = "a draft of version 3"
     looked_for = "document of a 2022 draft under meta/ beside a zarr.json that is the entry point of a hierarchy"
-    features = Features(shards=True, portable=False)
+    features: ClassVar[Features] = Features(shards=True, portable=False)
     is_searched_last = True
     has_entry_point = True
-    shard_index_codecs = (BytesCodec("little"),)
+    shard_index_codecs: ClassVar[tuple[Codec, ...]] = (BytesCodec("little"),)
 
     def entry_point_key(self, path: str) -> str:
         """Return the store key of the entry point of a hierarchy at ``path``."""

@@ -208,7 +208,7 @@ class Pass:
         self._levels = [_Level(grid, array) for grid, array in zip(self._grids[1:], targets, strict=True)]
         self._buffers = Buffers()
         self._threads = _threads(self._grids, source.array.dtype.itemsize, budget_bytes)
-        self.total = self._grids[0].count
+        self.total: int = self._grids[0].count
 
     def steps(self) -> Iterator[None]:
         """Work; yield after each box of level 0."""

@@ -149,7 +149,7 @@ class Work:
         self._budget_bytes = budget_bytes
         self._first = source if target is None else target
         self._pass: Pass | None = None
-        self.total = 0
+        self.total: int = 0
         self._gaussian = method == "gaussian"
         if not self._gaussian:
             self._pass = Pass(Source(source), target, levels, targets, method=method, budget_bytes=budget_bytes)

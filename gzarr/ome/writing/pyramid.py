@@ -127,22 +127,23 @@ class Pyramid:
         self,
         store: StoreLike,
         *,
-        path: str,
-        levels: Any,
-        factors: Any,
-        method: str | None,
-        axes: Any,
-        scale: Any,
-        units: Any,
-        overwrite: bool,
-        device: str,
-        budget_bytes: int,
-        storage_options: Mapping[str, Any] | None,
+        path: str = "",
+        levels: Any = AUTO,
+        factors: Any = None,
+        method: str | None = None,
+        axes: Any = None,
+        scale: Any = None,
+        units: Any = None,
+        overwrite: bool = False,
+        device: str = "auto",
+        budget_bytes: int = DEFAULT_BUDGET_BYTES,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._given = store
         self._device = device
         self._budget_bytes = budget_bytes
         node = open_node(store, path=path, mode="r+", device=device, storage_options=storage_options)
+        self.group: Group
         if isinstance(node, Array):
             self.group, self._first = _group_of(node), node
             self._document, description = _new_document(node, self.group, axes, scale, units)
@@ -159,7 +160,7 @@ class Pyramid:
                     f"{node.name} in {node.store!r} has {len(self._document['datasets'])} levels; pass overwrite=True "
                     "to make those below level 0 anew"
                 )
-        self.method = ("mode" if is_label else "mean") if method is None else method
+        self.method: str = ("mode" if is_label else "mean") if method is None else method
         first = self._first
         check_method(self.method, first.dtype)
         if len(description.axes) != first.ndim:

@@ -1,0 +1,139 @@
+"""Attributes of OME-Zarr in copies of another Zarr format: version 0.4 is one of Zarr 2, version 0.5 of Zarr 3.
+
+Version 0.4 has its parts at the top of a group's attributes, each with its version; 0.5 has them in the member
+``ome``, with one version, and names the dimensions of arrays as the axes of their image. All else is the same, so the
+attributes of a group are moved, and nothing in them is interpreted or lost. Other versions have no counterpart, and are
+copied as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .model import ZarrFormat
+
+_MEMBER: Final = "ome"
+_OLD, _NEW = "0.4", "0.5"
+#: Parts of an image, one of labels too; each with a member that only this part has.
+_IMAGE: Final = "multiscales"
+_WITH_IMAGE: Final = ("omero", "image-label")
+_OTHERS: Final = {"plate": "wells", "well": "images"}
+_LAYOUT: Final = "bioformats2raw.layout"
+#: What groups of these names have, below an image and below a collection of images.
+_BELOW: Final = {"labels": "labels", "OME": "series"}
+
+
+class OmeAttributes:
+    """Conversion of the attributes of one hierarchy.
+
+    Parameters
+    ----------
+    source, target
+        Zarr formats of the hierarchy and of its copy.
+
+    Attributes
+    ----------
+    axes
+        By path, the names of the dimensions of arrays that are levels of images; filled as groups are converted.
+    """
+
+    def __init__(self, source: ZarrFormat, target: ZarrFormat) -> None:
+        self._upwards = (source, target) == (2, 3)
+        self._downwards = (source, target) == (3, 2)
+        self._converted: set[str] = set()
+        self.axes: dict[str, tuple[str, ...]] = {}
+
+    def of_group(self, path: str, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the attributes of the copy of a group.
+
+        Parameters
+        ----------
+        path
+            Its path; groups come after the ones that contain them.
+        attributes
+            Its attributes.
+        """
+        if self._upwards:
+            parts = self._old_parts(path, attributes)
+            if not parts or _MEMBER in attributes:
+                return attributes
+            rest = {name: value for name, value in attributes.items() if name not in parts}
+            if "omero" in parts:
+                parts["omero"] = _without_version(parts["omero"])
+            converted = {**rest, _MEMBER: {"version": _NEW, **_each(parts, _without_version)}}
+        elif self._downwards:
+            found = attributes.get(_MEMBER)
+            if not isinstance(found, dict) or found.get("version") != _NEW:
+                return attributes
+            parts = {name: value for name, value in found.items() if name != "version"}
+            # Only what is known as 0.4 afterwards, and takes the place of nothing.
+            if not self._old_parts(path, parts) or parts.keys() & attributes.keys():
+                return attributes
+            rest = {name: value for name, value in attributes.items() if name != _MEMBER}
+            converted = {**rest, **_each(parts, _with_version)}
+        else:
+            return attributes
+        self._converted.add(path)
+        for image in _images(parts):
+            for level in image["datasets"]:
+                self.axes[f"{path}/{level['path']}".lstrip("/")] = tuple(axis["name"] for axis in image["axes"])
+        return converted
+
+    def _old_parts(self, path: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parts of version 0.4 in a group's attributes."""
+        names: list[str] = []
+        if _images(attributes):
+            names += [_IMAGE, *_WITH_IMAGE]
+        names += [
+            name
+            for name, member in _OTHERS.items()
+            if isinstance(part := attributes.get(name), dict) and member in part and part.get("version", _OLD) == _OLD
+        ]
+        names.append(_LAYOUT)
+        parent, _, name = path.rpartition("/")
+        if path and parent in self._converted and name in _BELOW:
+            names.append(_BELOW[name])
+        return {name: attributes[name] for name in names if name in attributes}
+
+
+def _images(parts: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the images that a group describes, if all are of version 0.4 or 0.5."""
+    images = parts.get(_IMAGE)
+    return images if isinstance(images, list) and all(map(_is_image, images)) else []
+
+
+def _is_image(image: Any) -> bool:
+    if not isinstance(image, dict) or image.get("version", _OLD) != _OLD:
+        return False
+    axes, levels = image.get("axes"), image.get("datasets")
+    return (
+        isinstance(axes, list)
+        and isinstance(levels, list)
+        and all(isinstance(axis, dict) and isinstance(axis.get("name"), str) for axis in axes)
+        and all(
+            isinstance(level, dict) and isinstance(level.get("path"), str) and "coordinateTransformations" in level
+            for level in levels
+        )
+    )
+
+
+def _each(parts: Mapping[str, Any], change: Any) -> dict[str, Any]:
+    """Return parts whose objects that have a version in 0.4 are changed."""
+    found = dict(parts)
+    if isinstance(found.get(_IMAGE), list):
+        found[_IMAGE] = [change(image) for image in found[_IMAGE]]
+    for name in ("image-label", *_OTHERS):
+        if name in found:
+            found[name] = change(found[name])
+    return found
+
+
+def _without_version(part: Any) -> Any:
+    return {name: value for name, value in part.items() if name != "version"} if isinstance(part, dict) else part
+
+
+def _with_version(part: Any) -> Any:
+    return {**part, "version": _OLD} if isinstance(part, dict) else part
