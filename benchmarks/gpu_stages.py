@@ -184,6 +184,7 @@ def plan(python: str, out: Path, wheels: Path | None, site: Path | None) -> list
         Stage("benchmark", 30, 30, False, timed("gpu.py", "benchmark.json"), "benchmark.json"),
         Stage("writing", 8, 20, False, timed("gpu_write.py", "writing.json"), "writing.json"),
         Stage("loader", 8, 20, False, timed("gpu_loader.py", "loader.json"), "loader.json"),
+        Stage("imaging", 8, 20, False, timed("gpu_imaging.py", "imaging.json"), "imaging.json"),
         Stage("soak", 6, 20, True, tests(["gpu_soak"])),
         Stage("damage", 6, 20, True, tests(DAMAGE_TESTS, "gpu and damage")),
         Stage("damaged frames", 6, 20, False, harmful, "damaged.json"),
@@ -394,7 +395,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"there are no wheels in {arguments.wheels}")
     out = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("doctor.json", "questions.json", "benchmark.json", "writing.json", "loader.json", "damaged.json"):
+    for name in (
+        "doctor.json",
+        "questions.json",
+        "benchmark.json",
+        "writing.json",
+        "loader.json",
+        "imaging.json",
+        "damaged.json",
+    ):
         (out / name).unlink(missing_ok=True)
     wheels = None if arguments.wheels is None else arguments.wheels.resolve()
     site = None if wheels is None else Path(tempfile.mkdtemp(prefix="gzarr-site-"))

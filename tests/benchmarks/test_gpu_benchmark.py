@@ -30,7 +30,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 MODULES = (
     "fields", "report", "rivals", "workloads", "gpu", "gpu_batch", "gpu_limits", "gpu_questions", "gpu_report",
-    "gpu_loader", "gpu_rivals", "gpu_samples", "gpu_targets", "gpu_transfers", "gpu_workloads", "gpu_write",
+    "gpu_imaging", "gpu_loader", "gpu_rivals", "gpu_samples", "gpu_targets", "gpu_transfers", "gpu_workloads",
+    "gpu_write",
 )  # fmt: skip
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
@@ -337,6 +338,31 @@ def test_loaders_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedD
     assert len(text.splitlines()) == 2 + len(results)
     results["zstd"]["ways"]["grid"] = {"right": False, "error": "it was so"}
     assert "zstd, grid: it was so" in w.table(results)
+
+
+def test_blocks_and_levels_on_a_simulated_device(
+    b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path
+) -> None:
+    w = b.gpu_imaging
+
+    def compute(x: Any, times: int) -> Any:
+        stream = simulated.current_stream()
+        return w.on_device(simulated, w.mixed(simulated.to_host(x, stream), times))
+
+    results = {}
+    for dataset in w.datasets(1 << 18, side=32, chunk=16):
+        (folder := tmp_path / dataset.name).mkdir()
+        results[dataset.name] = w.measure(simulated, dataset, folder, 60, 2, compute)
+    for name, found in results.items():
+        assert found["blocks"]["right"], (name, found)
+        assert found["levels"]["right"], (name, found)
+        assert found["levels"]["count"] > 1
+        assert found["blocks"]["times"] >= 1
+    assert len(w.table(results).splitlines()) == 2 + len(results)
+    (folder := tmp_path / "wrong").mkdir()
+    wrong = w.measure(simulated, w.datasets(1 << 18, side=32, chunk=16)[1], folder, 60, 1, lambda x, times: x)
+    assert wrong["blocks"]["error"] == "AssertionError: WRONG RESULT"
+    assert "zstd, blocks: AssertionError" in w.table({"zstd": wrong})
 
 
 @pytest.mark.parametrize("script", ["gpu_write", "gpu_loader"])

@@ -33,7 +33,16 @@ def b() -> Iterator[SimpleNamespace]:
     """Import the scripts; their directory is on the path for this module only."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        names = ("gpu_stages", "gpu_wheels", "gpu", "gpu_questions", "gpu_write", "gpu_loader", "gpu_transfers")
+        names = (
+            "gpu_stages",
+            "gpu_wheels",
+            "gpu",
+            "gpu_questions",
+            "gpu_write",
+            "gpu_loader",
+            "gpu_imaging",
+            "gpu_transfers",
+        )
         yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
@@ -55,7 +64,7 @@ def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
     g = b.gpu_stages
     (tmp_path / "a-1-py3-none-any.whl").touch()
     names = ["kernels", "environment", "equality", "ptx", "equality of ptx", "questions", "benchmark", "writing"]
-    names += ["loader", "soak", "damage"]
+    names += ["loader", "imaging", "soak", "damage"]
     names.append(g.DAMAGED_FRAMES)
     assert [s.name for s in g.plan("python", tmp_path, None, None)] == names
     planned = g.plan("python", tmp_path, tmp_path, tmp_path / "site")
@@ -82,6 +91,7 @@ def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
         ("benchmark", b.gpu),
         ("writing", b.gpu_write),
         ("loader", b.gpu_loader),
+        ("imaging", b.gpu_imaging),
         (g.DAMAGED_FRAMES, b.gpu_questions),
     ):
         command, _ = stages[name].command(100)
