@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .text import MemberCounts, _Array, _Group
 
 _TABLE = "border-collapse:collapse;font-size:inherit;margin:4px 0"
-_VALUE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+_VALUE = "text-align:left;vertical-align:top;padding:2px 12px 2px 4px"
 _LABEL = f"{_VALUE};font-weight:600;white-space:nowrap"
 _SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:8px 24px;align-items:center"
 

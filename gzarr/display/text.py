@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     _TreeNode: TypeAlias = _Array | _Group | MetadataError
 
 _TABLE = "border-collapse:collapse;font-size:0.9em"
-_VALUE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+_VALUE = "text-align:left;vertical-align:top;padding:2px 12px 2px 4px"
 _LABEL = f"{_VALUE};font-weight:600;white-space:nowrap"
 
 

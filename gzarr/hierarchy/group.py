@@ -522,12 +522,6 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         """
         return Tree(self.name, self.walk(level))
 
-    def _repr_html_(self) -> str:
-        from ..display.page import group_html
-        from .known_members import known_members
-
-        return group_html(self, self._known_counts(), known_members(self))
-
     def _member_counts(self) -> MemberCounts:
         """Return the number of nodes directly below; may cost store requests."""
         found = [entry.metadata for entry in self._entries().values()]

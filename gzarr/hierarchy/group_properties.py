@@ -112,6 +112,12 @@ class GroupProperties:
     def __repr__(self) -> str:
         return display.group_repr(self, self._known_counts())
 
+    def _repr_html_(self) -> str:
+        from ..display.page import group_html
+        from .known_members import known_members
+
+        return group_html(self, self._known_counts(), known_members(self))
+
     def _known_counts(self) -> MemberCounts | None:
         """Return the number of nodes directly below if consolidated metadata has it, else None; no store request."""
         return self._member_counts() if self.consolidated else None

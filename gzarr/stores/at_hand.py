@@ -42,7 +42,7 @@ def sizes_of(store: AtHand, keys: Sequence[str]) -> list[int | None]:
     if isinstance(store, LocalStore):
         return [_file_size(store, key) for key in keys]
     if isinstance(store, ZipStore):
-        return store.sizes(keys)
+        return store._sizes(keys)
     values = (store.mapping.get(key) for key in keys)
     return [None if value is None else memoryview(value).nbytes for value in values]
 
@@ -70,5 +70,5 @@ def has_few_names(store: AtHand, prefix: str, most: int) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             return True
     if isinstance(store, ZipStore):
-        return store.count() <= most * _KEYS_PER_NAME
+        return store._count() <= most * _KEYS_PER_NAME
     return len(store.mapping) <= most * _KEYS_PER_NAME

@@ -293,13 +293,13 @@ class ZipReader:
         rows = self._open()[1].rows
         return [key in rows for key in wanted]
 
-    def sizes(self, keys: Iterable[str]) -> list[int | None]:
+    def _sizes(self, keys: Iterable[str]) -> list[int | None]:
         """Return the sizes of some values in bytes, in order; None for each absent key."""
         directory = self._open()[1]
         rows = [directory.rows.get(key, -1) for key in keys]
         return [None if row < 0 else int(directory.columns[z.SIZE, row]) for row in rows]
 
-    def count(self) -> int:
+    def _count(self) -> int:
         """Return the number of keys."""
         return len(self._open()[1].rows)
 

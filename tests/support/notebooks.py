@@ -47,7 +47,7 @@ def executed(path: Path, folder: Path) -> Any:
 def _run(notebook: Any, folder: Path, *, allow_errors: bool = False) -> None:
     client = NotebookClient(
         notebook,
-        timeout=60,
+        timeout=100,
         kernel_name="python3",
         allow_errors=allow_errors,
         record_timing=False,
