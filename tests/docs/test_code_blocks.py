@@ -105,7 +105,7 @@ def test_examples(key: str, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     page, parts = SECTIONS[key]
     monkeypatch.chdir(tmp_path)
     here = page_data.Here(s3)
-    prepared = contextlib.contextmanager(PREPARATIONS.get(key, _nothing))
+    prepared = contextlib.contextmanager(PREPARATIONS.get(key, page_data.nothing))
     try:
         with _as_before(), _device(parts), prepared(here):
             _run(page, parts, here, tmp_path)
@@ -114,10 +114,6 @@ def test_examples(key: str, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
         if error.name != "torch" or sys.version_info < (3, 12):
             raise
         pytest.skip("PyTorch is not installed")
-
-
-def _nothing(here: page_data.Here) -> Iterator[None]:
-    yield
 
 
 def _run(page: Path, parts: list[Block | Row], here: page_data.Here, folder: Path) -> None:

@@ -114,6 +114,11 @@ def _era5(xarray: Any) -> Values:
     return values
 
 
+def nothing(here: Here) -> Iterator[None]:
+    """Prepare nothing."""
+    yield
+
+
 # -- README.md
 
 
@@ -374,6 +379,7 @@ PREPARATIONS: dict[str, Callable[[Here], Iterator[None]]] = {
     "README.md#dask": _readme_dask,
     "README.md#PyTorch": _first_rows_are_replaced("t", "torch"),
     "README.md#JAX": _first_rows_are_replaced("x", "jax"),
+    "README.md#Install": nothing,
     "docs/start.md": _start,
     "docs/security.md": _security,
     "docs/stores.md": _stores,
