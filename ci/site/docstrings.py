@@ -17,6 +17,8 @@ import griffe
 PAGES: Final = Path(__file__).parents[2] / "docs" / "reference"
 
 _ROLE = re.compile(r":(?:attr|class|exc|func|meth|mod):`(~?)([\w.]+)`")
+_PARAMETERS = re.compile(r"(?m)^(?:Parameters|Attributes)\n-+\n(?:(?!\w[^\n]*\n--).*\n?)*")
+_SEVERAL = re.compile(r"(?m)^(?P<names>\*{0,2}\w+(?:, \*{0,2}\w+)+)\n(?P<text>(?:(?: .*)?\n)*(?: .*)?)")
 _RETURNS = re.compile(r"(?m)^(?P<head>(?:Returns|Yields)\n-+\n)(?P<text>(?:(?!\w[^\n]*\n--).*\n?)*)")
 
 
@@ -26,6 +28,7 @@ class Docstrings(griffe.Extension):
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Rewrite all docstrings of the package."""
         if pkg.name == "gzarr":
+            _unhide(pkg)
             self._names = _documented(pkg)
             self._rewrite(pkg)
 
@@ -34,7 +37,7 @@ class Docstrings(griffe.Extension):
             if member.is_alias:
                 continue
             if member.docstring is not None:
-                member.docstring.value = _returns(self._roles(member.docstring.value, member))
+                member.docstring.value = _returns(_one_by_one(self._roles(member.docstring.value, member)))
             if member is not scope and (member.is_module or member.is_class):
                 self._rewrite(member)
             if member.is_class and "__new__" in member.members and "__init__" not in member.members:
@@ -83,6 +86,18 @@ class Docstrings(griffe.Extension):
         return path if path.startswith("gzarr.") else None
 
 
+def _unhide(package: griffe.Module) -> None:
+    """Put functions in the place of the modules that they are in, and whose names they have, as imports do."""
+    for name, module in list(package.members.items()):
+        if module.is_alias or not module.is_module:
+            continue
+        _unhide(module)
+        found = module.members.get(name)
+        if found is not None and not found.is_alias and found.is_function and name in (package.exports or ()):
+            found.parent = package
+            package.set_member(name, found)
+
+
 def _documented(pkg: griffe.Module) -> dict[str, str]:
     """Return the paths of the objects in the reference, each with the one that the reference gives it."""
     names = {}
@@ -90,6 +105,18 @@ def _documented(pkg: griffe.Module) -> dict[str, str]:
         for path in re.findall(r"(?m)^::: gzarr\.([\w.]+)$", page.read_text()):
             names[pkg[path].canonical_path] = f"gzarr.{path}"
     return names
+
+
+def _one_by_one(text: str) -> str:
+    """Return a docstring in which parameters that are described together stand one by one.
+
+    Griffe would give all of them the type and the default value of the first.
+    """
+
+    def each(match: re.Match[str]) -> str:
+        return "".join(f"{name}\n{match['text'].rstrip()}\n" for name in match["names"].split(", ")) + "\n"
+
+    return _PARAMETERS.sub(lambda section: _SEVERAL.sub(each, section[0]), text)
 
 
 def _returns(text: str) -> str:

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-#: Pages of the site by their file in the repository.
-PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+#: Pages of the site by their file in the repository: CHANGELOG.md, CONTRIBUTING.md and the like.
+PAGES = {
+    path.name: f"project/{path.stem.lower().replace('_', '-')}.md"
+    for path in sorted(ROOT.glob("*.md"))
+    if path.name != "README.md"
+}
 #: Files of the repository that are copied to the site, by folder.
 FOLDERS = {"benchmarks/results": "results"}
 

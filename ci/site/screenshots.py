@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 ATTEMPTS: Final = 3
-WIDE: Final = (1400, 900)
+WIDE: Final = (1400, 740)
 NARROW: Final = (420, 900)
 #: Name of the picture, page, window, colour scheme.
 PAGES: Final = [
     ("home", "", WIDE, "light"),
     ("reading-narrow", "reading/", NARROW, "light"),
-    ("loader-dark", "loader/#how-well-batches-are-mixed", WIDE, "dark"),
+    ("loader-dark", "loader/", WIDE, "dark"),
     ("imaging-narrow-dark", "imaging/", NARROW, "dark"),
     ("array", "reference/array/", WIDE, "light"),
 ]

@@ -73,12 +73,11 @@ class CachedStore(RequestedValues):
     check
         How recently the store must have confirmed that the cached version of a chunk or shard is the current one:
 
-        ``"always"``
-            At each read. A read costs as many requests as without the cache, but no data is sent that the cache has.
-        ``"once"``
-            Since this object, or the one that it was copied or unpickled from, was made. Later reads send no requests.
-        a number
-            In so many seconds: ``3600``, or ``math.inf`` for data that never changes.
+        - ``"always"``: At each read. A read costs as many requests as without the cache, but no data is sent that the
+          cache has.
+        - ``"once"``: Since this object, or the one that it was copied or unpickled from, was made. Later reads send no
+          requests.
+        - a number: In so many seconds: ``3600``, or ``math.inf`` for data that never changes.
 
         With the last two, changes of chunks by others are seen later; so they are only for stores that are read-only.
         Metadata documents are confirmed whenever a node is opened.

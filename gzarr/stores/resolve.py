@@ -125,24 +125,19 @@ def open_store(
     storage_options
         Options for the store of a URL:
 
-        ``timeout``
-            Seconds after which a failing request is not sent again; 60 by default.
-        ``concurrency``
-            Most requests of a read at the same time; by default, and at most, the number of I/O threads:
-            ``GZARR_IO_THREADS``, or 64.
-        ``gap_bytes``
-            Largest gap between two byte ranges of a value that are fetched with one request although more than 10 % of
-            the bytes are not needed; 16 KiB by default.
-        ``request_bytes``
-            Most bytes of a request for several byte ranges; 4 MiB by default.
-        ``client_options``
-            Options of connections, as in obstore: ``default_headers``, ``proxy_url``, ``read_timeout``, ...
-        All others
-            Configuration of the object store as in obstore: for S3 ``region``, ``endpoint``, ``access_key_id``,
-            ``secret_access_key``, ``session_token``, ``skip_signature`` (for public data; s3fs calls it ``anon``), ...,
-            and ``profile`` (with boto3 installed, which also reads ``AWS_PROFILE`` and the default profile);
-            for Google Cloud Storage ``service_account``, ...; for Azure ``account_name``, ``account_key``,
-            ``sas_key``, ...; and ``credential_provider``. Environment variables are read for those that are missing.
+        - ``timeout``: Seconds after which a failing request is not sent again; 60 by default.
+        - ``concurrency``: Most requests of a read at the same time; by default, and at most, the number of I/O threads:
+          ``GZARR_IO_THREADS``, or 64.
+        - ``gap_bytes``: Largest gap between two byte ranges of a value that are fetched with one request although more
+          than 10 % of the bytes are not needed; 16 KiB by default.
+        - ``request_bytes``: Most bytes of a request for several byte ranges; 4 MiB by default.
+        - ``client_options``: Options of connections, as in obstore: ``default_headers``, ``proxy_url``,
+          ``read_timeout``, ...
+        - All others: Configuration of the object store as in obstore: for S3 ``region``, ``endpoint``,
+          ``access_key_id``, ``secret_access_key``, ``session_token``, ``skip_signature`` (for public data; s3fs calls
+          it ``anon``), ..., and ``profile`` (with boto3 installed, which also reads ``AWS_PROFILE`` and the default
+          profile); for Google Cloud Storage ``service_account``, ...; for Azure ``account_name``, ``account_key``,
+          ``sas_key``, ...; and ``credential_provider``. Environment variables are read for those that are missing.
 
     Raises
     ------

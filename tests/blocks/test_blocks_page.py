@@ -1,4 +1,4 @@
-"""The examples in docs/blocks.md, and the program that it names, run as they stand and are right."""
+"""The program that docs/blocks.md names runs as it stands and is right."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.ndimage
@@ -16,15 +15,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 PROGRAM = DOCS / "examples" / "segment_volume.py"
 
 
-def test_the_example_of_the_page() -> None:
-    page = (DOCS / "blocks.md").read_text()
-    names: dict[str, Any] = {}
-    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    exec(compile(code, "blocks.md", "exec"), names)
-    smooth = scipy.ndimage.median_filter(names["volume"][...], 3)
-    np.testing.assert_array_equal(names["smooth"][...], smooth)
-    np.testing.assert_array_equal(names["histogram"], np.bincount(smooth.ravel(), minlength=4096))
-    assert f"(examples/{PROGRAM.name})" in page
+def test_the_page_names_the_program() -> None:
+    assert f"(examples/{PROGRAM.name})" in (DOCS / "blocks.md").read_text("utf-8")
 
 
 def test_objects_are_those_of_the_whole_volume(tmp_path: Path) -> None:

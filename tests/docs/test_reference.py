@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gzarr
+from gzarr import errors
 from gzarr.codecs import registry
 from gzarr.stores import base
 
@@ -133,6 +134,13 @@ def test_public_names_are_in_the_reference(module: str) -> None:
     documented |= {id(_object(path)) for path in _identifiers() if path.rpartition(".")[0] == module}
     names = [name for name in found.__all__ if name != "__version__"]
     assert [name for name in names if id(getattr(found, name)) not in documented] == []
+
+
+def test_errors_are_explained() -> None:
+    page = (PAGES.parent / "errors.md").read_text()
+    rows = set(re.findall(r"(?m)^\| `(\w+)` \|", page))
+    # Only the classes that others are derived from are not raised themselves.
+    assert set(errors.__all__) - rows == {"GzarrError", "ChunkError"}
 
 
 def test_codecs_are_in_the_reference() -> None:

@@ -2,7 +2,8 @@
 
 A preparation is a generator: up to its ``yield`` it makes files in the current folder, and names; behind it, it checks
 what the examples have made. Its key is the name of a page, or ``PAGE#Heading`` for the part of a page that begins
-there: that part has a folder and a namespace of its own. Pages that make their own data need none.
+there: that part has a folder and a namespace of its own. Pages that make their own data need none. Packages that not
+every Python has are imported first.
 """
 
 from __future__ import annotations
@@ -151,8 +152,9 @@ def _readme_dask(here: Here) -> Iterator[None]:
     np.testing.assert_array_equal(_stored("doubled.zarr"), data * 2)
 
 
-def _first_rows_are_replaced(name: str) -> Callable[[Here], Iterator[None]]:
+def _first_rows_are_replaced(name: str, library: str) -> Callable[[Here], Iterator[None]]:
     def prepared(here: Here) -> Iterator[None]:
+        importlib.import_module(library)
         data = _volume()
         here.names["gzarr"] = gzarr
         yield
@@ -217,6 +219,7 @@ def _data(here: Here) -> Iterator[None]:
 
 
 def _gpu(here: Here) -> Iterator[None]:
+    importlib.import_module("torch")
     data = _random(200, 64, 64)
     gzarr.create_array("data.zarr", data=data, chunks=(64, 64, 64))
     a = gzarr.open_array("data.zarr", device="cuda")
@@ -296,6 +299,7 @@ def _blocks(here: Here) -> Iterator[None]:
 
 
 def _loader(here: Here) -> Iterator[None]:
+    importlib.import_module("torch")
     image = np.random.default_rng(0).integers(0, 1000, (96, 80, 64)).astype("u2")
     gzarr.create_array("image.zarr", data=image, chunks=(32, 32, 32))
     gzarr.create_array("label.zarr", data=(image > 500).astype("u1"), chunks=(16, 80, 64))
@@ -368,8 +372,8 @@ PREPARATIONS: dict[str, Callable[[Here], Iterator[None]]] = {
     "README.md#zarr-python": _readme_zarr,
     "README.md#xarray": _readme_xarray,
     "README.md#dask": _readme_dask,
-    "README.md#PyTorch": _first_rows_are_replaced("t"),
-    "README.md#JAX": _first_rows_are_replaced("x"),
+    "README.md#PyTorch": _first_rows_are_replaced("t", "torch"),
+    "README.md#JAX": _first_rows_are_replaced("x", "jax"),
     "docs/start.md": _start,
     "docs/security.md": _security,
     "docs/stores.md": _stores,

@@ -10,6 +10,10 @@ What is run, and how:
 - ``coming-from`` tables: rows of code in another library and in gzarr, each side in a folder and a namespace of its
   own. What the two sides read is compared.
 
+All blocks of a page are one test, since they build on each other. Sybil makes a test of each, which pytest-xdist deals
+out to different workers; pytest-examples compares what ``print`` shows, knows no commands, and brings a formatter and a
+linter. So blocks are found by markdown-it-py, a parser of Markdown that Rich needs anyway.
+
 ``…`` in what is shown stands for any text, on a line of its own for any lines. Sizes, times and versions are not
 compared (:data:`_VARYING`), neither is the number of spaces.
 
