@@ -73,8 +73,9 @@ def texts(folder: Path = FIGURES) -> dict[str, str]:
 def with_texts(page: str, by_name: Mapping[str, str]) -> str:
     """Return a page in Markdown with the texts that stand for pictures."""
     for name, text in by_name.items():
-        shown = re.compile(rf"!\[[^\]]*\]\(([^()\s]*figures/{re.escape(name)}\.svg)\)")
-        text = text.replace("[", "(").replace("]", ")")
+        # Brackets within the text come in pairs.
+        old = r"(?:[^\[\]]|\[[^\[\]]*\])*"
+        shown = re.compile(rf"!\[{old}\]\(([^()\s]*figures/{re.escape(name)}\.svg)\)")
         page = shown.sub(lambda match, text=text: f"![{text}]({match[1]})", page)  # type: ignore[misc]
     return page
 

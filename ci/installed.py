@@ -35,7 +35,7 @@ REASONS = {
     "mdurl": "of rich",
     "msgpack": "of blosc2",
     "ndindex": "of blosc2",
-    "numba": "compiles kernels where a wheel has none for the processor; its dispatcher is not imported otherwise",
+    "numba": "compiles kernels where a wheel has none for the processor; not imported otherwise",
     "numcodecs": "Zstandard, LZ4 and Blosc as C functions, and every codec without a native operation",
     "numexpr": "of blosc2",
     "numpy": "arrays",
@@ -149,7 +149,7 @@ def _ome(folder: str) -> None:
     import gzarr
 
     values = np.arange(64, dtype="u2").reshape(8, 8)
-    image = gzarr.ome.create(f"{folder}/i.ome.zarr", values, axes="yx", scale=0.5, units="micrometer", levels=2)
+    image = gzarr.ome.create(f"{folder}/i.ome.zarr", values, axes="yx", scale=(0.5, 0.5), units="micrometer", levels=2)
     field = image.to_xarray(level=0)
     assert field.sel(x=1.0, y=0.5).values == values[1, 2]
 
@@ -160,7 +160,7 @@ def _object(folder: str) -> None:
     import gzarr
 
     _array(folder)
-    assert gzarr.open_array(gzarr.ObjectStore(obstore.store.LocalStore(f"{folder}/a.zarr")))[1, 2] == 8
+    assert gzarr.open_array(obstore.store.LocalStore(f"{folder}/a.zarr"))[1, 2] == 8
 
 
 def _fsspec(folder: str) -> None:
@@ -206,7 +206,19 @@ def _msgpack(folder: str) -> None:
 
 
 def _imagecodecs(folder: str) -> None:
-    _round_trip("u1", zarr_format=2, compressors={"id": "imagecodecs_png"}, chunks=(4,))
+    """Read: gzarr does not write by these codecs."""
+    import imagecodecs
+    import numpy as np
+
+    import gzarr
+
+    store: dict[str, bytes] = {}
+    values = np.arange(12, dtype="u1").reshape(3, 4)
+    gzarr.create_array(
+        store, shape=(3, 4), dtype="u1", chunks=(3, 4), zarr_format=2, compressors={"id": "imagecodecs_png"}
+    )
+    store["0.0"] = bytes(imagecodecs.png_encode(values))
+    assert np.array_equal(gzarr.open_array(store)[...], values)
 
 
 def _cuda(folder: str) -> None:

@@ -109,3 +109,9 @@ def test_all_names_can_be_imported_without_dask(monkeypatch: pytest.MonkeyPatch)
         assert getattr(gzarr, name).__name__ == name
         with pytest.raises(gzarr.ArgumentError, match=r"pip install 'gzarr\[dask\]'"):
             getattr(gzarr, name)(None)
+
+
+def test_a_data_type_that_needs_a_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(gzarr.ArgumentError, match=r"'bfloat16' needs .* pip install 'gzarr\[ml-dtypes\]'"):
+        gzarr.create_array({}, shape=3, dtype="bfloat16", device="cpu")

@@ -213,11 +213,13 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
         return np.dtype(object), "vlen-utf8", None
     if dtype is bytes:
         return np.dtype(object), "vlen-bytes", None
+    refused: object = None
     if isinstance(dtype, str | dict):
         try:
             element, name = parse_v3(dtype)
         except UnsupportedError as error:
             # It may still be one of NumPy's names.
+            refused = error.message
             if isinstance(dtype, dict):
                 raise ArgumentError(f"dtype: {error.message}") from None
         except MetadataError as error:
@@ -228,7 +230,9 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
     try:
         result: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"dtype={quote(dtype)} is neither a NumPy dtype nor a Zarr data type: {error}") from None
+        raise ArgumentError(
+            f"dtype={quote(dtype)} is neither a NumPy dtype nor a Zarr data type: {refused or error}"
+        ) from None
     if result.kind in "SU" and not result.itemsize:
         return np.dtype(object), _TEXT_CODECS[result.kind == "S"], None
     if result.hasobject and (result.fields is not None or not FORMATS[zarr_format].features.objects):

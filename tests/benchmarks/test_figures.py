@@ -129,7 +129,7 @@ def test_pages_show_figures_that_exist_with_their_texts(figures: Any) -> None:
     for page in figures.pages():
         text = page.read_text("utf-8")
         assert figures.with_texts(text, figures.texts(FIGURES)) == text, page.name
-        for alt, target in re.findall(r"!\[([^\]]*)\]\(([^()\s]*figures/[^()\s]*)\)", text):
+        for alt, target in re.findall(r"!\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]*figures/[^()\s]*)\)", text):
             assert alt
             assert (page.parent / target).resolve().is_file(), f"{page.name}: {target}"
             shown.add(Path(target).stem)
@@ -137,6 +137,7 @@ def test_pages_show_figures_that_exist_with_their_texts(figures: Any) -> None:
 
 
 def test_texts_of_figures_are_replaced(figures: Any) -> None:
-    page = "![old](docs/figures/read.svg) ![old](docs/figures/reads.svg) ![old](other/read.svg)"
-    new = "![two (times)](docs/figures/read.svg) ![old](docs/figures/reads.svg) ![old](other/read.svg)"
+    page = "[link](x) ![old [1]](docs/figures/read.svg) ![old](docs/figures/reads.svg) ![old](other/read.svg)"
+    new = "[link](x) ![two [times]](docs/figures/read.svg) ![old](docs/figures/reads.svg) ![old](other/read.svg)"
     assert figures.with_texts(page, {"read": "two [times]"}) == new
+    assert figures.with_texts(new, {"read": "two [times]"}) == new

@@ -22,6 +22,7 @@ import numcodecs
 import numpy as np
 import pytest
 from gzarr_kernels import libraries
+from rich.console import Console
 from support import devices as tested
 
 import gzarr
@@ -420,3 +421,11 @@ def test_doctor_is_loaded_for_doctor_only() -> None:
         "print('gzarr.cli.doctor' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_a_narrow_terminal_shows_every_word() -> None:
+    long = "x" * 70
+    out = io.StringIO()
+    Console(width=40, file=out).print(doctor._table(("", "Status", "Found", "What to do"), [("A", "ok", long, long)]))
+    assert out.getvalue().count("x") == 2 * len(long)
+    assert max(map(len, out.getvalue().splitlines())) <= 40

@@ -361,10 +361,10 @@ def test_two_bytes_need_an_order() -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with pytest.raises(gzarr.UnsupportedError, match=r"'bfloat16'.*'gzarr\[ml_dtypes\]'") as caught:
+    with pytest.raises(gzarr.UnsupportedError, match=r"'bfloat16'.*'gzarr\[ml-dtypes\]'") as caught:
         gzarr.open_array({"zarr.json": json.dumps(v3((3,), (2,), "bfloat16", [LITTLE], 0)).encode()})
     assert caught.value.json_path == "$.data_type"
-    with pytest.raises(gzarr.UnsupportedError, match=r"gzarr\[ml_dtypes\]") as caught:
+    with pytest.raises(gzarr.UnsupportedError, match=r"gzarr\[ml-dtypes\]") as caught:
         parse_v2([["a", "<i2"], ["b", "int4"]])
     assert caught.value.json_path == "$.dtype[1][1]"
 
