@@ -10,15 +10,15 @@ read       from before ``import gzarr`` to the elements of a small array: metada
 write      the same for creating and writing an array                                                       500 ms
 ========== ==========================================================================================  ===========
 
-The limits hold for the fastest run, since other programs only add to a time, and on a wheel with compiled kernels,
-where no compiler may be imported. Medians are printed beside them.
+Limits hold for the fastest run, or for its processor time if that is less: on a busy machine, processes wait for
+others. They hold for wheels with compiled kernels, where no compiler may be imported. Medians are printed beside them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -59,19 +59,23 @@ class Times:
     each_ms
         Each run.
     cpu_ms
-        Median of the processor time of the processes.
+        Processor time of each process.
     compiler
         Whether a compiler was imported.
     """
 
     what: str
     each_ms: list[float]
-    cpu_ms: float
+    cpu_ms: list[float]
     compiler: bool = False
 
     @property
     def best_ms(self) -> float:
         return min(self.each_ms)
+
+    @property
+    def judged_ms(self) -> float:
+        return min(self.best_ms, *self.cpu_ms)
 
     @property
     def median_ms(self) -> float:
@@ -81,13 +85,13 @@ class Times:
 def run(command: list[str]) -> tuple[float, float, str, str]:
     """Run a process; return its time and its processor time in ms, and what it printed."""
     began = time.perf_counter()
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    after = os.times()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     elapsed_ms = 1e3 * (time.perf_counter() - began)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)[:200]}: {done.stderr}")
-    cpu_s = after.children_user - before.children_user + after.children_system - before.children_system
+    cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return elapsed_ms, 1e3 * cpu_s, done.stdout, done.stderr
 
 
@@ -133,7 +137,7 @@ def measure(runs: int, path: str) -> list[Times]:
         Times(
             name,
             [elapsed for elapsed, _ in times],
-            statistics.median(cpu for _, cpu in times),
+            [cpu for _, cpu in times],
             name in compilers or name in said,
         )
         for name, times in found.items()
@@ -159,10 +163,11 @@ def main() -> int:
         limit = LIMITS_MS.get(row.what)
         shown = f"{limit:6.0f}" if limit else f"{'':6}"
         judged = limit is not None and not (args.compiles and row.what in ("read", "write"))
-        bad = judged and limit is not None and (row.best_ms > limit or row.compiler)
+        bad = judged and limit is not None and (row.judged_ms > limit or row.compiler)
         failed |= bad
+        cpu_ms = statistics.median(row.cpu_ms)
         print(
-            f"{row.what:10} {row.each_ms[0]:8.1f} {row.best_ms:8.1f} {row.median_ms:8.1f} {row.cpu_ms:8.1f}"
+            f"{row.what:10} {row.each_ms[0]:8.1f} {row.best_ms:8.1f} {row.median_ms:8.1f} {cpu_ms:8.1f}"
             f" {row.median_ms / nothing_ms:6.1f} {shown}{'   TOO SLOW' if bad else ''}"
             f"{'   (a compiler was imported, or something was printed)' if row.compiler else ''}"
         )
