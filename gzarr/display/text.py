@@ -175,7 +175,7 @@ class Tree:
         self, root: str, nodes: Iterable[tuple[str, _TreeNode]], note: Callable[[Any], str] | None = None
     ) -> None:
         found = [(path, _kind(node), _detail(node) + ("" if note is None else note(node))) for path, node in nodes]
-        self.lines = (TreeLine("", printable(root), "root", ""), *_tree_lines(found))
+        self.lines: tuple[TreeLine, ...] = (TreeLine("", printable(root), "root", ""), *_tree_lines(found))
 
     def __str__(self) -> str:
         return "\n".join(line.branch + line.name + line.detail for line in self.lines)
