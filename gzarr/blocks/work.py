@@ -6,12 +6,14 @@ import inspect
 import itertools
 import math
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
+from ..arrays.outputs import HOST
 from ..arrays.recycling import RecycledResults
 from ..engines.pool import thread_count
+from ..engines.result_memory import recycle_bytes
 from ..errors import ArgumentError
 from ..progress import watch
 from ..stores.base import RemoteValues
@@ -121,7 +123,8 @@ class BlockWork:
         ]
         own = threading.local()
         # Blocks and chunks of one size follow each other.
-        host = RecycledResults()
+        recycled = RecycledResults() if recycle_bytes() else None
+        host = HOST if recycled is None else recycled
 
         def tasks() -> Iterator[tuple[Block, list[Window]]]:
             for index in indices:
@@ -133,7 +136,7 @@ class BlockWork:
             return task[1], self._work_on(task[0], inputs, task[1], own.memory)
 
         results = run(tasks(), work, threads=self._threads, describe=lambda task: str(task[0]))
-        with closing(host), closing(results):
+        with nullcontext() if recycled is None else closing(recycled), closing(results):
             for number, (windows, value) in results:
                 for one, window in zip(inputs, windows, strict=True):
                     one.release(window)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.arrays.recycling import RecycledResults
 from gzarr.blocks.workers import run
 
 if TYPE_CHECKING:
@@ -274,3 +275,28 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     )
     # The array has 64 MiB, and so has its copy; half a layer of 64 more would show.
     assert float(done.stdout) < 48
+
+
+@pytest.mark.parametrize("halo", [0, 2])
+def test_memory_of_blocks_is_used_again_unless_it_is_kept(halo: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.arange(64 * 96 * 96, dtype="u2").reshape(64, 96, 96)
+    array = gzarr.create_array({}, data=data, chunks=(8, 96, 96), device="cpu")
+    made: list[int] = []
+    new = RecycledResults._new
+    monkeypatch.setattr(RecycledResults, "_new", lambda self, nbytes: [made.append(nbytes), new(self, nbytes)][1])
+
+    def mapped(function: Any) -> None:
+        made.clear()
+        gzarr.map_blocks(function, array, reduce=lambda a, b: a, block=(8, 96, 96), halo=(halo, 0, 0), overlap=False)
+
+    # One window of the ends and one of the others at most, and chunks.
+    mapped(lambda x: 0)
+    assert 1 <= len(made) <= 4
+    kept: list[Any] = []
+    mapped(kept.append)
+    expected = np.pad(data, [(halo, halo), (0, 0), (0, 0)], mode="symmetric")
+    for i, window in enumerate(kept):
+        np.testing.assert_array_equal(window, expected[8 * i : 8 * i + 8 + 2 * halo])
+    monkeypatch.setenv("GZARR_RECYCLE_BYTES", "0")
+    mapped(lambda x: 0)
+    assert not made
