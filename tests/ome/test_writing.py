@@ -159,6 +159,24 @@ def test_labels(version: str) -> None:
             gzarr.ome.create_labels(store, "others", labels, **{option: 2})
 
 
+def test_labels_with_fewer_axes() -> None:
+    store: dict[str, Any] = {}
+    place = {"scale": (1, 2, 0.5, 0.25), "translation": (0, 10, 3, -1), "units": "micrometer"}
+    image = gzarr.ome.create(store, DATA, axes="czyx", **place, chunks=8, levels=2)
+    labels = (DATA[0] // 5000).astype("i4")
+    made = gzarr.ome.create_labels(store, "cells", labels, axes="zyx", chunks=8)
+    assert (made.axes, made.units) == (("z", "y", "x"), ("micrometer",) * 3)
+    for level, other in zip(made.levels, image.levels, strict=True):
+        assert (level.scale, level.translation) == (other.scale[1:], other.translation[1:])
+    moved = gzarr.ome.create_labels(store, "moved", labels, axes="zyx", scale=(3, 1, 1), chunks=8)
+    assert (moved.scale, moved.level(0).shape) == ((3, 1, 1), labels.shape)
+    other = gzarr.ome.create_labels(store, "other", labels, axes=["t", Axis("y", "space", "nanometer"), "x"], chunks=8)
+    assert (other.scale, other.units) == ((1, 0.5, 0.25), (None, "nanometer", "micrometer"))
+    for axes in (3, "", [None]):
+        with pytest.raises(ArgumentError, match="axes must be a text such as"):
+            gzarr.ome.create_labels(store, "none", labels, axes=axes)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_plates(version: str) -> None:
     store: dict[str, Any] = {}

@@ -77,9 +77,7 @@ def describe(ndim: int, axes: Any, scale: Any, translation: Any, units: Any) -> 
     ArgumentError
         If one of them is wrong.
     """
-    if not isinstance(axes, Sequence) or not axes or not all(isinstance(a, str | Axis) for a in axes):
-        raise ArgumentError(f"axes must be a text such as 'tczyx', or a list of names or Axis, not {quote(axes)}")
-    found = [axis if isinstance(axis, Axis) else Axis(axis, _TYPES.get(axis)) for axis in axes]
+    found = axes_of(axes)
     names = [axis.name for axis in found]
     if len(names) != ndim or len(set(names)) < ndim:
         raise ArgumentError(f"axes: {ndim} different ones are needed, one for each dimension, not {quote(names)}")
@@ -92,6 +90,19 @@ def describe(ndim: int, axes: Any, scale: Any, translation: Any, units: Any) -> 
     spacing = _for_each(scale, names, 1.0, "scale", lambda n: _is_number(n) and n > 0, "positive numbers")
     origin = _for_each(translation, names, 0.0, "translation", _is_number, "numbers")
     return Description(with_units, tuple(map(float, spacing)), tuple(map(float, origin)))
+
+
+def axes_of(axes: Any) -> list[Axis]:
+    """Return axes that are given by a text or a list of names or axes.
+
+    Raises
+    ------
+    ArgumentError
+        If they are something else.
+    """
+    if not isinstance(axes, Sequence) or not axes or not all(isinstance(a, str | Axis) for a in axes):
+        raise ArgumentError(f"axes must be a text such as 'tczyx', or a list of names or Axis, not {quote(axes)}")
+    return [axis if isinstance(axis, Axis) else Axis(axis, _TYPES.get(axis)) for axis in axes]
 
 
 def _is_number(value: Any) -> bool:

@@ -28,7 +28,7 @@ from ..metadata.parse import parse
 from .arguments import check_version, checked_attributes, describe, omero_of, shown
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
-from .existing import described_by, factors_of, image_of
+from .existing import along, described_by, factors_of, image_of
 from .new_levels import Layout, Work, check_layout, chosen_chunks, dataset, new_level
 from .plan import plan_levels
 
@@ -222,7 +222,8 @@ def create_labels(
     data
         Labels, as for :func:`create`: integers.
     axes, scale, translation
-        As for :func:`create`; by default those of the image.
+        As for :func:`create`; by default those of the image. Labels may have fewer axes: ``axes="zyx"`` takes what the
+        image says of these.
     colors
         Red, green, blue and alpha, from 0 to 255, of some labels.
     method
@@ -260,7 +261,8 @@ def create_labels(
     target = writable(image.store, image.name)
     found, version = image_of(image)
     own = described_by(found)
-    same = axes is None
+    if axes is not None:
+        own = along(own, axes)
     if data is not None:
         # The specification wants as many levels as the image has.
         arguments = {**arguments, "factors": factors_of(found, axes)}
@@ -269,9 +271,9 @@ def create_labels(
         target,
         data,
         path=join_path(labels_path, name),
-        axes=list(own.axes) if same else axes,
-        scale=own.spacing if scale is None and same else scale,
-        translation=own.origin if translation is None and same else translation,
+        axes=list(own.axes),
+        scale=own.spacing if scale is None else scale,
+        translation=own.origin if translation is None else translation,
         version=version,
         method=method,
         overwrite=overwrite,

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ArgumentError, NodeTypeError
 from ..metadata.model import Axis, Dataset, Identity, Scale, Translation
 from ..metadata.parse import parse
-from .arguments import Description, check_version
+from .arguments import Description, axes_of, check_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,24 @@ def described_by(image: Multiscale) -> Description:
         raise ArgumentError("the image does not name its axes; write them first")
     spacing, origin = _place_of(image.datasets[0], len(image.axes))
     return Description(image.axes, tuple(spacing.tolist()), tuple(origin.tolist()))
+
+
+def along(own: Description, axes: Any) -> Description:
+    """Return what an image says of its axes that have some names; what it lacks has distances of 1.
+
+    Raises
+    ------
+    ArgumentError
+        If ``axes`` are neither a text nor a list of names or axes.
+    """
+    places = {axis.name: place for axis, *place in zip(own.axes, own.spacing, own.origin, strict=True)}
+    known = {axis.name: axis for axis in own.axes}
+    found = [
+        known.get(axis.name, axis) if given == axis.name else axis
+        for axis, given in zip(axes_of(axes), axes, strict=True)
+    ]
+    spacing, origin = zip(*(places.get(axis.name, (1.0, 0.0)) for axis in found), strict=True)
+    return Description(tuple(found), spacing, origin)
 
 
 def _place_of(dataset: Dataset, ndim: int) -> tuple[Any, Any]:
