@@ -78,7 +78,9 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
 @pytest.mark.parametrize("code", CELLS)
 def test_bars_in_a_notebook(code: str, outputs: dict[str, list[dict[str, Any]]]) -> None:
     shown = [output["data"] for output in outputs[code] if output["output_type"] == "display_data"]
-    assert not [output for output in outputs[code] if output["output_type"] == "stream"]
+    texts = [output["text"] for output in outputs[code] if output["output_type"] == "stream"]
+    # Said once, where there are no compiled kernels yet.
+    assert not [text for text in texts if not text.startswith("gzarr: compiling its kernels")]
     failures = [output["ename"] for output in outputs[code] if output["output_type"] == "error"]
     expected_failures = {FAIL: ["ValueError"], FAIL_TO_REDUCE: ["ValueError"], INTERRUPT: ["KeyboardInterrupt"]}
     assert failures == expected_failures.get(code, [])
