@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 import nbformat
@@ -23,7 +24,9 @@ def test_there_are_some() -> None:
 def test_runs_and_prints_what_is_stored(path: Path, tmp_path: Path) -> None:
     stored = nbformat.read(path, as_version=4)
     nbformat.validate(stored)
-    if "import torch" in path.read_text() and importlib.util.find_spec("torch") is None:
+    missing = importlib.util.find_spec("torch") is None
+    if "import torch" in path.read_text() and missing and sys.version_info >= (3, 12):
+        # The test environment has it on one Python only.
         pytest.skip("PyTorch is not installed")
     found = notebooks.executed(path, tmp_path)
     assert notebooks.texts(found) == notebooks.texts(stored)
