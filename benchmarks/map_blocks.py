@@ -6,8 +6,9 @@
 
 A volume of 512³ u2 in chunks of 64³ (Blosc-lz4), blocks of 128³; the results are stored in the same way, by every
 rival. Each runs in a process of its own, which first does the work once, untimed, with results that are stored
-elsewhere: none replaces a file. Rounds are interleaved, the median is reported. Every result is compared with the
-filter of the whole volume. Work:
+elsewhere. No file is replaced or deleted meanwhile: ext4 writes a file that replaces another at once, and passes over
+inodes that were freed within the last minutes, one by one, whenever it creates a file. So it needs 10 GiB of disk.
+Rounds are interleaved, the median is reported. Every result is compared with the filter of the whole volume. Work:
 
     box filter     5³, halo of 2 elements, mirrored at the ends
     threshold      halo of 2 elements that it does not need, as of a filter whose work is nothing
@@ -32,7 +33,6 @@ import itertools
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
@@ -236,10 +236,12 @@ RIVALS: dict[str, Callable[[str, str, str], Callable[[], object]]] = {
 OWN = tuple(rival for rival in RIVALS if rival.startswith("gzarr"))
 
 
-def worker(name: str, rival: str, folder: str) -> None:
+def worker(name: str, rival: str, source: str, untimed: str, target: str) -> None:
     """Run one rival once to warm up and once timed; print seconds, seconds of processors, and MiB."""
-    RIVALS[rival](name, f"{folder}/source", f"{folder}/untimed")()
-    work = RIVALS[rival](name, f"{folder}/source", f"{folder}/target")
+    RIVALS[rival](name, source, untimed)()
+    work = RIVALS[rival](name, source, target)
+    # What was written before is not written to the disk meanwhile.
+    os.sync()
     start, cpu = time.perf_counter(), time.process_time()
     work()
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
@@ -266,12 +268,12 @@ def measure(folder: Path, data: Any, names: list[str], rivals: list[str], rounds
         function, _, dtype = WORK[name]
         expected = function(data)
         for round, rival in itertools.product(range(rounds), rivals):
-            for target in ("untimed", "target"):
-                shutil.rmtree(folder / target, ignore_errors=True)
-                out = gzarr.create_array(folder / target, shape=data.shape, dtype=dtype, chunks=CHUNK, device="cpu")
+            targets = [str(folder / name / f"{round} {rival} {run}") for run in ("untimed", "timed")]
+            for target in targets:
+                out = gzarr.create_array(target, shape=data.shape, dtype=dtype, chunks=CHUNK, device="cpu")
             recycled = {"GZARR_RECYCLE_BYTES": "0"} if "fresh" in rival else {}
             done = subprocess.run(
-                [sys.executable, __file__, "--worker", name, rival, str(folder)],
+                [sys.executable, __file__, "--worker", name, rival, str(folder / "source"), *targets],
                 env={**os.environ, **recycled}, stdout=subprocess.PIPE, text=True, check=True,
             )  # fmt: skip
             found[name][rival].append(json.loads(done.stdout.splitlines()[-1]))
@@ -316,7 +318,7 @@ def main() -> None:
     parser.add_argument("--work", nargs="+", choices=WORK, default=list(WORK))
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         worker(*arguments.worker)

@@ -24,7 +24,7 @@ from ..engines.stack import Stack
 from ..metadata.chunk_grid import ChunkGrid
 from ..plan.decode_program import analyse, planned_grid
 from ..plan.keys import distinct_rows
-from ..plan.planner import box_chunks, by_shape, plan, plan_windows, some_chunks
+from ..plan.planner import box_chunks, by_shape, plan, plan_chunks, plan_windows, some_chunks
 from ..progress import reads_are_shown, watch
 from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
@@ -155,6 +155,27 @@ class Reader:
         self._run_parts(plan(selections, grid), views, field, missing, memory, whole, options)
         for own, result in copies:
             memory.copy(result, own)
+
+    def fill_chunks(
+        self,
+        coords: Sequence[tuple[int, ...]],
+        results: Sequence[Any],
+        missing: Missing,
+        memory: Results = HOST,
+        whole: Any = None,
+        options: DeviceOptions = NO_OPTIONS,
+    ) -> None:
+        """Read whole chunks of :attr:`planned_grid`, cut at the array's end, each into its result.
+
+        Parameters
+        ----------
+        coords
+            Their coordinates, each once.
+        results, missing, memory, whole, options
+            As for :meth:`fill`, as are the errors.
+        """
+        the_plan = plan_chunks(coords, [result.shape for result in results], self.planned_grid)
+        self._run_parts(the_plan, results, None, missing, memory, results[0] if whole is None else whole, options)
 
     def fill_windows(
         self,

@@ -297,6 +297,26 @@ class ReadableArray(ArrayProperties):
         """The grid that reads are planned over: of chunks, or of the inner chunks of shards."""
         return self._reader.planned_grid
 
+    def _read_chunks(self, coords: Sequence[tuple[int, ...]], out: Sequence[Any], stream: Any) -> None:
+        """Read whole chunks of :attr:`_planned_grid`, cut at the array's end.
+
+        Parameters
+        ----------
+        coords
+            Their coordinates, each once.
+        out
+            An array of the array's kind and dtype for each, of its shape.
+        stream
+            As for :meth:`read`, as are the errors.
+        """
+        options = self._read_options(None, stream, None, "auto", None)
+        shapes = [array.shape for array in out]
+        results, base, _ = self._outputs_of_many(shapes, list(out), options.memory)
+        self._reader.fill_chunks(coords, results, options.missing, options.memory, base, options.device)
+        if options.memory is not HOST:
+            for own, result in zip(out, results, strict=True):
+                options.memory.copy(own, result)
+
     def _read_planned(self, the_plan: Plan, out: Sequence[Any], stream: Any) -> None:
         """Read what a plan of windows over :attr:`_planned_grid` says, or some chunks of it; for loaders.
 

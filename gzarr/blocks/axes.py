@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from .boundary import Run, runs
+import numpy as np
+
+from .boundary import Cut, Run, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from ..metadata.chunk_grid import ChunkAxis
     from .boundary import Mode
+
+    IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,41 @@ class Scale:
         """Return the elements of an input, of ``size`` elements, that an extent of the outputs stands for."""
         up, down = self.numerator, self.denominator
         return begin * down // up, min(-(-end * down // up), size)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowPart:
+    """What a block's window is made of along one axis.
+
+    Attributes
+    ----------
+    length
+        Its elements.
+    chunks
+        The chunks of the array that are needed, in order.
+    sources
+        What its elements are taken from, in elements of the array: the chunks, or one extent.
+    cuts
+        The elements that are taken from them.
+    constants
+        Begin and end of those that are the constant.
+    """
+
+    length: int
+    chunks: tuple[int, ...]
+    sources: tuple[slice, ...]
+    cuts: tuple[Cut, ...]
+    constants: tuple[tuple[int, int], ...]
+
+    @functools.cached_property
+    def columns(self) -> IntArray:
+        """The cuts, int64 ``(6, number of cuts)``."""
+        return np.array(self.cuts, np.int64).reshape(-1, len(Cut._fields)).T
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the window is its only source as it stands."""
+        return len(self.cuts) == 1 and not self.constants and self.cuts[0].step == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +127,32 @@ class InputAxis:
     def runs(self, block: int) -> list[Run]:
         """Return the runs that make up the window of a block."""
         return runs(*self.window(block), self.size, 0 if self.boundary is None else self.boundary)
+
+    def part(self, block: int, *, joined: bool) -> WindowPart:
+        """Return what the window of a block is made of.
+
+        Parameters
+        ----------
+        block
+            Number of the block along the axis of the outputs.
+        joined
+            Whether elements are taken from one source, read for this block alone; if not, from chunks.
+        """
+        runs = self.runs(block)
+        chunks = self.chunks_of(block)
+        extents = [run.extent for run in runs if run.first is not None]
+        if joined:
+            sources = [(min(begin for begin, _ in extents), max(end for _, end in extents))]
+        else:
+            sources = [self.chunks.extent(i) for i in chunks]
+        cuts = [
+            cut
+            for i, (low, high) in enumerate(sources)
+            for run in runs
+            if (cut := run.within(low, high, i)) is not None
+        ]
+        constants = tuple((run.begin, run.end) for run in runs if run.first is None)
+        return WindowPart(runs[-1].end, tuple(chunks), tuple(itertools.starmap(slice, sources)), tuple(cuts), constants)
 
     def chunks_of(self, block: int) -> list[int]:
         """Return the chunks that a block needs, in order."""

@@ -19,24 +19,28 @@ MODES: Final[tuple[str, ...]] = get_args(Mode)
 
 
 class Cut(NamedTuple):
-    """Neighbouring elements of a window along one axis, taken from those of another array.
+    """Neighbouring elements of a window along one axis, taken from those of another array, its source.
 
     Attributes
     ----------
     at, length
         The first of them in the window, and their number.
     first, step
-        The element of the other array that the first one is taken from, and 1, or -1 if they are taken in reverse.
+        The element of the source that the first one is taken from, and 1, or -1 if they are taken in reverse.
+    which, extent
+        Number of the source, of those along this axis, and its length.
     """
 
     at: int
     length: int
     first: int
     step: int
+    which: int
+    extent: int
 
     @property
-    def source(self) -> slice:
-        """The elements of the other array."""
+    def elements(self) -> slice:
+        """The elements of the source."""
         if self.step > 0:
             return slice(self.first, self.first + self.length)
         return slice(self.first, self.first - self.length if self.first >= self.length else None, -1)
@@ -60,8 +64,8 @@ class Run(NamedTuple):
     first: int | None
     step: int
 
-    def within(self, low: int, high: int) -> Cut | None:
-        """Return the part that is taken from elements ``low`` to before ``high`` of the array, counted from ``low``."""
+    def within(self, low: int, high: int, which: int) -> Cut | None:
+        """Return the part that is taken from elements ``low`` to before ``high`` of the array, source ``which``."""
         if self.first is None:
             return None
         if self.step > 0:
@@ -70,7 +74,8 @@ class Run(NamedTuple):
             skip, stop = max(self.first - high + 1, 0), min(self.first - low + 1, self.end - self.begin)
         if skip >= stop:
             return None
-        return Cut(self.begin + skip, stop - skip, self.first + self.step * skip - low, self.step)
+        first = self.first + self.step * skip - low
+        return Cut(self.begin + skip, stop - skip, first, self.step, which, high - low)
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..arrays.array import Array
-    from .axes import InputAxis
-    from .boundary import Cut, Run
+    from .axes import InputAxis, WindowPart
     from .memory import BlockMemory
     from .order import Order
 
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Most blocks among which the next user of a chunk is looked for.
 _LOOK_AHEAD = 4096
+#: Places along an axis for which it is kept what windows are made of.
+_KEEP_PARTS = 1024
 
 
 class Piece:
@@ -104,6 +105,9 @@ class Input:
         own = {axis.output for axis in axes if axis.blocks is not None}
         others = (n for d, n in enumerate(order.grid_shape) if d not in own)
         self._shared = any(axis.is_shared for axis in axes) or math.prod(others) > 1
+        # Many blocks have the same place along an axis.
+        parts = (functools.partial(axis.part, joined=not self._shared) for axis in axes)
+        self._found = [functools.lru_cache(_KEEP_PARTS)(part) for part in parts]
         # Blocks that have not been handed out, for chunks that were dropped before the last one that needs them.
         self._left: dict[Index, int] = {}
 
@@ -114,7 +118,7 @@ class Input:
         window = Window(index)
         if not self._shared:
             return window
-        for coords in itertools.product(*(axis.chunks_of(self._along(axis, index)) for axis in self._axes)):
+        for coords in itertools.product(*(part.chunks for part in self._parts(index))):
             piece = self._pieces.get(coords)
             if piece is None:
                 piece = self._pieces[coords] = self._piece(coords)
@@ -132,8 +136,12 @@ class Input:
             if not piece.users and not piece.left:
                 self._drop(piece)
 
-    def _along(self, axis: InputAxis, index: Index) -> int:
-        return 0 if axis.output is None else index[axis.output]
+    def _parts(self, index: Index) -> list[WindowPart]:
+        """Return what the window of a block is made of, along each axis."""
+        return [
+            found(0 if axis.output is None else index[axis.output])
+            for axis, found in zip(self._axes, self._found, strict=True)
+        ]
 
     def _piece(self, coords: Index) -> Piece:
         box = tuple(slice(*axis.chunks.extent(i)) for axis, i in zip(self._axes, coords, strict=True))
@@ -188,28 +196,22 @@ class Input:
         ChunkError
             If a chunk cannot be read.
         """
-        index = window.index
-        runs = [axis.runs(self._along(axis, index)) for axis in self._axes]
-        if not self._shared and all(len(some) == 1 and some[0].first is not None for some in runs):
-            return self._read(tuple(slice(*some[0].extent) for some in runs), memory)
-        shape = tuple(some[-1].end for some in runs)
+        parts = self._parts(window.index)
+        if not self._shared and all(part.is_plain for part in parts):
+            return self._read(tuple(part.sources[0] for part in parts), memory)
+        shape = tuple(part.length for part in parts)
         result = memory.empty(shape, self._array.dtype)
-        if not self._shared:
-            hull = tuple(_hull(some) for some in runs)
-            found = [(hull, self._read(hull, memory))]
-        else:
+        if self._shared:
             self._decode(window, memory)
-            found = [(piece.box, _of(piece)) for piece in window.pieces]
-        # Many chunks have one extent along an axis.
-        cuts = [functools.cache(functools.partial(_cuts, some)) for some in runs]
-        sources = [(array, [cut(s.start, s.stop) for cut, s in zip(cuts, box, strict=True)]) for box, array in found]
+            sources = list(map(_of, window.pieces))
+        else:
+            sources = [self._read(tuple(part.sources[0] for part in parts), memory)]
         constants = [
-            (tuple(slice(run.begin, run.end) if d == axis else slice(0, n) for d, n in enumerate(shape)), value)
-            for axis, value in enumerate(one.boundary for one in self._axes)
-            for run in runs[axis]
-            if run.first is None
+            (tuple(slice(begin, end) if d == axis else slice(0, n) for d, n in enumerate(shape)), own.boundary)
+            for axis, (part, own) in enumerate(zip(parts, self._axes, strict=True))
+            for begin, end in part.constants
         ]
-        memory.assemble(result, sources, constants)
+        memory.assemble(result, sources, parts, constants)
         return result
 
     def _read(self, box: Box, memory: BlockMemory) -> Any:
@@ -223,7 +225,7 @@ class Input:
         try:
             if new:
                 arrays = [memory.empty(_shape(piece.box), self._array.dtype) for piece in new]
-                self._array.read_many([piece.box for piece in new], out=arrays, stream=memory.stream)
+                self._array._read_chunks([piece.coords for piece in new], arrays, memory.stream)
                 memory.finish()
                 for piece, array in zip(new, arrays, strict=True):
                     piece.array = array
@@ -231,7 +233,8 @@ class Input:
             for piece in new:
                 piece.ready.set()
         for piece in window.pieces:
-            piece.ready.wait()
+            if piece.array is None:
+                piece.ready.wait()
 
 
 def _of(piece: Piece) -> Any:
@@ -243,14 +246,3 @@ def _of(piece: Piece) -> Any:
 
 def _shape(box: Box) -> Index:
     return tuple(s.stop - s.start for s in box)
-
-
-def _hull(runs: Sequence[Run]) -> slice:
-    """Return the elements of the array from the first to the last one that runs are taken from."""
-    extents = [run.extent for run in runs if run.first is not None]
-    return slice(min(begin for begin, _ in extents), max(end for _, end in extents))
-
-
-def _cuts(runs: Sequence[Run], low: int, high: int) -> list[Cut]:
-    """Return the parts of a window along one axis that are taken from an extent of the array."""
-    return [cut for run in runs if (cut := run.within(low, high)) is not None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +19,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..engines.cuda.device_protocol import Device
-    from .boundary import Cut
+    from .axes import WindowPart
 
     Box = tuple[slice, ...]
-    Source = tuple[Any, Sequence[Sequence[Cut]]]
 
 
 class BlockMemory:
@@ -64,25 +62,32 @@ class BlockMemory:
         """Do ``target[...] = source``."""
         self._results.copy(target, source)
 
-    def assemble(self, target: Any, sources: Sequence[Source], constants: Sequence[tuple[Box, Any]]) -> None:
-        """Fill an array from parts of others.
+    def assemble(
+        self, target: Any, sources: Sequence[Any], parts: Sequence[WindowPart], constants: Sequence[tuple[Box, Any]]
+    ) -> None:
+        """Fill a window.
 
         Parameters
         ----------
         target
-            The array, C-contiguous.
+            The window, C-contiguous.
         sources
-            Arrays of the same dtype; for each, its cuts along each axis. All combinations of these are copied.
+            What its elements are taken from: arrays of the same dtype, C-contiguous, one for each combination of the
+            sources along the axes, in C order.
+        parts
+            What it is made of along each axis.
         constants
             Boxes of it, and the value of all elements of each.
         """
         if self._device is None and target.ndim and available() and not target.dtype.hasobject:
-            _gather(target, sources, constants)
+            _gather(target, sources, parts, constants)
             return
-        for array, cuts in sources:
-            for some in itertools.product(*cuts):
-                box = tuple(slice(cut.at, cut.at + cut.length) for cut in some)
-                self.copy(target[box], array[tuple(cut.source for cut in some)])
+        for cuts in itertools.product(*(part.cuts for part in parts)):
+            which = 0
+            for cut, part in zip(cuts, parts, strict=True):
+                which = which * len(part.sources) + cut.which
+            box = tuple(slice(cut.at, cut.at + cut.length) for cut in cuts)
+            self.copy(target[box], sources[which][tuple(cut.elements for cut in cuts)])
         for box, value in constants:
             if self._device is None:
                 target[box] = value
@@ -122,31 +127,52 @@ class BlockMemory:
             self.stream.synchronize()
 
 
-def _gather(target: npt.NDArray[Any], sources: Sequence[Source], constants: Sequence[tuple[Box, Any]]) -> None:
+def _gather(
+    target: npt.NDArray[Any],
+    sources: Sequence[npt.NDArray[Any]],
+    parts: Sequence[WindowPart],
+    constants: Sequence[tuple[Box, Any]],
+) -> None:
     """Do it by compiled code, without the GIL."""
-    # Of each box: its first element in the target, its shape, the address of its first element, and its strides.
-    found: list[tuple[Sequence[int], Sequence[int], int, Sequence[int]]] = []
-    for array, cuts in sources:
-        begin, strides = address(array), array.strides
-        for some in itertools.product(*cuts):
-            at, length, first, step = zip(*some, strict=True)
-            found.append((at, length, begin + sum(map(mul, first, strides)), tuple(map(mul, step, strides))))
-    elements = [np.array(value, target.dtype) for _, value in constants]
-    for (box, _), element in zip(constants, elements, strict=True):
-        shape = [s.stop - s.start for s in box]
-        found.append(([s.start for s in box], shape, address(element), [0] * target.ndim))
-    if not found:
+    k = target.ndim
+    shape = tuple(len(part.cuts) for part in parts)
+    # For all combinations of cuts: the first element in the window, the number of elements along each axis, and the
+    # strides in bytes, (…, k); the source, and the first element there, in bytes, (…).
+    start, count, strides = (np.empty((*shape, k), np.int64) for _ in range(3))
+    which, first = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    number: int = 1
+    stride: Any = target.dtype.itemsize
+    for d in reversed(range(k)):
+        columns = parts[d].columns
+        at, length, begin, step, own, extent = columns.reshape(len(columns), -1, *(1,) * (k - d - 1))
+        start[..., d], count[..., d], strides[..., d] = at, length, stride * step
+        which += own * number
+        first += begin * stride
+        number *= len(parts[d].sources)
+        stride = stride * extent
+    bases = np.array([address(array) for array in sources], np.int64)[which] + first
+    start, count, strides = (column.reshape(-1, k) for column in (start, count, strides))
+    bases = bases.reshape(-1)
+    if constants:
+        # All elements of such a box are one.
+        elements = [np.array(value, target.dtype) for _, value in constants]
+        boxes = np.array([[(s.start, s.stop - s.start, 0) for s in box] for box, _ in constants], np.int64)
+        start, count, strides = map(
+            np.concatenate, zip((start, count, strides), np.moveaxis(boxes, -1, 0), strict=True)
+        )
+        bases = np.concatenate([bases, [address(element) for element in elements]])
+    pieces = len(bases)
+    if not pieces:
         return
-    start, count, bases, strides = (np.array(column, np.int64) for column in zip(*found, strict=True))
-    pieces = Pieces(
+    gathered = Pieces(
         shape=target.shape,
         dtype=target.dtype,
-        row=np.zeros(len(found), np.int64),
+        row=np.zeros(pieces, np.int64),
         start=start,
         count=count,
         first=np.zeros_like(start),
-        which=np.arange(len(found)),
+        which=np.arange(pieces),
         bases=bases,
         strides=strides,
     )
-    Gathering([pieces]).run(0, 1, [target[np.newaxis]])
+    Gathering([gathered]).run(0, 1, [target[np.newaxis]])

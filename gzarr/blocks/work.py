@@ -135,7 +135,9 @@ class BlockWork:
                 own.memory = BlockMemory(self._device, host)
             return task[1], self._work_on(task[0], inputs, task[1], own.memory)
 
-        results = run(tasks(), work, threads=self._threads, describe=lambda task: str(task[0]))
+        results = run(
+            tasks(), work, threads=self._threads, describe=lambda task: str(task[0]), helped=self._device != "cpu"
+        )
         with nullcontext() if recycled is None else closing(recycled), closing(results):
             for number, (windows, value) in results:
                 for one, window in zip(inputs, windows, strict=True):

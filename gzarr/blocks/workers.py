@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from contextlib import nullcontext
 from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ..engines import pool
 from ..engines.monitor import Monitor, ReadCancelledError
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ R = TypeVar("R")
 
 
 def run(
-    tasks: Iterable[T], work: Callable[[T], R], *, threads: int, describe: Callable[[T], str]
+    tasks: Iterable[T], work: Callable[[T], R], *, threads: int, describe: Callable[[T], str], helped: bool = False
 ) -> Generator[tuple[int, R]]:
     """Work on tasks in threads; yield results as they are complete.
 
@@ -37,6 +39,9 @@ def run(
         Most tasks that are worked on at a time.
     describe
         Function of a task that names it in errors, such as ``"block (0, 1)"``.
+    helped
+        Whether each task may have all threads of the CPU engine's pool, as it waits for a device most of the time. If
+        not, tasks in progress share them: with as many tasks as processors, helpers would only be in the way.
 
     Yields
     ------
@@ -48,7 +53,7 @@ def run(
         That of the first task that failed, with a note that names the task. Tasks in progress are completed, except for
         their reads, which are cancelled; no others are begun. So it is if the iterator is closed.
     """
-    team = _Team(work, threads)
+    team = _Team(work, threads, helped=helped)
     numbered = enumerate(tasks)
     waiting = 0
     try:
@@ -100,8 +105,11 @@ class _Team(Generic[T, R]):
         Tasks that have ended.
     """
 
-    def __init__(self, work: Callable[[T], R], threads: int) -> None:
+    def __init__(self, work: Callable[[T], R], threads: int, *, helped: bool) -> None:
         self._work = work
+        self._helped = helped
+        # One entry for each task in progress.
+        self._busy: list[None] = []
         self._monitor = Monitor()
         self._failed: list[_Done[T, R]] = []
         self._stopped = False
@@ -149,8 +157,9 @@ class _Team(Generic[T, R]):
             del one, done
 
     def _worked_on(self, number: int, task: T) -> _Done[T, R]:
+        self._busy.append(None)
         try:
-            with self._monitor.watching():
+            with self._monitor.watching(), nullcontext() if self._helped else pool.sharing(self._share):
                 return _Done(number, task, self._work(task), None)
         except ReadCancelledError as error:
             return _Done(number, task, None, error)
@@ -158,3 +167,9 @@ class _Team(Generic[T, R]):
             done: _Done[T, R] = _Done(number, task, None, error)
             self._failed.append(done)
             return done
+        finally:
+            self._busy.pop()
+
+    def _share(self) -> int:
+        """Return most workers of what a task runs."""
+        return -(-pool.thread_count() // max(len(self._busy), 1))

@@ -12,7 +12,9 @@ waits for can still read and write.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import os
+import threading
 from itertools import count
 from operator import itemgetter
 from queue import SimpleQueue
@@ -23,7 +25,7 @@ from ..stores import io_threads
 from ..stores.base import RemoteValues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: Return value of work after which no further items are begun.
 STOP: Final = object()
@@ -36,6 +38,15 @@ _MOST_WAITING: Final = 1000
 _waiting: SimpleQueue[tuple[_Run, int]] = SimpleQueue()
 # One entry for each started thread.
 _started: list[None] = []
+
+
+class _Share(threading.local):
+    """What the present thread may have of the pool: a function that returns most workers; None for all."""
+
+    most: Callable[[], int] | None = None
+
+
+_share = _Share()
 
 
 def thread_count() -> int:
@@ -66,6 +77,8 @@ def run(worker: Callable[[int], None], workers: int) -> None:
     Exception
         The first exception of any worker, once all have ended.
     """
+    if _share.most is not None:
+        workers = min(workers, _share.most())
     if workers <= 1:
         worker(0)
         return
@@ -92,6 +105,24 @@ def run(worker: Callable[[int], None], workers: int) -> None:
         finally:
             # Break the cycle of exception, traceback and this frame, which would keep the memory of a whole read alive.
             this.errors.clear()
+
+
+@contextlib.contextmanager
+def sharing(most: Callable[[], int]) -> Iterator[None]:
+    """Limit the workers of runs of the present thread.
+
+    Threads of a program that all have work to do only disturb each other if each has helpers, too.
+
+    Parameters
+    ----------
+    most
+        Function without parameters, called at each run: most workers, the caller's thread included.
+    """
+    before, _share.most = _share.most, most
+    try:
+        yield
+    finally:
+        _share.most = before
 
 
 def each(work: Callable[[int], object], items: int, workers: int) -> None:

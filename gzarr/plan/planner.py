@@ -174,6 +174,41 @@ def plan_windows(starts: IntArray, shape: tuple[int, ...], step: tuple[int, ...]
     return _combine(windows, dimensions, np.zeros(windows, bool), grid)
 
 
+def plan_chunks(coords: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]], grid: ChunkGrid) -> Plan:
+    """Plan the read of whole chunks, each to an output of its own.
+
+    Parameters
+    ----------
+    coords, shapes
+        Coordinates of each chunk, each once; and its shape, cut at the array's end.
+    grid
+        Grid of the array's chunks, or of the inner chunks of its shards.
+
+    Returns
+    -------
+    As for :func:`plan`, in the order of ``coords``.
+
+    Raises
+    ------
+    SelectionError
+        As for :func:`plan`.
+    """
+    _check_int64(grid)
+    n, k = len(coords), len(grid.chunk_shape)
+    start = np.zeros((n, k), np.int64)
+    return Plan(
+        grid.chunk_shape,
+        np.array(coords, np.int64).reshape(n, k),
+        np.arange(n + 1),
+        start,
+        np.array(shapes, np.int64).reshape(n, k),
+        start,
+        np.arange(n),
+        np.ones(k, np.int64),
+        (None,) * k,
+    )
+
+
 def by_shape(plan: Plan, grid: ChunkGrid) -> list[Plan]:
     """Split the plan of a rectilinear grid into one plan per chunk shape. The plan of a regular grid stays whole."""
     if grid.is_regular or not len(plan):

@@ -15,6 +15,7 @@ import pytest
 import gzarr
 from gzarr.arrays.recycling import RecycledResults
 from gzarr.blocks.workers import run
+from gzarr.engines import pool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +81,27 @@ def test_threads_end_when_the_iterator_is_closed() -> None:
     assert own_threads()
     results.close()
     assert not own_threads()
+
+
+@pytest.mark.parametrize(("tasks", "helped", "helpers"), [(1, False, 3), (2, False, 1), (3, False, 1), (3, True, 3)])
+def test_tasks_in_progress_share_the_pool(
+    tasks: int, helped: bool, helpers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setenv("GZARR_THREADS", "4")
+    monkeypatch.setattr(pool, "_start", asked.append)
+    began, asking = (threading.Barrier(tasks, timeout=20) for _ in range(2))
+
+    def work(i: int) -> None:
+        began.wait()
+        pool.run(lambda worker: None, 4)
+        asking.wait()
+
+    list(run(range(tasks), work, threads=tasks, describe=str, helped=helped))
+    assert asked == [helpers] * tasks
+    # It is of no concern to other threads, or later.
+    pool.run(lambda worker: None, 4)
+    assert asked[-1] == 3
 
 
 def test_the_settings_of_numpy_hold_in_threads() -> None:

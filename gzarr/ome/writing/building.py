@@ -212,7 +212,9 @@ class Pass:
 
     def steps(self) -> Iterator[None]:
         """Work; yield after each box of level 0."""
-        for _ in workers.run(in_order(self._grids), self._work, threads=self._threads, describe=_describe):
+        helped = getattr(self._source.array, "device", "cpu") != "cpu"
+        boxes = in_order(self._grids)
+        for _ in workers.run(boxes, self._work, threads=self._threads, describe=_describe, helped=helped):
             yield
 
     def _work(self, box: Box) -> None:

@@ -68,7 +68,10 @@ def smooth_level(source: Array, target: Array, level: LevelShape, threads: int) 
         if elements is not None:
             target.write(own, elements)
 
-    for _ in workers.run(places, work, threads=threads, describe=lambda place: f"the chunk {place} of {target.name!r}"):
+    def describe(place: Shape) -> str:
+        return f"the chunk {place} of {target.name!r}"
+
+    for _ in workers.run(places, work, threads=threads, describe=describe, helped=source.device != "cpu"):
         yield
 
 
