@@ -13,7 +13,7 @@ gzarr do besides: they add levels to an image whose level 0 is there.
 Means make levels of images. Labels are of modes where a library has them; ome-zarr-py takes one of the elements. Every
 run has a process of its own, which makes a small pyramid first: what is imported and compiled is not timed. Rounds are
 interleaved, medians are reported, with the largest error of level 1 (for labels, the share that is not the mode), and
-the growth of the process's memory.
+the growth of the process's memory. No file is deleted meanwhile (``disk.py``).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import fields
 import numpy as np
+from disk import empty
 
 import gzarr
 
@@ -185,24 +186,27 @@ def peak_kib() -> int:
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 
 
-def run_one(library: str, case: str, source: Path, small: Path) -> None:
+def run_one(library: str, case: str, source: Path, small: Path, folder: Path) -> None:
     """Run one way, and print what it took as JSON."""
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory(dir=source.parent) as folder:
-        WAYS[library](small, Path(folder) / "small.zarr", case)()
-        work = WAYS[library](source, Path(folder) / "a.zarr", case)
-        before = peak_kib()
-        begin, cpu = time.perf_counter(), time.process_time()
-        work()
-        seconds, used = time.perf_counter() - begin, time.process_time() - cpu
-        growth = peak_kib() - before
-        error = error_of(Path(folder) / "a.zarr", case)
+    WAYS[library](small, folder / "small.zarr", case)()
+    work = WAYS[library](source, folder / "a.zarr", case)
+    # What was written before is not written to the disk meanwhile.
+    os.sync()
+    before = peak_kib()
+    begin, cpu = time.perf_counter(), time.process_time()
+    work()
+    seconds, used = time.perf_counter() - begin, time.process_time() - cpu
+    growth = peak_kib() - before
+    error = error_of(folder / "a.zarr", case)
     print(json.dumps({"seconds": seconds, "cpu": used, "mib": growth / 1024, "error": error}))
 
 
-def measured(library: str, case: str, source: Path, small: Path) -> dict[str, float] | None:
-    command = [sys.executable, __file__, "--run", library, case, str(source), str(small)]
+def measured(library: str, case: str, source: Path, small: Path, results: Path) -> dict[str, float] | None:
+    folder = Path(tempfile.mkdtemp(dir=results))
+    command = [sys.executable, __file__, "--run", library, case, str(source), str(small), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    empty(folder)
     if done.returncode:
         print(f"{case}, {library}: failed\n{done.stderr[-2000:]}", file=sys.stderr)
         return None
@@ -219,11 +223,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--library", choices=tuple(LIBRARIES), action="append")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--data-dir", type=Path, default=Path(tempfile.gettempdir()) / "gzarr-benchmarks" / "imaging")
-    parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--run", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.run:
-        library, case, source, small = arguments.run
-        run_one(library, case, Path(source), Path(small))
+        library, case, *paths = arguments.run
+        run_one(library, case, *map(Path, paths))
         return 0
     sources = {}
     arguments.data_dir.mkdir(parents=True, exist_ok=True)
@@ -239,18 +243,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(", ".join(f"{name} {number}" for name, number in versions.items()))
     runs: dict[str, dict[str, list[dict[str, float]]]] = {}
     missed = 0
-    for case in cases:
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in libraries if can(name, case)}
-        kind = "labels" if "labels" in case else "image"
-        for _ in range(arguments.rounds):
-            for name in list(found):
-                one = measured(name, case, sources[kind, arguments.side], sources[kind, 128])
-                if one is None:
-                    del found[name]
-                else:
-                    found[name].append(one)
-        runs[case] = found
-        missed += report(case, found)
+    with tempfile.TemporaryDirectory(dir=arguments.data_dir) as results:
+        for case in cases:
+            found: dict[str, list[dict[str, float]]] = {name: [] for name in libraries if can(name, case)}
+            kind = "labels" if "labels" in case else "image"
+            for _ in range(arguments.rounds):
+                for name in list(found):
+                    one = measured(name, case, sources[kind, arguments.side], sources[kind, 128], Path(results))
+                    if one is None:
+                        del found[name]
+                    else:
+                        found[name].append(one)
+            runs[case] = found
+            missed += report(case, found)
     if arguments.json:
         from report import header
 

@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, Any
 import fields
 import numpy as np
 import scipy.ndimage
+from disk import empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -257,13 +258,6 @@ def make(folder: Path, edge: int) -> Any:
     data = fields.camera_u2((edge,) * 3, 0, edge)
     gzarr.create_array(folder / "source", data=data, chunks=CHUNK, codecs="auto", device="cpu")
     return data
-
-
-def empty(folder: Path) -> None:
-    """Free the disk space of all files, and delete none."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            os.truncate(path, 0)
 
 
 def measure(folder: Path, data: Any, names: list[str], rivals: list[str], rounds: int) -> dict[str, Any]:
