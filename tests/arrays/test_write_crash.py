@@ -287,15 +287,11 @@ def test_values_that_share_memory_with_each_other_and_with_the_store(tmp_path: P
 
 
 MEMORY = """
-import resource, sys
-sys.path[:0] = [{project!r}, {kernels!r}]
+import sys
+sys.path[:0] = [{project!r}, {kernels!r}, {tests!r}]
 import numpy as np
 import gzarr
-
-MIB = 2**20
-def peak():
-    # Bytes on macOS, else kibibytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+from support.peak_memory import peak_nbytes
 
 def writable(name, n, **options):
     return gzarr.create_array({root!r} + name, shape=(n, 1024), dtype="f8", device="cpu", fill_value=0, **options)
@@ -310,19 +306,20 @@ for layout, options in (
     small.vindex[[0, 1], [0, 1]] = 2
     large = writable(layout, 32768, **options)
     row = np.arange(1024.0)
-    before = peak()
+    before = peak_nbytes()
     large[...] = 1.5
     large[1:-1, 1:] = 2
     large[...] = row
     large[1:-1] = np.float32(3)
-    print(layout, (peak() - before) / MIB)
+    print(layout, (peak_nbytes() - before) / 2**20)
     assert large[5, 7] == 3 and large[0, 7] == 7
 """
 
 
 def test_values_that_are_broadcast_stay_small(tmp_path: Path) -> None:
     """A number and a row are broadcast to 256 MiB; memory holds only a few chunks of 1 MiB."""
-    code = MEMORY.format(project=str(PROJECT), kernels=str(PROJECT / "kernels"), root=f"{tmp_path}/")
+    paths = {"project": str(PROJECT), "kernels": str(PROJECT / "kernels"), "tests": str(PROJECT / "tests")}
+    code = MEMORY.format(**paths, root=f"{tmp_path}/")
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env={"GZARR_THREADS": "2"}
     )

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import textwrap
 import warnings
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ import pytest
 import gzarr
 from gzarr.engines.cpu import native
 from gzarr.loader import Loader, Patches, Rows, Windows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 quiet = pytest.mark.filterwarnings("ignore:shuffling is coarse")
 
@@ -87,18 +85,18 @@ def test_little_mixing_is_warned_of_once(tmp_path: Path) -> None:
 
 
 PEAK = """
-    import resource, sys
+    import sys
     import gzarr
     from gzarr.loader import Loader, Patches, Windows
+    from support.peak_memory import peak_nbytes
 
     array = gzarr.open_array(sys.argv[1], device="cpu")
     options = {"batch_size": 16, "buffer_bytes": int(sys.argv[2]), "shuffle": eval(sys.argv[4])}
     loader = Loader(array, eval(sys.argv[3]), **options)
     array[:16, :64, :64]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_nbytes()
     count = sum(len(batch.samples) for _ in range(2) for batch in loader)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(count, (after - before) * 1024, loader.explain().held_bytes)
+    print(count, peak_nbytes() - before, loader.explain().held_bytes)
 """
 
 
@@ -122,7 +120,7 @@ def test_memory_is_as_said(
     volume(tmp_path, shape, (16, 64, 64))
     code = textwrap.dedent(PEAK)
     command = [sys.executable, "-W", "ignore", "-c", code, os.fspath(tmp_path), str(32 << 20), sampler, repr(shuffle)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     count, grown, said = map(int, result.stdout.split())
     assert count == 2 * samples
     assert said <= (32 << 20) + 3 * 16 * sample_nbytes

@@ -189,22 +189,18 @@ def test_every_chunk_of_a_source_is_read_once_where_it_is_written_with_others() 
 
 _CHILD = """
 import sys
-from pathlib import Path
 import gzarr
+from support.peak_memory import peak_nbytes
 from support.whole_levels import Computed
-def peak_kib():
-    # What getrusage says begins with the memory of the process that started this one.
-    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 small = Computed((64, 64, 64))
 gzarr.ome.create({}, small, axes="zyx", chunks=32, levels=2, shards=eval(sys.argv[2]), method=sys.argv[3])
-before = peak_kib()
+before = peak_nbytes()
 data = Computed((512, 1024, 1024))
 gzarr.ome.create(sys.argv[1], data, axes="zyx", chunks=(64, 128, 128), shards=eval(sys.argv[2]), method=sys.argv[3])
-print((peak_kib() - before) << 10)
+print(peak_nbytes() - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the highest mark is read from Linux's /proc")
 @pytest.mark.parametrize(("shards", "method"), [("None", "mean"), ("'auto'", "mode")])
 def test_memory_is_bounded(tmp_path: Path, shards: str, method: str) -> None:
     """A volume of 512 MiB, in a process of its own: the highest mark of a process never sinks."""
