@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,13 +25,14 @@ from gzarr.engines import kernels  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 #: PyTorch, and what is tested beside it.
 _OF_TORCH = frozenset({"accelerate", "grain", "pytorch_lightning", "torch"})
 #: Packages without which modules of tests are skipped. The test environment has them all, but PyTorch on some Pythons
 #: (see ``pyproject.toml``).
 MAY_BE_MISSING = gpu_session.OPTIONAL if ON_GPU else _OF_TORCH if sys.version_info >= (3, 12) else frozenset[str]()
+
+_DEVICE_KERNELS = Path(__file__).parent / "kernels" / "device"
 
 
 class OptionalModule(pytest.Module):
@@ -62,6 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(gpu_session.GpuSession.of_environment())
     elif config.option.markexpr.split()[:1] == ["gpu"]:
         raise pytest.UsageError("tests on a GPU need GZARR_TEST_GPU=1: without it, CUDA is simulated")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the device kernels: each launch on the host forks, which takes longer, the larger the process is."""
+    items.sort(key=lambda item: _DEVICE_KERNELS not in item.path.parents)
 
 
 @pytest.hookimpl(tryfirst=True)

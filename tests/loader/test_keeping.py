@@ -103,7 +103,7 @@ def test_chunks_at_the_edges_of_reads_are_decoded_once(case: str, device: Tested
     assert max(asked_by(store, loader)) > 1
 
 
-@pytest.mark.parametrize("world_size", [1, 4])
+@pytest.mark.parametrize("world_size", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("buffer_bytes", [6000, 20_000, 60_000])
 @pytest.mark.parametrize("shuffle", ["full", False])
 @pytest.mark.filterwarnings("ignore:shuffling is coarse")

@@ -122,7 +122,7 @@ OVERLAPPING: dict[str, Patches] = {
     "mask": Patches((16, 16), stride=4, where=np.random.default_rng(1).random((25, 18)) < 0.6, pad="edge"),
     "apart": Patches((16, 16), halo=8, where=[(0, 0), (1, 2), (80, 60), (3, 60), (4, 60), (5, 60)], pad="edge"),
     "weights": Patches((16, 16), stride=4, weights=np.arange(25 * 18)),
-    "long": Patches((300, 16), stride=4, pad="edge"),
+    "long": Patches((300, 16), stride=8, pad="edge"),
 }
 
 

@@ -19,7 +19,7 @@ import pytest
 import zarr
 import zarr.storage
 from support import servers
-from support.fault_proxy import FAULTS, FaultProxy, Seen
+from support.fault_proxy import EACH_FAULT, FAULTS, FaultProxy, Seen
 from support.remotes import BUCKET, Remote, remote
 
 import gzarr
@@ -415,7 +415,7 @@ def test_a_shard_that_is_replaced(proxy: FaultProxy, store: Any, known: bool) ->
 # -- faults
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", EACH_FAULT)
 def test_one_fault(proxy: FaultProxy, opened: Callable[..., Any], fault: str) -> None:
     data = elements()
     store = opened(**servers.WATCHFUL)

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -29,6 +31,10 @@ FAULTS: Final = (
     "slow bytes",
     "stall",
     "twice",
+)
+#: The same for tests of one fault each. A stall takes until the client's timeout, on any Python.
+EACH_FAULT: Final = tuple(
+    pytest.param(fault, marks=[pytest.mark.slow] if fault == "stall" else [], id=fault) for fault in FAULTS
 )
 
 

@@ -220,6 +220,7 @@ def test_known_records_are_bounded(tmp_path: Path) -> None:
 # -- processes
 
 
+@pytest.mark.slow  # 48 processes are started, and each gets some time.
 @NO_FORK
 @pytest.mark.timeout(100)
 def test_killed_processes(tmp_path: Path) -> None:
