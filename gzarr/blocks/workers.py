@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..engines import pool
 from ..engines.monitor import Monitor, ReadCancelledError
+from ..waiting import taken_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -63,7 +64,7 @@ def run(
                 waiting += 1
             if not waiting:
                 return
-            done = team.done.get()
+            done = taken_from(team.done)
             waiting -= 1
             if done.error is not None:
                 error = _noted(team.end() or done, describe)

@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import ValueReplacedError, ValueSizeError
 from ..stores import io_threads
 from ..stores.base import Answer, ByteRange, RemoteValues, Request
+from ..waiting import taken_from
 from . import pool, spans
 from .failures import refuse_large, store_failure
 from .monitor import spent
@@ -167,7 +168,7 @@ class _Fetching:
     def start(self) -> None:
         """Begin to send requests."""
         for _ in range(self._senders):
-            io_threads.submit(self._send)
+            io_threads.submit(self._send, self._is_closed)
 
     def close(self) -> None:
         """Send no more requests, and wake everyone who waits."""
@@ -178,6 +179,9 @@ class _Fetching:
             parts.admit()
         for _ in range(self._consumers):
             self._done.put(None)
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
     def release(self, nbytes: int) -> None:
         """Make room for further requests."""
@@ -191,7 +195,7 @@ class _Fetching:
         ChunkError
             If a request failed.
         """
-        first = self._done.get()
+        first = taken_from(self._done)
         if first is None or self._closed:
             return None
         rows: list[IntArray] = []
@@ -283,7 +287,7 @@ class _Fetching:
             else:
                 self._send_spans(range(begin, min(begin + self._each, self._number)))
             if io_threads.others_wait():
-                io_threads.submit(self._send)
+                io_threads.submit(self._send, self._is_closed)
                 return
         with self._lock:
             self._sending -= 1

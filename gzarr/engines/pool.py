@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import ArgumentError
 from ..stores import io_threads
 from ..stores.base import RemoteValues
+from ..waiting import taken_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,7 +232,7 @@ class _Run:
         self._closed = True
         while self._running:
             # Each running helper puts an item when it ends.
-            self._ended.get()
+            taken_from(self._ended)
         # Helpers that have not begun may stay in the queue for long; they must not keep the worker's memory alive.
         self._worker = None
 

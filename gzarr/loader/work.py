@@ -21,6 +21,7 @@ import numpy as np
 from ..engines.monitor import Monitor, ReadCancelledError
 from ..engines.pool import thread_count
 from ..errors import ChunkDecodeError, GzarrError
+from ..waiting import taken_from
 from .keeping import Keeping
 from .kept import ChunkMemory, Kept, Wanted
 from .memory import memory_of
@@ -436,7 +437,7 @@ class Work:
 
     def take(self) -> Ready:
         """Wait for the next batch and return it."""
-        result = self.ready.get()
+        result = taken_from(self.ready)
         if result is None:
             self.ready.put(None)
             raise StopIteration

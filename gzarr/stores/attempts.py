@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..errors import ArgumentError, StoreError
-from . import traffic
+from . import io_threads, traffic
 from .object_errors import Failure, Kind
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class FailedRequest(Exception):
 
 
 def send(request: Callable[[], T], failure_of: Callable[[BaseException], Failure], timeout: float) -> T:
-    """Return ``request()``; call it again while that may help.
+    """Return ``request()``; call it again while that may help and somebody waits for it.
 
     Parameters
     ----------
@@ -71,8 +71,10 @@ def send(request: Callable[[], T], failure_of: Callable[[BaseException], Failure
             traffic.count(requests=1, seconds=time.monotonic() - sent)
         seconds = time.monotonic() - begin
         wait = pause * random.uniform(0.5, 1)
-        if failure.kind is not Kind.TEMPORARY or seconds + wait > timeout:
+        goes_on = failure.kind is Kind.TEMPORARY and seconds + wait <= timeout
+        if goes_on and not io_threads.given_up():
+            time.sleep(wait)
+        if not goes_on or io_threads.given_up():
             raise FailedRequest(failure, attempts, seconds)
         traffic.count(retries=1)
-        time.sleep(wait)
         pause = min(2 * pause, _LONGEST_PAUSE_S)

@@ -15,11 +15,13 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ..errors import ArgumentError
+from ..waiting import taken_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Task = Callable[[], object]
+    GivenUp = Callable[[], bool]
 
 T = TypeVar("T")
 
@@ -27,7 +29,7 @@ T = TypeVar("T")
 #: requests take no time, fewer are no faster.
 DEFAULT_THREADS: Final = 64
 
-_waiting: SimpleQueue[Task] = SimpleQueue()
+_waiting: SimpleQueue[tuple[Task, GivenUp | None]] = SimpleQueue()
 # One entry for each started thread, and one for each that waits for a task. (append and pop are atomic.)
 _started: list[None] = []
 _idle: list[None] = []
@@ -50,9 +52,17 @@ def io_thread_count() -> int:
     return min(int(text), 1024)
 
 
-def submit(task: Task) -> None:
-    """Run ``task`` in an I/O thread, soon; it must not raise."""
-    _waiting.put(task)
+def submit(task: Task, given_up: GivenUp | None = None) -> None:
+    """Run a task in an I/O thread, soon.
+
+    Parameters
+    ----------
+    task
+        Function without parameters, which must not raise.
+    given_up
+        Function that returns whether nobody waits for the task any more; None if somebody always does.
+    """
+    _waiting.put((task, given_up))
     if len(_idle) < _waiting.qsize() and len(_started) < io_thread_count():
         _started.append(None)
         try:
@@ -62,6 +72,12 @@ def submit(task: Task) -> None:
             if not _started:
                 # No thread can be had at all: the caller does the work.
                 _work_off()
+
+
+def given_up() -> bool:
+    """Return whether nobody waits any more for the task of the present thread, so that it need not try again."""
+    asked: GivenUp | None = getattr(_here, "given_up", None)
+    return asked is not None and asked()
 
 
 def others_wait() -> bool:
@@ -146,7 +162,7 @@ class _Outcome(Generic[T]):
             self._done.put(error)
 
     def get(self) -> T:
-        found = self._done.get()
+        found = taken_from(self._done)
         if isinstance(found, tuple):
             return found[0]
         try:
@@ -156,22 +172,22 @@ class _Outcome(Generic[T]):
             del found
 
 
-def _serve(waiting: SimpleQueue[Task], idle: list[None]) -> None:
+def _serve(waiting: SimpleQueue[tuple[Task, GivenUp | None]], idle: list[None]) -> None:
     """Run one task after the other until the process ends."""
     _here.serves = True
     while True:
         idle.append(None)
-        task = waiting.get()
+        task, _here.given_up = waiting.get()
         idle.pop()
         task()
         # Do not keep its memory alive until the next one comes.
-        del task
+        del task, _here.given_up
 
 
 def _work_off() -> None:
     while True:
         try:
-            task = _waiting.get_nowait()
+            task, _ = _waiting.get_nowait()
         except Empty:
             return
         task()

@@ -44,6 +44,21 @@ except KeyboardInterrupt:
     assert state == ["ended"], state
     print("fine")
 """
+# A signal that does not wake the main thread: another one has it, or it comes just before the wait.
+UNNOTICED = """
+from gzarr.stores import io_threads
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def work():
+    time.sleep(0.2)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    time.sleep(20)
+begun = time.monotonic()
+try:
+    io_threads.call(work)
+except KeyboardInterrupt:
+    assert time.monotonic() - begun < 10
+    print("fine")
+"""
 # Who has been interrupted, and threads that come later, still have all of the pool.
 POOL = """
 a = gzarr.create_array({}, shape=(64, 64), chunks=(4, 4), dtype="i4", device="cpu")
@@ -177,6 +192,7 @@ os._exit(0)
 
 SCRIPTS = {
     "waiting": WAITING,
+    "unnoticed": UNNOTICED,
     "storm": STORM,
     "pool": POOL,
     "long": LONG,

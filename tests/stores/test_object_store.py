@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from support import servers
 from support.fault_proxy import EACH_FAULT, FAULTS, FaultProxy, Seen
+from support.requests_of import requests_of, wait_until_idle
 
 import gzarr
 from gzarr.errors import ArgumentError, ChunkError, GzarrError, StoreError
@@ -79,12 +80,8 @@ def test_requests_are_counted(proxy: FaultProxy, store: gzarr.ObjectStore, url: 
     gzarr.create_array(store, path="sharded", data=data, **SHARDED)
 
     def requests(work: Any) -> list[Seen]:
-        before = gzarr.stats()
-        with proxy.counting() as seen:
-            work()
-        after = gzarr.stats()
-        assert after["requests"] - before["requests"] == len(seen)
-        assert after["retries"] == before["retries"]
+        seen, added = requests_of(proxy, work)
+        assert added["retries"] == 0
         return seen
 
     def opened(path: str, **arguments: Any) -> Any:
@@ -123,10 +120,9 @@ def test_bytes_that_are_read_in_vain_are_bounded(proxy: FaultProxy, store: gzarr
     data = np.random.default_rng(0).integers(0, 2**31, (10, 100, 100), dtype="i4")
     array = gzarr.create_array(store, data=data, chunks=(1, 100, 100), shards=(10, 100, 100), codecs=["bytes"])
     array[0]
-    before = gzarr.stats()["bytes_read"]
-    np.testing.assert_array_equal(array[::2], data[::2])
+    _, added = requests_of(proxy, lambda: np.testing.assert_array_equal(array[::2], data[::2]))
     needed = data[::2].nbytes
-    assert needed <= gzarr.stats()["bytes_read"] - before <= 1.1 * needed
+    assert needed <= added["bytes_read"] <= 1.1 * needed
 
 
 @pytest.mark.parametrize("kind", [CHUNKED, SHARDED, SLOW], ids=["chunked", "sharded", "bz2"])
@@ -247,6 +243,18 @@ def test_one_fault(proxy: FaultProxy, url: str, fault: str, kind: dict[str, Any]
     array[...] = data + 1
     proxy.fault_of = lambda number, seen: None
     np.testing.assert_array_equal(array[...], data + 1)
+
+
+def test_a_read_that_has_failed_sends_no_more_requests(proxy: FaultProxy, store: gzarr.ObjectStore, url: str) -> None:
+    gzarr.create_array(store, data=elements(), **CHUNKED)
+    array = gzarr.open_array(url, storage_options=options(proxy))
+    first = len(proxy.seen)
+    # One chunk cannot be read. The others are asked for again and again, after pauses of up to 5 s, for a minute.
+    proxy.fault_of = lambda number, seen: "status 403" if number == first else "status 503"
+    with pytest.raises(ChunkError, match="403"):
+        array[...]
+    wait_until_idle(15)
+    assert len(proxy.seen) - first < 16 * 8
 
 
 @pytest.mark.slow

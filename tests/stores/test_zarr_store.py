@@ -17,6 +17,7 @@ import pytest
 import zarr
 from support import servers
 from support.forks import in_child
+from support.requests_of import wait_until_idle
 from zarr.storage import LoggingStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 from zarr.testing.store import LatencyStore
 
@@ -287,6 +288,7 @@ def test_requests_run_side_by_side() -> None:
     memory = MemoryStore()
     gzarr.create_array(memory, data=data, chunks=(10, 10), codecs=["bytes"])
     array = gzarr.open_array(LatencyStore(memory, get_latency=0.05))
+    wait_until_idle()
     before, begin = gzarr.stats(), time.monotonic()
     np.testing.assert_array_equal(array[...], data)
     # 120 requests, one after the other, take 6 s.

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from support import servers
 from support.caching import CHUNKED, SECRET_NAME, SHARDED, damage, elements, failures, files, options
+from support.requests_of import requests_of
 
 import gzarr
 from gzarr.errors import ArgumentError, ChunkError, ReadOnlyError, ValueReplacedError, ValueSizeError
@@ -42,12 +43,8 @@ def test_requests_are_counted(
     plain = gzarr.create_array(writer, data=data, **kind)
 
     def seen_by(array: gzarr.Array, selection: Any = np.s_[...]) -> list[Seen]:
-        before = gzarr.stats()
-        with proxy.counting() as seen:
-            np.testing.assert_array_equal(array[selection], data[selection])
-        after = gzarr.stats()
-        assert after["requests"] - before["requests"] == len(seen)
-        assert after["bytes_read"] - before["bytes_read"] == sum(one.nbytes for one in seen)
+        seen, added = requests_of(proxy, lambda: np.testing.assert_array_equal(array[selection], data[selection]))
+        assert added["bytes_read"] == sum(one.nbytes for one in seen)
         return seen
 
     fresh = gzarr.open_array(writer)
@@ -109,10 +106,8 @@ def test_windows_fetch_what_is_missing(proxy: FaultProxy, writer: Any, cached: C
     chunk = data[0].nbytes
 
     def fetched(selection: Any) -> tuple[int, int]:
-        before = gzarr.stats()["bytes_read"]
-        with proxy.counting() as seen:
-            np.testing.assert_array_equal(array[selection], data[selection])
-        return len(seen), int(gzarr.stats()["bytes_read"] - before)
+        seen, added = requests_of(proxy, lambda: np.testing.assert_array_equal(array[selection], data[selection]))
+        return len(seen), int(added["bytes_read"])
 
     fetched(0)
     assert fetched(np.s_[8:12]) == (1, 4 * chunk)

@@ -1,0 +1,28 @@
+"""Waits for other threads, which an interrupt (Ctrl-C) always ends.
+
+A signal ends a wait of the main thread only if it comes to that thread, while it waits. It may come to another thread,
+or after Python's last look for signals and before the system call that waits; then Python does not see it until
+something else ends the wait. So no wait is a long one.
+"""
+
+from __future__ import annotations
+
+from queue import Empty
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
+
+    T = TypeVar("T")
+
+# Longest wait until Python looks for signals, in seconds.
+_LONGEST_S: Final = 0.5
+
+
+def taken_from(queue: SimpleQueue[T]) -> T:
+    """Wait for the next item of a queue, remove it and return it."""
+    while True:
+        try:
+            return queue.get(timeout=_LONGEST_S)
+        except Empty:
+            continue
