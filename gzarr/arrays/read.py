@@ -15,7 +15,7 @@ from ..codecs.codec import ArrayRepresentation
 from ..display import printable
 from ..engines import kernels, monitor, packed
 from ..engines.cpu.engine import CpuEngine
-from ..engines.cpu.small_reads import SMALL_BYTES
+from ..engines.cpu.small_reads import CHUNKS_BYTES, MOST_CHUNKS, SMALL_BYTES
 from ..engines.remote_shards import WholeShards
 from ..engines.request import ReadRequest
 from ..engines.shard_cache import ShardIndexCache
@@ -174,6 +174,8 @@ class Reader:
         results, missing, memory, whole, options
             As for :meth:`fill`, as are the errors.
         """
+        if memory is HOST and self._fill_chunks_quickly(coords, results, missing):
+            return
         the_plan = plan_chunks(coords, [result.shape for result in results], self.planned_grid)
         self._run_parts(the_plan, results, None, missing, memory, results[0] if whole is None else whole, options)
 
@@ -347,6 +349,23 @@ class Reader:
         if small_reads is None or view is None:
             return False
         return small_reads.read(rows, selection.step, view, fill=missing == "fill")
+
+    def _fill_chunks_quickly(self, coords: Sequence[tuple[int, ...]], results: Sequence[Any], missing: Missing) -> bool:
+        """Try to read a few chunks by the fast path; return whether they were read."""
+        nbytes = len(coords) * self.decoding.chunk.nbytes
+        if len(coords) > MOST_CHUNKS or nbytes > CHUNKS_BYTES or not self.planned_grid.is_regular or reads_are_shown():
+            return False
+        small_reads, watching = self._the_engine.small_reads(), monitor.current()
+        if small_reads is None:
+            return False
+        if watching is not None:
+            watching.check()
+        if not small_reads.read_chunks(coords, results, watching, fill=missing == "fill"):
+            return False
+        if watching is not None:
+            watching.chunks += len(coords)
+            watching.uses += len(coords)
+        return True
 
     @property
     def _the_engine(self) -> CpuEngine:

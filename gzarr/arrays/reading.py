@@ -310,12 +310,13 @@ class ReadableArray(ArrayProperties):
             As for :meth:`read`, as are the errors.
         """
         options = self._read_options(None, stream, None, "auto", None)
-        shapes = [array.shape for array in out]
-        results, base, _ = self._outputs_of_many(shapes, list(out), options.memory)
+        if options.memory is HOST:
+            self._reader.fill_chunks(coords, out, options.missing)
+            return
+        results, base, _ = self._outputs_of_many([array.shape for array in out], list(out), options.memory)
         self._reader.fill_chunks(coords, results, options.missing, options.memory, base, options.device)
-        if options.memory is not HOST:
-            for own, result in zip(out, results, strict=True):
-                options.memory.copy(own, result)
+        for own, result in zip(out, results, strict=True):
+            options.memory.copy(own, result)
 
     def _read_planned(self, the_plan: Plan, out: Sequence[Any], stream: Any) -> None:
         """Read what a plan of windows over :attr:`_planned_grid` says, or some chunks of it; for loaders.

@@ -11,14 +11,15 @@ import numpy as np
 
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
-from ..engines.cpu import native_write, write_threads
+from ..engines.cpu import effort, native_write, write_threads
+from ..engines.cpu.small_writes import SMALL_BYTES, small_writes_of
 from ..engines.write_request import WriteRequest
 from ..errors import ArgumentError, ChunkWriteError, GzarrError
 from ..nodes.change import reader_of
 from ..plan.decode_program import Decoding, analyse, planned_grid
 from ..plan.encode_program import EncodingProgram, analyse_encoding
 from ..plan.keys import ChunkKeys, distinct_rows
-from ..plan.planner import by_shape, plan
+from ..plan.planner import box_chunks, by_shape, plan
 from ..stores import locks
 from ..stores.base import LockingStore
 from .read import KEEP_SHAPES
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..engines.cpu.small_writes import SmallWrites
     from ..metadata.chunk_grid import BoolArray, ChunkGrid
     from ..metadata.model import ArrayMetadata
     from ..plan.planner import Plan
@@ -59,7 +61,17 @@ class Writer:
         Whether chunks that hold only the fill value are stored.
     """
 
-    __slots__ = ("_chains", "_name", "_path", "_prefix", "_store", "metadata", "write_empty_chunks")
+    __slots__ = (
+        "_chains",
+        "_name",
+        "_path",
+        "_prefix",
+        "_small_writes",
+        "_small_writes_known",
+        "_store",
+        "metadata",
+        "write_empty_chunks",
+    )
 
     def __init__(self, metadata: ArrayMetadata, store: Store, path: str, *, write_empty_chunks: bool = False) -> None:
         self.metadata: ArrayMetadata = metadata
@@ -70,6 +82,8 @@ class Writer:
         self._prefix = metadata.key_prefix(path)
         # One chain for each chunk shape (a rectilinear grid has several), least recently used first.
         self._chains: OrderedDict[tuple[int, ...], _Chain] = OrderedDict()
+        self._small_writes: SmallWrites | None = None
+        self._small_writes_known = False
 
     def with_metadata(self, metadata: ArrayMetadata) -> Writer:
         """Return a writer of the array with other metadata, usually with another shape and the same codecs."""
@@ -128,6 +142,9 @@ class Writer:
         ChunkError
             For the first chunk that fails; each stored value is then either the old one or the new one.
         """
+        simple = memory is None and len(selections) == 1 and field is None and not lock
+        if simple and self._write_quickly(selections[0], values[0]):
+            return
         views = []
         for selection, value in zip(selections, values, strict=True):
             view = selection.view(value)
@@ -141,6 +158,38 @@ class Writer:
                 self._check_aligned(request)
         for request, chain in requests:
             self._run(request, chain, memory, lock=lock)
+
+    def _write_quickly(self, selection: Selection, value: npt.NDArray[Any]) -> bool:
+        """Try to write a box of few whole chunks by the fast path; return whether it was written."""
+        grid = self.metadata.chunk_grid
+        if not grid.is_regular:
+            return False
+        rows = box_chunks(selection, grid.chunk_shape)
+        if rows is None or any(step != 1 for step in selection.step):
+            return False
+        chain = self._chain(grid.chunk_shape)
+        nbytes = chain.decoding.chunk.nbytes
+        # The way to search may be chosen for a larger write.
+        if len(rows) * nbytes > SMALL_BYTES or not effort.is_small(len(rows), nbytes):
+            return False
+        small_writes = self._the_small_writes(chain)
+        view = selection.view(value)
+        return small_writes is not None and view is not None and small_writes.write(rows, view)
+
+    def _the_small_writes(self, chain: _Chain) -> SmallWrites | None:
+        if not self._small_writes_known:
+            if chain.program is not None and not chain.decoding.levels:
+                self._small_writes = small_writes_of(
+                    chain.program,
+                    chain.decoding.chunk,
+                    self.metadata.absent_value,
+                    self._store,
+                    self._prefix,
+                    self.metadata.chunk_key_encoding,
+                    write_empty_chunks=self.write_empty_chunks,
+                )
+            self._small_writes_known = True
+        return self._small_writes
 
     def _requests(
         self, selections: Sequence[Selection], views: tuple[Any, ...], field: str | None, *, lock: bool = False

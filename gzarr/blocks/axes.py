@@ -6,7 +6,7 @@ import functools
 import itertools
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,30 +49,30 @@ class Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowPart:
-    """What a block's window is made of along one axis.
+class Layout:
+    """How a window is put together along one axis; those of one input that are alike are one object.
 
     Attributes
     ----------
     length
-        Its elements.
-    chunks
-        The chunks of the array that are needed, in order.
+        Elements of the window.
     sources
-        What its elements are taken from, in elements of the array: the chunks, or one extent.
+        Number of sources that its elements are taken from.
     cuts
         The elements that are taken from them.
     constants
         Begin and end of those that are the constant.
+    constant
+        Its value; None if there are none of them.
     """
 
     length: int
-    chunks: tuple[int, ...]
-    sources: tuple[slice, ...]
+    sources: int
     cuts: tuple[Cut, ...]
-    constants: tuple[tuple[int, int], ...]
+    constants: tuple[tuple[int, int], ...] = ()
+    constant: float | complex | None = None
 
-    @functools.cached_property
+    @property
     def columns(self) -> IntArray:
         """The cuts, int64 ``(6, number of cuts)``."""
         return np.array(self.cuts, np.int64).reshape(-1, len(Cut._fields)).T
@@ -81,6 +81,25 @@ class WindowPart:
     def is_plain(self) -> bool:
         """Whether the window is its only source as it stands."""
         return len(self.cuts) == 1 and not self.constants and self.cuts[0].step == 1
+
+
+@dataclass(frozen=True, eq=False)
+class WindowPart:
+    """What a block's window is made of along one axis.
+
+    Attributes
+    ----------
+    chunks
+        The chunks of the array that are needed, in order.
+    sources
+        What its elements are taken from, in elements of the array: the chunks, or one extent.
+    layout
+        How it is put together.
+    """
+
+    chunks: tuple[int, ...]
+    sources: tuple[slice, ...]
+    layout: Layout
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +127,11 @@ class InputAxis:
     scale: Scale = field(default_factory=Scale)
     halo: int = 0
     boundary: Mode | float | complex | None = None
+
+    @functools.cached_property
+    def _layouts(self) -> dict[Any, Layout]:
+        """The layouts of windows by what they say."""
+        return {}
 
     def core(self, block: int) -> tuple[int, int]:
         """Return the extent of a block without its halo."""
@@ -152,7 +176,11 @@ class InputAxis:
             if (cut := run.within(low, high, i)) is not None
         ]
         constants = tuple((run.begin, run.end) for run in runs if run.first is None)
-        return WindowPart(runs[-1].end, tuple(chunks), tuple(itertools.starmap(slice, sources)), tuple(cuts), constants)
+        constant = None if isinstance(self.boundary, str) or not constants else self.boundary
+        kind = runs[-1].end, len(sources), tuple(cuts), constants, constant
+        # Several threads may do this at once; setdefault is atomic.
+        layout = self._layouts.setdefault(kind, Layout(*kind))
+        return WindowPart(tuple(chunks), tuple(itertools.starmap(slice, sources)), layout)
 
     def chunks_of(self, block: int) -> list[int]:
         """Return the chunks that a block needs, in order."""

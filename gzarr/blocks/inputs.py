@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..arrays.array import Array
+    from .assembly import Source
     from .axes import InputAxis, WindowPart
     from .memory import BlockMemory
     from .order import Order
@@ -45,20 +46,20 @@ class Piece:
         Blocks that need it and have not been handed out.
     users
         Blocks that have been handed out and are not done.
-    array
+    source
         Its elements, once it is decoded.
     ready
         Set when it is decoded, or when that has failed.
     """
 
-    __slots__ = ("array", "box", "coords", "left", "ready", "users")
+    __slots__ = ("box", "coords", "left", "ready", "source", "users")
 
     def __init__(self, coords: Index, box: Box, left: int) -> None:
         self.coords: Index = coords
         self.box: Box = box
         self.left: int = left
         self.users: int = 0
-        self.array: Any = None
+        self.source: Source | None = None
         self.ready: threading.Event = threading.Event()
 
 
@@ -177,7 +178,7 @@ class Input:
 
     def _drop(self, piece: Piece) -> None:
         del self._pieces[piece.coords]
-        piece.array = None
+        piece.source = None
 
     # -- in the thread that works on a block
 
@@ -197,21 +198,16 @@ class Input:
             If a chunk cannot be read.
         """
         parts = self._parts(window.index)
-        if not self._shared and all(part.is_plain for part in parts):
+        layouts = tuple([part.layout for part in parts])
+        if not self._shared and all(layout.is_plain for layout in layouts):
             return self._read(tuple(part.sources[0] for part in parts), memory)
-        shape = tuple(part.length for part in parts)
-        result = memory.empty(shape, self._array.dtype)
+        result = memory.empty(tuple([layout.length for layout in layouts]), self._array.dtype)
         if self._shared:
             self._decode(window, memory)
             sources = list(map(_of, window.pieces))
         else:
-            sources = [self._read(tuple(part.sources[0] for part in parts), memory)]
-        constants = [
-            (tuple(slice(begin, end) if d == axis else slice(0, n) for d, n in enumerate(shape)), own.boundary)
-            for axis, (part, own) in enumerate(zip(parts, self._axes, strict=True))
-            for begin, end in part.constants
-        ]
-        memory.assemble(result, sources, parts, constants)
+            sources = [memory.source(self._read(tuple(part.sources[0] for part in parts), memory))]
+        memory.assemble(result, sources, layouts)
         return result
 
     def _read(self, box: Box, memory: BlockMemory) -> Any:
@@ -228,20 +224,20 @@ class Input:
                 self._array._read_chunks([piece.coords for piece in new], arrays, memory.stream)
                 memory.finish()
                 for piece, array in zip(new, arrays, strict=True):
-                    piece.array = array
+                    piece.source = memory.source(array)
         finally:
             for piece in new:
                 piece.ready.set()
         for piece in window.pieces:
-            if piece.array is None:
+            if piece.source is None:
                 piece.ready.wait()
 
 
-def _of(piece: Piece) -> Any:
-    if piece.array is None:
+def _of(piece: Piece) -> Source:
+    if piece.source is None:
         # The block that was to decode it has failed, with the reason, or was cancelled.
         raise ReadCancelledError
-    return piece.array
+    return piece.source
 
 
 def _shape(box: Box) -> Index:

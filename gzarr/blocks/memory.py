@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults, Results
-from ..engines.cpu.batch import Gathering, Pieces, available
+from ..engines.cpu.batch import available
 from ..engines.cuda.devices import get_device
 from ..engines.kernels import address
+from .assembly import Assembly, Source, constant_boxes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..engines.cuda.device_protocol import Device
-    from .axes import WindowPart
-
-    Box = tuple[slice, ...]
+    from .axes import Layout
 
 
 class BlockMemory:
@@ -33,6 +30,8 @@ class BlockMemory:
         ``"cpu"`` or ``"cuda:N"``.
     host
         Arrays in host memory.
+    assembly
+        Function that returns the assembly of windows, new or one that it has kept: most windows are alike.
 
     Attributes
     ----------
@@ -40,10 +39,16 @@ class BlockMemory:
         Stream of the arrays; None in host memory.
     """
 
-    def __init__(self, device: str, host: Results = HOST) -> None:
+    def __init__(
+        self,
+        device: str,
+        host: Results = HOST,
+        assembly: Callable[[tuple[Layout, ...], np.dtype[Any]], Assembly] = Assembly,
+    ) -> None:
         self._device: Device | None = None
         self.stream: Any = None
         self._results = host
+        self._assembly = assembly
         if device != "cpu":
             self._device = get_device(device)
             with self._device:
@@ -62,9 +67,11 @@ class BlockMemory:
         """Do ``target[...] = source``."""
         self._results.copy(target, source)
 
-    def assemble(
-        self, target: Any, sources: Sequence[Any], parts: Sequence[WindowPart], constants: Sequence[tuple[Box, Any]]
-    ) -> None:
+    def source(self, array: Any) -> Source:
+        """Return an array as one that windows are put together from."""
+        return Source(array, address(array) if self._device is None else 0)
+
+    def assemble(self, target: Any, sources: Sequence[Source], layouts: tuple[Layout, ...]) -> None:
         """Fill a window.
 
         Parameters
@@ -72,23 +79,21 @@ class BlockMemory:
         target
             The window, C-contiguous.
         sources
-            What its elements are taken from: arrays of the same dtype, C-contiguous, one for each combination of the
-            sources along the axes, in C order.
-        parts
-            What it is made of along each axis.
-        constants
-            Boxes of it, and the value of all elements of each.
+            What its elements are taken from: arrays of the same dtype, one for each combination of the sources along
+            the axes, in C order.
+        layouts
+            How it is put together along each axis.
         """
-        if self._device is None and target.ndim and available() and not target.dtype.hasobject:
-            _gather(target, sources, parts, constants)
+        if self._device is None and layouts and available() and not target.dtype.hasobject:
+            self._assembly(layouts, target.dtype).run(target, sources)
             return
-        for cuts in itertools.product(*(part.cuts for part in parts)):
+        for cuts in itertools.product(*(layout.cuts for layout in layouts)):
             which = 0
-            for cut, part in zip(cuts, parts, strict=True):
-                which = which * len(part.sources) + cut.which
+            for cut, layout in zip(cuts, layouts, strict=True):
+                which = which * layout.sources + cut.which
             box = tuple(slice(cut.at, cut.at + cut.length) for cut in cuts)
-            self.copy(target[box], sources[which][tuple(cut.elements for cut in cuts)])
-        for box, value in constants:
+            self.copy(target[box], sources[which].array[tuple(cut.elements for cut in cuts)])
+        for box, value in constant_boxes(layouts):
             if self._device is None:
                 target[box] = value
             else:
@@ -125,54 +130,3 @@ class BlockMemory:
         """Wait for what was enqueued on the stream."""
         if self.stream is not None:
             self.stream.synchronize()
-
-
-def _gather(
-    target: npt.NDArray[Any],
-    sources: Sequence[npt.NDArray[Any]],
-    parts: Sequence[WindowPart],
-    constants: Sequence[tuple[Box, Any]],
-) -> None:
-    """Do it by compiled code, without the GIL."""
-    k = target.ndim
-    shape = tuple(len(part.cuts) for part in parts)
-    # For all combinations of cuts: the first element in the window, the number of elements along each axis, and the
-    # strides in bytes, (…, k); the source, and the first element there, in bytes, (…).
-    start, count, strides = (np.empty((*shape, k), np.int64) for _ in range(3))
-    which, first = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    number: int = 1
-    stride: Any = target.dtype.itemsize
-    for d in reversed(range(k)):
-        columns = parts[d].columns
-        at, length, begin, step, own, extent = columns.reshape(len(columns), -1, *(1,) * (k - d - 1))
-        start[..., d], count[..., d], strides[..., d] = at, length, stride * step
-        which += own * number
-        first += begin * stride
-        number *= len(parts[d].sources)
-        stride = stride * extent
-    bases = np.array([address(array) for array in sources], np.int64)[which] + first
-    start, count, strides = (column.reshape(-1, k) for column in (start, count, strides))
-    bases = bases.reshape(-1)
-    if constants:
-        # All elements of such a box are one.
-        elements = [np.array(value, target.dtype) for _, value in constants]
-        boxes = np.array([[(s.start, s.stop - s.start, 0) for s in box] for box, _ in constants], np.int64)
-        start, count, strides = map(
-            np.concatenate, zip((start, count, strides), np.moveaxis(boxes, -1, 0), strict=True)
-        )
-        bases = np.concatenate([bases, [address(element) for element in elements]])
-    pieces = len(bases)
-    if not pieces:
-        return
-    gathered = Pieces(
-        shape=target.shape,
-        dtype=target.dtype,
-        row=np.zeros(pieces, np.int64),
-        start=start,
-        count=count,
-        first=np.zeros_like(start),
-        which=np.arange(pieces),
-        bases=bases,
-        strides=strides,
-    )
-    Gathering([gathered]).run(0, 1, [target[np.newaxis]])

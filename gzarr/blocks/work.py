@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import math
@@ -18,6 +19,7 @@ from ..errors import ArgumentError
 from ..progress import watch
 from ..stores.base import RemoteValues
 from ..tools.processes import as_executor, check_shared, in_processes
+from .assembly import Assembly
 from .inputs import Input
 from .memory import BlockMemory
 from .order import choose_order
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _ON_A_DEVICE: Final = 3
 #: Blocks at a time, at least, if a store is remote: most of them wait.
 _REMOTE: Final = 8
+#: Most kinds of windows whose assembly is kept.
+_KEEP_ASSEMBLIES: Final = 256
 #: Parts of the work, if other processes do it.
 _PARTS: Final = 64
 
@@ -125,6 +129,7 @@ class BlockWork:
         # Blocks and chunks of one size follow each other.
         recycled = RecycledResults() if recycle_bytes() else None
         host = HOST if recycled is None else recycled
+        assembly = functools.lru_cache(_KEEP_ASSEMBLIES)(Assembly)
 
         def tasks() -> Iterator[tuple[Block, list[Window]]]:
             for index in indices:
@@ -132,7 +137,7 @@ class BlockWork:
 
         def work(task: tuple[Block, list[Window]]) -> tuple[list[Window], Any]:
             if not hasattr(own, "memory"):
-                own.memory = BlockMemory(self._device, host)
+                own.memory = BlockMemory(self._device, host, assembly)
             return task[1], self._work_on(task[0], inputs, task[1], own.memory)
 
         results = run(

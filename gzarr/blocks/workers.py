@@ -111,7 +111,7 @@ class _Team(Generic[T, R]):
         self._helped = helped
         # One entry for each task in progress.
         self._busy: list[None] = []
-        self._monitor = Monitor()
+        self._monitor = Monitor(timed=False)
         self._failed: list[_Done[T, R]] = []
         self._stopped = False
         # None ends a thread.

@@ -28,6 +28,11 @@ class ReadCancelledError(BaseException):
 class Monitor:
     """Monitor of reads.
 
+    Parameters
+    ----------
+    timed
+        Whether times are added up, for someone who takes them now and then.
+
     Attributes
     ----------
     cancelled
@@ -39,9 +44,10 @@ class Monitor:
         Pieces of results that were taken from them: one for each chunk and each window that needs it.
     """
 
-    __slots__ = ("_added", "cancelled", "chunks", "uses")
+    __slots__ = ("_added", "_timed", "cancelled", "chunks", "uses")
 
-    def __init__(self) -> None:
+    def __init__(self, *, timed: bool = True) -> None:
+        self._timed = timed
         self.cancelled: bool = False
         self.chunks: int = 0
         self.uses: int = 0
@@ -59,7 +65,8 @@ class Monitor:
     def add(self, activity: Activity, seconds: float) -> None:
         """Add time of a thread; any thread may do this."""
         # Appending is atomic: an interrupt (Ctrl-C) leaves no lock taken.
-        self._added.append((activity, seconds))
+        if self._timed:
+            self._added.append((activity, seconds))
 
     def check(self) -> None:
         """End this read if it was cancelled."""

@@ -376,8 +376,14 @@ class FolderWriter:
         with contextlib.suppress(FileNotFoundError):
             sync_directory(None, folder)
 
+    def uncleaned_folders(self, folders: Sequence[str]) -> list[str]:
+        """Return those folders that exist, and that this process has not cleaned."""
+        return [folder for folder in folders if folder not in _scanned and os.path.isdir(folder)]  # noqa: PTH112
+
     def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
         """Remove the leftovers of killed writers; the time of ``written``, a new file, is the current time."""
+        if not folders:
+            return
         now_ns = 0
         if written is not None:
             try:

@@ -310,6 +310,9 @@ class FileWriter(Protocol):
     def flush_folder(self, folder: str) -> None:
         """Flush the names in a folder to the disk; a folder that another process has erased is ignored."""
 
+    def uncleaned_folders(self, folders: Sequence[str]) -> list[str]:
+        """Return those folders that exist and may hold leftovers of killed writers."""
+
     def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
         """Remove the leftovers of killed writers from folders; ``written`` is a file that was just written, if any."""
 

@@ -124,14 +124,24 @@ def _root(store: Any) -> bytes | None:
 
 
 def _number(root: bytes | None, key: str) -> int:
-    name = os.fsencode(key)
-    if root is not None:
-        # Two stores may share files (same directory under two names, nested, linked), so lock by file.
-        folder, slash, name = (root + b"/" + name).rpartition(b"/")
-        name = _real(folder) + slash + name
-    return zlib.crc32(name) % _COUNT
+    if root is None:
+        return zlib.crc32(os.fsencode(key)) % _COUNT
+    # Two stores may share files (same directory under two names, nested, linked), so lock by file.
+    folder, slash, name = key.rpartition("/")
+    return zlib.crc32(os.fsencode(name), _crc_of(root, folder + slash)) % _COUNT
+
+
+@lru_cache(maxsize=1024)
+def _crc_of(root: bytes, folder: str) -> int:
+    """Return the checksum of the real path of a folder below a root, with the slash that ends it."""
+    return zlib.crc32(_real((root + b"/" + os.fsencode(folder)).rstrip(b"/")) + b"/")
 
 
 @lru_cache(maxsize=1024)
 def _real(folder: bytes) -> bytes:
-    return os.path.realpath(folder)
+    """Return the real path of a folder. Its parents are looked at once for all folders in them."""
+    parent, slash, name = folder.rpartition(b"/")
+    if not slash or not name or name in (b".", b".."):
+        return os.path.realpath(folder)
+    path = _real(parent).rstrip(b"/") + b"/" + name if parent else folder
+    return os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114  (bytes)

@@ -95,21 +95,52 @@ def _paths(job: int, value: int, worker: int) -> int:
 
 
 @part
-def _make_directories(path: int) -> int:
-    """Create the parent directories of ``path``; return 0, or the errno of the last one."""
+def _make_directory(path: int, end: int) -> int:
+    """Create the directory that is named by ``path`` up to a slash; return 0 if it is there, or the errno."""
     p = u8(path)
+    p[end] = 0
     code = 0
-    at = 1
-    while p[at] != 0:
-        if p[at] == 47:
-            p[at] = 0
+    if c_mkdir(path, 0o777) != 0:
+        code = _errno()
+        if code == _EEXIST:
             code = 0
-            if c_mkdir(path, 0o777) != 0:
-                code = _errno()
-                if code == _EEXIST:
-                    code = 0
-            p[at] = 47
+    p[end] = 47
+    return code
+
+
+@part
+def _previous_slash(path: int, end: int) -> int:
+    """Return the place of the last slash before ``end``, 0 if only the first one or none is."""
+    p = u8(path)
+    at = end - 1
+    while at > 0 and p[at] != 47:
+        at -= 1
+    return max(at, 0)
+
+
+@part
+def _make_directories(path: int) -> int:
+    """Create the parent directories of ``path``; return 0, or the errno of the one that failed.
+
+    Most of them exist, and making one locks the one above it. So the last one is tried first.
+    """
+    p = u8(path)
+    last = 0
+    while p[last] != 0:
+        last += 1
+    last = _previous_slash(path, last)
+    at = last
+    code = _ENOENT
+    while at > 0:
+        code = _make_directory(path, at)
+        if code != _ENOENT:
+            break
+        at = _previous_slash(path, at)
+    while code == 0 and at < last:
         at += 1
+        while p[at] != 47:
+            at += 1
+        code = _make_directory(path, at)
     return code
 
 

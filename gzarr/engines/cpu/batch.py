@@ -74,9 +74,16 @@ class Gathering:
 
         self._slots = slots = BatchSlots()
         self._rows = [pieces.row for pieces in arrays]
-        slots.set_arrays([_geometry(slots, pieces) for pieces in arrays])
+        self._geometries = [_geometry(slots, pieces) for pieces in arrays]
+        slots.set_arrays(self._geometries)
 
-    def run(self, low: int, high: int, targets: Sequence[npt.NDArray[Any]]) -> None:
+    def run(
+        self,
+        low: int,
+        high: int,
+        targets: Sequence[npt.NDArray[Any]],
+        bases: Sequence[IntArray] | None = None,
+    ) -> None:
         """Fill rows.
 
         Parameters
@@ -85,6 +92,8 @@ class Gathering:
             First row, and end.
         targets
             For each array, a C-contiguous one for these rows, ``(high - low, *shape)``.
+        bases
+            For each array, the addresses of its inputs, of as many as the pieces have; None for those of the pieces.
         """
         ranges = [rows.searchsorted([low, high]).tolist() for rows in self._rows]
         before = [0, *accumulate(end - begin for begin, end in ranges)]
@@ -92,6 +101,8 @@ class Gathering:
         shared = np.zeros(2, np.int64)
         slots = self._slots.copy()
         slots.set_rows(turns, shared)
+        if bases is not None:
+            slots.set_arrays(list(map(slots.with_bases, self._geometries, bases)))
         slots.set_gathered(
             low,
             high,

@@ -331,6 +331,12 @@ class BatchSlots(JobSlots):
         """Set the geometry of each array, from :meth:`geometry`; its outputs (here: inputs) are the boxes' arrays."""
         self.array[b.GEOMETRIES] = self.keep(np.array([self.keep(geometry) for geometry in geometries], np.int64))
 
+    def with_bases(self, geometry: IntArray, bases: IntArray) -> IntArray:
+        """Return a geometry with other addresses of outputs (or inputs)."""
+        other = geometry.copy()
+        other[g.BASES] = self.keep(bases)
+        return other
+
     def set_gathered(self, low: int, high: int, targets: IntArray, first_pieces: IntArray, before: IntArray) -> None:
         """Set what to gather.
 
@@ -351,10 +357,16 @@ class BatchSlots(JobSlots):
 
 
 class WriteSlots(JobSlots):
-    """The job of a write, for ``gzarr_kernels.write.work``."""
+    """The job of a write, for ``gzarr_kernels.write.work``.
 
-    def __init__(self) -> None:
-        super().__init__(np.zeros(w.JOB_SIZE, np.int64))
+    Parameters
+    ----------
+    array
+        int64, contiguous zeros to fill; None for a new array.
+    """
+
+    def __init__(self, array: IntArray | None = None) -> None:
+        super().__init__(np.zeros(w.JOB_SIZE, np.int64) if array is None else array)
 
     def set_write(
         self, fill: npt.NDArray[np.uint8], stored_fill: npt.NDArray[np.uint8], *, skip_fill: bool, direct: bool

@@ -154,7 +154,7 @@ def _write_files(request: WriteRequest, job: Job, writer: FileWriter, *, already
     root = os.fsdecode(writer.root)
     folders = _folders(job.keys, root)
     # Killed writers can only have left files in directories that already existed.
-    old = [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112
+    old = writer.uncleaned_folders(folders)
     if writer.durable:
         _each_folder(request, job, folders, writer.make_folder)
     try:

@@ -33,14 +33,18 @@ if TYPE_CHECKING:
     from ...plan.decode_program import Decoding, ShardLevel
     from ...plan.planner import Term
     from ...stores.base import ReadableStore
+    from ..monitor import Monitor
     from ..shard_cache import ShardIndexCache
     from .native_program import NativeProgram
 
 #: Most decoded bytes of the chunks of a small read.
 SMALL_BYTES = 1 << 20
+#: Most chunks of a read of chunks to an output each, and their most decoded bytes.
+MOST_CHUNKS = 64
+CHUNKS_BYTES = 16 << 20
 #: As many are worth a second thread.
 ALONE_BYTES = 256 << 10
-#: Most idle jobs kept, for each number of chunks.
+#: Most idle jobs kept, for each number of chunks and outputs.
 _KEEP = 8
 _EMPTY = int(EMPTY)
 
@@ -106,8 +110,8 @@ class SmallReads:
         self._separator = separator
         self._ndim = ndim
         self._fill = address(program.fill)
-        # Idle jobs by number of chunks. Popping one is atomic, so threads never share a job.
-        self._jobs: dict[int, deque[_Prepared]] = {}
+        # Idle jobs by number of chunks and of outputs. Popping one is atomic, so threads never share a job.
+        self._jobs: dict[tuple[int, int], deque[_Prepared]] = {}
 
     def read(self, rows: list[tuple[Term, ...]], step: tuple[int, ...], view: npt.NDArray[Any], *, fill: bool) -> bool:
         """Read whole elements of some chunks; return whether that succeeded.
@@ -123,7 +127,44 @@ class SmallReads:
         fill
             Whether absent chunks are filled; otherwise they are failures.
         """
-        return self._run(rows, [term[0] for row in rows for term in row], None, step, view, fill=fill)
+        return self._read(rows, step, [view], None, fill=fill)
+
+    def read_chunks(
+        self,
+        coords: Sequence[tuple[int, ...]],
+        outputs: Sequence[npt.NDArray[Any]],
+        monitor: Monitor | None,
+        *,
+        fill: bool,
+    ) -> bool:
+        """Read chunks, cut at the array's end, each to an output of its own; return whether that succeeded.
+
+        Parameters
+        ----------
+        coords, outputs
+            Coordinates of each chunk, and an array of its shape and dtype.
+        monitor
+            Monitor of the read, or None.
+        fill
+            As for :meth:`read`.
+        """
+        rows = [
+            tuple([(i, 0, n, 0) for i, n in zip(index, output.shape, strict=True)])
+            for index, output in zip(coords, outputs, strict=True)
+        ]
+        return self._read(rows, (1,) * self._ndim, outputs, monitor, fill=fill)
+
+    def _read(
+        self,
+        rows: list[tuple[Term, ...]],
+        step: tuple[int, ...],
+        views: Sequence[npt.NDArray[Any]],
+        monitor: Monitor | None,
+        *,
+        fill: bool,
+    ) -> bool:
+        places = [term[0] for row in rows for term in row]
+        return self._run(rows, places, None, step, views, monitor, fill=fill)
 
     def _run(
         self,
@@ -131,19 +172,23 @@ class SmallReads:
         places: Sequence[int],
         paths: npt.NDArray[np.uint8] | None,
         step: tuple[int, ...],
-        view: npt.NDArray[Any],
+        views: Sequence[npt.NDArray[Any]],
+        monitor: Monitor | None,
         *,
         fill: bool,
     ) -> bool:
-        """Run a job. ``places`` fill the columns of :meth:`_set_places`; ``paths`` are those of the shards."""
-        n = len(rows)
-        jobs = self._jobs.setdefault(n, deque())
+        """Run a job for one output, or for one of each chunk.
+
+        ``places`` fill the columns of :meth:`_set_places`; ``paths`` are those of the shards.
+        """
+        n, outputs = len(rows), len(views)
+        jobs = self._jobs.setdefault((n, outputs), deque())
         try:
             prepared = jobs.pop()
         except IndexError:
-            prepared = self._prepare(n)
+            prepared = self._prepare(n, outputs)
         arena, slots = prepared
-        numbers = [0, 0, *([0, 0] * n), address(view), *view.strides, *step]
+        numbers = [0, 0, *([0, 0] * n), *map(address, views), *[s for view in views for s in view.strides], *step]
         for i in (1, 2, 3):
             numbers += [term[i] for row in rows for term in row]
         numbers += places
@@ -163,7 +208,7 @@ class SmallReads:
             finally:
                 kernels.give_worker_back(worker, small=True)
         else:
-            kernels.run(work, slots.address, arena[:2], n, min(pool.thread_count(), n))
+            kernels.run(work, slots.address, arena[:2], n, min(pool.thread_count(), n), monitor)
         codes = arena[2 : 2 + 2 * n : 2].tolist()
         if len(jobs) < _KEEP:
             jobs.append(prepared)
@@ -171,7 +216,7 @@ class SmallReads:
         worst: int = max(codes)
         return worst <= (1 if fill else 0)
 
-    def _prepare(self, n: int) -> _Prepared:
+    def _prepare(self, n: int, outputs: int) -> _Prepared:
         """Return the arena of a job of ``n`` chunks, and the job.
 
         The arena holds the job and its columns. The columns that differ between reads come first, in the order of
@@ -179,12 +224,29 @@ class SmallReads:
         """
         k = self._ndim
         program = self._program
-        sizes = (2, 2 * n, 1, k, k, n * k, n * k, n * k, self._places(n), n, n + 1, 2 * k, g.SIZE, r.JOB_SIZE)
+        sizes = (
+            2,
+            2 * n,
+            outputs,
+            outputs * k,
+            k,
+            n * k,
+            n * k,
+            n * k,
+            self._places(n),
+            n,
+            n + 1,
+            2 * k,
+            g.SIZE,
+            r.JOB_SIZE,
+        )
         arena = np.zeros(sum(sizes), np.int64)
         shared, status, base, strides, step, start, count, target, places, output, offsets, tables, geometry, job = (
             np.split(arena, np.cumsum(sizes[:-1]))
         )
         offsets[:] = range(n + 1)
+        if outputs > 1:
+            output[:] = range(n)
         slots = ReadSlots(job)
         slots.set_rows(n, shared)
         self._set_places(slots, places, offsets)
@@ -254,8 +316,16 @@ class SmallShardReads(SmallReads):
         self._per_shard = [a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)]
         self._order = level.order
 
-    def read(self, rows: list[tuple[Term, ...]], step: tuple[int, ...], view: npt.NDArray[Any], *, fill: bool) -> bool:
-        """As :meth:`SmallReads.read`; fail if an index is not known, or a shard was replaced during the read."""
+    def _read(
+        self,
+        rows: list[tuple[Term, ...]],
+        step: tuple[int, ...],
+        views: Sequence[npt.NDArray[Any]],
+        monitor: Monitor | None,
+        *,
+        fill: bool,
+    ) -> bool:
+        """As :meth:`SmallReads._read`; fail if an index is not known, or a shard was replaced during the read."""
         try:
             found = self._find(rows)
             if found is None:
@@ -264,7 +334,7 @@ class SmallShardReads(SmallReads):
             paths = np.frombuffer(os.fsencode("".join([f"{self._root}/{name}\0" for name in names])), np.uint8)
             ends = np.flatnonzero(paths == 0).tolist()
             places += [0, *[end + 1 for end in ends], *[0] * (len(rows) - len(ends))]
-            read = self._run(rows, places, paths, step, view, fill=fill)
+            read = self._run(rows, places, paths, step, views, monitor, fill=fill)
             return read and [self._store.version(name) for name in names] == versions
         # The store may raise anything; the normal path reports it.
         except (GzarrError, OSError, ValueError):

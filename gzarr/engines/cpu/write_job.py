@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gzarr_kernels.operations import OPERATIONS
@@ -86,23 +86,15 @@ class Job:
         self.keys: ChunkKeys = ChunkKeys(keys.encoding, keys.prefix, np.ascontiguousarray(keys.chunks[self.values]))
         self._old = None if old is None else old.of(order, self.values)
         plan, chunk = request.plan, request.chunk
-        element = np.zeros(1, chunk.dtype)
-        if request.fill_value is not None:
-            element[0] = request.fill_value
-        fill = element.view(np.uint8)
-        # Bytes per index of the slowest dimension.
-        self._plane_nbytes = max(program.strides, default=1)
-        self._operations = len(program.steps)
+        self._program = program
         # The job has their addresses.
         self._inputs = request.inputs
         self.slots: WriteSlots = WriteSlots()
         slots = self.slots
-        slots.set_program(_words(program), self._operations, chunk.nbytes)
+        slots.set_program(encoding_words(program), len(program.steps), chunk.nbytes)
         slots.set_pieces(plan.piece_offsets, self._geometry(request, program))
-        width = max(program.swap, 1)
         slots.set_write(
-            fill,
-            fill.reshape(-1, width)[:, ::-1].reshape(-1),
+            *stored_fill(chunk.dtype, request.fill_value, program.swap),
             skip_fill=not request.write_empty_chunks,
             direct=not program.swap,
         )
@@ -158,9 +150,7 @@ class Job:
             slots.set_old(self._old.of(taken))
         prefix = np.frombuffer(file_prefix(writer.root, keys.prefix, keys.encoding, k), np.uint8)
         slots.set_files(prefix, keys.chunks, k, ord(keys.encoding.separator))
-        slab = 0
-        if not self._operations and not request.levels and request.chunk.nbytes > _LEAST_SLABS_BYTES:
-            slab = max(1, _SLAB_BYTES // self._plane_nbytes)
+        slab = 0 if request.levels else planes_of_slab(self._program, request.chunk.nbytes)
         temporary = np.frombuffer(os.fsencode(writer.temporary_prefix()), np.uint8)
         slots.set_temporary_files(temporary, secrets.randbits(62), durable=writer.durable, slab=slab)
         if request.levels:
@@ -178,7 +168,25 @@ class Job:
         return state, shared
 
 
-def _words(program: EncodingProgram) -> IntArray:
+def stored_fill(
+    dtype: np.dtype[Any], fill_value: Any, swap: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Return the bytes of the fill value (zero if that is None) in native and in stored byte order."""
+    element = np.zeros(1, dtype)
+    if fill_value is not None:
+        element[0] = fill_value
+    fill = element.view(np.uint8)
+    return fill, fill.reshape(-1, max(swap, 1))[:, ::-1].reshape(-1)
+
+
+def planes_of_slab(program: EncodingProgram, chunk_nbytes: int) -> int:
+    """Return how many indices of the slowest dimension of a chunk in a file are written at a time; 0 for all."""
+    if program.steps or chunk_nbytes <= _LEAST_SLABS_BYTES:
+        return 0
+    return max(1, _SLAB_BYTES // max(program.strides, default=1))
+
+
+def encoding_words(program: EncodingProgram) -> IntArray:
     """Return the operations as ``gzarr_kernels.encode`` reads them."""
     words = np.zeros((max(len(program.steps), 1), encode.WORDS), np.int64)
     for row, step in zip(words, program.steps, strict=False):

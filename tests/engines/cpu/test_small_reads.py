@@ -169,3 +169,35 @@ def test_sequences_of_reads_and_writes(data: st.DataObject, tmp_path_factory: py
         if data.draw(st.booleans(), "write"):
             array[box] = expected[box] = data.draw(st.integers(0, 3), "value")
         z.same(array[box], expected[box])
+
+
+@pytest.mark.parametrize("shards", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_chunks_each_to_an_array(shards: bool, count: int, tmp_path: Path, only_quickly: Callable[[], None]) -> None:
+    """Chunks at the array's end are cut; the outputs have strides of their own."""
+    codecs = [z.shard(list(INNER), CODECS)] if shards else CODECS
+    data = stored(tmp_path, codecs, SHARDS if shards else INNER)
+    array = gzarr.open_array(tmp_path, device="cpu")
+    if shards:
+        warm(array)
+    only_quickly()
+    # Shards without a file have no index to know.
+    every = [(i, j) for i in range(7) for j in range(4 if shards else 5)]
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        coords = [every[i] for i in random.permutation(len(every))[:count].tolist()]
+        expected = [data[i * 3 : i * 3 + 3, j * 4 : j * 4 + 4] for i, j in coords]
+        out = [np.full(x.shape[::-1] if i % 2 else x.shape, -1, "i4") for i, x in enumerate(expected)]
+        out = [x.T if i % 2 else x for i, x in enumerate(out)]
+        array._read_chunks(coords, out, None)
+        for actual, wanted in zip(out, expected, strict=True):
+            z.same(actual, wanted)
+
+
+def test_a_broken_chunk_among_many_is_named(tmp_path: Path) -> None:
+    stored(tmp_path, CODECS, INNER)
+    (tmp_path / "c" / "2" / "1").write_bytes(b"no zstd")
+    array = gzarr.open_array(tmp_path, device="cpu")
+    out = [np.empty(INNER, "i4") for _ in range(3)]
+    with pytest.raises(ChunkDecodeError, match="c/2/1"):
+        array._read_chunks([(0, 0), (2, 1), (3, 1)], out, None)
