@@ -7,7 +7,8 @@
 A volume of 512³ u2 in chunks of 64³ (Blosc-lz4), blocks of 128³; the results are stored in the same way, by every
 rival. Each runs in a process of its own, which first does the work once, untimed, with results that are stored
 elsewhere. No file is replaced or deleted meanwhile: ext4 writes a file that replaces another at once, and passes over
-inodes that were freed within the last minutes, one by one, whenever it creates a file. Rounds are interleaved, the
+inodes that were freed within the last minutes, one by one, whenever it creates a file. The benchmark waits until it no
+longer does. Rounds are interleaved, the
 median is reported. Every result is compared with the filter of the whole volume. Work:
 
     box filter     5³, halo of 2 elements, mirrored at the ends
@@ -47,7 +48,7 @@ from typing import TYPE_CHECKING, Any
 import fields
 import numpy as np
 import scipy.ndimage
-from disk import empty
+from disk import empty, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -328,6 +329,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         data = make(Path(name), arguments.edge)
+        settle(Path(name))
         results = measure(Path(name), data, arguments.work, arguments.rivals, arguments.rounds)
     print(
         f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}, {arguments.edge}³ u2"

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .blocks import Block
 from .mapping import map_blocks
+from .outputs import Output
 
-__all__ = ["Block", "map_blocks"]
+__all__ = ["Block", "Output", "map_blocks"]

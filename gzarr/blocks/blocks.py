@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..metadata.chunk_grid import ChunkAxis
-    from .axes import InputAxis
+    from .axes import InputAxis, Scale
 
     Box = tuple[slice, ...]
 
@@ -28,7 +28,9 @@ class Block:
     grid_shape
         Number of blocks along each axis of the outputs.
     box
-        Its elements in the outputs.
+        Its elements in the first output.
+    boxes
+        Its elements in each output.
     halo
         For each axis of the arrays that the function is given, the elements before and after the block.
     """
@@ -36,6 +38,7 @@ class Block:
     index: tuple[int, ...]
     grid_shape: tuple[int, ...]
     box: Box
+    boxes: tuple[Box, ...]
     halo: tuple[tuple[int, int], ...]
 
     @property
@@ -48,7 +51,7 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the block in the outputs."""
+        """Shape of the block in the first output."""
         return tuple(s.stop - s.start for s in self.box)
 
     def __str__(self) -> str:
@@ -56,41 +59,38 @@ class Block:
         return f"block {self.index} of {self.grid_shape}, [{extents}]"
 
 
-class Grid:
-    """The blocks of outputs.
+class OutputBlocks:
+    """The blocks of one output.
 
     Parameters
     ----------
     blocks
-        Blocks along each axis of the outputs.
-    axes
-        For each of them, the axis of the inputs that it comes from; None for new ones.
-    common
-        All axes of the inputs.
+        Blocks along each of its axes.
+    of
+        For each of them, the axis of the grid of blocks; None if every block has all of it.
+    scales, sources
+        For each of them, its scale, and the axis of the inputs that it comes from; None for new ones.
     """
 
-    def __init__(self, blocks: Sequence[ChunkAxis], axes: Sequence[InputAxis | None], common: Sequence[InputAxis]):
+    def __init__(
+        self,
+        blocks: Sequence[ChunkAxis],
+        of: Sequence[int | None],
+        scales: Sequence[Scale | None],
+        sources: Sequence[int | None],
+    ) -> None:
         self.blocks: tuple[ChunkAxis, ...] = tuple(blocks)
-        self._axes, self._common = tuple(axes), tuple(common)
+        self.of: tuple[int | None, ...] = tuple(of)
+        self._scales, self._sources = tuple(scales), tuple(sources)
         self.shape: tuple[int, ...] = tuple(axis.size for axis in blocks)
-        self.grid_shape: tuple[int, ...] = tuple(axis.count_within(axis.size) for axis in blocks)
+        self.most_elements: int = math.prod(min(axis.longest, axis.size) for axis in blocks)
 
-    @property
-    def count(self) -> int:
-        """Number of blocks."""
-        return math.prod(self.grid_shape)
+    def box(self, index: tuple[int, ...]) -> Box:
+        """Return the elements of a block."""
+        places = [0 if at is None else index[at] for at in self.of]
+        return tuple([slice(*axis.extent(i)) for axis, i in zip(self.blocks, places, strict=True)])
 
-    def block(self, index: tuple[int, ...]) -> Block:
-        """Return a block."""
-        box = tuple(slice(*axis.extent(i)) for axis, i in zip(self.blocks, index, strict=True))
-        halo = []
-        for axis in self._common:
-            i = 0 if axis.output is None else index[axis.output]
-            (begin, end), (low, high) = axis.core(i), axis.window(i)
-            halo.append((begin - low, high - end))
-        return Block(index, self.grid_shape, box, tuple(halo))
-
-    def cut(self, result: Any, block: Block, function: str) -> Any:
+    def cut(self, result: Any, block: Block, box: Box, function: str) -> Any:
         """Return what a function gave for a block without its halo.
 
         Raises
@@ -100,23 +100,59 @@ class Grid:
         """
         if not hasattr(result, "shape"):
             raise ArgumentError(f"{function} returned {type(result).__name__} for {block}, not an array")
-        if tuple(result.shape) == block.shape:
+        shape = tuple([s.stop - s.start for s in box])
+        if tuple(result.shape) == shape:
             return result
         whole: list[int] = []
         inner = []
-        for axis, length in zip(self._axes, block.shape, strict=True):
+        for scale, source, length in zip(self._scales, self._sources, shape, strict=True):
             before = after = 0
-            if axis is not None:
-                up, down = axis.scale.numerator, axis.scale.denominator
-                before, after = block.halo[self._common.index(axis)]
+            if scale is not None and source is not None:
+                up, down = scale.numerator, scale.denominator
+                before, after = block.halo[source]
                 # A halo that is no multiple of the scale cannot be cut off.
                 before, after = (-1, 0) if before % down else (before * up // down, -(-after * up // down))
             whole.append(before + length + after)
             inner.append(slice(before, before + length))
         if tuple(result.shape) == tuple(whole):
             return result[tuple(inner)]
-        with_halo = f" or, with the halo, {tuple(whole)}" if tuple(whole) != block.shape and -1 not in whole else ""
+        with_halo = f" or, with the halo, {tuple(whole)}" if tuple(whole) != shape and -1 not in whole else ""
         raise ArgumentError(
-            f"{function} returned an array of shape {tuple(result.shape)} for {block}; expected {block.shape}"
-            f"{with_halo}"
+            f"{function} returned an array of shape {tuple(result.shape)} for {block}; expected {shape}{with_halo}"
         )
+
+
+class Grid:
+    """The blocks of all outputs.
+
+    Parameters
+    ----------
+    blocks
+        Blocks along each axis of the first output.
+    common
+        All axes of the inputs.
+    outputs
+        The blocks of each output.
+    """
+
+    def __init__(
+        self, blocks: Sequence[ChunkAxis], common: Sequence[InputAxis], outputs: Sequence[OutputBlocks]
+    ) -> None:
+        self._blocks, self._common = tuple(blocks), tuple(common)
+        self.outputs: tuple[OutputBlocks, ...] = tuple(outputs)
+        self.grid_shape: tuple[int, ...] = tuple(axis.count_within(axis.size) for axis in blocks)
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return math.prod(self.grid_shape)
+
+    def block(self, index: tuple[int, ...]) -> Block:
+        """Return a block."""
+        box = tuple(slice(*axis.extent(i)) for axis, i in zip(self._blocks, index, strict=True))
+        halo = []
+        for axis in self._common:
+            i = 0 if axis.output is None else index[axis.output]
+            (begin, end), (low, high) = axis.core(i), axis.window(i)
+            halo.append((begin - low, high - end))
+        return Block(index, self.grid_shape, box, tuple(output.box(index) for output in self.outputs), tuple(halo))

@@ -9,7 +9,7 @@ from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
-from .outputs import DoneBlocks, NewOutput, make_output, on_device, output_shape
+from .outputs import DoneBlocks, NewOutput, Output, make_output, on_device, output_shapes
 from .plan import Geometry, block_axes, target_bytes
 from .work import BlockWork, most_threads
 
@@ -57,11 +57,13 @@ def map_blocks(
     *arrays
         Inputs, at least one. Their shapes are broadcast as NumPy does; axes are those of the common shape.
     out
-        Output, or list of outputs, of one shape: arrays opened for writing; NumPy arrays (CuPy arrays on a device); or
-        stores as for :func:`gzarr.create_array`, where an array like the first input is created. None for a new array
-        in memory, or for no output if there is ``reduce``.
+        Output, or list of outputs: arrays opened for writing; NumPy arrays (CuPy arrays on a device); or stores as for
+        :func:`gzarr.create_array`, where an array like the first input is created. None for a new array in memory, or
+        for no output if there is ``reduce``. :class:`gzarr.blocks.Output` gives one of several a shape or a data type
+        of its own.
     block
-        Shape of blocks, in elements of the outputs: multiples of their chunks (shards). ``"auto"`` for about 8 MiB.
+        Shape of blocks, in elements of the first output: multiples of the chunks (shards) of all outputs. ``"auto"``
+        for about 8 MiB.
     halo
         Elements that a function is given before and after a block along each axis of the inputs, or along all of them.
     boundary
@@ -128,17 +130,23 @@ def map_blocks(
     if type(budget_bytes) is not int or budget_bytes < 1:
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
     device = arrays[0].device if device is None else resolve_device(device)
-    geometry = Geometry.of([array.shape for array in arrays], halo, boundary, scale, drop_axis, new_axis)
     inputs = [on_device(array, device) for array in arrays]
     several = isinstance(out, (list, tuple))
     given = list(out) if several else [] if out is None and reduce is not None else [out]
-    shape = output_shape(geometry, given)
-    outputs = [make_output(value, shape, inputs[0], dtype, device, resume=resume) for value in given]
+    wanted = [value if isinstance(value, Output) else Output(value) for value in given]
+    geometries = _geometries(arrays, wanted, halo, boundary, scale, drop_axis, new_axis)
+    # Without outputs, blocks are those of one that there could be.
+    shapes = output_shapes(geometries, [output.target for output in wanted] or [None])
+    outputs = [
+        make_output(one.target, shape, inputs[0], dtype if one.dtype is None else one.dtype, device, resume=resume)
+        for one, shape in zip(wanted, shapes, strict=False)
+    ]
     threads = most_threads([*inputs, *outputs], device) if overlap else 1
-    blocks = block_axes(geometry, inputs, outputs, shape, block, target_bytes(budget_bytes, threads))
-    work = BlockWork(
-        function, inputs, outputs, geometry, blocks, device, threads, budget_bytes, reduces=reduce is not None
-    )
+    first = geometries[0]
+    blocks = block_axes(geometries, inputs, outputs, shapes[0], block, target_bytes(budget_bytes, threads))
+    grid = first.grid(blocks, geometries[: len(outputs)], shapes[: len(outputs)])
+    axes = [first.axes_of(array, blocks) for array in inputs]
+    work = BlockWork(function, inputs, outputs, grid, axes, device, threads, budget_bytes, reduces=reduce is not None)
     work.check_apart(resume=resume)
     if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
@@ -149,11 +157,32 @@ def map_blocks(
             own.current_stream().synchronize()
     with closing(work.values(done, client, progress=progress)) as values:
         reduced = _reduced(values, reduce)
-    results = [output.array(shape, inputs[0].dtype) if isinstance(output, NewOutput) else output for output in outputs]
+    results = [
+        output.array(own.shape, inputs[0].dtype) if isinstance(output, NewOutput) else output
+        for output, own in zip(outputs, grid.outputs, strict=True)
+    ]
     answer = results if several else results[0] if results else None
     if reduce is None:
         return answer
     return reduced if not results else (answer, reduced)
+
+
+def _geometries(
+    arrays: Sequence[Array], outputs: Sequence[Output], halo: Any, boundary: Any, scale: Any, drop: Any, new: Any
+) -> list[Geometry]:
+    """Return the geometry of each output, or one without outputs; those of the call's arguments are one object."""
+    shapes = [array.shape for array in arrays]
+    of_call = None
+    found = []
+    for output in outputs or [Output()]:
+        own = (output.scale, output.drop_axis, output.new_axis)
+        if own == (None, None, None):
+            of_call = of_call or Geometry.of(shapes, halo, boundary, scale, drop, new)
+            found.append(of_call)
+        else:
+            of_output = (a if b is None else b for a, b in zip((scale, drop, new), own, strict=True))
+            found.append(Geometry.of(shapes, halo, boundary, *of_output))
+    return found
 
 
 def _reduced(values: Iterator[tuple[int, Any]], reduce: Callable[[Any, Any], Any] | None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,10 +20,11 @@ from .memory import BlockMemory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .blocks import Block, Grid
+    from .blocks import Grid, OutputBlocks
     from .plan import Geometry
 
     Index = tuple[int, ...]
+    Box = tuple[slice, ...]
 
 
 def on_device(array: Array, device: str) -> Array:
@@ -41,19 +43,40 @@ def on_device(array: Array, device: str) -> Array:
     )
 
 
-def output_shape(geometry: Geometry, outputs: Sequence[Any]) -> tuple[int, ...]:
-    """Return the shape of the outputs, and check that of those that exist."""
-    shape = geometry.output_shape
-    for output in outputs:
+@dataclass(frozen=True)
+class Output:
+    """An output of :func:`gzarr.map_blocks` that has a shape or a data type of its own.
+
+    Attributes
+    ----------
+    target
+        Array opened for writing, array in memory, or store, as for ``out``; None for a new array in memory.
+    scale, drop_axis, new_axis, dtype
+        As for :func:`gzarr.map_blocks`, for this output; None for those of the call.
+    """
+
+    target: Any = None
+    scale: float | Sequence[float] | None = None
+    drop_axis: int | Sequence[int] | None = None
+    new_axis: int | Sequence[int] | None = None
+    dtype: Any = None
+
+
+def output_shapes(geometries: Sequence[Geometry], outputs: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Return the shape of each output, and check that of those that exist."""
+    # Outputs of one geometry have one shape.
+    known: dict[Geometry, tuple[int | None, ...]] = {}
+    for geometry, output in zip(geometries, outputs, strict=True):
+        shape = known.setdefault(geometry, geometry.output_shape)
         if not hasattr(output, "shape"):
             continue
         if len(output.shape) != len(shape) or any(n not in (None, m) for n, m in zip(shape, output.shape, strict=True)):
             wanted = ", ".join("any" if n is None else str(n) for n in shape)
             raise OutputError(f"out= has shape {tuple(output.shape)}; results have shape ({wanted})")
-        shape = tuple(output.shape)
-    if None in shape:
+        known[geometry] = tuple(output.shape)
+    if any(None in shape for shape in known.values()):
         raise ArgumentError("new_axis= needs out= arrays, which have the length of the new axis")
-    return cast("tuple[int, ...]", shape)
+    return [cast("tuple[int, ...]", known[geometry]) for geometry in geometries]
 
 
 def make_output(value: Any, shape: tuple[int, ...], like: Array, dtype: Any, device: str, *, resume: bool) -> Any:
@@ -107,8 +130,8 @@ class NewOutput:
             return self._array
 
 
-def write(output: Any, block: Block, result: Any, memory: BlockMemory) -> None:
-    """Write a block to an output.
+def write(output: Any, box: Box, result: Any, memory: BlockMemory) -> None:
+    """Write a block to its box of an output.
 
     Raises
     ------
@@ -116,17 +139,17 @@ def write(output: Any, block: Block, result: Any, memory: BlockMemory) -> None:
         If the output cannot hold an element, or if a chunk cannot be written.
     """
     if isinstance(output, Array):
-        output.write(block.box, result, aligned=True, stream=memory.stream)
+        output.write(box, result, aligned=True, stream=memory.stream)
         return
     if memory.stream is not None:
         if not memory.is_array(result) or result.dtype != output.dtype:
             raise OutputError(
                 f"out= of {output.dtype} on a device cannot take {type(result).__name__} of {result.dtype}"
             )
-        memory.copy(output[block.box], result)
+        memory.copy(output[box], result)
         return
     try:
-        np.copyto(output[cast("Any", (*block.box, ...))], result, casting="same_kind")
+        np.copyto(output[cast("Any", (*box, ...))], result, casting="same_kind")
     except (TypeError, ValueError) as error:
         raise OutputError(f"out= of {output.dtype} cannot take results of {result.dtype}: {error}") from error
 
@@ -143,7 +166,12 @@ class DoneBlocks:
     def __init__(self, outputs: Sequence[Any], grid: Grid) -> None:
         if not outputs or not all(isinstance(output, Array) for output in outputs):
             raise ArgumentError("resume=True needs outputs that are stored: pass arrays or stores as out=")
-        self._complete = set.intersection(*(_complete(output, grid) for output in outputs))
+        self._complete = set.intersection(
+            *(
+                _complete(output, blocks, len(grid.grid_shape))
+                for output, blocks in zip(outputs, grid.outputs, strict=True)
+            )
+        )
         self.count: int = len(self._complete)
 
     def has(self, index: Index) -> bool:
@@ -151,15 +179,21 @@ class DoneBlocks:
         return index in self._complete
 
 
-def _complete(output: Array, grid: Grid) -> set[Index]:
-    """Return the blocks of which all chunks (shards) are stored in an output."""
+def _complete(output: Array, blocks: OutputBlocks, ndim: int) -> set[Index]:
+    """Return the blocks of which all chunks (shards) are stored in an output, by their coordinates in the grid."""
     left: dict[Index, int] = {}
     axes = output.metadata.chunk_grid.axes
     for _, coords in stored_chunks(output.store, output.metadata, output.path):
         begins = [axis.begin(i) for axis, i in zip(axes, coords, strict=True)]
-        index = tuple(own.touching(b, b + 1)[0] for own, b in zip(grid.blocks, begins, strict=True))
+        own = [axis.touching(b, b + 1)[0] for axis, b in zip(blocks.blocks, begins, strict=True)]
+        # Along the others, there is one block.
+        place = [0] * ndim
+        for at, i in zip(blocks.of, own, strict=True):
+            if at is not None:
+                place[at] = i
+        index = tuple(place)
         if index not in left:
-            counts = (len(axis.touching(*own.extent(i))) for axis, own, i in zip(axes, grid.blocks, index, strict=True))
-            left[index] = math.prod(counts)
+            extents = (axis.extent(i) for axis, i in zip(blocks.blocks, own, strict=True))
+            left[index] = math.prod(len(axis.touching(*extent)) for axis, extent in zip(axes, extents, strict=True))
         left[index] -= 1
     return {index for index, count in left.items() if not count}

@@ -11,7 +11,7 @@ from ..arrays.array import Array
 from ..errors import ArgumentError
 from ..metadata.chunk_grid import RegularAxis
 from .axes import InputAxis, Scale
-from .blocks import Grid
+from .blocks import Grid, OutputBlocks
 from .boundary import MODES
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ _TARGET: Final = 8 << 20
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """How inputs and outputs lie to each other.
+    """How inputs and an output lie to each other.
 
     Attributes
     ----------
     common
         Shape that the inputs are broadcast to.
     kept
-        For each axis of the outputs, the axis of the inputs that it comes from; None for new ones.
+        For each axis of the output, the axis of the inputs that it comes from; None for new ones.
     scales, halos
         For each axis of the inputs.
     boundary
@@ -74,11 +74,11 @@ class Geometry:
 
     @property
     def output_shape(self) -> tuple[int | None, ...]:
-        """Shape of the outputs; None for the lengths of new axes."""
+        """Shape of the output; None for the lengths of new axes."""
         return tuple(None if d is None else self.scales[d].of_length(self.common[d]) for d in self.kept)
 
     def axes_of(self, array: Array, blocks: Sequence[ChunkAxis]) -> list[InputAxis]:
-        """Return the axes of an input, for blocks along each axis of the outputs."""
+        """Return the axes of an input, for blocks along each axis of the output, which is the first one."""
         first = len(self.common) - array.ndim
         grid = array.metadata.chunk_grid.axes
         if array.metadata.chunk_grid.is_regular:
@@ -91,25 +91,58 @@ class Geometry:
         at = self.kept.index(d)
         return InputAxis(chunks.size, chunks, blocks[at], at, self.scales[d], self.halos[d], self.boundary)
 
-    def grid(self, blocks: Sequence[ChunkAxis]) -> Grid:
-        """Return the blocks of the outputs."""
+    def grid(self, blocks: Sequence[ChunkAxis], geometries: Sequence[Geometry], shapes: Sequence[Any]) -> Grid:
+        """Return the blocks of all outputs.
+
+        Parameters
+        ----------
+        blocks
+            Blocks along each axis of the first output, whose geometry this is.
+        geometries, shapes
+            Geometry and shape of each output.
+        """
         axes = [self._axis(d, RegularAxis(n, max(n, 1)), blocks) for d, n in enumerate(self.common)]
-        return Grid(blocks, [None if d is None else axes[d] for d in self.kept], axes)
+        return Grid(blocks, axes, [self._blocks_of(*output, blocks) for output in zip(geometries, shapes, strict=True)])
+
+    def _blocks_of(self, other: Geometry, shape: tuple[int, ...], blocks: Sequence[ChunkAxis]) -> OutputBlocks:
+        """Return the blocks of an output of another geometry, for blocks of the first one."""
+        axes: list[ChunkAxis] = []
+        of: list[int | None] = []
+        for d, (source, n) in enumerate(zip(other.kept, shape, strict=True)):
+            at = d if other is self else self.kept.index(source) if source in self.kept and source is not None else None
+            axis = None if at is None else blocks[at]
+            if axis is None or axis.count_within(axis.size) <= 1:
+                axis = RegularAxis(n, max(n, 1))
+            elif source is not None and other.scales[source] != self.scales[source]:
+                axis = RegularAxis(n, int(axis.longest * self.ratio(other, source)))
+            axes.append(axis)
+            of.append(at)
+        return OutputBlocks(axes, of, [None if d is None else other.scales[d] for d in other.kept], other.kept)
+
+    def ratio(self, other: Geometry, source: int) -> Fraction:
+        """Return how much longer an output of another geometry is along an axis of the inputs."""
+        own, its = self.scales[source], other.scales[source]
+        return Fraction(its.numerator * own.denominator, its.denominator * own.numerator)
 
 
 def block_axes(
-    geometry: Geometry, inputs: Sequence[Array], outputs: Sequence[Any], shape: tuple[int, ...], block: Any, target: int
+    geometries: Sequence[Geometry],
+    inputs: Sequence[Array],
+    outputs: Sequence[Any],
+    shape: tuple[int, ...],
+    block: Any,
+    target: int,
 ) -> list[ChunkAxis]:
-    """Return the blocks along each axis of the outputs.
+    """Return the blocks along each axis of the first output.
 
     Parameters
     ----------
-    geometry, inputs
-        The geometry, and the inputs.
-    outputs
-        The outputs: arrays of gzarr, whose chunks (shards) are never cut, and others.
+    geometries
+        The geometry of each output; without outputs, one.
+    inputs, outputs
+        The inputs, and the outputs: arrays of gzarr, whose chunks (shards) are never cut, and others.
     shape
-        Shape of the outputs.
+        Shape of the first output.
     block
         As for :func:`gzarr.map_blocks`.
     target
@@ -120,8 +153,9 @@ def block_axes(
     ArgumentError
         If blocks would cut chunks of an output.
     """
+    geometry = geometries[0]
     stored = [output for output in outputs if isinstance(output, Array)]
-    units = [_unit(geometry, stored, d, n) for d, n in enumerate(shape)]
+    units = [_unit(geometries, outputs, d, n) for d, n in enumerate(shape)]
     if isinstance(block, str) and block == "auto":
         itemsizes = [array.dtype.itemsize for array in (*inputs, *stored)]
         lengths = _grown(units, _wanted(geometry, inputs, units), shape, target // max(sum(itemsizes), 1))
@@ -142,18 +176,34 @@ def block_axes(
     return axes
 
 
-def _unit(geometry: Geometry, outputs: Sequence[Array], d: int, n: int) -> int | ChunkAxis:
+def _unit(geometries: Sequence[Geometry], outputs: Sequence[Any], d: int, n: int) -> int | ChunkAxis:
     """Return what blocks along an axis are multiples of: a length, or chunks of various lengths."""
-    source = geometry.kept[d]
-    unit = 1 if source is None else geometry.scales[source].numerator
-    axes = [output.metadata.chunk_grid.axes[d] for output in outputs]
+    first = geometries[0]
+    source = first.kept[d]
+    whole = RegularAxis(n, max(n, 1))
+    least = unit = 1 if source is None else first.scales[source].numerator
+    axes: list[ChunkAxis] = []
+    alike = True
+    for geometry, output in zip(geometries, outputs, strict=False):
+        if geometry is not first and (source is None or source not in geometry.kept):
+            # Blocks that only differ along this axis would write the same elements of the output.
+            return whole
+        own = d if geometry is first else geometry.kept.index(source)
+        ratio = Fraction(1) if source is None else first.ratio(geometry, source)
+        alike &= ratio == 1
+        longest = 1
+        if isinstance(output, Array):
+            axes.append(output.metadata.chunk_grid.axes[own])
+            longest = axes[-1].longest
+        # The shortest blocks that are whole chunks of this output, too.
+        unit = math.lcm(unit, (longest / ratio).numerator)
     uneven = [axis for axis in axes if not axis.is_regular]
-    if uneven:
-        if unit > 1 or not all(uneven[0].agrees(axis) for axis in axes):
-            # Only the whole axis has the same chunks in all of them.
-            return RegularAxis(n, max(n, 1))
-        return uneven[0]
-    return math.lcm(unit, *(axis.longest for axis in axes))
+    if not uneven:
+        return unit
+    if least > 1 or not alike or not all(uneven[0].agrees(axis) for axis in axes):
+        # Only the whole axis has the same chunks in all of them.
+        return whole
+    return uneven[0]
 
 
 def _wanted(geometry: Geometry, inputs: Sequence[Array], units: Sequence[int | ChunkAxis]) -> list[int]:

@@ -29,11 +29,11 @@ from .workers import run
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+    from .axes import InputAxis
     from .blocks import Block, Grid
     from .inputs import Window
     from .order import Order
     from .outputs import DoneBlocks
-    from .plan import Geometry
 
     Index = tuple[int, ...]
     #: Numbers and values of blocks.
@@ -54,8 +54,12 @@ class BlockWork:
 
     Parameters
     ----------
-    function, inputs, outputs, geometry, blocks, device, threads, budget_bytes
-        As in :func:`map_blocks`; ``blocks`` along each axis of the outputs.
+    function, inputs, outputs, device, threads, budget_bytes
+        As in :func:`map_blocks`.
+    grid
+        The blocks.
+    axes
+        Axes of each input.
     reduces
         Whether the function returns a value after its outputs.
     """
@@ -65,8 +69,8 @@ class BlockWork:
         function: Callable[..., Any],
         inputs: Sequence[Array],
         outputs: Sequence[Any],
-        geometry: Geometry,
-        blocks: Sequence[Any],
+        grid: Grid,
+        axes: Sequence[Sequence[InputAxis]],
         device: str,
         threads: int,
         budget_bytes: int,
@@ -75,8 +79,8 @@ class BlockWork:
     ) -> None:
         self._function, self._inputs, self._outputs = function, inputs, outputs
         self._device, self._reduces = device, reduces
-        self.grid: Grid = geometry.grid(blocks)
-        self._axes = [geometry.axes_of(array, blocks) for array in inputs]
+        self.grid: Grid = grid
+        self._axes = axes
         self._tells = _takes_block_info(function)
         nbytes = self._block_bytes()
         while threads > 1 and (threads + 1) * nbytes > budget_bytes // 2:
@@ -91,10 +95,9 @@ class BlockWork:
         total = 0
         for array, axes in zip(self._inputs, self._axes, strict=True):
             total += math.prod(axis.longest_window for axis in axes) * array.dtype.itemsize
-        elements = math.prod(min(axis.longest, axis.size) for axis in self.grid.blocks)
-        return total + elements * sum(
-            getattr(output, "dtype", self._inputs[0].dtype).itemsize for output in self._outputs
-        )
+        for output, blocks in zip(self._outputs, self.grid.outputs, strict=True):
+            total += blocks.most_elements * getattr(output, "dtype", self._inputs[0].dtype).itemsize
+        return total
 
     def check_apart(self, *, resume: bool) -> None:
         """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it."""
@@ -103,7 +106,7 @@ class BlockWork:
                 continue
             if resume:
                 raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
-            if any(axis.is_shared or axis.halo for axis in axes):
+            if any(axis.is_shared or axis.halo or axis.output != d for d, axis in enumerate(axes)):
                 raise ArgumentError(
                     f"{array.name} is read for several blocks, and cannot be the output at the same time"
                 )
@@ -162,10 +165,11 @@ class BlockWork:
                     f"{_name(self._function)} must return {len(self._outputs)} arrays"
                     f"{' and a value to be reduced' if self._reduces else ''} for {block}, not {type(results).__name__}"
                 )
-            for output, result in zip(self._outputs, some, strict=False):
-                inner = self.grid.cut(result, block, _name(self._function))
-                target = output.array(self.grid.shape, inner.dtype) if isinstance(output, NewOutput) else output
-                write(target, block, inner, memory)
+            outputs = zip(self._outputs, self.grid.outputs, block.boxes, strict=True)
+            for (output, blocks, box), result in zip(outputs, some, strict=False):
+                inner = blocks.cut(result, block, box, _name(self._function))
+                target = output.array(blocks.shape, inner.dtype) if isinstance(output, NewOutput) else output
+                write(target, box, inner, memory)
         memory.finish()
         return some[-1] if self._reduces else None
 

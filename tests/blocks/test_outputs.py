@@ -1,0 +1,205 @@
+"""Outputs of ``map_blocks`` with shapes and data types of their own."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gzarr
+from gzarr.blocks import Output
+from gzarr.errors import ArgumentError, OutputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gzarr.blocks import Block
+
+SHAPE, CHUNKS = (13, 18, 11), (4, 6, 5)
+
+
+def elements(shape: tuple[int, ...] = SHAPE) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(1).integers(0, 1000, shape).astype("i4")
+
+
+def stored(data: np.ndarray[Any, Any], chunks: Any = CHUNKS) -> gzarr.Array:
+    return gzarr.create_array({}, data=data, chunks=chunks, device="cpu")
+
+
+def scaled(x: np.ndarray[Any, Any], scales: tuple[Fraction, ...]) -> np.ndarray[Any, Any]:
+    """Every n-th element, or every element n times, along each axis."""
+    for d, scale in enumerate(scales):
+        x = np.repeat(x, scale.numerator, axis=d)
+        x = x[(slice(None),) * d + (slice(None, None, scale.denominator),)]
+    return x
+
+
+def three(x: np.ndarray[Any, Any]) -> list[Any]:
+    """The volume, every second element of it, and what is bright of its projection."""
+    return [x, x[::2, ::2, ::2].astype("u2"), x.max(axis=0) > 900]
+
+
+def test_a_volume_with_a_smaller_one_and_a_projection(tmp_path: Path) -> None:
+    data = elements()
+    outputs = [
+        tmp_path / "whole",
+        Output(tmp_path / "half", scale=0.5, dtype="u2"),
+        Output(drop_axis=0, dtype="bool"),
+    ]
+    whole, half, bright = gzarr.map_blocks(three, stored(data), out=outputs)
+    for found, expected in zip((whole[...], half[...], bright), three(data), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@settings(deadline=None, max_examples=200)
+@given(drawn=st.data())
+def test_any_outputs(drawn: st.DataObject) -> None:
+    """Their halo is cut off by their own scale; blocks are whole chunks of all of them."""
+    ndim = drawn.draw(st.integers(1, 3))
+    shape = tuple(drawn.draw(st.lists(st.integers(1, 14), min_size=ndim, max_size=ndim)))
+    data = elements(shape)
+    scales = st.sampled_from([Fraction(1), Fraction(2), Fraction(3), Fraction(1, 2), Fraction(1, 3), Fraction(1, 4)])
+    outputs, functions, expected, seen = [], [], [], []
+    halo = [0] * ndim
+    for _ in range(drawn.draw(st.integers(1, 3))):
+        dropped = tuple(d for d in range(ndim) if drawn.draw(st.integers(0, 3)) == 0)
+        own = tuple(Fraction(1) if d in dropped else drawn.draw(scales) for d in range(ndim))
+        result = scaled(data, own).sum(axis=dropped)
+        kept = [d for d in range(ndim) if d not in dropped]
+        chunks = tuple(drawn.draw(st.integers(1, 5)) for _ in kept)
+        target: Any = np.full(result.shape, -1, result.dtype)
+        if drawn.draw(st.booleans()):
+            target = gzarr.create_array({}, shape=result.shape, chunks=chunks, dtype=result.dtype, device="cpu")
+        outputs.append(Output(target, scale=own, drop_axis=dropped))
+        functions.append((own, dropped))
+        expected.append(result)
+    if not any(dropped for _, dropped in functions) and drawn.draw(st.booleans()):
+        # A halo that each scale can cut off.
+        halo = [math.lcm(*(own[d].denominator for own, _ in functions)) for d in range(ndim)]
+
+    def function(x: Any, *, block_info: Block) -> Any:
+        seen.append(block_info)
+        results = []
+        for own, dropped in functions:
+            # With boundary=None, a halo at the end may be shorter.
+            inner = tuple(slice(b, n - a) for (b, a), n in zip(block_info.halo, x.shape, strict=True))
+            results.append(scaled(x[inner], own).sum(axis=dropped))
+        return results if len(results) > 1 else results[0]
+
+    block: Any = "auto" if drawn.draw(st.booleans()) else None
+    source = stored(data, drawn.draw(st.lists(st.integers(1, 6), min_size=ndim, max_size=ndim)))
+    if block is None:
+        # Small budgets make small blocks.
+        gzarr.map_blocks(function, source, out=outputs, halo=halo, boundary=None, budget_bytes=512)
+    else:
+        gzarr.map_blocks(function, source, out=outputs, halo=halo, boundary=None)
+    for output, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_array_equal(output.target[...], wanted)
+    for i, wanted in enumerate(expected):
+        sizes = [math.prod(s.stop - s.start for s in block.boxes[i]) for block in seen]
+        assert sum(sizes) == wanted.size, "an element is written twice"
+
+
+def test_results_with_the_halo_are_cut() -> None:
+    data = elements()
+    half, twice = gzarr.map_blocks(
+        lambda x: [x[::2, ::2, ::2], scaled(x, (Fraction(2),) * 3)],
+        stored(data),
+        out=[Output(scale=0.5), Output(scale=2)],
+        halo=(2, 4, 2),
+        block=(2, 3, 5),
+    )
+    np.testing.assert_array_equal(half, data[::2, ::2, ::2])
+    np.testing.assert_array_equal(twice, scaled(data, (Fraction(2),) * 3))
+
+
+def test_arguments_of_the_call_are_those_of_outputs_without_their_own() -> None:
+    data = elements()
+    first, second, third = gzarr.map_blocks(
+        lambda x: [x[::2], x[::2] * 2, x],
+        stored(data),
+        out=[None, Output(dtype="f8"), Output(scale=1)],
+        scale=(0.5, 1, 1),
+    )
+    np.testing.assert_array_equal(first, data[::2])
+    np.testing.assert_array_equal(second, data[::2] * 2.0)
+    assert second.dtype == np.float64
+    np.testing.assert_array_equal(third, data)
+
+
+def test_new_axes() -> None:
+    data = elements()
+    outputs = [Output(np.zeros((2, *SHAPE), "i4"), new_axis=0), None]
+    stacked, plain = gzarr.map_blocks(lambda x: [np.stack([x, -x]), x], stored(data), out=outputs, block=(2, 4, 6, 5))
+    np.testing.assert_array_equal(stacked, [data, -data])
+    np.testing.assert_array_equal(plain, data)
+
+
+def test_blocks_of_a_projection_are_whole_along_it() -> None:
+    blocks = []
+
+    def function(x: Any, *, block_info: Block) -> list[Any]:
+        blocks.append(block_info)
+        return [x, x.sum(axis=0)]
+
+    data = elements()
+    out = [gzarr.create_array({}, shape=SHAPE, chunks=CHUNKS, dtype="i4", device="cpu"), Output(drop_axis=0)]
+    _, total = gzarr.map_blocks(function, stored(data), out=out, block=CHUNKS)
+    np.testing.assert_array_equal(total, data.sum(axis=0))
+    assert {block.grid_shape for block in blocks} == {(1, 3, 3)}
+    assert blocks[0].box == blocks[0].boxes[0]
+    assert blocks[0].boxes[1] == blocks[0].box[1:]
+
+
+def count_calls(x: Any) -> list[Any]:
+    CALLS.append(x.shape)
+    return [x + 1, x[::2, ::2, ::2] + 1]
+
+
+CALLS: list[Any] = []
+
+
+def test_resuming(tmp_path: Path) -> None:
+    """A block is done when its chunks of all outputs are there."""
+    data = elements((12, 12, 12))
+    outputs = [tmp_path / "whole", Output(tmp_path / "half", scale=0.5)]
+    source = stored(data, (4, 4, 4))
+    gzarr.map_blocks(count_calls, source, out=outputs, block=8)
+    CALLS.clear()
+    gzarr.map_blocks(count_calls, source, out=outputs, block=8, resume=True)
+    assert not CALLS
+    (tmp_path / "half" / "c" / "1" / "0" / "0").unlink()
+    found = gzarr.map_blocks(count_calls, source, out=outputs, block=8, resume=True)
+    assert CALLS == [(4, 8, 8)]
+    np.testing.assert_array_equal(found[1][...], data[::2, ::2, ::2] + 1)
+
+
+def test_in_other_processes(tmp_path: Path) -> None:
+    data = elements()
+    source = gzarr.create_array(tmp_path / "a", data=data, chunks=CHUNKS, device="cpu")
+    outputs = [tmp_path / "whole", Output(tmp_path / "half", scale=0.5)]
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        whole, half = gzarr.map_blocks(count_calls, source, out=outputs, client=pool)
+    np.testing.assert_array_equal(whole[...], data + 1)
+    np.testing.assert_array_equal(half[...], data[::2, ::2, ::2] + 1)
+
+
+def test_wrong_outputs() -> None:
+    source = stored(elements())
+    with pytest.raises(OutputError, match=r"results have shape \(7, 9, 6\)"):
+        gzarr.map_blocks(three, source, out=[None, Output(np.zeros((7, 9, 5), "i4"), scale=0.5)])
+    with pytest.raises(ArgumentError, match="scale must be whole numbers or their inverses"):
+        gzarr.map_blocks(three, source, out=[None, Output(scale=0.4)])
+    half = gzarr.create_array({}, shape=(7, 9, 6), chunks=(2, 3, 5), dtype="i4", device="cpu")
+    with pytest.raises(ArgumentError, match="along axis 2, blocks must be multiples of 10 elements"):
+        gzarr.map_blocks(three, source, out=[None, Output(half, scale=0.5)], block=(4, 6, 5))
+    with pytest.raises(ArgumentError, match=r"returned an array of shape \(4, 6, 6\) .* expected \(2, 3, 3\)"):
+        gzarr.map_blocks(lambda x: [x, x], source, out=[None, Output(scale=0.5)], block=(4, 6, 6), overlap=False)
