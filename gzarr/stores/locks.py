@@ -134,7 +134,7 @@ def _number(root: bytes | None, key: str) -> int:
 @lru_cache(maxsize=1024)
 def _crc_of(root: bytes, folder: str) -> int:
     """Return the checksum of the real path of a folder below a root, with the slash that ends it."""
-    return zlib.crc32(_real((root + b"/" + os.fsencode(folder)).rstrip(b"/")) + b"/")
+    return zlib.crc32(_real((root + b"/" + os.fsencode(folder)).rstrip(b"/") or b"/") + b"/")
 
 
 @lru_cache(maxsize=1024)

@@ -69,3 +69,26 @@ def test_one_directory_has_one_lock(tmp_path: Path) -> None:
     """Whatever the class of a store, and whether it follows links or not, its files are the same."""
     stores = (LocalStore(tmp_path), LocalStore(tmp_path, follow_symlinks=False), foreign(tmp_path))
     assert len({locks._root(store) for store in stores}) == 1
+
+
+def test_one_file_has_one_lock(tmp_path: Path) -> None:
+    """Nested stores, links to stores and links inside of them lead to the same files."""
+    (tmp_path / "real" / "a" / "c" / "0").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "b").symlink_to("a")
+    (tmp_path / "real" / "a" / "c" / "1").symlink_to("0")
+    ways = [
+        (tmp_path / "real", "a/c/0/7"),
+        (tmp_path / "real" / "a", "c/0/7"),
+        (tmp_path / "link", "a/c/0/7"),
+        (tmp_path / "link" / "b", "c/0/7"),
+        (tmp_path, "link/b/c/1/7"),
+        (tmp_path / "real" / ".." / "link", "b/c/0/7"),
+    ]
+    assert len({locks._number(locks._root(LocalStore(root)), key) for root, key in ways}) == 1
+    nodes = [(tmp_path / "real", "a"), (tmp_path / "real" / "b", ""), (tmp_path, "link/a")]
+    assert len({locks._number(locks._root(LocalStore(root)), f"{path}/") for root, path in nodes}) == 1
+    others = {locks._number(locks._root(LocalStore(tmp_path / "real")), f"a/c/0/{i}") for i in range(50)}
+    assert len(others) > 10
+    assert locks._number(None, "a/c/0") != locks._number(None, "a/c/1")
+    assert locks._real(b"/") == locks._real(b"//") == b"/"
