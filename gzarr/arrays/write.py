@@ -162,7 +162,7 @@ class Writer:
     def _write_quickly(self, selection: Selection, value: npt.NDArray[Any]) -> bool:
         """Try to write a box of few whole chunks by the fast path; return whether it was written."""
         grid = self.metadata.chunk_grid
-        if not grid.is_regular:
+        if not grid.is_regular or (self._small_writes_known and self._small_writes is None):
             return False
         rows = box_chunks(selection, grid.chunk_shape)
         if rows is None or any(step != 1 for step in selection.step):

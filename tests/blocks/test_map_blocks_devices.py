@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.blocks import Output
 
 if TYPE_CHECKING:
     from support.devices import TestedDevice
@@ -71,3 +72,19 @@ def test_halos_on_devices(device: TestedDevice, boundary: Any) -> None:
     for (i, j, k), window in windows.items():
         part = whole[16 * i : 16 * i + 20, 14 * j : 14 * j + 16, 18 * k : 18 * k + 18]
         np.testing.assert_array_equal(window, part)
+
+
+def test_outputs_of_their_own_on_devices(device: TestedDevice) -> None:
+    data = elements()
+
+    def three(x: Any) -> list[Any]:
+        block = device.to_numpy(x)
+        return [device.array(part) for part in (block, block[::2, ::2, ::2].copy(), block.max(axis=0))]
+
+    whole = empty()
+    outputs = [whole, Output({}, scale=0.5, dtype="u2"), Output(device.empty(SHAPE[1:], "i4"), drop_axis=0)]
+    _, half, highest = gzarr.map_blocks(three, stored(data), out=outputs, device=device.name)
+    np.testing.assert_array_equal(device.to_numpy(whole[...]), data)
+    np.testing.assert_array_equal(device.to_numpy(half[...]), data[::2, ::2, ::2])
+    np.testing.assert_array_equal(device.to_numpy(highest), data.max(axis=0))
+    assert half.dtype == np.uint16
