@@ -174,7 +174,13 @@ class Writer:
             return False
         small_writes = self._the_small_writes(chain)
         view = selection.view(value)
-        return small_writes is not None and view is not None and small_writes.write(rows, view)
+        if small_writes is None or view is None:
+            return False
+        try:
+            return small_writes.write(rows, view)
+        except MemoryError:
+            # The normal path may do with less, or reports it.
+            return False
 
     def _the_small_writes(self, chain: _Chain) -> SmallWrites | None:
         if not self._small_writes_known:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import functools
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -10,13 +12,18 @@ from ..engines.cpu.batch import Gathering, Pieces
 from ..engines.kernels import address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from .axes import Layout
 
     Box = tuple[slice, ...]
+
+#: Number of assemblies that are kept, one for each kind of window.
+_KEEP: Final = 256
+#: An assembly takes some 240 bytes a piece. Those with more pieces (wide halos of repeated elements) are not kept.
+_FEW_PIECES: Final = 512
 
 
 def constant_boxes(layouts: Sequence[Layout]) -> Iterator[tuple[Box, Any]]:
@@ -40,6 +47,17 @@ class Source(NamedTuple):
 
     array: Any
     address: int
+
+
+def kept_assemblies() -> Callable[[tuple[Layout, ...], np.dtype[Any]], Assembly]:
+    """Return a function that returns the assembly of windows, and keeps those of the last ones that have few pieces."""
+    kept = functools.lru_cache(_KEEP)(Assembly)
+
+    def assembly(layouts: tuple[Layout, ...], dtype: np.dtype[Any]) -> Assembly:
+        few = math.prod(len(layout.cuts) for layout in layouts) <= _FEW_PIECES
+        return kept(layouts, dtype) if few else Assembly(layouts, dtype)
+
+    return assembly
 
 
 class Assembly:

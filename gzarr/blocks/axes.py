@@ -50,7 +50,7 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """How a window is put together along one axis; those of one input that are alike are one object.
+    """How a window is put together along one axis; those of one input that are alike are one object, as a rule.
 
     Attributes
     ----------

@@ -81,7 +81,8 @@ class OutputBlocks:
     ) -> None:
         self.blocks: tuple[ChunkAxis, ...] = tuple(blocks)
         self.of: tuple[int | None, ...] = tuple(of)
-        self._scales, self._sources = tuple(scales), tuple(sources)
+        self.sources: tuple[int | None, ...] = tuple(sources)
+        self._scales = tuple(scales)
         self.shape: tuple[int, ...] = tuple(axis.size for axis in blocks)
         self.most_elements: int = math.prod(min(axis.longest, axis.size) for axis in blocks)
 
@@ -105,7 +106,7 @@ class OutputBlocks:
             return result
         whole: list[int] = []
         inner = []
-        for scale, source, length in zip(self._scales, self._sources, shape, strict=True):
+        for scale, source, length in zip(self._scales, self.sources, shape, strict=True):
             before = after = 0
             if scale is not None and source is not None:
                 up, down = scale.numerator, scale.denominator

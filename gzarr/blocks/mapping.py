@@ -10,7 +10,7 @@ from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
 from .outputs import DoneBlocks, NewOutput, Output, make_output, on_device, output_shapes
-from .plan import Geometry, block_axes, target_bytes
+from .plan import Geometry, block_axes, check_blocks, target_bytes
 from .work import BlockWork, most_threads
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def map_blocks(
         for no output if there is ``reduce``. :class:`gzarr.blocks.Output` gives one of several a shape or a data type
         of its own.
     block
-        Shape of blocks, in elements of the first output: multiples of the chunks (shards) of all outputs. ``"auto"``
-        for about 8 MiB.
+        Shape of blocks, in elements of the first output, so that they are whole chunks (shards) of all outputs. Along
+        an axis that one of these lacks, a block has all of it. ``"auto"`` for about 8 MiB, without halos.
     halo
         Elements that a function is given before and after a block along each axis of the inputs, or along all of them.
     boundary
@@ -137,13 +137,14 @@ def map_blocks(
     geometries = _geometries(arrays, wanted, halo, boundary, scale, drop_axis, new_axis)
     # Without outputs, blocks are those of one that there could be.
     shapes = output_shapes(geometries, [output.target for output in wanted] or [None])
+    check_blocks(geometries[0], shapes[: len(wanted)], inputs)
     outputs = [
-        make_output(one.target, shape, inputs[0], dtype if one.dtype is None else one.dtype, device, resume=resume)
-        for one, shape in zip(wanted, shapes, strict=False)
+        make_output(one, geometry, shape, inputs[0], dtype, device, resume=resume)
+        for one, geometry, shape in zip(wanted, geometries, shapes, strict=False)
     ]
     threads = most_threads([*inputs, *outputs], device) if overlap else 1
     first = geometries[0]
-    blocks = block_axes(geometries, inputs, outputs, shapes[0], block, target_bytes(budget_bytes, threads))
+    blocks = block_axes(geometries, inputs, outputs, shapes, block, target_bytes(budget_bytes, threads))
     grid = first.grid(blocks, geometries[: len(outputs)], shapes[: len(outputs)])
     axes = [first.axes_of(array, blocks) for array in inputs]
     work = BlockWork(function, inputs, outputs, grid, axes, device, threads, budget_bytes, reduces=reduce is not None)
@@ -176,7 +177,7 @@ def _geometries(
     found = []
     for output in outputs or [Output()]:
         own = (output.scale, output.drop_axis, output.new_axis)
-        if own == (None, None, None):
+        if all(value is None for value in own):
             of_call = of_call or Geometry.of(shapes, halo, boundary, scale, drop, new)
             found.append(of_call)
         else:

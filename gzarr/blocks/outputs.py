@@ -79,8 +79,23 @@ def output_shapes(geometries: Sequence[Geometry], outputs: Sequence[Any]) -> lis
     return [cast("tuple[int, ...]", known[geometry]) for geometry in geometries]
 
 
-def make_output(value: Any, shape: tuple[int, ...], like: Array, dtype: Any, device: str, *, resume: bool) -> Any:
-    """Return an output: an array of gzarr, a device's, or a new one."""
+def make_output(
+    output: Output, geometry: Geometry, shape: tuple[int, ...], like: Array, dtype: Any, device: str, *, resume: bool
+) -> Any:
+    """Return an output: an array of gzarr, a device's, or a new one.
+
+    Parameters
+    ----------
+    output
+        The output that is wanted.
+    geometry, shape
+        How it lies to the inputs, and its shape.
+    like
+        The first input; created arrays are like it.
+    dtype, device, resume
+        Arguments of the call.
+    """
+    value, dtype = output.target, dtype if output.dtype is None else output.dtype
     if value is None:
         return NewOutput(shape, dtype, device)
     if isinstance(value, Array):
@@ -98,8 +113,20 @@ def make_output(value: Any, shape: tuple[int, ...], like: Array, dtype: Any, dev
             if found.shape != shape:
                 raise OutputError(f"{found.name}, to be resumed, has shape {found.shape}; results have shape {shape}")
             return on_device(found, device)
-    made = empty_like(like, value, shape=shape, dtype=like.dtype if dtype is None else dtype)
+    layout = {} if geometry.kept == tuple(range(like.ndim)) else _layout(geometry, shape, like)
+    made = empty_like(like, value, shape=shape, dtype=like.dtype if dtype is None else dtype, **layout)
     return on_device(made, device)
+
+
+def _layout(geometry: Geometry, shape: tuple[int, ...], like: Array) -> dict[str, Any]:
+    """Return chunks and names of the dimensions of a new array with other axes than an input: the input's."""
+    first = len(geometry.common) - like.ndim
+    own = [None if d is None or d < first else d - first for d in geometry.kept]
+    chunks = [max(n if d is None else min(like.chunks[d], n), 1) for d, n in zip(own, shape, strict=True)]
+    names = None if like.dimension_names is None else [None if d is None else like.dimension_names[d] for d in own]
+    if not like.metadata.chunk_grid.is_regular:
+        return {"dimension_names": names}
+    return {"chunks": tuple(chunks), "shards": None, "dimension_names": names}
 
 
 class NewOutput:
@@ -117,7 +144,10 @@ class NewOutput:
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, device: str) -> None:
         self._shape, self._device = shape, device
-        self._dtype = None if dtype is None else np.dtype(dtype)
+        try:
+            self._dtype = None if dtype is None else np.dtype(dtype)
+        except TypeError as error:
+            raise ArgumentError(f"dtype={dtype!r} is no data type of NumPy") from error
         self._array: Any = None
         self._lock = threading.Lock()
 

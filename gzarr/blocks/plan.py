@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from ..arrays.array import Array
 from ..errors import ArgumentError
@@ -78,7 +80,7 @@ class Geometry:
         return tuple(None if d is None else self.scales[d].of_length(self.common[d]) for d in self.kept)
 
     def axes_of(self, array: Array, blocks: Sequence[ChunkAxis]) -> list[InputAxis]:
-        """Return the axes of an input, for blocks along each axis of the output, which is the first one."""
+        """Return the axes of an input, for blocks along each axis of the first output, whose geometry this is."""
         first = len(self.common) - array.ndim
         grid = array.metadata.chunk_grid.axes
         if array.metadata.chunk_grid.is_regular:
@@ -109,7 +111,7 @@ class Geometry:
         axes: list[ChunkAxis] = []
         of: list[int | None] = []
         for d, (source, n) in enumerate(zip(other.kept, shape, strict=True)):
-            at = d if other is self else self.kept.index(source) if source in self.kept and source is not None else None
+            at = d if other is self else self.place(source)
             axis = None if at is None else blocks[at]
             if axis is None or axis.count_within(axis.size) <= 1:
                 axis = RegularAxis(n, max(n, 1))
@@ -119,17 +121,44 @@ class Geometry:
             of.append(at)
         return OutputBlocks(axes, of, [None if d is None else other.scales[d] for d in other.kept], other.kept)
 
+    def place(self, source: int | None) -> int | None:
+        """Return the axis of the output that comes from an axis of the inputs, or None."""
+        return None if source is None or source not in self.kept else self.kept.index(source)
+
     def ratio(self, other: Geometry, source: int) -> Fraction:
         """Return how much longer an output of another geometry is along an axis of the inputs."""
         own, its = self.scales[source], other.scales[source]
         return Fraction(its.numerator * own.denominator, its.denominator * own.numerator)
 
 
+def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: Sequence[Array]) -> None:
+    """Refuse outputs for which there are no blocks, and a constant beyond the inputs that they cannot hold.
+
+    Raises
+    ------
+    ArgumentError
+        If so.
+    """
+    if (0 in geometry.common or any(0 in shape for shape in shapes)) and any(0 not in shape for shape in shapes):
+        raise ArgumentError(
+            f"there are no blocks of inputs of shape {geometry.common}, and outputs of shapes "
+            f"{', '.join(map(str, shapes))} have elements"
+        )
+    boundary = geometry.boundary
+    if boundary is None or isinstance(boundary, str):
+        return
+    for array in inputs:
+        try:
+            np.array(boundary, array.dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise ArgumentError(f"boundary={boundary!r} is no element of {array.name}, of {array.dtype}") from error
+
+
 def block_axes(
     geometries: Sequence[Geometry],
     inputs: Sequence[Array],
     outputs: Sequence[Any],
-    shape: tuple[int, ...],
+    shapes: Sequence[tuple[int, ...]],
     block: Any,
     target: int,
 ) -> list[ChunkAxis]:
@@ -141,8 +170,8 @@ def block_axes(
         The geometry of each output; without outputs, one.
     inputs, outputs
         The inputs, and the outputs: arrays of gzarr, whose chunks (shards) are never cut, and others.
-    shape
-        Shape of the first output.
+    shapes
+        Shape of each output; without outputs, of one that there could be.
     block
         As for :func:`gzarr.map_blocks`.
     target
@@ -153,12 +182,11 @@ def block_axes(
     ArgumentError
         If blocks would cut chunks of an output.
     """
-    geometry = geometries[0]
-    stored = [output for output in outputs if isinstance(output, Array)]
+    shape = shapes[0]
     units = [_unit(geometries, outputs, d, n) for d, n in enumerate(shape)]
     if isinstance(block, str) and block == "auto":
-        itemsizes = [array.dtype.itemsize for array in (*inputs, *stored)]
-        lengths = _grown(units, _wanted(geometry, inputs, units), shape, target // max(sum(itemsizes), 1))
+        parts = _parts(geometries, inputs, outputs, shapes)
+        lengths = _grown(units, _wanted(geometries[0], inputs, units), shape, parts, target)
     else:
         lengths = _each(block, len(shape), "block", lambda n: _is_whole(n) and n > 0, "whole numbers, at least 1")
     axes: list[ChunkAxis] = []
@@ -169,8 +197,8 @@ def block_axes(
             continue
         if length % unit and not whole:
             raise ArgumentError(
-                f"block={tuple(lengths)} would cut chunks (shards) of the outputs: along axis {d}, blocks must be "
-                f"multiples of {unit} elements, such as {-(-length // unit) * unit}"
+                f"block={tuple(lengths)} would cut chunks (shards) of the outputs, or elements of another scale: along "
+                f"axis {d}, blocks must be multiples of {unit} elements, such as {-(-length // unit) * unit}"
             )
         axes.append(RegularAxis(n, max(min(length, -(-n // unit) * unit), 1)))
     return axes
@@ -181,15 +209,18 @@ def _unit(geometries: Sequence[Geometry], outputs: Sequence[Any], d: int, n: int
     first = geometries[0]
     source = first.kept[d]
     whole = RegularAxis(n, max(n, 1))
-    least = unit = 1 if source is None else first.scales[source].numerator
+    if source is None:
+        # A function returns all of it.
+        return whole
+    least = unit = first.scales[source].numerator
     axes: list[ChunkAxis] = []
     alike = True
     for geometry, output in zip(geometries, outputs, strict=False):
-        if geometry is not first and (source is None or source not in geometry.kept):
+        if source not in geometry.kept:
             # Blocks that only differ along this axis would write the same elements of the output.
             return whole
-        own = d if geometry is first else geometry.kept.index(source)
-        ratio = Fraction(1) if source is None else first.ratio(geometry, source)
+        own = geometry.kept.index(source)
+        ratio = first.ratio(geometry, source)
         alike &= ratio == 1
         longest = 1
         if isinstance(output, Array):
@@ -221,13 +252,57 @@ def _wanted(geometry: Geometry, inputs: Sequence[Array], units: Sequence[int | C
     return result
 
 
-def _grown(units: Sequence[int | ChunkAxis], wanted: Sequence[int], shape: Sequence[int], elements: int) -> list[int]:
-    """Return lengths of blocks with about so many elements, as long along one axis as along the others."""
+class _Part(NamedTuple):
+    """A part of a block: that of one input, without its halo, or of one output.
+
+    Attributes
+    ----------
+    itemsize
+        Bytes of an element.
+    axes
+        For each axis its length, the axis of the blocks that it is cut along (None if it is whole in each block), and
+        how much longer it is than that.
+    """
+
+    itemsize: int
+    axes: list[tuple[int, int | None, Fraction]]
+
+    def nbytes(self, lengths: Sequence[int]) -> int:
+        """Return its bytes for blocks of some lengths."""
+        return self.itemsize * math.prod(
+            n if at is None else min(math.ceil(lengths[at] * ratio), n) for n, at, ratio in self.axes
+        )
+
+
+def _parts(
+    geometries: Sequence[Geometry], inputs: Sequence[Array], outputs: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+) -> list[_Part]:
+    """Return the parts of a block."""
+    first = geometries[0]
+    found = []
+    for array in inputs:
+        sources = range(len(first.common) - array.ndim, len(first.common))
+        ratios = [Fraction(first.scales[d].denominator, first.scales[d].numerator) for d in sources]
+        axes = [(n, first.place(d), r) for n, d, r in zip(array.shape, sources, ratios, strict=True)]
+        found.append(_Part(array.dtype.itemsize, axes))
+    for geometry, output, shape in zip(geometries, outputs, shapes, strict=False):
+        axes = [
+            (n, first.place(d), Fraction(1) if d is None else first.ratio(geometry, d))
+            for n, d in zip(shape, geometry.kept, strict=True)
+        ]
+        found.append(_Part(getattr(output, "dtype", inputs[0].dtype).itemsize, axes))
+    return found
+
+
+def _grown(
+    units: Sequence[int | ChunkAxis], wanted: Sequence[int], shape: Sequence[int], parts: Sequence[_Part], target: int
+) -> list[int]:
+    """Return lengths of blocks of about so many bytes, as long along one axis as along the others."""
     lengths = [unit if isinstance(unit, int) else unit.longest for unit in units]
 
     def fits(d: int, length: int) -> bool:
         grown = [*lengths[:d], length, *lengths[d + 1 :]]
-        return math.prod(min(a, max(n, 1)) for a, n in zip(grown, shape, strict=True)) <= elements
+        return sum(part.nbytes(grown) for part in parts) <= target
 
     for d in reversed(range(len(lengths))):
         if fits(d, wanted[d]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 import math
@@ -19,7 +18,7 @@ from ..errors import ArgumentError
 from ..progress import watch
 from ..stores.base import RemoteValues
 from ..tools.processes import as_executor, check_shared, in_processes
-from .assembly import Assembly
+from .assembly import kept_assemblies
 from .inputs import Input
 from .memory import BlockMemory
 from .order import choose_order
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 _ON_A_DEVICE: Final = 3
 #: Blocks at a time, at least, if a store is remote: most of them wait.
 _REMOTE: Final = 8
-#: Most kinds of windows whose assembly is kept.
-_KEEP_ASSEMBLIES: Final = 256
 #: Parts of the work, if other processes do it.
 _PARTS: Final = 64
 
@@ -101,12 +98,15 @@ class BlockWork:
 
     def check_apart(self, *, resume: bool) -> None:
         """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it."""
-        for output, (array, axes) in itertools.product(self._outputs, zip(self._inputs, self._axes, strict=True)):
+        outputs = zip(self._outputs, self.grid.outputs, strict=True)
+        inputs = zip(self._inputs, self._axes, strict=True)
+        for (output, blocks), (array, axes) in itertools.product(outputs, inputs):
             if not isinstance(output, Array) or (output.store, output.path) != (array.store, array.path):
                 continue
             if resume:
                 raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
-            if any(axis.is_shared or axis.halo or axis.output != d for d, axis in enumerate(axes)):
+            same = blocks.sources == tuple(range(len(axes))) and blocks.of == tuple(axis.output for axis in axes)
+            if not same or any(axis.is_shared or axis.halo for axis in axes):
                 raise ArgumentError(
                     f"{array.name} is read for several blocks, and cannot be the output at the same time"
                 )
@@ -132,7 +132,7 @@ class BlockWork:
         # Blocks and chunks of one size follow each other.
         recycled = RecycledResults() if recycle_bytes() else None
         host = HOST if recycled is None else recycled
-        assembly = functools.lru_cache(_KEEP_ASSEMBLIES)(Assembly)
+        assembly = kept_assemblies()
 
         def tasks() -> Iterator[tuple[Block, list[Window]]]:
             for index in indices:

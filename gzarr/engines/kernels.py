@@ -156,13 +156,15 @@ class Worker:
     __slots__ = ("context", "context_address", "scratch", "scratch_address")
 
     def __init__(self) -> None:
+        # What the end of a worker needs, if it comes right away.
+        self.context_address: int = 0
         self.context: npt.NDArray[np.int64] = np.zeros(SIZE, np.int64)
         self.scratch: npt.NDArray[np.uint8] = np.empty(WORKER_BYTES, np.uint8)
-        self.context_address: int = address(self.context)
+        self.context_address = address(self.context)
         self.scratch_address: int = address(self.scratch)
 
     def __del__(self) -> None:
-        if _release is not None and not sys.is_finalizing():
+        if _release is not None and self.context_address and not sys.is_finalizing():
             _release(self.context_address, -1)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 import zlib
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from .base import DirectoryStore, LocalFiles
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _COUNT: Final = 256
+_MOST_KNOWN: Final = 4096
 _locks: list[Any] = []
 _node_locks: list[Any] = []
 # Per lock, the threads that hold it, once per acquisition.
@@ -63,7 +64,12 @@ def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
             locks[i].acquire()
         yield
     finally:
-        _release(asked)
+        try:
+            _release(asked)
+        except BaseException:
+            # An interrupt came before the first one was released, or between two of them.
+            _release(asked)
+            raise
 
 
 def _release(asked: list[Any]) -> None:
@@ -131,17 +137,33 @@ def _number(root: bytes | None, key: str) -> int:
     return zlib.crc32(os.fsencode(name), _crc_of(root, folder + slash)) % _COUNT
 
 
-@lru_cache(maxsize=1024)
 def _crc_of(root: bytes, folder: str) -> int:
     """Return the checksum of the real path of a folder below a root, with the slash that ends it."""
     return zlib.crc32(_real((root + b"/" + os.fsencode(folder)).rstrip(b"/") or b"/") + b"/")
 
 
-@lru_cache(maxsize=1024)
+# The real paths of folders that exist, by their paths.
+_known: dict[bytes, bytes] = {}
+
+
 def _real(folder: bytes) -> bytes:
-    """Return the real path of a folder. Its parents are looked at once for all folders in them."""
+    """Return the real path of a folder; that of one that exists is looked up once, so links must not change later."""
+    found = _known.get(folder)
+    if found is not None:
+        return found
     parent, slash, name = folder.rpartition(b"/")
     if not slash or not name or name in (b".", b".."):
-        return os.path.realpath(folder)
-    path = _real(parent).rstrip(b"/") + b"/" + name if parent else folder
-    return os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114  (bytes)
+        path, exists = os.path.realpath(folder), True
+    else:
+        path = _real(parent).rstrip(b"/") + b"/" + name if parent else folder
+        try:
+            exists, link = True, stat.S_ISLNK(os.lstat(path).st_mode)
+        except OSError:
+            exists = link = False
+        if link:
+            path = os.path.realpath(path)
+    if exists:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[folder] = path
+    return path

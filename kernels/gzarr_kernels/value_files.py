@@ -110,7 +110,7 @@ def _make_directory(path: int, end: int) -> int:
 
 @part
 def _previous_slash(path: int, end: int) -> int:
-    """Return the place of the last slash before ``end``, 0 if only the first one or none is."""
+    """Return the place of the last slash before ``end``; 0 if there is none but the one at the beginning, or none."""
     p = u8(path)
     at = end - 1
     while at > 0 and p[at] != 47:

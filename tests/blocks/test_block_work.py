@@ -15,6 +15,9 @@ import pytest
 
 import gzarr
 from gzarr.arrays.recycling import RecycledResults
+from gzarr.blocks.assembly import kept_assemblies
+from gzarr.blocks.axes import Layout
+from gzarr.blocks.boundary import Cut
 from gzarr.blocks.workers import run
 from gzarr.engines import pool
 
@@ -321,3 +324,12 @@ def test_memory_of_blocks_is_used_again_unless_it_is_kept(halo: int, monkeypatch
     monkeypatch.setenv("GZARR_RECYCLE_BYTES", "0")
     mapped(lambda x: 0)
     assert not made
+
+
+def test_assemblies_of_wide_halos_are_not_kept() -> None:
+    """Each repeated element is a piece of its own: many of them would take more memory than blocks."""
+    cuts = tuple(Cut(i, 1, 0, 1, 0, 8) for i in range(30))
+    wide, narrow = (Layout(30, 1, cuts), Layout(30, 1, cuts)), (Layout(30, 1, cuts[:4]), Layout(30, 1, cuts[:4]))
+    assembly = kept_assemblies()
+    assert assembly(wide, np.dtype("u1")) is not assembly(wide, np.dtype("u1"))
+    assert assembly(narrow, np.dtype("u1")) is assembly(narrow, np.dtype("u1"))

@@ -203,3 +203,99 @@ def test_wrong_outputs() -> None:
         gzarr.map_blocks(three, source, out=[None, Output(half, scale=0.5)], block=(4, 6, 5))
     with pytest.raises(ArgumentError, match=r"returned an array of shape \(4, 6, 6\) .* expected \(2, 3, 3\)"):
         gzarr.map_blocks(lambda x: [x, x], source, out=[None, Output(scale=0.5)], block=(4, 6, 6), overlap=False)
+
+
+@pytest.mark.parametrize("first", [None, Output(drop_axis=0)])
+def test_outputs_without_blocks(first: Any, tmp_path: Path) -> None:
+    """Nothing would fill them; so nothing is created."""
+    source = gzarr.create_array({}, shape=(0, 5), chunks=(1, 5), dtype="i4", device="cpu")
+    others = [Output(drop_axis=0), None]
+    for out in ([first, Output(tmp_path / "a", drop_axis=0)], others, others[::-1]):
+        with pytest.raises(ArgumentError, match=r"there are no blocks of inputs of shape \(0, 5\)"):
+            gzarr.map_blocks(lambda x: [x, x.sum(0)], source, out=out)
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(ArgumentError, match="there are no blocks"):
+        gzarr.map_blocks(lambda x: x.sum(0), source, drop_axis=0)
+    assert gzarr.map_blocks(lambda x: x, source).shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        [None, Output(scale=1 / 16)],
+        [Output(scale=1 / 16), None],
+        [None, Output(scale=4)],
+        [Output({}, drop_axis=0), {}],
+        [{}, Output({}, drop_axis=0)],
+        [Output({}, drop_axis=1), None],
+        Output(drop_axis=0),
+    ],
+)
+def test_blocks_are_as_large_as_wanted_with_all_their_parts(out: Any) -> None:
+    source = gzarr.create_array({}, shape=(512, 512), chunks=16, dtype="u2", device="cpu")
+    nbytes = set()
+
+    def function(x: Any, *, block_info: Block) -> Any:
+        results = [np.zeros(tuple(s.stop - s.start for s in box), "u2") for box in block_info.boxes]
+        nbytes.add(x.nbytes + sum(result.nbytes for result in results))
+        return results if isinstance(out, list) else results[0]
+
+    # An eighth of the budget is aimed at, in one thread.
+    gzarr.map_blocks(function, source, out=out, budget_bytes=1 << 20, overlap=False)
+    assert 32 << 10 < max(nbytes) <= 128 << 10
+
+
+def test_created_outputs_have_the_chunks_and_names_of_the_input(tmp_path: Path) -> None:
+    source = gzarr.create_array({}, data=elements(), chunks=CHUNKS, dimension_names=["z", "y", "x"], device="cpu")
+    functions = [Output(tmp_path / "a", drop_axis=0), Output(tmp_path / "b", drop_axis=1, new_axis=2), tmp_path / "c"]
+    with pytest.raises(ArgumentError, match="new_axis= needs out= arrays"):
+        gzarr.map_blocks(lambda x: [x, x, x], source, out=functions)
+    functions[1] = Output(tmp_path / "b", drop_axis=1)
+    top, side, same = gzarr.map_blocks(lambda x: [x.max(0), x.max(1), x], source, out=functions)
+    assert (top.chunks, top.dimension_names) == ((6, 5), ("y", "x"))
+    assert (side.chunks, side.dimension_names) == ((4, 5), ("z", "x"))
+    assert (same.chunks, same.dimension_names) == (CHUNKS, ("z", "y", "x"))
+    np.testing.assert_array_equal(side[...], elements().max(1))
+
+
+def test_an_output_that_is_read_elsewhere_is_refused() -> None:
+    data = elements((8, 8))
+    array = stored(data, (4, 4))
+    for out in (
+        [None, Output(array, drop_axis=0, new_axis=1)],
+        [Output(array, drop_axis=0, new_axis=1), None],
+    ):
+        with pytest.raises(ArgumentError, match="cannot be the output at the same time"):
+            gzarr.map_blocks(lambda x: [x, x], array, out=out, block=(8, 4))
+    np.testing.assert_array_equal(array[...], data)
+    # Each block replaces what it alone has read.
+    _, total = gzarr.map_blocks(lambda x: [x + 1, x.sum(0)], array, out=[array, Output(drop_axis=0)])
+    np.testing.assert_array_equal(array[...], data + 1)
+    np.testing.assert_array_equal(total, data.sum(0))
+
+
+def test_a_new_axis_is_whole_in_every_block() -> None:
+    source = stored(elements((40, 40)), (8, 8))
+    out = gzarr.create_array({}, shape=(16, 40, 40), chunks=(1, 8, 8), dtype="i4", device="cpu")
+    gzarr.map_blocks(lambda x: np.stack([x] * 16), source, out=out, new_axis=0, budget_bytes=100_000)
+    np.testing.assert_array_equal(out[...], np.stack([elements((40, 40))] * 16))
+
+
+def test_arguments_may_be_arrays() -> None:
+    data = elements()
+    half, line = gzarr.map_blocks(
+        lambda x: [x[::2], x.sum(axis=(0, 1))],
+        stored(data),
+        out=[Output(scale=np.array([0.5, 1, 1])), Output(drop_axis=np.array([0, 1]))],
+    )
+    np.testing.assert_array_equal(half, data[::2])
+    np.testing.assert_array_equal(line, data.sum(axis=(0, 1)))
+
+
+def test_wrong_types_and_constants() -> None:
+    source = stored(elements().astype("u1"))
+    with pytest.raises(ArgumentError, match="dtype='nonsense' is no data type"):
+        gzarr.map_blocks(lambda x: x, source, out=[Output(dtype="nonsense")])
+    for boundary in (300, -1, 1j):
+        with pytest.raises(ArgumentError, match=r"boundary=.* is no element of / *.*uint8|boundary=.* is no element"):
+            gzarr.map_blocks(lambda x: x, source, halo=1, boundary=boundary)

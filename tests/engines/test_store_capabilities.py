@@ -92,3 +92,13 @@ def test_one_file_has_one_lock(tmp_path: Path) -> None:
     assert len(others) > 10
     assert locks._number(None, "a/c/0") != locks._number(None, "a/c/1")
     assert locks._real(b"/") == locks._real(b"//") == b"/"
+
+
+def test_folders_that_come_later_have_the_lock_of_their_files(tmp_path: Path) -> None:
+    """What is not there is not remembered."""
+    root = locks._root(LocalStore(tmp_path))
+    locks._number(root, "link/c/0/7")
+    (tmp_path / "real" / "c" / "1").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    assert locks._number(root, "link/c/1/7") == locks._number(root, "real/c/1/7")
+    assert locks._number(root, "link/c/0/7") == locks._number(root, "real/c/0/7")

@@ -42,7 +42,7 @@ SMALL_BYTES = 1 << 20
 #: Most chunks of a read of chunks to an output each, and their most decoded bytes.
 MOST_CHUNKS = 64
 CHUNKS_BYTES = 16 << 20
-#: As many are worth a second thread.
+#: More bytes than these are worth a second thread.
 ALONE_BYTES = 256 << 10
 #: Most idle jobs kept, for each number of chunks and outputs.
 _KEEP = 8

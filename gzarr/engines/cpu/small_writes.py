@@ -57,7 +57,9 @@ def small_writes_of(
     *,
     write_empty_chunks: bool,
 ) -> SmallWrites | None:
-    """Return the fast path of one array, or None if it has none (no plain local files, no dimensions).
+    """Return the fast path of one array, or None if it has none.
+
+    It has none without dimensions, and if its store is not a writable one of local files, or flushes them to the disk.
 
     Parameters
     ----------
@@ -70,8 +72,10 @@ def small_writes_of(
     write_empty_chunks
         Whether chunks that hold only the fill value are stored.
     """
-    writer = store.file_writer() if isinstance(store, WritableFiles) and "files" in available() else None
-    if writer is None or writer.durable or not chunk.shape or store.read_only:
+    if not isinstance(store, WritableFiles) or "files" not in available() or not chunk.shape or store.read_only:
+        return None
+    writer = store.file_writer()
+    if writer is None or writer.durable:
         return None
     return SmallWrites(
         program, chunk, fill_value, store, writer, prefix, encoding, write_empty_chunks=write_empty_chunks
@@ -94,7 +98,7 @@ class SmallWrites:
         program: EncodingProgram,
         chunk: ArrayRepresentation,
         fill_value: Any,
-        store: Store,
+        store: Any,
         writer: FileWriter,
         prefix: str,
         encoding: ChunkKeyEncoding,
@@ -103,6 +107,7 @@ class SmallWrites:
     ) -> None:
         self._program, self._chunk, self._fill_value = program, chunk, fill_value
         self._store, self._writer, self._prefix, self._encoding = store, writer, prefix, encoding
+        self._files: WritableFiles = store
         self._skip_fill = not write_empty_chunks
         self._root = os.fsdecode(writer.root)
         # Idle jobs by number of chunks. Popping one is atomic, so threads never share a job.
@@ -120,9 +125,9 @@ class SmallWrites:
         view
             Their elements, with as many dimensions as the array, and its dtype.
         """
-        if self._store.read_only or any(
-            term[1] or term[2] != length for row in rows for term, length in zip(row, self._chunk.shape, strict=True)
-        ):
+        if self._store.read_only or self._files.file_writer() != self._writer:
+            return False
+        if any(term[1] or term[2] != n for row in rows for term, n in zip(row, self._chunk.shape, strict=True)):
             return False
         temporary = self._writer.temporary_prefix()
         if temporary != self._temporary:

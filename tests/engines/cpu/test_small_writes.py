@@ -253,3 +253,25 @@ def test_threads(tmp_path: Path, only_quickly: Callable[[], None]) -> None:
         assert len(np.unique(chunk)) == 1
     assert (found[:8, :6] > 0).all()
     assert (found[4:12, 3:9] > 0).all()
+
+
+def test_without_memory_the_normal_path_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = create(tmp_path / "a", CODECS["checked"])
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(small_writes.SmallWrites, "_run", no_memory)
+    a[:4, :3] = 1
+    assert (a[:4, :3] == 1).all()
+
+
+def test_a_store_that_becomes_durable(tmp_path: Path) -> None:
+    a = create(tmp_path / "a", CODECS["checked"])
+    a[:4] = 1
+    a.store.durable = True  # type: ignore[attr-defined]
+    writer = a._writer._small_writes
+    assert writer is not None
+    assert not writer.write([((0, 0, 4, 0), (0, 0, 3, 0), (0, 0, 4, 0))], np.ones((4, 3, 4), "u2"))
+    a[:4] = 2
+    assert (a[:4] == 2).all()
