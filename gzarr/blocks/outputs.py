@@ -122,11 +122,13 @@ def _layout(geometry: Geometry, shape: tuple[int, ...], like: Array) -> dict[str
     """Return chunks and names of the dimensions of a new array with other axes than an input: the input's."""
     first = len(geometry.common) - like.ndim
     own = [None if d is None or d < first else d - first for d in geometry.kept]
-    chunks = [max(n if d is None else min(like.chunks[d], n), 1) for d, n in zip(own, shape, strict=True)]
-    names = None if like.dimension_names is None else [None if d is None else like.dimension_names[d] for d in own]
-    if not like.metadata.chunk_grid.is_regular:
-        return {"dimension_names": names}
-    return {"chunks": tuple(chunks), "shards": None, "dimension_names": names}
+    layout: dict[str, Any] = {"shards": None}
+    if like.dimension_names is not None:
+        layout["dimension_names"] = [None if d is None else like.dimension_names[d] for d in own]
+    if like.metadata.chunk_grid.is_regular:
+        chunks = [n if d is None else min(like.chunks[d], n) for d, n in zip(own, shape, strict=True)]
+        layout["chunks"] = tuple(max(n, 1) for n in chunks)
+    return layout
 
 
 class NewOutput:
