@@ -163,6 +163,7 @@ class SmallReads:
         *,
         fill: bool,
     ) -> bool:
+        """Read boxes of chunks into one output, or one of each; return whether that succeeded."""
         places = [term[0] for row in rows for term in row]
         return self._run(rows, places, None, step, views, monitor, fill=fill)
 
