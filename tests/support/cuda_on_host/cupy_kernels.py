@@ -8,30 +8,25 @@ Each element of an array is looked up in the live memory of the device (``coh_fi
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import functools
-import hashlib
 import importlib.util
 import json
-import os
 import re
-import shutil
-import subprocess
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from support.cuda_on_host.c_types import MOST_PARAMETERS, Kernel
+from support.cuda_on_host.host_compiler import HERE, NotCompiledError, compile_to, hashed, locked, version
 
-HERE: Final = Path(__file__).parent
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 #: First bytes of an image that is the text of a program.
 MARK: Final = b"CUPY-ON-HOST\n"
 #: CUDA's numbers of errors.
 INVALID_SOURCE: Final = 209  # no kernel image is available for execution on the device
 NOT_FOUND: Final = 500
-MOST_PARAMETERS: Final = 64
 
 _FLAGS: Final = (
     "-std=c++17", "-O1", "-fPIC", "-w", "-fpermissive", "-fno-strict-aliasing", "-fno-math-errno", "-fwrapv",
@@ -41,38 +36,6 @@ _FLAGS: Final = (
 _WAITS: Final = re.compile(r"__sync(threads|warp)|__(shfl|ballot|any|all)\w*\(")
 
 
-class Fault(ctypes.Structure):
-    """``coh_fault`` of api.h."""
-
-    _fields_ = (("code", ctypes.c_int), ("message", ctypes.c_char * 512))
-
-
-class Block(ctypes.Structure):
-    """``coh_block`` of api.h."""
-
-    _fields_ = (
-        ("kind", ctypes.c_int), ("device", ctypes.c_int), ("begin", ctypes.c_size_t), ("nbytes", ctypes.c_size_t),
-    )  # fmt: skip
-
-
-class Launch(ctypes.Structure):
-    """``coh_launch`` of api.h."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_nbytes", ctypes.c_uint),
-        ("device", ctypes.c_int), ("seed", ctypes.c_uint64),
-    )  # fmt: skip
-
-
-class Kernel(ctypes.Structure):
-    """``coh_kernel`` of api.h."""
-
-    _fields_ = (
-        ("run", ctypes.c_void_p), ("self", ctypes.c_void_p), ("n_parameters", ctypes.c_int),
-        ("parameter_nbytes", ctypes.c_uint32 * MOST_PARAMETERS),
-    )  # fmt: skip
-
-
 class _Compiled(ctypes.Structure):
     """``coh_compiled`` of cupy_on_host.h."""
 
@@ -80,15 +43,6 @@ class _Compiled(ctypes.Structure):
         ("thread", ctypes.c_void_p), ("waits", ctypes.c_int), ("n_parameters", ctypes.c_int),
         ("parameter_nbytes", ctypes.c_uint32 * MOST_PARAMETERS), ("pointers", ctypes.c_uint64),
     )  # fmt: skip
-
-
-class NotCompiledError(Exception):
-    """The compiler refuses a kernel, or there is no compiler."""
-
-
-def compiler() -> str | None:
-    """Return the path of the C++ compiler, or None."""
-    return shutil.which(os.environ.get("CXX", "g++"))
 
 
 def image_of(source: str, options: tuple[str, ...] = (), names: dict[str, str] | None = None) -> bytes:
@@ -208,12 +162,12 @@ class CupyKernels:
     # -- compiling
 
     def _library(self, source: str, function: str, defines: tuple[str, ...]) -> ctypes.CDLL:
-        key = _hash(function, repr(defines), source)
+        key = hashed(function, repr(defines), source)
         if key not in self._libraries:
             runner = self._runner
             folder, _ = self._prepared
             path = folder / f"{key}.so"
-            with _locked(folder / f"{key[:2]}.lock"):
+            with locked(folder / f"{key[:2]}.lock"):
                 if path.exists():
                     self.reused += 1
                 else:
@@ -227,12 +181,8 @@ class CupyKernels:
         folder, include = self._prepared
         text = path.with_suffix(".cpp")
         text.write_text(program)
-        new = path.with_suffix(f".{os.getpid()}")
-        _run(
-            [*_FLAGS, *include, *defines, "-include", str(folder / "prefix.h"), "-shared", "-nostdlib", "-o", str(new),
-             str(text)],
-        )  # fmt: skip
-        os.replace(new, path)
+        prefix = ("-include", str(folder / "prefix.h"))
+        compile_to(path, *_FLAGS, *include, *defines, *prefix, "-shared", "-nostdlib", str(text))
 
     @functools.cached_property
     def _prepared(self) -> tuple[Path, tuple[str, ...]]:
@@ -242,12 +192,11 @@ class CupyKernels:
         carray = (cupy / "cupy/carray.cuh").read_text()
         others = [path.read_text() for path in sorted((cupy / "cupy").rglob("*")) if path.suffix in (".cuh", ".h")
                   and "_cccl" not in path.parts]  # fmt: skip
-        version = subprocess.run([_compiler(), "--version"], capture_output=True, text=True, check=True).stdout
-        key = _hash(version, str(cupy), *_FLAGS, carray, *others, *(path.read_text() for path in own))
+        key = hashed(version(), str(cupy), *_FLAGS, carray, *others, *(path.read_text() for path in own))
         folder = self._folder / f"cupy-{key[:16]}"
         include = (f"-I{folder / 'include'}", f"-I{HERE}", f"-I{HERE / 'cuda_headers'}", f"-I{cupy}")
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / "prepared.lock"):
+        with locked(folder / "prepared.lock"):
             if not (folder / "prepared").exists():
                 (folder / "include/cupy").mkdir(parents=True, exist_ok=True)
                 for path in (cupy / "cupy").glob("*.cuh"):
@@ -256,9 +205,10 @@ class CupyKernels:
                     text = re.sub(r"^(?=__(device|host)__ )", "inline ", text, flags=re.MULTILINE)
                     (folder / "include/cupy" / path.name).write_text(text)
                 (folder / "prefix.h").write_text(_PREFIX)
-                _run([*_FLAGS, *include, "-x", "c++-header", "-o", str(folder / "prefix.h.gch"), str(folder / "prefix.h")])
-                _run([*_FLAGS, "-O2", *include, "-shared", "-o", str(folder / "libcupy_on_host.so"),
-                      str(HERE / "cupy_on_host.cpp")])  # fmt: skip
+                compile_to(folder / "prefix.h.gch", *_FLAGS, *include, "-x", "c++-header", str(folder / "prefix.h"))
+                compile_to(
+                    folder / "libcupy_on_host.so", *_FLAGS, "-O2", *include, "-shared", str(HERE / "cupy_on_host.cpp")
+                )
                 (folder / "prepared").touch()
         return folder, include
 
@@ -308,36 +258,6 @@ def _cupy_headers() -> Path:
     spec = importlib.util.find_spec("cupy")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent / "_core/include"
-
-
-def _compiler() -> str:
-    path = compiler()
-    if path is None:
-        raise NotCompiledError("there is no C++ compiler (g++)")
-    return path
-
-
-def _run(arguments: list[str]) -> None:
-    # A child of a process with a replaced libcuda must not find it.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
-    done = subprocess.run([_compiler(), *arguments], capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-        raise NotCompiledError("\n".join(errors[:8]))
-
-
-def _hash(*texts: str) -> str:
-    found = hashlib.sha256()
-    for text in texts:
-        found.update(text.encode() + b"\0")
-    return found.hexdigest()[:32]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 class _Program:

@@ -33,15 +33,26 @@ struct order {
     static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
 };
 
-void set_thread(unsigned i) {
-    coh_thread_index = {i % coh_block_size.x, i / coh_block_size.x % coh_block_size.y,
-                        i / coh_block_size.x / coh_block_size.y};
+/* Of the current launch: indices of threads, and their order. */
+thread_local std::vector<coh_dim3> thread_indices;
+thread_local std::vector<unsigned> thread_order;
+
+void lay_out_threads(unsigned n, uint64_t seed) {
+    order permuted(n, seed);
+    thread_indices.resize(n);
+    thread_order.resize(n);
+    unsigned x = coh_block_size.x, y = coh_block_size.y;
+    for (unsigned i = 0; i < n; i++) {
+        thread_indices[i] = {i % x, i / x % y, i / x / y};
+        thread_order[i] = (unsigned)permuted[i];
+    }
 }
 
 /* -- fibers */
 
 enum waiting { RUNS, FOR_BLOCK, FOR_WARP, ENDED };
-const size_t STACK = 128 << 10;
+/* Not a power of two: all stacks would share few lines of the caches. */
+const size_t STACK = (64 << 10) + 4096 + 5 * 64;
 const unsigned MOST_THREADS = 1024;
 
 struct fiber {
@@ -55,6 +66,7 @@ struct fibers {
     jmp_buf scheduler;
     ucontext_t main, entry;
     unsigned n, current;
+    const coh_dim3 *indices;
     uint64_t given[MOST_THREADS];
     uint64_t gone[MOST_THREADS / 32]; /* exchanges that a warp has done */
     const coh_compiled *kernel;
@@ -91,13 +103,13 @@ __attribute__((noinline)) void wait_for(waiting state) {
     unsigned me = f->current;
     f->all[me].state = state;
     if (!_setjmp(f->all[me].at)) _longjmp(f->scheduler, 1);
-    set_thread(me);
+    coh_thread_index = f->indices[me];
 }
 
 void enter(unsigned i) {
     fibers *f = block;
     f->current = i;
-    set_thread(i);
+    coh_thread_index = f->indices[i];
     if (_setjmp(f->scheduler)) return;
     fiber &it = f->all[i];
     it.state = RUNS;
@@ -124,7 +136,7 @@ bool release(waiting state, unsigned first, unsigned end) {
     return true;
 }
 
-void run_block_of_fibers(const order &threads) {
+void run_block_of_fibers(const unsigned *threads) {
     fibers *f = block;
     unsigned n = f->n;
     f->failed = false;
@@ -133,7 +145,7 @@ void run_block_of_fibers(const order &threads) {
     for (;;) {
         bool live = false;
         for (unsigned k = 0; k < n; k++) {
-            unsigned i = (unsigned)threads[k];
+            unsigned i = threads[k];
             if (f->all[i].state != RUNS) continue;
             enter(i);
             if (f->failed) throw stopped{f->fault};
@@ -224,23 +236,27 @@ extern "C" int coh_cupy_run(void *self, void *const *parameters, const coh_launc
             if (kernel->pointers >> i & 1)
                 if (uintptr_t address = *(uintptr_t *)parameters[i]) coh_look_up(address, 1);
         if (kernel->waits && !block) block = new fibers();
-        order block_order(blocks, launch->seed), thread_order(threads, launch->seed >> 7);
+        order block_order(blocks, launch->seed);
+        lay_out_threads(threads, launch->seed >> 7);
+        const coh_dim3 *indices = thread_indices.data();
+        const unsigned *threads_in_order = thread_order.data();
         for (uint64_t k = 0; k < blocks; k++) {
             uint64_t b = block_order[k];
             coh_block_index = {(unsigned)(b % coh_grid_size.x), (unsigned)(b / coh_grid_size.x % coh_grid_size.y),
                                (unsigned)(b / coh_grid_size.x / coh_grid_size.y)};
             if (!kernel->waits) {
                 for (unsigned i = 0; i < threads; i++) {
-                    set_thread((unsigned)thread_order[i]);
+                    coh_thread_index = indices[threads_in_order[i]];
                     kernel->thread(parameters);
                 }
                 continue;
             }
             memset(dynamic_shared, 0xA5, launch->shared_nbytes);
             block->n = threads;
+            block->indices = indices;
             block->kernel = kernel;
             block->parameters = parameters;
-            run_block_of_fibers(thread_order);
+            run_block_of_fibers(threads_in_order);
             block->n = 0;
         }
     } catch (const stopped &stop) {
