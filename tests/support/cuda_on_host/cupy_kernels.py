@@ -1,8 +1,9 @@
 """CuPy's own kernels by a compiler for the host.
 
-CuPy writes CUDA C++ and compiles it by NVRTC. Here the "machine code" is the text itself, with a mark; when a function of it
-is looked up, g++ compiles it with CuPy's own headers, so that parameters are packed and indexed by the same code as on a GPU.
-Each element of an array is looked up in the live memory of the device (``coh_find``). What was compiled stays on disk.
+CuPy writes CUDA C++ and compiles it by NVRTC. Here the "machine code" is the text itself, with a mark; when a function
+of it is looked up, g++ compiles it with CuPy's own headers, so that parameters are packed and indexed by the same code
+as on a GPU. Each element of an array is looked up in the live memory of the device (``coh_find``). What was compiled
+stays on disk.
 """
 
 from __future__ import annotations
@@ -256,7 +257,8 @@ def _program(source: str, function: str) -> str:
 
 def _cupy_headers() -> Path:
     spec = importlib.util.find_spec("cupy")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     return Path(spec.origin).parent / "_core/include"
 
 

@@ -50,7 +50,7 @@ def compile_to(path: Path, *arguments: str) -> None:
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
         raise NotCompiledError("\n".join(errors[:8]))
-    os.replace(new, path)
+    new.replace(path)
 
 
 def _needed() -> str:

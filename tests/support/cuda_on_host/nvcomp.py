@@ -1,8 +1,8 @@
 """nvCOMP's library with the host's decoders and encoders.
 
-Its queries are the real ones. Its functions that need a GPU (``nvcompBatched…Async``) are replaced by functions of the same
-type (nvcomp_on_host.cpp), which enqueue a batch on the stream; it runs when the stream gets to it, and calls back into Python
-for each frame.
+Its queries are the real ones. Its functions that need a GPU (``nvcompBatched…Async``) are replaced by functions of the
+same type (nvcomp_on_host.cpp), which enqueue a batch on the stream; it runs when the stream gets to it, and calls back
+into Python for each frame.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class HostNvcomp:
             real, ours = getattr(self.library, f"nvcompBatched{name}"), getattr(self._shim, f"coh_{name}")
             at = ctypes.cast(real, ctypes.c_void_p).value
             to = ctypes.cast(ours, ctypes.c_void_p).value
-            assert at is not None and to is not None
+            assert at is not None
+            assert to is not None
             undone.append((at, jump(at, to)))
 
         def undo() -> None:
