@@ -397,8 +397,9 @@ static int start_block(state *s, uint64_t which) {
     uint32_t block = s->order[s->next_block++];
     const unsigned *grid = s->launch->grid;
     fiber *first = &s->fibers[which * s->threads];
+    uint64_t n = s->concurrent ? s->threads : 1;
     memset(first->at.shared, POISON, s->program->shared_nbytes);
-    for (uint64_t i = 0; i < s->threads; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         uint32_t *index = first[i].at.index;
         index[0] = block % grid[0];
         index[1] = block / grid[0] % grid[1];
