@@ -17,7 +17,7 @@ from .assembly import Assembly, Source, constant_boxes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..engines.cuda.device_protocol import Device
+    from ..engines.cuda.device_protocol import Device, Stream
     from .axes import Layout
 
 
@@ -46,7 +46,7 @@ class BlockMemory:
         assembly: Callable[[tuple[Layout, ...], np.dtype[Any]], Assembly] = Assembly,
     ) -> None:
         self._device: Device | None = None
-        self.stream: Any = None
+        self.stream: Stream | None = None
         self._results = host
         self._assembly = assembly
         if device != "cpu":
@@ -102,16 +102,18 @@ class BlockMemory:
     def _fill(self, target: Any, value: Any) -> None:
         """Fill an array of the device with a value."""
         assert self._device is not None
+        stream = self.stream
+        assert stream is not None
         with self._device as device:
             element = np.array(value, target.dtype).tobytes()
             staging = device.pinned(len(element))
             staging[...] = np.frombuffer(element, np.uint8)
-            memory = device.allocate(len(element), self.stream)
-            device.copy_in(memory, staging, self.stream)
+            memory = device.allocate(len(element), stream)
+            device.copy_in(memory, staging, stream)
             constant = device.broadcast(device.shaped(memory, target.dtype, ()), target.shape)
-            device.copy_array(target, constant, self.stream)
+            device.copy_array(target, constant, stream)
             # The staging memory is free again.
-            self.stream.synchronize()
+            stream.synchronize()
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
@@ -119,11 +121,8 @@ class BlockMemory:
         if self._device is None:
             yield
             return
-        if not hasattr(self.stream, "__enter__"):
-            # It cannot be made current: what runs on another one must find what was read.
-            self.stream.synchronize()
-        entered = self.stream if hasattr(self.stream, "__enter__") else contextlib.nullcontext()
-        with self._device, entered:
+        assert self.stream is not None
+        with self._device, self.stream:
             yield
 
     def finish(self) -> None:

@@ -7,7 +7,6 @@ waits for neither.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..arrays.outputs import Results
-    from ..engines.cuda.device_protocol import Device
+    from ..engines.cuda.device_protocol import Device, Event, Stream
     from .pinned import PinnedResults
 
 
@@ -54,7 +53,7 @@ class Memory(Protocol):
         """Call a function with arrays that were made before ``mark``; return its result, and the mark after it."""
 
     def mark(self) -> Any:
-        """Return a mark of the work that has been enqueued so far."""
+        """Return a mark of the work that has been enqueued so far: an event on a device, None in host memory."""
 
     def hand_over(self, arrays: Any, mark: Any, stream: Any, *, copy: bool) -> Any:
         """Return arrays that a consumer's stream may use, made before ``mark``: the same ones, or copies.
@@ -136,8 +135,8 @@ class DeviceMemory:
     def __init__(self, device: Device) -> None:
         self._device = device
         with device:
-            self.stream: Any = device.stream()
-            self._finishing = device.stream()
+            self.stream: Stream = device.stream()
+            self._finishing: Stream = device.stream()
         self.results: Results = DeviceResults(device, self.stream)
         self._constants: dict[bytes, Any] = {}
 
@@ -157,12 +156,10 @@ class DeviceMemory:
                 self._constants[element] = memory
             return device.broadcast(device.shaped(self._constants[element], dtype, ()), shape)
 
-    def transformed(self, function: Callable[[Any], Any], value: Any, mark: Any) -> tuple[Any, Any]:
+    def transformed(self, function: Callable[[Any], Any], value: Any, mark: Event) -> tuple[Any, Event]:
         """Call the function while another stream is CuPy's current one, so that reads need not wait for it."""
         stream = self._finishing
-        # Only CuPy's streams can be made current.
-        entered = stream if hasattr(stream, "__enter__") else contextlib.nullcontext()
-        with self._device, entered:
+        with self._device, stream:
             stream.wait_event(mark)
             result = function(value)
             done = stream.record(self._device.event())
@@ -170,17 +167,17 @@ class DeviceMemory:
             self.stream.wait_event(done)
             return result, done
 
-    def mark(self) -> Any:
+    def mark(self) -> Event:
         """Return an event of the epoch's stream."""
         with self._device:
             return self.stream.record(self._device.event())
 
-    def hand_over(self, arrays: Any, mark: Any, stream: Any, *, copy: bool) -> Any:
+    def hand_over(self, arrays: Any, mark: Event, stream: Any, *, copy: bool) -> Any:
         """Return the arrays, or copies that belong to the consumer's stream."""
         with self._device as device:
             consumer = device.as_stream(stream)
-            if mark is not None:
-                consumer.wait_event(mark)
+            # In host memory there are no marks; here, a batch without one could be given out before it is read.
+            consumer.wait_event(mark)
             if not copy:
                 return arrays
             given = _leaves(arrays)
@@ -198,7 +195,7 @@ class DeviceMemory:
     def close(self) -> None:
         """Do nothing: the device's pool keeps memory for everyone."""
 
-    def _wait_for(self, consumer: Any) -> None:
+    def _wait_for(self, consumer: Stream) -> None:
         event = consumer.record(self._device.event())
         self.stream.wait_event(event)
         self._finishing.wait_event(event)
