@@ -11,13 +11,15 @@ import numpy as np
 from ..arrays.outputs import HOST, DeviceResults, Results
 from ..engines.cpu.batch import available
 from ..engines.cuda.devices import get_device
+from ..engines.cuda.handing_over import hand_over
+from ..engines.cuda.streams import BorrowedStream
 from ..engines.kernels import address
 from .assembly import Assembly, Source, constant_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..engines.cuda.device_protocol import Device, Stream
+    from ..engines.cuda.device_protocol import Device, Event, Stream
     from .axes import Layout
 
 
@@ -52,7 +54,8 @@ class BlockMemory:
         if device != "cpu":
             self._device = get_device(device)
             with self._device:
-                self.stream = self._device.stream()
+                self._borrowed = BorrowedStream(self._device)
+            self.stream = self._borrowed.stream
             self._results = DeviceResults(self._device, self.stream)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -124,6 +127,24 @@ class BlockMemory:
         assert self.stream is not None
         with self._device, self.stream:
             yield
+
+    def handed_over(self, value: Any) -> Any:
+        """Return a value with its arrays copied to memory of the calling thread's current stream.
+
+        The caller may use and drop them; in host memory, they are its own anyway.
+        """
+        if self._device is None:
+            return value
+        assert self.stream is not None
+        with self._device as device:
+            stream = device.current_stream()
+            stream.wait_event(self.stream.record(device.event()))
+            return hand_over(device, value, (self.stream,), stream)
+
+    def wait_for(self, event: Event | None) -> None:
+        """Have what is enqueued from now on wait for an event."""
+        if event is not None and self.stream is not None:
+            self.stream.wait_event(event)
 
     def finish(self) -> None:
         """Wait for what was enqueued on the stream."""
