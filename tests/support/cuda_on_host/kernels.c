@@ -20,8 +20,9 @@
 #include <time.h>
 
 enum { TEAMS = 2, RECENT = 8, POISON = 0xdb, STACK = 64 << 10, END = -2 };
-/* A thread gives way at one of this many operations on memory, on average. */
-enum { PAUSE = 16, RARE_PAUSE = 256 };
+/* A thread gives way at one of this many operations on memory, on average; in long launches, after so many pauses, less
+ * often. */
+enum { PAUSE = 16, RARE_PAUSE = 256, MANY_PAUSES = 100000 };
 /* Operations on memory between two looks at the clock. */
 enum { PATIENCE = 1 << 20 };
 /* Small launches of threads that don't depend on each other run like the others, one of this many. */
@@ -103,7 +104,7 @@ struct state {
     range recent[RECENT];
     uint64_t n_recent;
     struct timespec until;
-    uint64_t looks;
+    uint64_t looks, pauses;
 };
 
 static double limit = 100; /* seconds */
@@ -385,6 +386,7 @@ static void set_countdown(state *s) {
 
 /* Called by the code of a kernel at an operation on memory, now and then. */
 void coh_kernel_pause(state *s) {
+    if (++s->pauses == MANY_PAUSES) s->pause = RARE_PAUSE;
     set_countdown(s);
     if (s->concurrent)
         any_other(s);

@@ -41,6 +41,9 @@ FOLDER: Final = Path(__file__).parent
 ROOT: Final = FOLDER.parents[2]
 _CACHE: Final = ROOT / ".pytest_cache" / "device_kernels"
 _COMPILERS: Final = ("numba", "numba-cuda", "llvmlite", "numpy", "nvidia-nvvm")
+#: Files of this folder on which PTX and IR depend, and the code for the host.
+_BY_NUMBA: Final = ("kernel_build.py",)
+_BY_HOST: Final = ("api.h", "kernel_ir.ll", "kernel_ir.py", "kernels.c")
 
 
 class Fault(ctypes.Structure):
@@ -183,15 +186,14 @@ def _versions() -> list[str]:
     return found
 
 
-def _key(modules: list[str]) -> str:
+def _key(modules: list[str], files: tuple[str, ...]) -> str:
+    """Return a name for what is made of the kernels of some modules by some files of this folder."""
     from gzarr_kernels.fingerprint import device_fingerprint
 
     digest = hashlib.sha256(json.dumps([*_versions(), device_fingerprint(), *modules]).encode())
-    own = [FOLDER / name for name in ("api.h", "kernel_build.py", "kernel_ir.ll", "kernel_ir.py", "kernels.c")]
-    for module in modules:
-        if module.startswith("support."):
-            own.append((ROOT / "tests" / module.replace(".", "/")).with_suffix(".py"))
-    for path in own:
+    made_up = (name for name in modules if name.startswith("support."))
+    sources = [ROOT / "tests" / f"{name.replace('.', '/')}.py" for name in made_up]
+    for path in (*sources, *(FOLDER / name for name in files)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -213,19 +215,21 @@ def build(*modules: str) -> Path:
     RuntimeError
         If there is no C compiler, or if a compiler fails.
     """
-    path = _CACHE / _key(list(modules))
+    path = _CACHE / _key(list(modules), _BY_NUMBA + _BY_HOST)
     if not path.exists():
         with _locked():
             if not path.exists():
+                kept = _CACHE / f"ir-{_key(list(modules), _BY_NUMBA)}"
+                kept.mkdir(exist_ok=True)
                 new = path.with_suffix(".new")
                 shutil.rmtree(new, ignore_errors=True)
                 new.mkdir()
-                _compile(new, list(modules))
+                _compile(kept, new, list(modules))
                 new.rename(path)
     return path
 
 
-def _compile(folder: Path, modules: list[str]) -> None:
+def _compile(kept: Path, folder: Path, modules: list[str]) -> None:
     compiler = c_compiler()
     if compiler is None:
         raise RuntimeError("the device kernels need a C compiler on the host: install gcc or clang, or name one by CC")
@@ -233,7 +237,7 @@ def _compile(folder: Path, modules: list[str]) -> None:
     parts.mkdir()
     environment = {key: value for key, value in os.environ.items() if key not in ("GZARR_KERNELS", "PYTHONPATH")}
     environment |= {"GZARR_JIT": "1", "NUMBA_ENABLE_CUDASIM": "0", "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
-    command = [sys.executable, str(FOLDER / "kernel_build.py"), str(parts), *modules]
+    command = [sys.executable, str(FOLDER / "kernel_build.py"), str(kept), str(parts), *modules]
     workers = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(min(len(os.sched_getaffinity(0)), 4))
