@@ -17,9 +17,10 @@ from gzarr_kernels.operations import OPERATIONS
 
 ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
 # Before anything imports Numba; workers of pytest-xdist inherit it.
-os.environ["NUMBA_ENABLE_CUDASIM"] = "0" if ON_GPU else "1"
+os.environ["NUMBA_ENABLE_CUDASIM"] = "0"
 
 from support import devices, gpu_session  # noqa: E402
+from support.cuda_on_host import whole  # noqa: E402
 
 from gzarr.engines import kernels  # noqa: E402
 
@@ -76,6 +77,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """Compile the kernels, in each process that runs tests."""
     if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
         return
+    if not ON_GPU and not devices.LACKS:
+        whole.whole()
     kernels.load()
     for name, row in OPERATIONS.items():
         for function in ("decode", "encode", "frames"):

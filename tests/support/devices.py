@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from contextlib import contextmanager
+import zlib
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,24 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from support.cuda_on_host import why_not
+
 import gzarr
 from gzarr.dtypes.properties import is_in_cupy
-from gzarr.engines.cuda import calibration, devices, router, slots
+from gzarr.engines.cuda import calibration, devices, router
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from support.simulated_device import SimulatedDevice
+    from support.watched_device import WatchedDevice
 
-SIMULATED = os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
+ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
+#: Why there is no device to test on, or "".
+LACKS = "" if ON_GPU else why_not()
 _CUDA = (
-    pytest.param("simulated", id="simulated") if SIMULATED else pytest.param("cuda", id="cuda", marks=pytest.mark.gpu)
+    pytest.param("cuda", id="cuda", marks=pytest.mark.gpu)
+    if ON_GPU
+    else pytest.param("on host", id="on-host", marks=pytest.mark.skipif(bool(LACKS), reason=LACKS))
 )
 #: Parameters for :func:`use`, and so for the fixture ``device``.
 KINDS: list[Any] = [pytest.param("cpu", id="cpu"), _CUDA]
@@ -59,15 +66,15 @@ class TestedDevice:
     ----------
     name
         Argument of ``open_array(device=…)``, ``"cpu"`` or ``"cuda:0"``.
-    simulated
-        The device, if it is simulated. Its default stream is lazy: results are complete only after :meth:`to_numpy`
-        has waited for them, and so show missing waits in the engine.
+    watched
+        The device, if it is CUDA in host memory. Its streams run late: results are complete only after
+        :meth:`to_numpy` has waited for them, and so show missing waits in the engine.
     """
 
     __test__ = False
 
     name: str
-    simulated: SimulatedDevice | None = field(default=None, repr=False)
+    watched: WatchedDevice | None = field(default=None, repr=False)
     _decodes: Iterator[str] = field(default_factory=partial(itertools.cycle, ("cuda", "cuda", "cpu")), repr=False)
 
     @property
@@ -105,9 +112,7 @@ class TestedDevice:
     def array(self, values: np.ndarray[Any, Any]) -> Any:
         """Return a C-contiguous copy of an array."""
         result = self.empty(values.shape, values.dtype)
-        if self.simulated is not None:
-            result.view(np.ndarray)[...] = values
-        elif not self.is_cuda:
+        if not self.is_cuda:
             result[...] = values
         else:
             result.set(np.ascontiguousarray(values))
@@ -122,21 +127,53 @@ def use(kind: str) -> Iterator[TestedDevice]:
     elif kind == "cuda":
         yield TestedDevice(devices.current())
     else:
-        from support.simulated_device import SimulatedDevice
+        with on_host() as made:
+            yield TestedDevice(made.name, made)
 
-        made: dict[int, SimulatedDevice] = {}
 
-        def make(ordinal: int) -> SimulatedDevice:
-            made[ordinal] = SimulatedDevice(ordinal, eager=False)
-            return made[ordinal]
+@contextmanager
+def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
+    """Make ``device="cuda"`` mean CUDA in host memory; check at the end that nothing was wrong, and nothing is left.
 
-        # The rates of a simulated device mean nothing.
-        assumed = mock.patch.object(calibration, "rates", return_value=router.default_rates())
-        with devices.use(make), assumed:
-            devices.get_device("cuda:0")
-            try:
-                yield TestedDevice("cuda:0", made[0])
-            finally:
-                slots.release()
-        for device in made.values():
-            device.finish()
+    The order of its streams follows from the test's name, and ``GZARR_TEST_SEED`` if that is set, so that a failure
+    repeats.
+
+    Parameters
+    ----------
+    rates
+        Whether decoders are taken to be as fast as a GPU's.
+    """
+    from support.cuda_on_host.whole import whole
+    from support.watched_device import WatchedDevice
+
+    cuda = whole()
+    _give_all_back()
+    cuda.reset(zlib.crc32(f"{os.environ.get('GZARR_TEST_SEED')} {os.environ.get('PYTEST_CURRENT_TEST')}".encode()))
+    before = cuda.host.live()
+    made: dict[int, WatchedDevice] = {}
+
+    def make(ordinal: int) -> WatchedDevice:
+        made[ordinal] = WatchedDevice(ordinal, cuda)
+        return made[ordinal]
+
+    assumed = mock.patch.object(calibration, "rates", return_value=router.default_rates()) if rates else nullcontext()
+    with devices.use(make), assumed:
+        devices.get_device("cuda:0")
+        try:
+            with made[0]:
+                pass
+            yield made[0]
+        finally:
+            cuda.host.clear_faults()
+            _give_all_back()
+    assert cuda.host.drain(), "operations do not end"
+    wrong = cuda.errors()
+    assert not wrong, wrong
+    left = cuda.host.live() - before
+    assert not (left.streams or left.events or left.pinned), left
+
+
+def _give_all_back() -> None:
+    """Free what gzarr keeps; on a device that is lost, forget it."""
+    with suppress(gzarr.DeviceError):
+        gzarr.release_memory()

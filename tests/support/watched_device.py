@@ -1,0 +1,174 @@
+"""The device of CuPy over CUDA in host memory, with what tests look at: calls, memory that is held, failures."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from gzarr.engines.cuda.cupy_device import CupyDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+    from support.cuda_on_host.whole import WholeCuda
+    from support.files_past_host import FilesPastHost
+
+
+class _Held:
+    """Memory of the device that is held for as long as this is referenced."""
+
+    __slots__ = ("_device", "_nbytes")
+
+    def __init__(self, device: WatchedDevice, nbytes: int) -> None:
+        self._device, self._nbytes = device, nbytes
+        device.scratch += nbytes
+
+    def __del__(self) -> None:
+        self._device.scratch -= self._nbytes
+
+
+class WatchedDevice(CupyDevice):
+    """A device for :func:`gzarr.engines.cuda.devices.use`.
+
+    Parameters
+    ----------
+    ordinal
+        Number of the device.
+    cuda
+        What it runs on.
+
+    Attributes
+    ----------
+    counts
+        Calls by name: ``"copy_in"``, ``"copy_out"``, ``"copy_array"``, ``"free_bytes"``, ``"launch KERNEL"``; and what
+        nvCOMP did: ``"batches zstd"``, ``"frames zstd"``, ``"encoded frames zstd"``.
+    scratch
+        Bytes of device memory that the engine holds besides results.
+    peak
+        Maximum of :attr:`held` since :meth:`reset_peak`.
+    direct
+        Reader of files past host memory, None for none.
+    """
+
+    def __init__(self, ordinal: int, cuda: WholeCuda) -> None:
+        super().__init__(ordinal)
+        self.cuda = cuda
+        self.counts: Counter[str] = cuda.nvcomp.counts
+        self.scratch = self.peak = 0
+        self.direct: FilesPastHost | None = None
+        self._failing = 0
+        self._failing_kind = ""
+        self._thread = threading.local()
+
+    # -- for tests
+
+    @property
+    def held(self) -> int:
+        """Device and page-locked bytes that the engine holds besides results."""
+        return self.scratch + self.cuda.host.held(None)
+
+    def reset_peak(self) -> None:
+        """Begin a new maximum."""
+        self.peak = self.held
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of the device's memory."""
+        return int(self.cuda.host.library.coh_capacity(self.ordinal))
+
+    @capacity.setter
+    def capacity(self, nbytes: int) -> None:
+        self.cuda.host.set_capacity(nbytes, self.ordinal)
+
+    @property
+    def given(self) -> list[tuple[str, bytes, int]] | None:
+        """If a list, it collects the frames given to decoders: algorithm, encoded bytes, decoded size."""
+        return self.cuda.nvcomp.given
+
+    @given.setter
+    def given(self, frames: list[tuple[str, bytes, int]] | None) -> None:
+        self.cuda.nvcomp.given = frames
+
+    @property
+    def refuse(self) -> Callable[[str, int], bool]:
+        """Function of an algorithm and a frame's index: whether its decoder or encoder reports an error."""
+        return self.cuda.nvcomp.refuse
+
+    @refuse.setter
+    def refuse(self, refuse: Callable[[str, int], bool]) -> None:
+        self.cuda.nvcomp.refuse = refuse
+
+    @property
+    def kills(self) -> Callable[[str, bytes], bool]:
+        """Function of an algorithm and a frame: whether decoding it ends the context."""
+        return self.cuda.nvcomp.kills
+
+    @kills.setter
+    def kills(self, kills: Callable[[str, bytes], bool]) -> None:
+        self.cuda.nvcomp.kills = kills
+
+    def fail_allocation(self, nth: int = 1, kind: str = "") -> None:
+        """Make the ``nth`` allocation of a kind from now on fail: ``"result"``, ``"arena"``, ``"pinned"``."""
+        self._failing, self._failing_kind = nth, kind
+
+    # -- calls that are counted
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+        return self._allocated(getattr(self._thread, "kind", "result"), lambda: super(WatchedDevice, self).empty(shape, dtype, stream))
+
+    def allocate(self, nbytes: int, stream: Any) -> Any:
+        self._thread.kind = "arena"
+        try:
+            array = super().allocate(nbytes, stream)
+        finally:
+            del self._thread.kind
+        if nbytes:
+            array.data.mem.held = _Held(self, nbytes)
+        self.peak = max(self.peak, self.held)
+        return array
+
+    def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        array = self._allocated("pinned", lambda: super(WatchedDevice, self).pinned(nbytes))
+        self.peak = max(self.peak, self.held)
+        return array
+
+    def _allocated(self, kind: str, allocate: Callable[[], Any]) -> Any:
+        """Allocate, unless this is the allocation that is to fail: then CUDA has no memory, and CuPy none of its own."""
+        if self._failing and self._failing_kind in ("", kind):
+            self._failing -= 1
+            if not self._failing:
+                import cupy
+
+                cupy.get_default_memory_pool().free_all_blocks()
+                self.cuda.host.fail("allocate", times=-1)
+                try:
+                    return allocate()
+                finally:
+                    self.cuda.host.clear_faults()
+        return allocate()
+
+    def copy_in(self, target: Any, source: Any, stream: Any) -> None:
+        self.counts["copy_in"] += 1
+        super().copy_in(target, source, stream)
+
+    def copy_out(self, target: Any, source: Any, stream: Any) -> None:
+        self.counts["copy_out"] += 1
+        super().copy_out(target, source, stream)
+
+    def copy_array(self, target: Any, source: Any, stream: Any) -> None:
+        self.counts["copy_array"] += 1
+        super().copy_array(target, source, stream)
+
+    def launch(self, kernel: Any, blocks: int, threads: int, stream: Any, *arguments: int, word: int = 0) -> None:
+        self.counts[f"launch {kernel.py_func.__name__}"] += 1
+        super().launch(kernel, blocks, threads, stream, *arguments, word=word)
+
+    def free_bytes(self) -> int:
+        self.counts["free_bytes"] += 1
+        return super().free_bytes()
+
+    def direct_files(self) -> Any:
+        return self.direct
