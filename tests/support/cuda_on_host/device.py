@@ -75,7 +75,7 @@ class HostCuda:
         self.library.coh_set_seed(seed, late_ms)
 
     def late_ms(self, stream: int, operation: int) -> float:
-        """Return how long the ``operation``-th operation, from 1 on, of a stream is held back if nobody waits for it."""
+        """Return how long a stream's operation, from 1 on, is held back if nobody waits for it."""
         return float(self.library.coh_late_ms(stream, operation))
 
     def trace(self) -> list[tuple[int, int, str]]:
@@ -196,6 +196,12 @@ class HostCuda:
         pool = library.coh_live_parts(), library.coh_live_part_bytes()
         return Leaks(library.coh_live_streams(), library.coh_live_events(), device, pinned, *pool)
 
+    def watch_pool(self) -> None:
+        """Make CuPy's current allocator the default pool, watched; done by :func:`install`."""
+        from .pool import watch
+
+        watch(self.library)
+
     # -- kernels
 
     def set_resolver(self, resolver: Any) -> None:
@@ -234,7 +240,5 @@ def install() -> HostCuda:
         functions = patching.patch(runtime.__file__, library)
         _installed = HostCuda(library, functions)
         atexit.register(library.coh_shut_down)
-        from .pool import watch
-
-        watch(library)
+        _installed.watch_pool()
     return _installed

@@ -1,5 +1,6 @@
 /* cudaEvent…: points in streams. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -159,6 +160,7 @@ int host_cudaEventQuery(void *handle) {
         code = NOT_READY;
     }
     pthread_mutex_unlock(&coh_lock);
+    if (code == NOT_READY) sched_yield();
     return coh_last(code);
 }
 

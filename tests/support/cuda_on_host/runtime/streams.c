@@ -1,5 +1,6 @@
 /* cudaStream…: handles, the default streams, destruction. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,7 @@ int host_cudaStreamQuery(void *stream) {
     }
     coh_unref(found);
     pthread_mutex_unlock(&coh_lock);
+    if (code == NOT_READY) sched_yield();
     return coh_last(code);
 }
 
