@@ -67,8 +67,9 @@ class HostCuda:
         Parameters
         ----------
         seed
-            How long each operation is held back follows from it, the stream's number (from now on: 2, 3, …; the legacy
-            default streams have the devices' numbers) and the operation's number in the stream.
+            How long each operation is held back follows from it, the stream's number and the operation's number in the
+            stream. Streams made from now on have the numbers 2, 3, …, older ones 2³² and so on by their age, and the
+            legacy default streams those of the devices.
         late_ms
             How long an operation is held back at most if nobody waits for it; 0: not at all.
         """

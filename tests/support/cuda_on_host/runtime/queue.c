@@ -46,14 +46,16 @@ static double late_ms(uint64_t draw) {
 
 double coh_late_ms(uint64_t name, uint64_t number) { return late_ms(drawn(name, number)); }
 
-/* Begin a new order: streams are numbered anew, those that live by their age. */
+/* Begin a new order: streams made from now on are numbered anew, whatever else lives, and those that live by their age. */
 void coh_set_seed(uint64_t value, int late) {
+    static const uint64_t older = 1ull << 32;
+    uint64_t age = 0;
     pthread_mutex_lock(&coh_lock);
     seed = value;
     most_late_ms = late;
     names = MOST_DEVICES;
     for (coh_stream *stream = coh_all_streams; stream; stream = stream->next) {
-        if (stream->kind != LEGACY) stream->name = names++;
+        if (stream->kind != LEGACY) stream->name = older + age++;
         stream->base = stream->enqueued;
         stream->free_ops = stream->polls = 0;
     }
