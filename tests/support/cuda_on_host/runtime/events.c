@@ -60,7 +60,7 @@ int host_cudaEventCreateWithFlags(void **handle, unsigned flags) {
 }
 
 int host_cudaEventDestroy(void *handle) {
-    BEGIN(RELEASE, "destroy any");
+    BEGIN(RELEASE, "destroy");
     int code;
     pthread_mutex_lock(&coh_lock);
     event *found = find(handle, &code);

@@ -206,7 +206,7 @@ static int device_at(uintptr_t address) {
 
 /* Waits for all work of the device, as CUDA does. */
 int host_cudaFree(void *pointer) {
-    BEGIN(RELEASE, "free any");
+    BEGIN(RELEASE, "free");
     if (!pointer) return SUCCESS;
     int device = device_at((uintptr_t)pointer);
     int code = device < 0 ? SUCCESS : coh_wait_device(device);
@@ -245,7 +245,7 @@ static int released(void *pointer, int registered, int unknown) {
 }
 
 int host_cudaFreeHost(void *pointer) {
-    BEGIN(RELEASE, "free any");
+    BEGIN(RELEASE, "free");
     return pointer ? released(pointer, 0, INVALID_VALUE) : SUCCESS;
 }
 
@@ -266,7 +266,7 @@ int host_cudaHostRegister(void *pointer, size_t nbytes, unsigned flags) {
 }
 
 int host_cudaHostUnregister(void *pointer) {
-    BEGIN(RELEASE, "any");
+    BEGIN(RELEASE, "free");
     return released(pointer, 1, NOT_REGISTERED);
 }
 

@@ -90,7 +90,7 @@ int host_cudaStreamCreateWithPriority(void **stream, unsigned flags, int priorit
 
 /* Returns at once; what is pending runs. The handle is given out again once it has. */
 int host_cudaStreamDestroy(void *stream) {
-    BEGIN(RELEASE, "destroy any");
+    BEGIN(RELEASE, "destroy");
     pthread_mutex_lock(&coh_lock);
     coh_stream *found = (uintptr_t)stream > DEFAULT_PER_THREAD ? coh_handle_object(&handles, stream) : NULL;
     if (found) {
