@@ -58,6 +58,7 @@ class HostCuda:
         self.library = library
         #: Functions of CUDA's runtime, and whether this one has them.
         self.functions = functions
+        self._resolver: Any = None
 
     # -- order
 
@@ -71,7 +72,8 @@ class HostCuda:
             stream. Streams made from now on have the numbers 2, 3, …, older ones 2³² and so on by their age, and the
             legacy default streams those of the devices.
         late_ms
-            How long an operation is held back at most if nobody waits for it; 0: not at all.
+            How long an operation is held back at most if nobody waits for it, one of four eight times as long; 0: not
+            at all.
         """
         self.library.coh_set_seed(seed, late_ms)
 
@@ -162,6 +164,10 @@ class HostCuda:
         how_ = _ACTIONS.index(how)
         assert self.library.coh_add_rule(call.encode(), nth, times, how_, code, seconds), "too many rules"
 
+    def faults_left(self) -> int:
+        """Return how many of the calls that were told to fail have not yet been made."""
+        return int(self.library.coh_rules_left())
+
     def clear_faults(self) -> None:
         self.library.coh_clear_rules()
 
@@ -176,6 +182,10 @@ class HostCuda:
         for name, _, n in rows:
             found[name.removeprefix("host_")] += int(n)
         return found
+
+    def calls(self) -> int:
+        """Return how many calls of CUDA there were."""
+        return sum(n for name, n in self.counts().items() if name.startswith("cu"))
 
     def clear_counts(self) -> None:
         self.library.coh_counts_clear()
@@ -209,6 +219,7 @@ class HostCuda:
         """Set who finds kernels in modules: a C function of type ``coh_resolver``, or its address; None: nobody."""
         address = resolver if resolver is None or isinstance(resolver, int) else ctypes.cast(resolver, ctypes.c_void_p)
         self.library.coh_set_resolver(address)
+        self._resolver = resolver  # as long as it may be called
 
     @staticmethod
     def _text(function: Any) -> str:

@@ -66,7 +66,9 @@ class Kernels:
         with cupy.cuda.Device(device):
             cupy.cuda.runtime.memGetInfo()
             module = driver.moduleLoadData(_IMAGE)
-            self._functions = {name.decode(): driver.moduleGetFunction(module, name.decode()) for name in _IMAGE[:-1].split()}
+            self._functions = {
+                name.decode(): driver.moduleGetFunction(module, name.decode()) for name in _IMAGE[:-1].split()
+            }
 
     def launch(self, name: str, stream: Any, *arguments: int, block: int = 1, grid: int = 1) -> None:
         from cupy.cuda import driver

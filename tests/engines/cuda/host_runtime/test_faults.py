@@ -23,6 +23,7 @@ def test_the_nth_allocation_fails(cuda: Any) -> None:
     kept = runtime.malloc(10)
     with pytest.raises(runtime.CUDARuntimeError, match="out of memory"):
         runtime.malloc(10)
+    assert not cuda.faults_left()
     runtime.free(runtime.malloc(10))
     runtime.free(kept)
     cuda.fail("allocate_pinned")
@@ -43,11 +44,15 @@ def test_a_lost_device_stays_lost(cuda: Any, kernels: Any, how: Any, call: str) 
     memory, on = cupy.empty(10, "u1"), stream()
     cuda.fail(call, 1, code=719, how=how)
     errors = runtime.CUDARuntimeError, driver.CUDADriverError
-    with pytest.raises(errors, match="unspecified launch failure"):
+
+    def work() -> None:
         kernels.fill(memory, 1, on)
         runtime.memcpyAsync(memory.data.ptr, memory.data.ptr, 5, runtime.memcpyDeviceToDevice, on.ptr)
         runtime.memsetAsync(memory.data.ptr, 1, 5, on.ptr)
         on.synchronize()
+
+    with pytest.raises(errors, match="unspecified launch failure"):
+        work()
     assert cuda.lost() == 719
     for again in (
         lambda: runtime.malloc(10),

@@ -9,13 +9,19 @@ import sys
 import pytest
 from support import cuda_on_host
 
-pytestmark = pytest.mark.skipif(bool(cuda_on_host.why_not()), reason=cuda_on_host.why_not() or "there is CUDA in host memory")
+pytestmark = pytest.mark.skipif(
+    bool(cuda_on_host.why_not()), reason=cuda_on_host.why_not() or "there is CUDA in host memory"
+)
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env={
-        **os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)
-    })
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.stderr, done.stderr
     return done.stdout

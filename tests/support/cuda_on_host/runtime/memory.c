@@ -151,8 +151,10 @@ static int is(const uint8_t *bytes, uint8_t value, size_t n) {
 static void check_guards(const allocation *one) {
     uintptr_t begin = one->block.begin, end = begin + one->block.nbytes;
     uintptr_t first = one->map + PAGE, last = one->map + one->map_nbytes - PAGE;
-    if (!one->registered && !(is((void *)first, GUARD, begin - first) && is((void *)end, GUARD, last - end)))
-        coh_note("%d something was written outside of an allocation of %zu bytes", ILLEGAL_ADDRESS, one->block.nbytes);
+    if (one->registered || (is((void *)first, GUARD, begin - first) && is((void *)end, GUARD, last - end))) return;
+    coh_note("%d something was written outside of an allocation of %zu bytes", ILLEGAL_ADDRESS, one->block.nbytes);
+    memset((void *)first, GUARD, begin - first); /* told once */
+    memset((void *)end, GUARD, last - end);
 }
 
 static void give_up(allocation *one) {
