@@ -58,6 +58,7 @@ class HostCuda:
         self.library = library
         #: Functions of CUDA's runtime, and whether this one has them.
         self.functions = functions
+        self._resolver: Any = None
 
     # -- order
 
@@ -67,15 +68,17 @@ class HostCuda:
         Parameters
         ----------
         seed
-            How long each operation is held back follows from it, the stream's number (from now on: 2, 3, …; the legacy
-            default streams have the devices' numbers) and the operation's number in the stream.
+            How long each operation is held back follows from it, the stream's number and the operation's number in the
+            stream. Streams made from now on have the numbers 2, 3, …, older ones 2³² and so on by their age, and the
+            legacy default streams those of the devices.
         late_ms
-            How long an operation is held back at most if nobody waits for it; 0: not at all.
+            How long an operation is held back at most if nobody waits for it, one of four eight times as long; 0: not
+            at all.
         """
         self.library.coh_set_seed(seed, late_ms)
 
     def late_ms(self, stream: int, operation: int) -> float:
-        """Return how long the ``operation``-th operation, from 1 on, of a stream is held back if nobody waits for it."""
+        """Return how long a stream's operation, from 1 on, is held back if nobody waits for it."""
         return float(self.library.coh_late_ms(stream, operation))
 
     def trace(self) -> list[tuple[int, int, str]]:
@@ -161,6 +164,10 @@ class HostCuda:
         how_ = _ACTIONS.index(how)
         assert self.library.coh_add_rule(call.encode(), nth, times, how_, code, seconds), "too many rules"
 
+    def faults_left(self) -> int:
+        """Return how many of the calls that were told to fail have not yet been made."""
+        return int(self.library.coh_rules_left())
+
     def clear_faults(self) -> None:
         self.library.coh_clear_rules()
 
@@ -175,6 +182,10 @@ class HostCuda:
         for name, _, n in rows:
             found[name.removeprefix("host_")] += int(n)
         return found
+
+    def calls(self) -> int:
+        """Return how many calls of CUDA there were."""
+        return sum(n for name, n in self.counts().items() if name.startswith("cu"))
 
     def clear_counts(self) -> None:
         self.library.coh_counts_clear()
@@ -196,12 +207,19 @@ class HostCuda:
         pool = library.coh_live_parts(), library.coh_live_part_bytes()
         return Leaks(library.coh_live_streams(), library.coh_live_events(), device, pinned, *pool)
 
+    def watch_pool(self) -> None:
+        """Make CuPy's current allocator the default pool, watched; done by :func:`install`."""
+        from .pool import watch
+
+        watch(self.library)
+
     # -- kernels
 
     def set_resolver(self, resolver: Any) -> None:
         """Set who finds kernels in modules: a C function of type ``coh_resolver``, or its address; None: nobody."""
         address = resolver if resolver is None or isinstance(resolver, int) else ctypes.cast(resolver, ctypes.c_void_p)
         self.library.coh_set_resolver(address)
+        self._resolver = resolver  # as long as it may be called
 
     @staticmethod
     def _text(function: Any) -> str:
@@ -234,7 +252,5 @@ def install() -> HostCuda:
         functions = patching.patch(runtime.__file__, library)
         _installed = HostCuda(library, functions)
         atexit.register(library.coh_shut_down)
-        from .pool import watch
-
-        watch(library)
+        _installed.watch_pool()
     return _installed

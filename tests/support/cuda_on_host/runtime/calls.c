@@ -116,7 +116,7 @@ int coh_begin(coh_call *call) {
     if (!atomic_exchange(&watching_forks, 1)) pthread_atfork(NULL, NULL, in_child);
     if (call->needs == CONTEXT && !initialised) return NOT_INITIALISED;
     initialised = 1;
-    if (!coh_visible) return NO_DEVICE;
+    if (!coh_visible && call->needs != RELEASE) return NO_DEVICE;
     coh_here.op_code = 0;
     coh_here.op_hang_s = 0;
     if (call->needs == CONTEXT && !coh_here.context) return INVALID_CONTEXT;

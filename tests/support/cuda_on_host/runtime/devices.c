@@ -50,32 +50,32 @@ static int attribute(int which) {
 }
 
 int host_cudaDriverGetVersion(int *version) {
-    BEGIN(ALWAYS, "any");
+    BEGIN(ALWAYS, "");
     *version = driver_version;
     return SUCCESS;
 }
 
 int host_cudaRuntimeGetVersion(int *version) {
-    BEGIN(ALWAYS, "any");
+    BEGIN(ALWAYS, "");
     *version = driver_version;
     return SUCCESS;
 }
 
 int host_cudaGetDeviceCount(int *count) {
     *count = 0;
-    BEGIN(DRIVER, "any");
+    BEGIN(DRIVER, "");
     *count = coh_visible;
     return SUCCESS;
 }
 
 int host_cudaGetDevice(int *device) {
-    BEGIN(DRIVER, "any");
+    BEGIN(DRIVER, "");
     *device = coh_here.device;
     return SUCCESS;
 }
 
 int host_cudaSetDevice(int device) {
-    BEGIN(DRIVER, "enter any");
+    BEGIN(DRIVER, "enter");
     if (!coh_valid_device(device)) return coh_last(INVALID_DEVICE);
     coh_here.device = device;
     coh_here.context = device + 1;
@@ -83,14 +83,14 @@ int host_cudaSetDevice(int device) {
 }
 
 int host_cudaDeviceGetAttribute(int *value, int which, int device) {
-    BEGIN(DRIVER, "any");
+    BEGIN(DRIVER, "");
     if (!coh_valid_device(device)) return coh_last(INVALID_DEVICE);
     *value = which == 33 ? 0x1e + device : which == 50 ? 0 : which == 34 ? 0 : attribute(which);
     return SUCCESS;
 }
 
 int host_cudaDeviceCanAccessPeer(int *can, int device, int peer) {
-    BEGIN(DRIVER, "any");
+    BEGIN(DRIVER, "");
     if (!coh_valid_device(device) || !coh_valid_device(peer)) return coh_last(INVALID_DEVICE);
     *can = 0;
     return SUCCESS;
@@ -110,14 +110,14 @@ int host_cudaDeviceGetLimit(size_t *value, int limit) {
 }
 
 int host_cudaDeviceGetPCIBusId(char *text, int room, int device) {
-    BEGIN(DRIVER, "any");
+    BEGIN(DRIVER, "");
     if (!coh_valid_device(device)) return coh_last(INVALID_DEVICE);
     snprintf(text, room, "0000:%02x:00.0", 0x1e + device);
     return SUCCESS;
 }
 
 int host_cudaDeviceGetByPCIBusId(int *device, const char *text) {
-    BEGIN(DRIVER, "any");
+    BEGIN(DRIVER, "");
     for (int i = 0; i < coh_visible; i++) {
         char of_device[32];
         snprintf(of_device, sizeof of_device, "0000:%02x:00.0", 0x1e + i);
@@ -144,7 +144,7 @@ int host_cudaGetDeviceProperties(uint8_t *found, int device) {
         {608, 78}, {632, 82}, {668, 95}, {688, 106},
     };
     static const struct { int at, which; } sizes[] = {{296, 8}, {312, 11}, {352, 9}, {368, 14}, {376, 14}, {624, 81}, {672, 97}};
-    BEGIN(DRIVER, "any");
+    BEGIN(DRIVER, "");
     if (!coh_valid_device(device)) return coh_last(INVALID_DEVICE);
     memset(found, 0, NBYTES);
     name((char *)found, 256, device);
@@ -168,12 +168,12 @@ int host_cudaGetDeviceProperties(uint8_t *found, int device) {
 
 int cuInit(unsigned flags) {
     (void)flags;
-    BEGIN(DRIVER, "any");
+    BEGIN(DRIVER, "");
     return SUCCESS;
 }
 
 int cuDriverGetVersion(int *version) {
-    BEGIN(ALWAYS, "any");
+    BEGIN(ALWAYS, "");
     *version = driver_version;
     return SUCCESS;
 }
@@ -181,7 +181,7 @@ int cuDriverGetVersion(int *version) {
 /* Before cuInit, every function says so. */
 #define NEEDS_INIT                                                                                                         \
     if (!coh_is_initialised()) return NOT_INITIALISED;                                                                     \
-    BEGIN(DRIVER, "any")
+    BEGIN(DRIVER, "")
 
 int cuDeviceGetCount(int *count) {
     NEEDS_INIT;

@@ -1,5 +1,6 @@
 /* cudaEvent…: points in streams. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -59,7 +60,7 @@ int host_cudaEventCreateWithFlags(void **handle, unsigned flags) {
 }
 
 int host_cudaEventDestroy(void *handle) {
-    BEGIN(RELEASE, "destroy any");
+    BEGIN(RELEASE, "destroy");
     int code;
     pthread_mutex_lock(&coh_lock);
     event *found = find(handle, &code);
@@ -159,6 +160,7 @@ int host_cudaEventQuery(void *handle) {
         code = NOT_READY;
     }
     pthread_mutex_unlock(&coh_lock);
+    if (code == NOT_READY) sched_yield();
     return coh_last(code);
 }
 

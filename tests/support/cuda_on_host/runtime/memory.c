@@ -151,8 +151,10 @@ static int is(const uint8_t *bytes, uint8_t value, size_t n) {
 static void check_guards(const allocation *one) {
     uintptr_t begin = one->block.begin, end = begin + one->block.nbytes;
     uintptr_t first = one->map + PAGE, last = one->map + one->map_nbytes - PAGE;
-    if (!one->registered && !(is((void *)first, GUARD, begin - first) && is((void *)end, GUARD, last - end)))
-        coh_note("%d something was written outside of an allocation of %zu bytes", ILLEGAL_ADDRESS, one->block.nbytes);
+    if (one->registered || (is((void *)first, GUARD, begin - first) && is((void *)end, GUARD, last - end))) return;
+    coh_note("%d something was written outside of an allocation of %zu bytes", ILLEGAL_ADDRESS, one->block.nbytes);
+    memset((void *)first, GUARD, begin - first); /* told once */
+    memset((void *)end, GUARD, last - end);
 }
 
 static void give_up(allocation *one) {
@@ -206,7 +208,7 @@ static int device_at(uintptr_t address) {
 
 /* Waits for all work of the device, as CUDA does. */
 int host_cudaFree(void *pointer) {
-    BEGIN(RELEASE, "free any");
+    BEGIN(RELEASE, "free");
     if (!pointer) return SUCCESS;
     int device = device_at((uintptr_t)pointer);
     int code = device < 0 ? SUCCESS : coh_wait_device(device);
@@ -245,7 +247,7 @@ static int released(void *pointer, int registered, int unknown) {
 }
 
 int host_cudaFreeHost(void *pointer) {
-    BEGIN(RELEASE, "free any");
+    BEGIN(RELEASE, "free");
     return pointer ? released(pointer, 0, INVALID_VALUE) : SUCCESS;
 }
 
@@ -266,7 +268,7 @@ int host_cudaHostRegister(void *pointer, size_t nbytes, unsigned flags) {
 }
 
 int host_cudaHostUnregister(void *pointer) {
-    BEGIN(RELEASE, "any");
+    BEGIN(RELEASE, "free");
     return released(pointer, 1, NOT_REGISTERED);
 }
 

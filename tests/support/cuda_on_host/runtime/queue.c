@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static int dropping, running;
 static uint64_t names = MOST_DEVICES; /* the legacy streams have the first */
 static coh_stream *last_stream;
 
-enum { LEAST_LATE_MS = 5 };
+enum { LEAST_LATE_MS = 5, MUCH_LONGER = 8 };
 
 /* -- what is drawn */
 
@@ -38,22 +39,25 @@ static uint64_t drawn(uint64_t name, uint64_t number) { return mixed(mixed(mixed
 
 uint64_t coh_draw(coh_stream *stream, uint64_t number) { return drawn(stream->name, number - stream->base); }
 
-/* How long an operation is held back if nobody waits for it. */
+/* How long an operation is held back if nobody waits for it: one of 16 not at all, one of four much longer than the others. */
 static double late_ms(uint64_t draw) {
     if (draw % 16 == 0 || most_late_ms <= 0) return 0;
-    return LEAST_LATE_MS + (draw / 16 % 1000) / 1000.0 * (most_late_ms - LEAST_LATE_MS);
+    double ms = LEAST_LATE_MS + (draw / 16 % 1000) / 1000.0 * (most_late_ms - LEAST_LATE_MS);
+    return draw % 16 <= 4 ? MUCH_LONGER * ms : ms;
 }
 
 double coh_late_ms(uint64_t name, uint64_t number) { return late_ms(drawn(name, number)); }
 
-/* Begin a new order: streams are numbered anew, those that live by their age. */
+/* Begin a new order: streams made from now on are numbered anew, whatever else lives, and those that live by their age. */
 void coh_set_seed(uint64_t value, int late) {
+    static const uint64_t older = 1ull << 32;
+    uint64_t age = 0;
     pthread_mutex_lock(&coh_lock);
     seed = value;
     most_late_ms = late;
     names = MOST_DEVICES;
     for (coh_stream *stream = coh_all_streams; stream; stream = stream->next) {
-        if (stream->kind != LEGACY) stream->name = names++;
+        if (stream->kind != LEGACY) stream->name = older + age++;
         stream->base = stream->enqueued;
         stream->free_ops = stream->polls = 0;
     }
@@ -199,7 +203,7 @@ static void hold(coh_stream *stream, const coh_op *op) {
     } else {
         double ms = late_ms(draw);
         if (ms > 0) sleep_until(stream, op, ms);
-        stream->free_ops = draw / 16000 % 4; /* and then several at once */
+        if (stream->demanded < op->number) stream->free_ops = draw / 16000 % 4; /* and then several at once */
     }
 }
 
@@ -229,7 +233,10 @@ static void finish(coh_stream *stream, coh_op *op) {
         pthread_mutex_lock(&coh_lock);
     }
     stream->head = op->next;
-    if (!stream->head) stream->tail = NULL;
+    if (!stream->head) {
+        stream->tail = NULL;
+        stream->free_ops = 0;
+    }
     stream->done = op->number;
     for (size_t i = 0; i < op->n_dependencies; i++) coh_unref(op->dependencies[i].stream);
     free(op->dependencies);
@@ -298,9 +305,14 @@ static void depend_on_legacy(coh_op *op, coh_stream *stream) {
 static int start(coh_stream *stream) {
     pthread_t started;
     pthread_attr_t attributes;
+    sigset_t others, before;
+    sigfillset(&others); /* signals are for the interpreter's threads, but for a kernel's own faults */
+    for (int i = 0; i < 4; i++) sigdelset(&others, (int[]){SIGSEGV, SIGBUS, SIGFPE, SIGILL}[i]);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_BLOCK, &others, &before);
     int failed = pthread_create(&started, &attributes, thread, stream);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (!failed) {
         stream->working = 1;

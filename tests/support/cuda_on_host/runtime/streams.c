@@ -1,5 +1,6 @@
 /* cudaStream…: handles, the default streams, destruction. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +90,7 @@ int host_cudaStreamCreateWithPriority(void **stream, unsigned flags, int priorit
 
 /* Returns at once; what is pending runs. The handle is given out again once it has. */
 int host_cudaStreamDestroy(void *stream) {
-    BEGIN(RELEASE, "destroy any");
+    BEGIN(RELEASE, "destroy");
     pthread_mutex_lock(&coh_lock);
     coh_stream *found = (uintptr_t)stream > DEFAULT_PER_THREAD ? coh_handle_object(&handles, stream) : NULL;
     if (found) {
@@ -124,6 +125,7 @@ int host_cudaStreamQuery(void *stream) {
     }
     coh_unref(found);
     pthread_mutex_unlock(&coh_lock);
+    if (code == NOT_READY) sched_yield();
     return coh_last(code);
 }
 
