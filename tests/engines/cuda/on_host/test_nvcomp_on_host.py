@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 import time
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numcodecs
@@ -351,3 +354,42 @@ def test_replaced_functions_are_declared_as_gzarr_calls_them(host: HostNvcomp) -
         kinds = [parameter.split()[0] for parameter in declared[f"nvcompBatched{name}"].split(", ")]
         assert kinds.count("stream") == 1
         assert kinds[-1] == "stream"
+
+
+_ENDS_EARLY = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from support import cuda_on_host
+from support.cuda_on_host import build, nvcomp
+from support.cuda_on_host.c_types import address
+cuda = cuda_on_host.install()
+from gzarr.engines.cuda.nvcomp import NvcompDecompressor, load
+library = cuda.library
+host = nvcomp.HostNvcomp(build.CACHE, address(library.coh_find), address(library.coh_enqueue), load().functions)
+host.install()
+host.delay = lambda algorithm, frame: 0.05
+import cupy, numcodecs, numpy as np
+frame = np.frombuffer(bytes(numcodecs.LZ4().encode(b"a" * 300))[4:], np.uint8)
+source, target, results = cupy.empty(frame.size, "u1"), cupy.empty(300, "u1"), cupy.empty(16, "i8")
+source.set(frame)
+columns = cupy.empty((4, 1), "i8")
+columns.set(np.array([[source.data.ptr], [frame.size], [target.data.ptr], [300]]))
+at = columns.data.ptr
+for _ in range(200):
+    NvcompDecompressor("lz4").run(
+        cupy.cuda.get_current_stream(), frames=1, largest=300, sources=at, source_nbytes=at + 8, targets=at + 16,
+        target_nbytes=at + 24, produced=results.data.ptr, statuses=results.data.ptr + 64, temp=0, temp_nbytes=0)
+while not host.counts["frames lz4"]:
+    pass
+"""
+
+
+def test_the_interpreter_may_end_before_batches_have_run(tmp_path: Path) -> None:
+    program = tmp_path / "ends_early.py"
+    program.write_text(_ENDS_EARLY)
+    tests = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, str(program), str(tests), str(tests.parent), str(tests.parent / "kernels")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
