@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Final
+from typing import Any, Final
 
 NONE, DEVICE, PINNED = range(3)
 MOST_PARAMETERS: Final = 64
@@ -48,3 +48,8 @@ Enqueue = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, Work, ctypes.c_void_p)
 Run = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(Launch), ctypes.POINTER(Fault)
 )
+
+
+def address(function: Any) -> int:
+    """Return the address of a function."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -163,7 +163,8 @@ class CupyKernels:
     # -- compiling
 
     def _library(self, source: str, function: str, defines: tuple[str, ...]) -> ctypes.CDLL:
-        key = hashed(function, repr(defines), source)
+        program = _program(source, function)
+        key = hashed(repr(defines), program)
         if key not in self._libraries:
             runner = self._runner
             folder, _ = self._prepared
@@ -172,7 +173,7 @@ class CupyKernels:
                 if path.exists():
                     self.reused += 1
                 else:
-                    self._compile(path, _program(source, function), defines)
+                    self._compile(path, program, defines)
                     self.compiled += 1
             assert runner
             self._libraries[key] = ctypes.CDLL(str(path))
@@ -251,6 +252,8 @@ def _program(source: str, function: str) -> str:
     source = re.sub(
         r"extern\s+__shared__\s+([\w:<> ]+?)\s+(\w+)\s*\[\s*\]\s*;", r"\1 *\2 = (\1 *)coh_dynamic_shared();", source
     )
+    # A reference to an element that is then not used is no access: CuPy's assignment by a mask makes some to v[-1].
+    source = re.sub(r"const T &(\w+) = (\w+\[[^\]]*\]);\s*if \((\w+)\) (\w+) = \1;", r"if (\3) \4 = \2;", source)
     source = source.replace("#pragma unroll", "// #pragma unroll")
     return f"{source}\nCOH_KERNEL({function}, {int(_WAITS.search(source) is not None)})\n"
 

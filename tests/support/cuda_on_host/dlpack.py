@@ -266,12 +266,20 @@ def imported(exporter: Any, stream: int | None = LEGACY, *, max_version: tuple[i
     assert tensor.lanes == 1, f"{tensor.lanes} lanes"
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _in_order(shape)
+    # CuPy 14.2 exports a negative stride as a huge one: it divides bytes by the size of an element without a sign.
+    assert all(abs(stride) < 1 << 58 for stride in strides), f"strides of {strides} elements"
     kind = {code: kind for kind, code in _CODES.items()}[tensor.code]
-    version = (managed.major, managed.minor) if versioned else (0, 0)
     return Imported(
-        (tensor.data or 0) + tensor.byte_offset, device, shape, strides, np.dtype(f"{kind}{tensor.bits // 8}"), version,
-        bool(versioned and managed.flags & _READ_ONLY), address, managed.deleter,
-    )  # fmt: skip
+        pointer=(tensor.data or 0) + tensor.byte_offset,
+        device=device,
+        shape=shape,
+        strides=strides,
+        dtype=np.dtype("?" if kind == "b" else f"{kind}{tensor.bits // 8}"),
+        version=(managed.major, managed.minor) if versioned else (0, 0),
+        read_only=bool(versioned and managed.flags & _READ_ONLY),
+        _address=address,
+        _deleter=managed.deleter,
+    )
 
 
 def _in_order(shape: tuple[int, ...]) -> tuple[int, ...]:
