@@ -25,7 +25,8 @@ class KernelFaultError(AssertionError):
 
 
 @cache
-def _programs(module: str) -> kernels.Programs:
+def prepare(module: str) -> kernels.Programs:
+    """Return the kernels of a module, compiled if need be."""
     own = module.startswith("gzarr_kernels.")
     return kernels.gzarr_programs() if own else kernels.Programs(kernels.build(module))
 
@@ -35,7 +36,7 @@ def _program(kernel: Any, arguments: tuple[Any, ...]) -> tuple[kernels.Programs,
     types = [x.dtype.char if isinstance(x, np.ndarray) else "" for x in arguments]
     words = [word for word in (8, 4, 2, 1) if target.parameters(kernel.py_func, word) == types]
     assert words, f"it takes {target.parameters(kernel.py_func)}, not {types}"
-    return _programs(kernel.py_func.__module__), target.program_name(kernel, words[0])
+    return prepare(kernel.py_func.__module__), target.program_name(kernel, words[0])
 
 
 def _memories(arrays: list[np.ndarray[Any, Any]]) -> list[tuple[int, int]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gzarr_kernels.device import ptx
 from support.cuda_on_host import build, kernels
 from support.cuda_on_host.cupy_kernels import CupyKernels
 from support.cuda_on_host.device import HostCuda, install
@@ -69,7 +68,6 @@ def whole() -> WholeCuda:
     build.Unavailable
         If it cannot be.
     """
-    ptx.programs.cache_clear()
     kernels.use_compiled_kernels()
     host = install()
     find, enqueue = (_address(getattr(host.library, name)) for name in ("coh_find", "coh_enqueue"))
