@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import random
-import sys
 import zlib
 from functools import cache
 from typing import Any, Final
@@ -53,7 +52,9 @@ def _memories(arrays: list[np.ndarray[Any, Any]]) -> list[tuple[int, int]]:
     return found
 
 
-def launch(kernel: Any, *arguments: Any, blocks: int, threads: int, seed: int | None = None, limit: float = 100) -> None:
+def launch(
+    kernel: Any, *arguments: Any, blocks: int, threads: int, seed: int | None = None, limit: float = 100
+) -> None:
     """Run a kernel.
 
     Parameters

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gzarr_kernels.device.addressing import element_index, plane_index, shuffled_index, swap_in_word
 from gzarr_kernels.device.addressing import swapped as swapped_index
 from gzarr_kernels.device.target import body, kernel
+from gzarr_kernels.device.words import divide
 from numba import cuda, int64, uint64
 
 if TYPE_CHECKING:
@@ -181,13 +182,14 @@ def endless(out: Column) -> None:
 
 @kernel
 def endless_alone(out: Column) -> None:
-    while out[0] == 0:
-        out[0] = 0
+    i = 0
+    while i >= 0:
+        i = out[i]
 
 
 @kernel
 def quotient(values: Words, out: Words, by: int) -> None:
-    out[0] = int64(values[0]) // by
+    out[0] = divide(values[0], by)
 
 
 @kernel

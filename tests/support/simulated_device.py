@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gzarr_kernels.device.target import INTEGER, parameters
+from support.kernel_ir_launch import launch
 from support.simulated_decoders import ALGORITHMS, SimulatedDecompressor
 from support.simulated_encoders import SimulatedCompressor
 from support.simulated_faults import Calls, SimulatedFault
-from support.kernel_ir_launch import launch
 from support.simulated_streams import SimulatedEvent, SimulatedStream
 
 from gzarr.errors import ArgumentError, DeviceError

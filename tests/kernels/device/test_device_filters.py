@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numcodecs
 import numpy as np
 import pytest
-from gzarr_kernels.device import filters as f
-from gzarr_kernels.device import packed_bits as b
 from support import devices
 from support.device_arena import random_bytes
 from support.device_filters import CHUNKS, SHAPE, data_for, kernels_for, undo, write3

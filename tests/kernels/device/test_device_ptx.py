@@ -66,8 +66,8 @@ with mock.patch.object(compiler, "ptx", side_effect=AssertionError if kept else 
 """
 
 
-def run_without_simulator(script: str, *arguments: str) -> str:
-    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
+def run_alone(script: str, *arguments: str) -> str:
+    environment = {**os.environ, "GZARR_JIT": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(KERNELS), environment.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments], env=environment, capture_output=True, text=True, check=False
@@ -78,7 +78,7 @@ def run_without_simulator(script: str, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def ptx() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = json.loads(run_without_simulator(COMPILE, *CAPABILITIES))
+    found: dict[str, dict[str, str]] = json.loads(run_alone(COMPILE, *CAPABILITIES))
     return found
 
 
@@ -231,5 +231,5 @@ def test_sums_are_shared_by_a_block(ptx: dict[str, dict[str, str]]) -> None:
 def test_machine_code_is_made_without_a_gpu_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for arguments in ((), ("kept",)):
-        lines = run_without_simulator(MACHINE_CODE, *arguments).splitlines()
+        lines = run_alone(MACHINE_CODE, *arguments).splitlines()
         assert lines == [f"{ELF} True True"] * 4

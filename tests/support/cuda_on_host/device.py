@@ -21,6 +21,7 @@ _DRAIN_SECONDS: Final = 20.0
 _ACTIONS: Final = ("fail", "lose", "lose later", "hang")
 
 _installed: HostCuda | None = None
+_kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,8 @@ def install() -> HostCuda:
         # Before CuPy is imported.
         os.environ["CUPY_ACCELERATORS"] = ""
         if "CUPY_CACHE_DIR" not in os.environ:
-            os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp(prefix="cupy-cache-")
+            _kept.append(tempfile.TemporaryDirectory(prefix="cupy-cache-", ignore_cleanup_errors=True))
+            os.environ["CUPY_CACHE_DIR"] = _kept[-1].name
         import cupy_backends.cuda.api.runtime as runtime
 
         functions = patching.patch(runtime.__file__, library)

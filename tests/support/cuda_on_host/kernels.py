@@ -30,7 +30,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from support.cuda_on_host.kernel_build import symbol
 
@@ -165,7 +165,9 @@ def entries(ptx: str) -> dict[str, list[int]]:
     for name, inside in re.findall(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)", ptx):
         sizes = []
         for parameter in filter(None, map(str.strip, inside.split(","))):
-            parsed = re.fullmatch(r"\.param\s+(?:\.align\s+\d+\s+)?\.[busf](\d+)(?:\s+\.[^%]*?)?\s+[\w$]+(?:\[(\d+)\])?", parameter)
+            parsed = re.fullmatch(
+                r"\.param\s+(?:\.align\s+\d+\s+)?\.[busf](\d+)(?:\s+\.[^%]*?)?\s+[\w$]+(?:\[(\d+)\])?", parameter
+            )
             if parsed is None:
                 raise CannotRunError(f"{name}: a parameter is {parameter!r}")
             sizes.append(_PTX_NBYTES[parsed[1]] * int(parsed[2] or 1))

@@ -171,6 +171,28 @@ def test_queries_say_not_ready_and_come_to_an_end(cuda: Any, kernels: Any) -> No
     assert unready >= 10
 
 
+def test_whoever_asks_again_and_again_waits(cuda: Any, kernels: Any) -> None:
+    import cupy
+    from cupy.cuda import runtime
+
+    memory = cupy.zeros(10, "u1")
+    cupy.cuda.Device().synchronize()
+    cuda.seed(next(seed for seed in range(100) if late(cuda, seed) > 100_000), late_ms=100_000)
+    (stream,) = streams(1)
+    kernels.fill(memory, 1, stream)
+    asked, deadline = 0, time.monotonic() + 20
+    while runtime.streamQuery(stream.ptr):
+        asked += 1
+        assert time.monotonic() < deadline
+    assert asked > 2
+
+
+def late(cuda: Any, seed: int) -> float:
+    cuda.seed(seed, late_ms=100_000)
+    found: float = cuda.late_ms(2, 1)
+    return found
+
+
 @pytest.mark.parametrize("default", ["legacy", "per thread"])
 def test_default_streams_are_in_the_order_of_blocking_streams(cuda: Any, kernels: Any, default: str) -> None:
     """The legacy stream waits for them, and they for it; the one of a thread does with the legacy stream only."""

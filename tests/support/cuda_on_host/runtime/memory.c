@@ -183,14 +183,20 @@ static void give_up(allocation *one) {
     free(one);
 }
 
+static size_t room_of(int device) {
+    pthread_rwlock_rdlock(&lock);
+    size_t room = held[device] < capacity[device] ? capacity[device] - held[device] : 0;
+    pthread_rwlock_unlock(&lock);
+    return room;
+}
+
 int host_cudaMalloc(void **pointer, size_t nbytes) {
     BEGIN(RUNTIME, "allocate allocate_device any");
     if (!pointer) return coh_last(INVALID_VALUE);
     *pointer = NULL;
     if (!nbytes) return SUCCESS;
     int device = coh_here.device;
-    if (nbytes > capacity[device] - (held[device] < capacity[device] ? held[device] : capacity[device]))
-        return coh_last(OUT_OF_MEMORY);
+    if (nbytes > room_of(device)) return coh_last(OUT_OF_MEMORY);
     allocation *made = allocate(nbytes, COH_DEVICE, device);
     if (!made) return coh_last(OUT_OF_MEMORY);
     add(made);
@@ -274,9 +280,8 @@ int host_cudaHostUnregister(void *pointer) {
 
 int host_cudaMemGetInfo(size_t *free_bytes, size_t *total) {
     BEGIN(RUNTIME, "any");
-    int device = coh_here.device;
-    *total = capacity[device];
-    *free_bytes = held[device] < capacity[device] ? capacity[device] - held[device] : 0;
+    *total = capacity[coh_here.device];
+    *free_bytes = room_of(coh_here.device);
     return SUCCESS;
 }
 
