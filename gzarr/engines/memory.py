@@ -12,7 +12,7 @@ def release_memory() -> None:
 
     This covers the memory of large host results that you no longer hold (at most ``GZARR_RECYCLE_BYTES``, 512 MiB by
     default); scratch buffers of threads (at most about 64 MiB); and for each CUDA device, page-locked memory (at most
-    1 GiB), gzarr's own streams, and the blocks that CuPy's default memory pool has cached for these streams. The
+    2 GiB), gzarr's own streams, and the blocks that CuPy's default memory pool has cached for these streams. The
     call waits for work on these streams. Other memory in CuPy's pools is CuPy's (``cupy.get_default_memory_pool()``).
 
     Any thread may call this at any time; reads and writes in progress are not disturbed.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .device_protocol import Device, Event, Stream
 
 #: Most page-locked bytes that all idle slots of a device keep together.
-MAX_IDLE_PINNED_BYTES: Final = 1 << 30
+MAX_IDLE_PINNED_BYTES: Final = 2 << 30
 #: Most idle slots that are kept for a device.
 MAX_IDLE_SLOTS: Final = 16
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -204,7 +205,7 @@ def test_a_value_to_be_reduced_is_the_caller_s_own(array: gzarr.Array, device: C
     gzarr.map_blocks(lambda block: block, array, block=(8, 32), reduce=keep, overlap=False)
     found = [int(result.get()[0, 0]) for result in taken]
     firsts = DATA[::8, 0].tolist()
-    assert found == [value for pair in zip(firsts, firsts[1:], strict=False) for value in pair]
+    assert found == [value for pair in itertools.pairwise(firsts) for value in pair]
 
 
 def test_a_new_output_is_the_caller_s_own(array: gzarr.Array, device: Counting) -> None:
