@@ -69,7 +69,7 @@ int cuModuleLoadData(void **found, const void *image) {
 
 /* Its functions may still be enqueued, so the memory stays. */
 int cuModuleUnload(void *given) {
-    BEGIN(CONTEXT, "any");
+    BEGIN(RELEASE, "any");
     module *known = given;
     if (!known || known->magic != module_magic) return INVALID_HANDLE;
     known->magic = 0;
