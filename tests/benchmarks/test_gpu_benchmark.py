@@ -49,8 +49,8 @@ def b() -> Iterator[SimpleNamespace]:
 @pytest.fixture
 def simulated() -> Iterator[SimulatedDevice]:
     with devices.use("simulated") as tested:
-        assert tested.simulated is not None
-        with tested.simulated as device:
+        assert tested.watched is not None
+        with tested.watched as device:
             yield device
 
 

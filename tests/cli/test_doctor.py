@@ -340,7 +340,7 @@ class TestSelfTest:
         """The CPU decodes its chunks, to the right elements; the test reports it nevertheless."""
         case = next(case for case in selftest.cases() if case.codec == "zstd")
         with tested.use("simulated") as device:
-            decoder: Any = device.simulated.decompressor("zstd")
+            decoder: Any = device.watched.decompressor("zstd")
             refusing = replace(decoder._algorithm, decode=lambda source, target: None)
             with mock.patch.object(decoder, "_algorithm", refusing):
                 outcome = selftest.check(case, device.name)

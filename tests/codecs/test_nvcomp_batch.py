@@ -67,8 +67,8 @@ def test_reads(algorithm: str, data: np.ndarray[Any, Any], device: TestedDevice)
     if device.is_cuda:
         a.read(decode="cuda")
         assert algorithm != "gdeflate" or a.decode_path == "cuda: nvcomp_batch(gdeflate)"
-        if device.simulated is not None:
-            assert device.simulated.counts[f"frames {algorithm}"] >= 3
+        if device.watched is not None:
+            assert device.watched.counts[f"frames {algorithm}"] >= 3
     else:
         native_loop = algorithm != "gdeflate" and "loop" in available()
         assert a.decode_path.startswith("cpu-native" if native_loop else "cpu-threads")

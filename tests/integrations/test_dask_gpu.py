@@ -26,7 +26,7 @@ DATA = np.random.default_rng(1).integers(0, 999, (64, 48)).astype("i4")
 @pytest.fixture
 def client(device: TestedDevice) -> Iterator[Client]:
     """A cluster for the device: one worker for each GPU, or one in this process."""
-    on_gpu = device.is_cuda and device.simulated is None
+    on_gpu = device.is_cuda and device.watched is None
     if on_gpu:
         cuda: Any = importlib.import_module("dask_cuda")
         cluster = cuda.LocalCUDACluster(dashboard_address=":0")

@@ -181,8 +181,8 @@ def test_a_read_to_a_device_is_on_the_current_stream_of_torch(monkeypatch: pytes
     store: dict[str, bytes] = {}
     gzarr.create_array(store, data=data, chunks=(2, 6), device="cpu")
     with devices.use("simulated") as device:
-        assert device.simulated is not None
-        with device.simulated as current:
+        assert device.watched is not None
+        with device.watched as current:
             stream = current.stream()
         asked: list[Any] = []
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -203,18 +203,18 @@ def test_a_simulated_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     results = collected_results(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with devices.use("simulated") as device:
-        assert device.simulated is not None
+        assert device.watched is not None
         array = device.open(host.store, mode="r+")
         tensor = array.to_torch()
         assert tensor.data_ptr() == results[0].ctypes.data
         same_bits(bits_of(tensor), expected.view("i2" if name == "bfloat16" else "f4"))
         # Back from memory of the device, where chunks are encoded.
-        device.simulated.counts.clear()
+        device.watched.counts.clear()
         array[...] = tensor.T.contiguous().T
         same_bits(device.to_numpy(array[...]), expected)
         array[:20] = tensor[20:]
         same_bits(device.to_numpy(array[...]), np.concatenate([expected[20:], expected[20:]]))
-        assert device.simulated.counts["copy_out"]
+        assert device.watched.counts["copy_out"]
         # A tensor in host memory.
         array[...] = torch.zeros(40, 50, dtype=tensor.dtype)
         assert not device.to_numpy(array[...]).any()

@@ -48,7 +48,7 @@ class Ordinal:
 @contextmanager
 def gpu_buffers(device: TestedDevice) -> Iterator[None]:
     """Let zarr-python's buffers be in the memory of a device."""
-    if device.simulated is None:
+    if device.watched is None:
         with zarr.config.enable_gpu() if device.is_cuda else zarr.config.set({}):
             yield
         return
@@ -86,8 +86,8 @@ def test_reading(codec: str, tmp_path: Path, device: TestedDevice) -> None:
             np.testing.assert_array_equal(device.to_numpy(result), data[selection])
         rows = [1, 19, 3]
         np.testing.assert_array_equal(device.to_numpy(array.oindex[rows, 2:9]), data[rows, 2:9])
-    if device.simulated is not None:
-        assert device.simulated.counts["copy_in"]
+    if device.watched is not None:
+        assert device.watched.counts["copy_in"]
 
 
 def test_writing(tmp_path: Path, device: TestedDevice) -> None:

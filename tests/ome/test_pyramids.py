@@ -128,7 +128,7 @@ def test_on_a_device(device: Any, tmp_path: Path, method: str) -> None:
     gzarr.create_array(tmp_path / "s", data=data, chunks=(8, 8, 8))
     gzarr.ome.create(tmp_path / "cpu", data, axes="zyx", method=method, levels=3, chunks=8)
     with ExitStack() as stack:
-        if device.simulated is not None:
+        if device.watched is not None:
             stack.enter_context(results())
             stack.enter_context(values(device))
         stored = device.open(tmp_path / "s")

@@ -67,10 +67,10 @@ def kernels_for(path: Path, document: dict[str, Any], device: devices.TestedDevi
     assert text.startswith("cuda: "), text
     host = gzarr.open_array(path, device="cpu")
     array = gzarr.open_array(path, device=device.name)
-    assert device.simulated is not None
+    assert device.watched is not None
     for selection in (..., (slice(3, 20, 2), slice(None, None, -1)), (5, slice(1, 9))):
         same(device.read(array, selection, decode="cuda"), host[selection], selection)
-    launched = {what.split()[1] for what in device.simulated.counts if what.startswith("launch ")}
+    launched = {what.split()[1] for what in device.watched.counts if what.startswith("launch ")}
     assert "assemble" in launched
     return launched & {"accumulate", "convert", "unpack_bits"}
 

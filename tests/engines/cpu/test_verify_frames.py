@@ -82,8 +82,8 @@ def outcome(read: Callable[[], Any]) -> Any:
 @contextmanager
 def simulated() -> Iterator[tuple[TestedDevice, SimulatedDevice]]:
     with use("simulated") as tested:
-        assert tested.simulated is not None
-        yield tested, tested.simulated
+        assert tested.watched is not None
+        yield tested, tested.watched
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def test_where_it_is_said(device: tuple[TestedDevice, SimulatedDevice]) -> None:
     assert "verify" in made.decode_path
     made = gzarr.create_group({}, device="cuda", verify="cpu").create_array("a", shape=8, dtype="i4")
     assert "verify" in made.decode_path
-    assert tested.simulated is simulated
+    assert tested.watched is simulated
 
 
 def test_auto_decodes_on_the_host_what_it_would_have_to_decode_there_first(

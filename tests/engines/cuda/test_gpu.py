@@ -89,8 +89,8 @@ def test_memory_stays_within_the_budget(tmp_path: Path, device: TestedDevice) ->
 
 def _held(device: TestedDevice, stack: ExitStack) -> Callable[[], int]:
     """Return a function for the most device and page-locked bytes that a read has held, besides its result."""
-    if device.simulated is not None:
-        simulated = device.simulated
+    if device.watched is not None:
+        simulated = device.watched
         simulated.reset_peak()
         return lambda: simulated.peak
     if not device.is_cuda:
@@ -119,8 +119,8 @@ def _direct_files(device: TestedDevice) -> tuple[Any, str]:
 
     Without GPUDirect Storage, kvikio itself goes through host memory, so its calls are tested anyway.
     """
-    if device.simulated is not None:
-        return SimulatedFiles(device.simulated), ""
+    if device.watched is not None:
+        return SimulatedFiles(device.watched), ""
     try:
         return kvikio_files.KvikioFiles(), kvikio_files.obstacle()
     except Exception as error:  # of kvikio, of cuFile, or for there is none
@@ -177,7 +177,7 @@ def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Pat
     if library == "torch":
         torch: Any = importlib.import_module("torch")
         tensors = [torch.from_dlpack(result)]
-        if device.is_cuda and device.simulated is None:
+        if device.is_cuda and device.watched is None:
             assert result.__cuda_array_interface__["data"][0] == tensors[0].data_ptr()
             tensors.append(torch.as_tensor(result, device=device.name))
         for tensor in tensors:
@@ -185,7 +185,7 @@ def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Pat
             z.same(tensor.cpu().numpy(), data)
         # What one of them writes, the other sees.
         tensors[0][0, 0, 0] = -1
-        if device.is_cuda and device.simulated is None:
+        if device.is_cuda and device.watched is None:
             torch.cuda.synchronize()
         assert device.to_numpy(result)[0, 0, 0] == -1
     else:
@@ -198,7 +198,7 @@ def test_reads_into_a_tensor(library: str, tmp_path: Path, device: TestedDevice)
     data = volume("<i4")
     array = device.open(written(tmp_path / "a", "lz4", data))
     torch: Any = importlib.import_module(library)
-    if device.simulated is not None:
+    if device.watched is not None:
         # Only its own memory is a simulated device's.
         out = device.empty(SHAPE, "i4")
         tensor = torch.from_dlpack(out)
@@ -217,7 +217,7 @@ def test_arrays_of_other_libraries_are_read_and_written(
     # Otherwise JAX takes most of the memory for itself.
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     other: Any = importlib.import_module(library)
-    on_gpu = device.is_cuda and device.simulated is None
+    on_gpu = device.is_cuda and device.watched is None
     if on_gpu and not (other.cuda.is_available() if library == "torch" else other.default_backend() == "gpu"):
         pytest.skip(f"{library} has no CUDA here")
     if library == "torch" and not on_gpu:
@@ -343,7 +343,7 @@ def test_shards_are_written_whole(
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name == "torch"])
 def test_tensors_are_written(library: str, tmp_path: Path, device: TestedDevice) -> None:
     torch: Any = importlib.import_module(library)
-    on = "cpu" if device.simulated is not None or not device.is_cuda else device.name
+    on = "cpu" if device.watched is not None or not device.is_cuda else device.name
     tensor = torch.arange(SHAPE[0], device=on, dtype=torch.int32).reshape(-1, 1, 1).expand(SHAPE)
     array = _blank(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<i4", COMPRESSORS["zstd"], fill=-1), device)
     array.write(..., tensor)

@@ -109,9 +109,9 @@ def test_waves_are_counted_as_the_engine_cuts_them(
     monkeypatch.setattr(wave_plan, "WAVE_BYTES", 8000 * chunks_of_a_wave + 100)
     monkeypatch.setattr(wave_plan, "WAVE_FRAMES", 1)
     with devices.use("simulated") as tested:
-        assert tested.simulated is not None
+        assert tested.watched is not None
         tested.open(tmp_path / "a").read(decode="cuda")
-        made = tested.simulated.counts["batches zstd"]
+        made = tested.watched.counts["batches zstd"]
     asked = work(chunks=11, chunk_nbytes=8000, wave_nbytes=wave_plan.WAVE_BYTES)
     assert made == router._waves(asked) == -(-11 // chunks_of_a_wave)
 

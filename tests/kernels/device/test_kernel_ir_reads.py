@@ -46,7 +46,7 @@ def check_reads(path: Path, device: devices.TestedDevice, data: np.ndarray[Any, 
     rows, columns = np.array([3, 36, 3, 0, 12]), np.array([20, 0, 7, 7, 8])
     z.same(device.read(array.oindex, (rows, slice(2, 9), slice(None, None, -1))), data[rows, 2:9, ::-1])
     z.same(device.read(array.vindex, (rows, columns, 1)), data[rows, columns, 1])
-    return launched(device.simulated)
+    return launched(device.watched)
 
 
 def blosc(cname: str, shuffle: int, clevel: int = 5) -> dict[str, Any]:
