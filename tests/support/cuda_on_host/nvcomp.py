@@ -7,7 +7,6 @@ into Python for each frame.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import time
 import traceback
@@ -89,7 +88,10 @@ class HostNvcomp:
         self.errors.clear()
 
     def install(self) -> Callable[[], None]:
-        """Replace the functions of the library; return a function that undoes it."""
+        """Replace the functions of the library; return a function that undoes it.
+
+        When the interpreter ends, the runtime waits for the batch that runs and drops the others (``coh_shut_down``).
+        """
         undone = []
         for name in REPLACED:
             real, ours = getattr(self.library, f"nvcompBatched{name}"), getattr(self._shim, f"coh_{name}")
@@ -103,14 +105,7 @@ class HostNvcomp:
             for at, before in undone:
                 overwrite(at, before)
 
-        # Streams may still have batches when the interpreter ends.
-        atexit.register(self.close)
         return undo
-
-    def close(self) -> None:
-        """Let no batch begin from now on, and wait for those that run."""
-        while self._shim.coh_nvcomp_close():
-            time.sleep(0.001)
 
     def _run_frame(
         self, encodes: int, algorithm: int, index: int, source: int, nbytes: int, target: int, room: int, fault: Any

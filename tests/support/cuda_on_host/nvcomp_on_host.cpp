@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <atomic>
 #include <type_traits>
 #include <vector>
 
@@ -27,8 +26,6 @@ int (*find_block)(uintptr_t, coh_block *);
 int (*enqueue)(void *, coh_work, void *);
 coh_frame frame;
 void *library;
-std::atomic<bool> closed;
-std::atomic<int> running;
 
 const int GARBAGE = 0x99;
 
@@ -181,14 +178,11 @@ template <class Options> void batch<Options>::run() {
 
 template <class Options> void work(void *self, coh_fault *fault) {
     batch<Options> *it = (batch<Options> *)self;
-    /* Python may be gone. */
-    running++;
-    if (!closed) try {
-            it->run();
-        } catch (const stopped &stop) {
-            *fault = stop.fault;
-        }
-    running--;
+    try {
+        it->run();
+    } catch (const stopped &stop) {
+        *fault = stop.fault;
+    }
     delete it;
 }
 
@@ -249,11 +243,4 @@ extern "C" void coh_nvcomp_begin(int (*find)(uintptr_t, coh_block *), int (*enqu
     enqueue = enqueues;
     frame = frames;
     library = nvcomp;
-    closed = false;
-}
-
-/* From now on batches do nothing. Returns how many are running. */
-extern "C" int coh_nvcomp_close() {
-    closed = true;
-    return running;
 }

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from support.cuda_on_host import HostCuda
     from support.cuda_on_host.cupy_kernels import CupyKernels
 
-DTYPES = ["bool", "u1", "i2", "u4", "i8", "f2", "f4", "f8", "c8"]
+# Few: each kernel takes a tenth of a second to compile the first time.
+DTYPES = ["bool", "u1", "i8", "f2", "f4", "c8"]
 #: How an array lies in memory: functions of a C-contiguous array.
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "C": lambda a: a,
@@ -56,7 +57,7 @@ def same(found: Any, expected: Any, **tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["bool", "i2", "f4", "c16"])
+@pytest.mark.parametrize("dtype", ["bool", "i2", "c16"])
 def test_copies_of_every_layout(cupy: Any, dtype: str, layout: str) -> None:
     x = numbers(dtype)
     place = LAYOUTS[layout]
@@ -111,7 +112,7 @@ BINARY = [
 
 
 @pytest.mark.parametrize("function", BINARY, ids=lambda function: function.__name__)
-@pytest.mark.parametrize("dtype", ["i1", "u2", "i8", "f2", "f8", "c8"])
+@pytest.mark.parametrize("dtype", ["i1", "f2", "c8"])
 def test_arithmetic(cupy: Any, dtype: str, function: Callable[[Any, Any], Any]) -> None:
     x, y = numbers(dtype), numbers(dtype, seed=1)
     ours = getattr(cupy, function.__name__, function)
@@ -125,7 +126,7 @@ def test_arithmetic(cupy: Any, dtype: str, function: Callable[[Any, Any], Any]) 
     )
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u8"])
+@pytest.mark.parametrize("dtype", ["i1", "u8"])
 def test_integers(cupy: Any, dtype: str) -> None:
     x, y = numbers(dtype), np.abs(numbers(dtype, seed=1) // 4) + np.dtype(dtype).type(1)
     a, b = cupy.asarray(x), cupy.asarray(y)
@@ -155,7 +156,7 @@ REDUCTIONS = ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "me
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-@pytest.mark.parametrize("dtype", ["bool", "i2", "f2", "f8"])
+@pytest.mark.parametrize("dtype", ["i2", "f2"])
 def test_reductions(cupy: Any, dtype: str, name: str) -> None:
     if name == "prod":
         x = np.ones((12, 20), dtype)
