@@ -6,7 +6,7 @@ hash of the sources and of the compilers' versions.
 
 For a device:
 
-- :func:`use_compiled_kernels`, before gzarr's device kernels are imported, makes gzarr load the PTX like that of a wheel.
+- :func:`use_compiled_kernels`, before gzarr's device kernels are imported, makes gzarr load PTX like that of a wheel.
 - :func:`find` returns what runs an entry of an image that CuPy has loaded; None for other images.
 - :func:`set_find` takes the runtime's ``coh_find``.
 """
