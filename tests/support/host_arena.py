@@ -1,4 +1,4 @@
-"""Runs the layout of a wave in host memory, without any device: kernels as compiled for a GPU, batches by other codecs."""
+"""Runs the layout of a wave in host memory, without any device: kernels as compiled for GPUs, batches by others."""
 
 from __future__ import annotations
 

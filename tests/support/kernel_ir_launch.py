@@ -66,8 +66,8 @@ def launch(
     blocks, threads
         Number of blocks, and of threads per block.
     seed
-        Seed of the order of blocks and threads; by default it depends on the arguments, so that a repeated launch is the
-        same.
+        Seed of the order of blocks and threads; by default it depends on the arguments, so that a repeated launch is
+        the same.
     limit
         Seconds after which it counts as hanging.
 

@@ -5,8 +5,8 @@ The instructions of a GPU are replaced by calls of ``kernel_ir.ll`` and ``kernel
 checks are added:
 
 - of the memory of a load, a store or an atomic operation, and of the alignment that it claims,
-- of shifts by at least the number of bits, of divisions by zero, and of signed sums, differences, products and quotients
-  that overflow: LLVM, and so NVVM, may produce any result;
+- of shifts by at least the number of bits, of divisions by zero, and of signed sums, differences, products and
+  quotients that overflow: LLVM, and so NVVM, may produce any result;
 - of functions that raise: on a GPU this ends the thread without notice.
 """
 
@@ -25,8 +25,8 @@ llvm.initialize_native_asmprinter()
 _RUNTIME: Final = Path(__file__).with_name("kernel_ir.ll")
 _REGISTERS: Final = [f"{what}.{axis}" for what in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
 _NAME: Final = r'(?:"[^"]*"|[-\w.$]+)'
-#: Runtime functions as the kernel calls them at first; parameters are added later: ``%here``, the thread's position, and
-#: ``%state``, of the launch.
+#: Runtime functions as the kernel calls them at first; parameters are added later: ``%here``, the thread's position,
+#: and ``%state``, of the launch.
 _DECLARATIONS: Final = "\n".join(
     [
         *(f"declare i32 @host.{name}() nounwind willreturn memory(none)" for name in _REGISTERS),

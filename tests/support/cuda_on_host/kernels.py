@@ -1,12 +1,12 @@
 """Device kernels on the host: gzarr's own, as the code that a GPU would get, and as the PTX of a wheel.
 
 numba-cuda compiles a kernel once, in a process of its own, to LLVM IR. NVVM makes PTX of it, and :mod:`kernel_ir` makes
-machine code for the host of the same, with checks; ``kernels.c`` runs that. Both are kept in ``.pytest_cache``, by a hash
-of the sources and of the compilers' versions.
+machine code for the host of the same, with checks; ``kernels.c`` runs that. Both are kept in ``.pytest_cache``, by a
+hash of the sources and of the compilers' versions.
 
 For a device:
 
-- :func:`use_compiled_kernels`, before gzarr's device kernels are imported, makes gzarr load the PTX in the way of a wheel.
+- :func:`use_compiled_kernels`, before gzarr's device kernels are imported, makes gzarr load PTX like that of a wheel.
 - :func:`find` returns what runs an entry of an image that CuPy has loaded; None for other images.
 - :func:`set_find` takes the runtime's ``coh_find``.
 """
