@@ -77,8 +77,12 @@ class Masking:
             if elements.dtype != self.dtype:
                 elements = elements.astype(self.dtype)
             masks = [elements == value for value in self.fill_values]
-            for mask in masks:
-                elements[mask] = np.nan
+            if masks:
+                mask = masks[0]
+                for other in masks[1:]:
+                    mask |= other
+                # One kernel on a device, where ``elements[mask] = ...`` is seven, with a scan. CuPy has it as its own.
+                np.copyto(elements, self.dtype.type(np.nan), where=mask)
             if self.scale_factor is not None:
                 elements *= self.scale_factor
             if self.add_offset is not None:

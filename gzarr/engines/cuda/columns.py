@@ -45,14 +45,22 @@ class Columns:
     def put(self, values: npt.ArrayLike) -> int:
         """Append a column; return its index in the arena's int64 view."""
         column = np.asarray(values, np.int64).reshape(-1)
-        end = self.used + column.size
+        index, memory = self.place(column.size)
+        memory[:] = column
+        return index
+
+    def place(self, words: int) -> tuple[int, IntArray]:
+        """Append a column; return its index in the arena's int64 view, and its memory, to be filled.
+
+        New memory of many columns would cost more than to compute them: the system has to provide its pages.
+        """
+        end = self.used + words
         if end > self._memory.size:
             # The wave's shape was computed wrongly; the kernels must not see half a column.
             raise DeviceError(f"a wave's columns need more than the {self._memory.size} words reserved for them")
-        self._memory[self.used : end] = column
-        index = self._start + self.used
+        index, memory = self._start + self.used, self._memory[self.used : end]
         self.used = end
-        return index
+        return index, memory
 
     def put_bytes(self, data: npt.NDArray[np.uint8], words: int) -> int:
         """Append bytes at a multiple of 16 bytes, zero-padded to ``words`` words; return their offset in the arena."""

@@ -58,4 +58,5 @@ def copy_launch(columns: Columns, source: IntArray, target: IntArray, nbytes: In
     header[c.FRAMES] = len(source)
     header[c.SOURCE], header[c.TARGET] = columns.put(source), columns.put(target)
     header[c.NBYTES] = columns.put(nbytes)
-    return KernelLaunch(c.copy_frames, c.blocks(len(source)), columns.put(header))
+    header[c.PARTS] = parts = c.parts(int(nbytes.max()))
+    return KernelLaunch(c.copy_frames, c.blocks(len(source) * parts), columns.put(header))

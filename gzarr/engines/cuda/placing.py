@@ -146,8 +146,10 @@ def placings(
                 shifts[nbytes] = nbytes.bit_length() - 1
         shift = shifts[np.minimum(layout.typesize, 17)][owner]
         left = shift == -2
-        for kernel, which in ((r.place_rows, (shift == 0) | (shift == -1)), (r.place_planes, shift > 0)):
-            if which.any():
+        for kernel, mine in ((r.place_rows, (shift == 0) | (shift == -1)), (r.place_planes, shift > 0)):
+            if mine.any():
+                # Mostly all pieces are alike: a slice copies nothing.
+                which: Any = slice(None) if mine.all() else mine
                 chosen = owner[which]
                 header, tiles = _rows_job(
                     columns, rows, which, source[chosen], shift[which],
@@ -230,7 +232,7 @@ def _row_units(nbytes: IntArray, alignment: int) -> IntArray:
 def _rows_job(
     columns: Columns,
     rows: _Rows,
-    which: npt.NDArray[np.bool_],
+    which: npt.NDArray[np.bool_] | slice,
     source: IntArray,
     shift: IntArray,
     blocksize: IntArray,
@@ -240,7 +242,10 @@ def _rows_job(
     from gzarr_kernels.device import rows as r
 
     dims = max(2, len(rows.above))
-    records = np.zeros((len(source), r.FIELDS + r.DIM_FIELDS * dims), np.int64)
+    each = r.FIELDS + r.DIM_FIELDS * dims
+    index, memory = columns.place(len(source) * each)
+    memory[:] = 0
+    records = memory.reshape(len(source), each)
     units = _row_units(rows.nbytes[which], rows.alignment)
     records[:, r.SOURCE], records[:, r.SHIFT], records[:, r.BLOCKSIZE] = source, shift, blocksize
     records[:, r.FROM], records[:, r.TO], records[:, r.ROW] = rows.source[which], rows.target[which], rows.nbytes[which]
@@ -269,7 +274,7 @@ def _rows_job(
     header[r.TILES] = tiles[-1]
     header[r.TILE_OFFSETS] = columns.put(tiles)
     header[r.DIMS] = dims
-    header[r.RECORDS] = columns.put(records)
+    header[r.RECORDS] = index
     return columns.put(header), int(tiles[-1])
 
 

@@ -257,14 +257,16 @@ class _FrameDecoding:
         self._shape = shape
         self._columns = columns
         self._arena = arena
-        order = np.argsort(frames.algorithm, kind="stable")
+        # Mostly all frames are of one kind: a slice copies nothing.
+        same = not len(frames.algorithm) or bool((frames.algorithm == frames.algorithm[0]).all())
+        order: Any = slice(None) if same else np.argsort(frames.algorithm, kind="stable")
         algorithm = frames.algorithm[order]
         self.owner: IntArray = frames.chunk[order]
         self.target_nbytes: IntArray = frames.target_nbytes[order]
         self.raw: BoolArray = algorithm == 0
         self.checked: IntArray = np.flatnonzero(frames.check[order])
         self.steps: list[Step] = []
-        count = len(order)
+        count = len(self.owner)
         if not count:
             return
         source, source_nbytes = frames.source[order], frames.source_nbytes[order]

@@ -11,7 +11,7 @@ from .target import THREADS, blocks, body, kernel, raw
 if TYPE_CHECKING:
     from .addressing import Bytes, Column
 
-__all__ = ["THREADS", "blocks", "copy_frames"]
+__all__ = ["THREADS", "blocks", "copy_frames", "parts"]
 
 # The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
 #: Number of frames.
@@ -20,8 +20,18 @@ FRAMES: Final = 0
 SOURCE: Final = 1
 TARGET: Final = 2
 NBYTES: Final = 3
+#: Parts of :data:`PART_BYTES` of the longest frame.
+PARTS: Final = 4
 #: Number of words of the header.
-SIZE: Final = 4
+SIZE: Final = 5
+
+#: Bytes of a part of a frame, which one block copies: a long frame keeps many blocks busy.
+PART_BYTES: Final = 64 << 10
+
+
+def parts(longest: int) -> int:
+    """Return the number of parts of a frame of so many bytes, at least one."""
+    return max(1, -(-longest // PART_BYTES))
 
 
 @body
@@ -52,22 +62,26 @@ def _copy(arena: Bytes, columns: Column, source: int, target: int, nbytes: int, 
 
 @body
 def _copy_frames(arena: Bytes, columns: Column, job: int, block: int, grid: int, thread: int, threads: int) -> None:
-    """Copy a thread's part of every ``grid``-th frame."""
+    """Copy a thread's share of every ``grid``-th part: first the first part of each frame, then the second, ..."""
     frames = get(columns, job + FRAMES)
-    frame = block
-    while frame < frames:
-        source = get(columns, get(columns, job + SOURCE) + frame)
-        target = get(columns, get(columns, job + TARGET) + frame)
-        nbytes = get(columns, get(columns, job + NBYTES) + frame)
-        _copy(arena, columns, source, target, nbytes, thread, threads)
-        frame += grid
+    units = frames * get(columns, job + PARTS)
+    unit = block
+    while unit < units:
+        frame = unit % frames
+        begin = unit // frames * PART_BYTES
+        nbytes = get(columns, get(columns, job + NBYTES) + frame) - begin
+        if nbytes > 0:
+            source = get(columns, get(columns, job + SOURCE) + frame) + begin
+            target = get(columns, get(columns, job + TARGET) + frame) + begin
+            _copy(arena, columns, source, target, min(nbytes, PART_BYTES), thread, threads)
+        unit += grid
 
 
 @kernel
 def copy_frames(arena: Bytes, columns: Column, job: int) -> None:
-    """Copy frames within the arena, one block per frame.
+    """Copy frames within the arena, one block per part of a frame.
 
-    Launched with ``blocks(frames)`` blocks of ``THREADS``.
+    Launched with ``blocks(frames * parts(longest))`` blocks of ``THREADS``.
 
     Parameters
     ----------

@@ -318,7 +318,7 @@ def test_memory_as_an_array(device: SimulatedDevice) -> None:
 def copy_job(device: SimulatedDevice, stream: Any, data: bytes) -> DeviceArray:
     """Return an arena with a header at 0, and ``data`` at byte 128, which a launch copies to byte 256."""
     columns = np.zeros(64, np.int64)
-    columns[[copies.FRAMES, copies.SOURCE, copies.TARGET, copies.NBYTES]] = 1, 8, 9, 10
+    columns[[copies.FRAMES, copies.PARTS, copies.SOURCE, copies.TARGET, copies.NBYTES]] = 1, 1, 8, 9, 10
     columns[8:11] = 128, 256, len(data)
     memory = on(device, stream, columns[:16].tobytes() + data.ljust(256, b"."))
     return memory

@@ -144,15 +144,17 @@ def test_planes_of_real_containers(typesize: int) -> None:
 
 
 def test_copy_frames_of_any_length_and_alignment() -> None:
-    arena = Arena.of(1 << 16)
+    arena = Arena.of(1 << 20)
     lengths = [*range(20), 63, 64, 65, 1000, 4097]
     frames = [random_bytes(n, n) for n in lengths for _ in range(4)]
+    # Long ones are copied in parts.
+    frames[5:5] = [random_bytes(n, n) for n in (c.PART_BYTES - 1, c.PART_BYTES, c.PART_BYTES + 1, 2 * c.PART_BYTES + 9)]
     source = [arena.put_bytes(frame, i % 16) for i, frame in enumerate(frames[:-1])]
     source.append(arena.put_last(frames[-1], 3))
     targets = [arena.reserve(len(frame), (5 * i + i // 7) % 16) for i, frame in enumerate(frames)]
     arena.reserve(0)
     header = np.zeros(c.SIZE, np.int64)
-    header[c.FRAMES] = len(frames)
+    header[c.FRAMES], header[c.PARTS] = len(frames), c.parts(max(map(len, frames)))
     header[c.SOURCE], header[c.TARGET] = arena.put(source), arena.put(targets)
     header[c.NBYTES] = arena.put([len(frame) for frame in frames])
     job = arena.put(header)
@@ -167,7 +169,7 @@ def test_copy_frames_beyond_31_bits() -> None:
     frame = random_bytes(1001)
     arena = Arena(Guarded((1 << 32) + 8192).array)
     header = np.zeros(c.SIZE, np.int64)
-    header[c.FRAMES] = 1
+    header[c.FRAMES] = header[c.PARTS] = 1
     header[c.NBYTES] = arena.put([len(frame)])
     header[c.SOURCE] = arena.put([arena.put_bytes(frame, 5)])
     arena.used = 1 << 32
