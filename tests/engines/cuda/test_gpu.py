@@ -1,6 +1,6 @@
 """Reads and writes as in programs of GPU users: streams, memory limits, other libraries, other readers.
 
-Each test runs on every device of this pytest run: by default the CPU and the simulated device; with ``GZARR_TEST_GPU=1
+Each test runs on every device of this pytest run: by default the CPU and CUDA in host memory; with ``GZARR_TEST_GPU=1
 pytest -m gpu`` a real one.
 """
 
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zarr
+from support import devices as devices_of
 from support import zarr_arrays as z
-from support.simulated_files import SimulatedFiles
+from support.cuda_on_host import dlpack
+from support.files_past_host import FilesPastHost
 from support.volumes import CHUNKS, COMPRESSORS, SHAPE, volume, written
 
 import gzarr
@@ -90,9 +92,9 @@ def test_memory_stays_within_the_budget(tmp_path: Path, device: TestedDevice) ->
 def _held(device: TestedDevice, stack: ExitStack) -> Callable[[], int]:
     """Return a function for the most device and page-locked bytes that a read has held, besides its result."""
     if device.watched is not None:
-        simulated = device.watched
-        simulated.reset_peak()
-        return lambda: simulated.peak
+        watched = device.watched
+        watched.reset_peak()
+        return lambda: watched.peak
     if not device.is_cuda:
         return lambda: 0
     cupy: Any = importlib.import_module("cupy")
@@ -120,7 +122,7 @@ def _direct_files(device: TestedDevice) -> tuple[Any, str]:
     Without GPUDirect Storage, kvikio itself goes through host memory, so its calls are tested anyway.
     """
     if device.watched is not None:
-        return SimulatedFiles(device.watched), ""
+        return FilesPastHost(device.watched), ""
     try:
         return kvikio_files.KvikioFiles(), kvikio_files.obstacle()
     except Exception as error:  # of kvikio, of cuFile, or for there is none
@@ -166,8 +168,45 @@ def test_past_host_memory_and_through_it(
 # -- other libraries
 
 LIBRARIES = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is not None]
+#: Their builds for the CPU take nothing that is CUDA's: beside CUDA in host memory, a consumer of our own stands for them.
+beside_libraries = pytest.mark.parametrize("device", [one for one in devices_of.KINDS if one.id != "on-host"], indirect=True)
+on_cuda = pytest.mark.parametrize("device", [one for one in devices_of.KINDS if one.id != "cpu"], indirect=True)
 
 
+@on_cuda
+@pytest.mark.parametrize("decode", ["cuda", "cpu"])
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_results_are_exported_by_dlpack(own_stream: bool, decode: Any, tmp_path: Path, device: TestedDevice) -> None:
+    """Elements are there for whoever waits as the protocol says, on whatever stream."""
+    data = volume("<f4")
+    array = device.open(written(tmp_path / "a", "blosc-zstd-2", data))
+    with devices.get_device(device.name) as current:
+        theirs = current.stream()
+        ours = current.stream() if own_stream else current.current_stream()
+        for stream in (theirs.ptr, dlpack.LEGACY, dlpack.PER_THREAD):
+            with ours:
+                taken = dlpack.imported(array.read(decode=decode, stream=ours), stream)
+            assert (taken.device, taken.shape, taken.dtype) == (current.ordinal, data.shape, data.dtype)
+            z.same(taken.read(stream), data, stream)
+            taken.release()
+
+
+@on_cuda
+@pytest.mark.parametrize("newest", [(0, 8), (1, 0)])
+def test_what_dlpack_offers_is_read_into_and_written(newest: tuple[int, int], tmp_path: Path, device: TestedDevice) -> None:
+    data = volume("<i4")
+    array = device.open(written(tmp_path / "a", "lz4", data), mode="r+")
+    with devices.get_device(device.name) as current:
+        with current.stream() as theirs:
+            turned = device.array(data[::-1].copy())
+            turned += 1
+        offered = dlpack.Offered(turned, theirs.ptr, newest=newest)
+        array[...] = offered
+        assert offered.exported == offered.deleted >= 1
+    z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], data[::-1] + 1)
+
+
+@beside_libraries
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Path, device: TestedDevice) -> None:
     data = volume("<f4")
@@ -177,7 +216,7 @@ def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Pat
     if library == "torch":
         torch: Any = importlib.import_module("torch")
         tensors = [torch.from_dlpack(result)]
-        if device.is_cuda and device.watched is None:
+        if device.is_cuda:
             assert result.__cuda_array_interface__["data"][0] == tensors[0].data_ptr()
             tensors.append(torch.as_tensor(result, device=device.name))
         for tensor in tensors:
@@ -185,7 +224,7 @@ def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Pat
             z.same(tensor.cpu().numpy(), data)
         # What one of them writes, the other sees.
         tensors[0][0, 0, 0] = -1
-        if device.is_cuda and device.watched is None:
+        if device.is_cuda:
             torch.cuda.synchronize()
         assert device.to_numpy(result)[0, 0, 0] == -1
     else:
@@ -193,22 +232,19 @@ def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Pat
         z.same(np.asarray(jax.dlpack.from_dlpack(result)), data)
 
 
+@beside_libraries
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name == "torch"])
 def test_reads_into_a_tensor(library: str, tmp_path: Path, device: TestedDevice) -> None:
     data = volume("<i4")
     array = device.open(written(tmp_path / "a", "lz4", data))
     torch: Any = importlib.import_module(library)
-    if device.watched is not None:
-        # Only its own memory is a simulated device's.
-        out = device.empty(SHAPE, "i4")
-        tensor = torch.from_dlpack(out)
-    else:
-        tensor = torch.zeros(SHAPE, dtype=torch.int32, device=device.name)
-        out = importlib.import_module("cupy").from_dlpack(tensor) if device.is_cuda else tensor.numpy()
+    tensor = torch.zeros(SHAPE, dtype=torch.int32, device=device.name)
+    out = importlib.import_module("cupy").from_dlpack(tensor) if device.is_cuda else tensor.numpy()
     device.to_numpy(array.read(out=out, decode="cuda"))
     z.same(tensor.cpu().numpy(), data)
 
 
+@beside_libraries
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_arrays_of_other_libraries_are_read_and_written(
@@ -217,11 +253,11 @@ def test_arrays_of_other_libraries_are_read_and_written(
     # Otherwise JAX takes most of the memory for itself.
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     other: Any = importlib.import_module(library)
-    on_gpu = device.is_cuda and device.watched is None
+    on_gpu = device.is_cuda
     if on_gpu and not (other.cuda.is_available() if library == "torch" else other.default_backend() == "gpu"):
         pytest.skip(f"{library} has no CUDA here")
     if library == "torch" and not on_gpu:
-        # A GPU beside the simulated device is not meant.
+        # A GPU is not meant here.
         monkeypatch.setattr(other.cuda, "is_available", lambda: False)
     gzarr.create_array(tmp_path / "a", data=volume("<f4").astype(dtype), chunks=CHUNKS, codecs="zstd", device="cpu")
     expected = gzarr.open_array(tmp_path / "a", device="cpu")[...].view(f"u{2 if dtype == 'bfloat16' else 4}")
@@ -340,10 +376,11 @@ def test_shards_are_written_whole(
     assert not (tmp_path / "a" / "c" / "0").exists()
 
 
+@beside_libraries
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name == "torch"])
 def test_tensors_are_written(library: str, tmp_path: Path, device: TestedDevice) -> None:
     torch: Any = importlib.import_module(library)
-    on = "cpu" if device.watched is not None or not device.is_cuda else device.name
+    on = device.name
     tensor = torch.arange(SHAPE[0], device=on, dtype=torch.int32).reshape(-1, 1, 1).expand(SHAPE)
     array = _blank(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<i4", COMPRESSORS["zstd"], fill=-1), device)
     array.write(..., tensor)
