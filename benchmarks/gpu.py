@@ -64,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--no-targets", action="store_true", help="only workloads: no rates, waves, start-up, or host's time per chunk"
     )
+    found.add_argument(
+        "--small", action="store_true", help="small batches, small waves, two workloads: to see that all runs"
+    )
     found.add_argument("--list", action="store_true", help="name the workloads and stop")
     found.add_argument("--json", type=Path, metavar="FILE")
     return found
@@ -76,7 +79,8 @@ def chosen(arguments: argparse.Namespace) -> list[Tiled]:
         return [t for t in found if any(text in t.workload.name for text in arguments.workload)]
     if arguments.all:
         return found
-    return [t for name in gpu_workloads.MAIN for t in found if t.workload.name == name]
+    names = gpu_workloads.MAIN[:2] if arguments.small else gpu_workloads.MAIN
+    return [t for name in names for t in found if t.workload.name == name]
 
 
 def measure_all(
@@ -183,6 +187,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def measure(steps: Steps, items: list[str], seconds: float) -> None:
         device = gpu_steps.device()
+        if arguments.small:
+            gpu_saturation.make_small()
         rivals, absent = gpu_rivals.available(arguments.rival or RIVALS, arguments.threads)
         for name, why in absent.items():
             print(f"{name}: {why}", file=sys.stderr)

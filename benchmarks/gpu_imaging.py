@@ -226,7 +226,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if there is no device, or a result is wrong."""
     arguments = parser().parse_args(argv)
     found = run(
-        "gpu_imaging.py", argv, arguments, datasets(arguments.mib << 20),
+        "gpu_imaging.py", argv, arguments, datasets(arguments.mib << 20, arguments.side, min(64, arguments.side // 2)),
         lambda device, dataset, folder, seconds, steps: measure(
             device, dataset, folder, seconds, arguments.rounds, mixed, steps
         ),

@@ -228,6 +228,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--mib", type=int, default=512, help="size of each array (default 512)")
+    found.add_argument("--side", type=int, default=512, help="length of each row and column (default 512)")
     found.add_argument("--seconds", type=float, default=120.0, help="approximate time limit (default 120)")
     found.add_argument("--rounds", type=int, default=5, help="timed epochs, at most (default 5)")
     found.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 1), help="processes of DataLoader")
@@ -241,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if there is no device, or a way to read failed."""
     arguments = parser().parse_args(argv)
     found = run(
-        "gpu_loader.py", argv, arguments, datasets(arguments.mib << 20),
+        "gpu_loader.py", argv, arguments, datasets(arguments.mib << 20, arguments.side, min(64, arguments.side // 2)),
         lambda device, dataset, folder, seconds, steps: measure(
             device, dataset, folder, seconds, arguments.rounds, arguments.workers, steps
         ),

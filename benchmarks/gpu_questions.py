@@ -210,6 +210,20 @@ def ask(device: Device, names: Sequence[str], seconds: float, steps: Steps | Non
     return answers
 
 
+def make_small() -> None:
+    """Make batches, copies and files small, for a device in host memory."""
+    global FRAME_NBYTES, FRAME_COUNTS
+    from gzarr.engines.cuda import calibration
+
+    FRAME_NBYTES, FRAME_COUNTS = (1000, 70_000), (1, 3)
+    gpu_transfers.COPY_NBYTES, gpu_transfers.THREADS = (1024,), (1, 2)
+    gpu_transfers.FILE_NBYTES, gpu_transfers.LAUNCHES = 150_000, 2
+    gpu_transfers.ASSEMBLED = ((2, 1, "C"), (4, 4, "C"), (4, 4, "F"))
+    gpu_transfers.ASSEMBLED_NBYTES, gpu_transfers.CHUNK_NBYTES = 1 << 16, 1 << 13
+    gpu_router.WAVES = 3
+    calibration.SMALL_FRAMES = 4
+
+
 def summary(answers: dict[str, Any]) -> str:
     """Return one line per question."""
     lines = []
@@ -237,6 +251,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--seconds", type=float, default=60.0, help="approximate time limit (default 60)")
     found.add_argument("--question", action="append", choices=list(QUESTIONS), help="only this one (repeatable)")
     found.add_argument("--without", action="append", choices=list(QUESTIONS), default=[], help="not this one")
+    found.add_argument("--small", action="store_true", help="small batches: to see that everything runs to its end")
     found.add_argument("--json", type=Path, metavar="FILE")
     found.add_argument("--damaged", nargs=2, metavar=("ALGORITHM", "DAMAGE"), help=argparse.SUPPRESS)
     return found
@@ -255,6 +270,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def measure(steps: Steps, left: list[str], seconds: float) -> None:
         device = gpu_steps.device()
         steps.about(device=gpu_transfers.device_facts())
+        if arguments.small:
+            make_small()
         ask(device, left, seconds, steps)
 
     found = gpu_steps.run(

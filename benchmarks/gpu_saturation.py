@@ -39,6 +39,12 @@ READS = 3
 RATES, SWEEP = "decoders at saturation", "waves"
 
 
+def make_small() -> None:
+    """Make batches and waves small, for a device in host memory."""
+    global BATCHES, WAVE_BYTES, FLIGHTS
+    BATCHES, WAVE_BYTES, FLIGHTS = ((4 * _KIB, 16), (64 * _KIB, 2)), (_MIB, 4 * _MIB), (1, 3)
+
+
 def rates(steps: Steps, device: Device, seconds: float) -> None:
     """Measure decoded bytes per second of each algorithm, for batches that keep a GPU busy."""
     deadline = time.monotonic() + seconds

@@ -173,11 +173,12 @@ class Plan:
 
     def _measure(self) -> list[Stage]:
         few = ("--mib", "1", "--rounds", "1")
+        slices = (*few, "--side", "64")
         return [
-            self._script("benchmark", "gpu.py", 60, 120, small=(*few, "--workload", "u2-64")),
-            self._script("writing", "gpu_write.py", 8, 25, small=few),
-            self._script("loader", "gpu_loader.py", 8, 30, small=(*few, "--workers", "1")),
-            self._script("imaging", "gpu_imaging.py", 8, 25, small=few),
+            self._script("benchmark", "gpu.py", 60, 120, small=(*few, "--small")),
+            self._script("writing", "gpu_write.py", 8, 25, small=slices),
+            self._script("loader", "gpu_loader.py", 8, 30, small=(*slices, "--workers", "1")),
+            self._script("imaging", "gpu_imaging.py", 8, 25, small=slices),
             self._script("sanitizer", "gpu_sanitizer.py", 4, 30),
             self._tests("soak", 6, 45, ["gpu_soak"]),
             self._script(DECODE_RATES, "gpu_questions.py", 6, 15, "--question", DECODE_RATES, small=("--small",)),

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 #: What a process is to do, for the process itself.
 _ASSIGNED: Final = "GZARR_STEPS"
-#: Seconds without an event after which a process that has named no step yet is ended: it imports packages.
-START_S: Final = 90.0
+#: Seconds after which a process that has begun no step is ended: it imports packages, and may compile kernels.
+START_S: Final = 180.0
 #: Default of the seconds that a step may take.
 LIMIT_S: Final = 45.0
 #: Seconds beyond its time after which a process is ended.
@@ -276,16 +276,18 @@ def _listen(reading: int, events: queue.Queue[dict[str, Any] | None]) -> None:
 
 
 def device() -> Any:
-    """Return the current device.
+    """Return the current device, when the kernels of the CPU engine are loaded: compiling them takes a minute.
 
     Raises
     ------
     NoDeviceError
         If it cannot be used.
     """
+    from gzarr.engines import kernels
     from gzarr.engines.cuda import devices
     from gzarr.errors import DeviceError
 
+    kernels.load()
     try:
         return devices.get_device(devices.current())
     except DeviceError as error:
@@ -294,9 +296,10 @@ def device() -> Any:
 
 def _synchronize() -> None:
     """Wait for the device, which raises if it is lost."""
+    from gzarr.engines.cuda import devices
     from gzarr.engines.cuda.cupy_device import CupyDevice
 
-    if isinstance(device(), CupyDevice):
+    if isinstance(devices.get_device(devices.current()), CupyDevice):
         import cupy
 
         cupy.cuda.runtime.deviceSynchronize()

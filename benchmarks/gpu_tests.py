@@ -32,8 +32,8 @@ def collected(file: Path) -> dict[str, Any]:
     Returns
     -------
     ``passed``, a number; ``failed``, texts by test; ``skipped``, tests by reason; ``expected failures``, a number;
-    ``unfinished``, the test during which the run was ended; ``kernels``, numbers of kernels by the origin of their code;
-    ``slowest``, seconds of tests.
+    ``unfinished``, the test during which the run was ended; ``kernels``, numbers of kernels by the origin of their
+    code; ``slowest``, seconds of tests.
     """
     outcomes: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -48,6 +48,8 @@ def collected(file: Path) -> dict[str, Any]:
             continue
         if "begin" in line:
             began = line["begin"]
+        elif "end" in line:
+            began = ""
         elif "kernel" in line:
             kernels[line["kernel"]] = kernels.get(line["kernel"], 0) + 1
         elif "test" in line:
@@ -60,8 +62,6 @@ def collected(file: Path) -> dict[str, Any]:
             # A test fails, too, if it passes and what ends it fails.
             if outcomes.get(name) != "failed":
                 outcomes[name] = outcome
-            if line.get("last", False):
-                began = ""
     counts = list(outcomes.values())
     slowest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:10]
     return {

@@ -164,6 +164,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--mib", type=int, default=512, help="size of each array (default 512)")
+    found.add_argument("--side", type=int, default=512, help="length of each row and column (default 512)")
     found.add_argument("--seconds", type=float, default=60.0, help="approximate time limit (default 60)")
     found.add_argument("--rounds", type=int, default=5, help="timed rounds, at most (default 5)")
     found.add_argument("--codec", action="append", metavar="TEXT", help="only arrays whose name contains TEXT")
@@ -229,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if there is no device, or a writer of ours failed."""
     arguments = parser().parse_args(argv)
     found = run(
-        "gpu_write.py", argv, arguments, datasets(arguments.mib << 20),
+        "gpu_write.py", argv, arguments, datasets(arguments.mib << 20, arguments.side),
         lambda device, dataset, folder, seconds, steps: measure(
             device, dataset, folder, seconds, arguments.rounds, steps
         ),
