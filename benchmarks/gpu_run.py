@@ -88,7 +88,7 @@ class Outcome:
 def limit(stages: Sequence[Stage], at: int, remaining_s: float) -> float | None:
     """Return the seconds for stage ``at``, or None if it is left out.
 
-    It gets its least time, and a share of what is left when the later stages have theirs.
+    It gets its least time, and a share of what is left when the later stages that fit have theirs.
 
     Parameters
     ----------
@@ -102,8 +102,12 @@ def limit(stages: Sequence[Stage], at: int, remaining_s: float) -> float | None:
     stage, rest = stages[at], stages[at:]
     if remaining_s < stage.least_s:
         return None
-    spare = max(remaining_s - sum(s.least_s for s in rest), 0.0)
-    return min(stage.least_s + spare * stage.weight / sum(s.weight for s in rest), remaining_s)
+    spare, weights = remaining_s, 0.0
+    for one in rest:
+        if one.least_s <= spare:
+            spare -= one.least_s
+            weights += one.weight
+    return stage.least_s + spare * stage.weight / weights
 
 
 def run(stage: Stage, seconds: float, log: TextIO, environment: Mapping[str, str]) -> Outcome:

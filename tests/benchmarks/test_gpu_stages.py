@@ -71,8 +71,6 @@ def test_the_plan_of_a_call(call: str, b: SimpleNamespace, tmp_path: Path) -> No
     command, _ = stages["install"].command(60)
     assert {"--no-index", "--no-deps", "--no-compile", "--target"} <= set(command)
     assert command[-1].endswith("a-1-py3-none-any.whl")
-    # It fits, and what is most important has the most time: also with what comes before the first stage.
-    assert sum(s.least_s for s in planned) < 60 * g.MINUTES[call] - g.RESERVE_S - 5
     for name in ("soak", "damage"):
         assert name not in stages or stages[name].least_s >= 45
     # One kind of kernels runs, and tests fail if it is another.
@@ -91,6 +89,8 @@ def test_the_plan_of_a_call(call: str, b: SimpleNamespace, tmp_path: Path) -> No
     brought = {s.name: s for s in g.Plan("python", work, wheels, tmp_path / "site").stages(call)}
     assert brought["environment"].command(100)[1]["GZARR_KERNELS"] == str(wheels / "kernels")
     assert brought["kernels"].least_s < stages["kernels"].least_s
+    # It fits, also with what comes before the first stage.
+    assert sum(s.least_s for s in brought.values()) < 60 * g.MINUTES[call] - g.RESERVE_S - 5
 
 
 @pytest.mark.parametrize("small", [False, True])
