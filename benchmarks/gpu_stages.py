@@ -142,7 +142,7 @@ class Plan:
 
     def _first(self) -> list[Stage]:
         stages = []
-        if self._wheels is not None:
+        if self._wheels is not None and self._site is not None:
             found = sorted(map(str, self._wheels.glob("*.whl")))
             pip = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--upgrade"]
             stages.append(Stage("install", 4, 10, True, self._fixed(*pip, "--target", str(self._site), *found)))

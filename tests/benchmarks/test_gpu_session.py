@@ -18,8 +18,10 @@ from gzarr.engines.cuda import machine_code
 
 ROOT = Path(__file__).parents[2]
 
-FAILED: Any = SimpleNamespace(failed=True, nodeid="test_one")
-PASSED: Any = SimpleNamespace(failed=False, nodeid="test_two")
+FAILED, PASSED = (
+    pytest.TestReport(name, (name, 1, name), {}, outcome, "", "call")  # type: ignore[arg-type]
+    for name, outcome in (("test_one", "failed"), ("test_two", "passed"))
+)
 
 
 def test_nothing_starts_when_time_is_over() -> None:
