@@ -168,14 +168,23 @@ def test_past_host_memory_and_through_it(
 LIBRARIES = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is not None]
 
 
+def _imported(library: str, device: TestedDevice) -> Any:
+    """Return a library that can use the device's memory; skip the test if it cannot."""
+    other: Any = importlib.import_module(library)
+    on_gpu = device.is_cuda and device.simulated is None
+    if on_gpu and not (other.cuda.is_available() if library == "torch" else other.default_backend() == "gpu"):
+        pytest.skip(f"{library} has no CUDA here")
+    return other
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Path, device: TestedDevice) -> None:
-    data = volume("<f4")
+    other, data = _imported(library, device), volume("<f4")
     array = device.open(written(tmp_path / "a", "blosc-zstd-2", data))
     result = array.read(decode="cuda")
     device.to_numpy(result)
     if library == "torch":
-        torch: Any = importlib.import_module("torch")
+        torch = other
         tensors = [torch.from_dlpack(result)]
         if device.is_cuda and device.simulated is None:
             assert result.__cuda_array_interface__["data"][0] == tensors[0].data_ptr()
@@ -189,15 +198,13 @@ def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Pat
             torch.cuda.synchronize()
         assert device.to_numpy(result)[0, 0, 0] == -1
     else:
-        jax: Any = importlib.import_module("jax")
-        z.same(np.asarray(jax.dlpack.from_dlpack(result)), data)
+        z.same(np.asarray(other.dlpack.from_dlpack(result)), data)
 
 
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name == "torch"])
 def test_reads_into_a_tensor(library: str, tmp_path: Path, device: TestedDevice) -> None:
-    data = volume("<i4")
+    torch, data = _imported(library, device), volume("<i4")
     array = device.open(written(tmp_path / "a", "lz4", data))
-    torch: Any = importlib.import_module(library)
     if device.simulated is not None:
         # Only its own memory is a simulated device's.
         out = device.empty(SHAPE, "i4")
@@ -216,10 +223,8 @@ def test_arrays_of_other_libraries_are_read_and_written(
 ) -> None:
     # Otherwise JAX takes most of the memory for itself.
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    other: Any = importlib.import_module(library)
+    other = _imported(library, device)
     on_gpu = device.is_cuda and device.simulated is None
-    if on_gpu and not (other.cuda.is_available() if library == "torch" else other.default_backend() == "gpu"):
-        pytest.skip(f"{library} has no CUDA here")
     if library == "torch" and not on_gpu:
         # A GPU beside the simulated device is not meant.
         monkeypatch.setattr(other.cuda, "is_available", lambda: False)
@@ -342,7 +347,7 @@ def test_shards_are_written_whole(
 
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name == "torch"])
 def test_tensors_are_written(library: str, tmp_path: Path, device: TestedDevice) -> None:
-    torch: Any = importlib.import_module(library)
+    torch = _imported(library, device)
     on = "cpu" if device.simulated is not None or not device.is_cuda else device.name
     tensor = torch.arange(SHAPE[0], device=on, dtype=torch.int32).reshape(-1, 1, 1).expand(SHAPE)
     array = _blank(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<i4", COMPRESSORS["zstd"], fill=-1), device)
