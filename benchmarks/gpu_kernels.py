@@ -73,10 +73,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compile, and say what there is; return 1 if kernels cannot be compiled."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--brought", action="store_true", help="compile nothing: there must be PTX of these sources")
     parser.add_argument("--host", type=Path, metavar="OTHER", help="folder for the libraries without the PTX")
     arguments = parser.parse_args(argv)
     try:
-        make(arguments.folder)
+        if arguments.brought and not present(arguments.folder)[0]:
+            raise RuntimeError(f"{arguments.folder} has no PTX of these sources: it is of another checkout")
+        if not arguments.brought:
+            make(arguments.folder)
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

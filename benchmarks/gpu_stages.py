@@ -150,7 +150,8 @@ class Plan:
             pip = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--upgrade"]
             stages.append(Stage("install", 4, 10, True, self._fixed(*pip, "--target", str(self._site), *found)))
         # Copies those that were brought, or compiles them, which takes most of a minute.
-        build = ("benchmarks/gpu_kernels.py", self._kernels, "--host", self._host_kernels)
+        build = ["benchmarks/gpu_kernels.py", self._kernels, "--host", self._host_kernels]
+        build += ["--brought"] if self._brought else []
         stages.append(Stage("kernels", 1, 3 if self._brought else 60, True, self._fixed(*build)))
         # This also decodes with each codec.
         doctor = self._fixed("-m", "gzarr", "doctor", "--device", "cuda", "--json")
