@@ -1,0 +1,91 @@
+"""The device in host memory over the life of a process: switched on, forked, ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support import cuda_on_host
+
+pytestmark = pytest.mark.skipif(
+    bool(cuda_on_host.why_not()), reason=cuda_on_host.why_not() or "there is CUDA in host memory"
+)
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+IN_A_CHILD = """
+import os
+from support import cuda_on_host
+import ctypes
+cuda = cuda_on_host.install()
+from cupy.cuda import runtime
+driver = ctypes.CDLL("libcuda.so.1")
+count = ctypes.c_int()
+assert driver.cuDeviceGetCount(ctypes.byref(count)) == 3  # before cuInit
+USE
+child = os.fork()
+if not child:
+    try:
+        runtime.memGetInfo()
+        print("works", flush=True)
+    except runtime.CUDARuntimeError as error:
+        print(error.status, driver.cuInit(0), driver.cuDeviceGetCount(ctypes.byref(count)), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+runtime.memGetInfo()
+"""
+
+
+def test_a_child_cannot_use_what_its_parent_has_initialised() -> None:
+    assert run(IN_A_CHILD.replace("USE", "import cupy; a = cupy.zeros(10)")) == "3 3 3\n"
+
+
+def test_a_child_can_use_what_its_parent_has_not() -> None:
+    assert run(IN_A_CHILD.replace("USE", "")) == "works\n"
+
+
+def test_work_that_is_pending_at_the_end() -> None:
+    code = """
+from support import cuda_on_host
+cuda = cuda_on_host.install()
+import cupy
+cuda.seed(1, late_ms=100_000)
+stream = cupy.cuda.Stream(non_blocking=True)
+with stream:
+    a = cupy.zeros(1000)
+    for i in range(100):
+        a.data.memset_async(1, 8000, stream)
+b = cupy.cuda.PinnedMemory(100)
+print("ends")
+"""
+    assert run(code) == "ends\n"
+
+
+def test_it_is_the_same_when_installed_again_and_nothing_before() -> None:
+    code = """
+import sys
+from support import cuda_on_host
+assert "cupy" not in sys.modules and "cupy_backends" not in sys.modules
+assert "libcuda" not in open("/proc/self/maps").read()
+assert cuda_on_host.install() is cuda_on_host.install()
+import cupy
+assert cupy.get_default_memory_pool().total_bytes() == 0
+a = cupy.zeros(100)
+assert cupy.get_default_memory_pool().used_bytes() == 1024
+print("right")
+"""
+    assert run(code) == "right\n"
