@@ -1,7 +1,7 @@
 """Shared by all tests: the meaning of device CUDA, and compiled kernels, loaded before the time of any test starts.
 
-Numba decides at import whether CUDA kernels run on a GPU or in its simulator, so a test process has one of them: the
-simulator, unless ``GZARR_TEST_GPU=1``. The mere presence of a GPU changes nothing. ``GZARR_TEST_GPU=1 pytest -m gpu``
+Without ``GZARR_TEST_GPU=1``, CUDA is simulated, and the device kernels run on the host as the code that a GPU would get,
+and are loaded as the PTX of a wheel. The mere presence of a GPU changes nothing. ``GZARR_TEST_GPU=1 pytest -m gpu``
 runs the tests with that mark on the GPU; ``GZARR_TEST_SECONDS`` limits their time.
 """
 
@@ -16,8 +16,11 @@ import pytest
 from gzarr_kernels.operations import OPERATIONS
 
 ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
-# Before anything imports Numba; workers of pytest-xdist inherit it.
-os.environ["NUMBA_ENABLE_CUDASIM"] = "0" if ON_GPU else "1"
+if not ON_GPU:
+    from support.cuda_on_host.kernels import use_compiled_kernels
+
+    # Before anything imports a device kernel; processes that tests start inherit it.
+    use_compiled_kernels()
 
 from support import devices, gpu_session  # noqa: E402
 
@@ -66,11 +69,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("tests on a GPU need GZARR_TEST_GPU=1: without it, CUDA is simulated")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the device kernels: each launch on the host forks, which takes longer, the larger the process is."""
-    items.sort(key=lambda item: _DEVICE_KERNELS not in item.path.parents)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Compile the kernels, in each process that runs tests."""
@@ -82,6 +80,10 @@ def pytest_runtestloop(session: pytest.Session) -> None:
             kernels.operation(name, function)
         if row.algorithm is not None:
             kernels.operation(row.algorithm, "verifies")
+    if any(_DEVICE_KERNELS in item.path.parents for item in session.items):
+        from support import kernel_ir_launch
+
+        kernel_ir_launch.prepare("support.made_up_kernels")
 
 
 @pytest.fixture(params=devices.KINDS)
@@ -89,12 +91,3 @@ def device(request: pytest.FixtureRequest) -> Iterator[devices.TestedDevice]:
     """Each device on which a read can run."""
     with devices.use(request.param) as tested:
         yield tested
-
-
-@pytest.fixture(scope="module", params=["simulator", "ir"])
-def launcher(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each way to run a device kernel without a GPU: in the simulator, and from its IR as compiled for a GPU."""
-    from support import device_arena
-
-    with device_arena.launched_by(request.param):
-        yield

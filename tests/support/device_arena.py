@@ -2,83 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pytest
 from gzarr_kernels.device import target
-from numba.cuda.simulator import kernelapi
-from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from support import kernel_ir_launch
 from support.guarded_memory import PAGE, Guarded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BLOCKS, THREADS = 3, 4
 
 
-class _OneEach(dict[Any, Any]):
-    """A dictionary that looks up and adds missing keys in one thread at a time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._adding = threading.Lock()
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        self._adding.acquire()
-        found = super().get(key, default)
-        if found is not None:
-            self._adding.release()
-        return found
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, value)
-        self._adding.release()
-
-
-class _Shared(kernelapi.FakeCUDAShared):  # type: ignore[misc]
-    """Shared memory that is the same for all threads of a block, even if two of them are the first to request it."""
-
-    def __init__(self, nbytes: int) -> None:
-        super().__init__(nbytes)
-        self._allocations = _OneEach()
-
-
-kernelapi.FakeCUDAShared = _Shared
-
-
-def in_simulator(kernel: Any, *arguments: Any, blocks: int, threads: int) -> None:
-    kernel[blocks, threads](*(FakeCUDAArray(x) if isinstance(x, np.ndarray) else x for x in arguments))
-
-
-#: How kernels are launched: by the simulator, or as they are compiled for a GPU; see the fixture ``launcher``.
-LAUNCHERS: dict[str, Any] = {"simulator": in_simulator, "ir": kernel_ir_launch.launch}
-_launcher = ["simulator"]
-
-
-@contextmanager
-def launched_by(name: str) -> Iterator[None]:
-    before, _launcher[0] = _launcher[0], name
-    try:
-        yield
-    finally:
-        _launcher[0] = before
-
-
-#: Mark for tests that run once with each launcher.
-by_each_launcher = pytest.mark.usefixtures("launcher")
-
-
 def launch(kernel: Any, *arguments: Any, blocks: int = BLOCKS, threads: int | None = None) -> None:
-    """Run a kernel, by default with a number of threads that the launcher chooses."""
+    """Run a kernel, by default either with few threads, so that each takes several items, or as many as in reality."""
     if threads is None:
-        # Either few threads, so that each takes several items, or as many as in a real launch.
-        threads = target.THREADS if _launcher[0] == "ir" and arguments[-1] % 2 else THREADS
-    LAUNCHERS[_launcher[0]](kernel, *arguments, blocks=blocks, threads=threads)
+        threads = target.THREADS if arguments[-1] % 2 else THREADS
+    kernel_ir_launch.launch(kernel, *arguments, blocks=blocks, threads=threads)
 
 
 @dataclass

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from support.simulated_device import SimulatedDevice
 
-SIMULATED = os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
+SIMULATED = os.environ.get("GZARR_TEST_GPU", "0") in ("", "0")
 _CUDA = (
     pytest.param("simulated", id="simulated") if SIMULATED else pytest.param("cuda", id="cuda", marks=pytest.mark.gpu)
 )

@@ -1,4 +1,4 @@
-"""Runs the layout of a wave in host memory, without any device: kernels in the simulator, batches by other codecs."""
+"""Runs the layout of a wave in host memory, without any device: kernels as compiled for a GPU, batches by other codecs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gzarr_kernels.operations import ALGORITHMS
-from support.device_arena import in_simulator
+from support.kernel_ir_launch import launch as run
 from support.staged_chunks import Undecodable, decode_frame
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class HostArena:
 
     def run_kernel(self, launch: KernelLaunch) -> None:
         views = [self.memory.view(dtype) for dtype in _VIEWS[launch.views]]
-        in_simulator(launch.kernel, *views, launch.header, blocks=2, threads=4)
+        run(launch.kernel, *views, launch.header, blocks=2, threads=4)
 
     def run_placing(self, launch: PlacingLaunch, tables: np.ndarray[Any, Any], output: np.ndarray[Any, Any]) -> None:
         columns = self.memory.view(np.int64)
@@ -54,14 +54,14 @@ class HostArena:
             given = [self.memory, self.memory.view(unit), columns, tables, output.view(unit)]
         else:
             given = [self.memory, columns, tables, output]
-        in_simulator(launch.kernel, *given, launch.header, blocks=2, threads=4)
+        run(launch.kernel, *given, launch.header, blocks=2, threads=4)
 
     def run_gather(self, launch: GatherLaunch) -> None:
         from gzarr_kernels.device import gather as g
 
         unit = f"u{launch.source.word}"
         views = launch.source.memory.view(unit), self.memory.view(unit), self.memory.view(np.int64)
-        in_simulator(g.gather, *views, launch.header, blocks=2, threads=4)
+        run(g.gather, *views, launch.header, blocks=2, threads=4)
 
     def decode(self, algorithm: str, *, frames: int, largest: int, temp: int, temp_nbytes: int, **at: int) -> None:
         """Decode a batch of frames, with other decoders than a device's."""

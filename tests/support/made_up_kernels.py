@@ -1,10 +1,15 @@
-"""Small kernels with one error each, or none: those that :mod:`kernel_ir_launch` detects, and those it does not."""
+"""Small kernels with one error each, or none: those that :mod:`kernel_ir_launch` detects, and those it does not.
+
+Others call functions that are parts of gzarr's kernels.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
+from gzarr_kernels.device.addressing import element_index, plane_index, shuffled_index, swap_in_word
+from gzarr_kernels.device.addressing import swapped as swapped_index
 from gzarr_kernels.device.target import body, kernel
 from numba import cuda, int64, uint64
 
@@ -172,3 +177,32 @@ def shuffled(out: Column) -> None:
 def endless(out: Column) -> None:
     while out[0] == 0:
         cuda.syncthreads()
+
+
+@kernel
+def endless_alone(out: Column) -> None:
+    while out[0] == 0:
+        out[0] = 0
+
+
+@kernel
+def quotient(values: Words, out: Words, by: int) -> None:
+    out[0] = int64(values[0]) // by
+
+
+@kernel
+def indices(where: Column, back: Column, typesize: int, blocksize: int, nbytes: int) -> None:
+    """Return where each byte of shuffled blocks is; and, for all as one block, its index after going there and back."""
+    i = cuda.grid(1)
+    n = nbytes // typesize
+    while i < nbytes:
+        where[i] = shuffled_index(i, typesize, blocksize, nbytes)
+        back[i] = element_index(plane_index(i, n, typesize), n, typesize)
+        i += cuda.gridsize(1)
+
+
+@kernel
+def swapped(words: Words, out: Words, positions: Column, flip: int) -> None:
+    out[0] = swap_in_word(words[0], flip)
+    for i in range(6):
+        positions[i] = swapped_index(i, flip)

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gzarr_kernels.device.target import INTEGER, parameters
-from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from support.simulated_decoders import ALGORITHMS, SimulatedDecompressor
 from support.simulated_encoders import SimulatedCompressor
 from support.simulated_faults import Calls, SimulatedFault
-from support.simulated_kernels import run_kernel
+from support.kernel_ir_launch import launch
 from support.simulated_streams import SimulatedEvent, SimulatedStream
 
 from gzarr.errors import ArgumentError, DeviceError
@@ -40,9 +39,6 @@ GARBAGE: Final = 0xA5
 RELEASED: Final = 0x5A
 _GUARD: Final = 0xC3
 _GUARD_NBYTES: Final = 256
-#: Blocks and threads that a kernel runs with, at most: enough for it to stride over both, few enough to be fast.
-MOST_BLOCKS: Final = 2
-MOST_THREADS: Final = 4
 
 
 class DeviceArray(np.ndarray[Any, Any]):
@@ -437,9 +433,8 @@ class SimulatedDevice:
             raise SimulatedFault(f"a launch of {blocks} blocks of {threads} threads")
         kinds = parameters(kernel.py_func, word or 8)
         given = [self._argument(argument, kind) for argument, kind in zip(arguments, kinds, strict=True)]
-        grid = min(blocks, MOST_BLOCKS), min(threads, MOST_THREADS)
-        self._enqueue(stream, partial(run_kernel, kernel, *grid, given))
-        self.counts[f"launch {kernel.__name__}"] += 1
+        self._enqueue(stream, partial(launch, kernel, *given, blocks=blocks, threads=threads))
+        self.counts[f"launch {kernel.py_func.__name__}"] += 1
 
     def _argument(self, argument: int, kind: str) -> Any:
         """Return an integer, or the device memory from an address on as elements of a kind."""
@@ -452,7 +447,7 @@ class SimulatedDevice:
         if memory is None or memory.address in self._pinned or argument % dtype.alignment:
             raise SimulatedFault(f"{argument:#x} is not device memory of {dtype}")
         nbytes = memory.address + memory.nbytes - argument
-        return FakeCUDAArray(memory.bytes_at(argument, nbytes // dtype.itemsize * dtype.itemsize).view(dtype))
+        return memory.bytes_at(argument, nbytes // dtype.itemsize * dtype.itemsize).view(dtype)
 
     def decompressor(self, algorithm: str) -> SimulatedDecompressor | None:
         return self._decompressors.get(algorithm)

@@ -1,4 +1,4 @@
-"""The assemble kernel, in the simulator and as compiled for a GPU, against a plain implementation of plans."""
+"""The assemble kernel, as compiled for a GPU, against a plain implementation of plans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gzarr_kernels.device import assemble as a
 from hypothesis import given, settings
-from support.device_arena import Arena, by_each_launcher, launch, random_bytes, to_byte_planes
+from support.device_arena import Arena, launch, random_bytes, to_byte_planes
 from support.guarded_memory import Guarded
 from support.placed_chunks import Case, cases, check, stored
 
@@ -21,16 +21,7 @@ if TYPE_CHECKING:
 SETTINGS = settings(max_examples=150, deadline=None)
 
 
-pytestmark = [pytest.mark.slow, by_each_launcher]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _loops_are_compiled() -> None:
-    """Compile the loop separately: in a launch, the simulator's waiting threads slow the compiler down."""
-    nothing = np.zeros(64, np.int64)
-    for width in (1, 2, 4, 8):
-        words = nothing.view(f"u{width}")
-        a._assemble(nothing.view(np.uint8), words, nothing, nothing, words, 0, 0, 1, 0, 1)
+pytestmark = pytest.mark.slow
 
 
 def run_assemble(

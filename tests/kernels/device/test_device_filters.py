@@ -1,4 +1,4 @@
-"""Decoding of filters by the device kernels, with each launcher, bitwise equal to numcodecs; and reads through them."""
+"""Decoding of filters by the device kernels, bitwise equal to numcodecs; and reads through them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from gzarr_kernels.device import filters as f
 from gzarr_kernels.device import packed_bits as b
 from support import devices
-from support.device_arena import by_each_launcher, random_bytes
+from support.device_arena import random_bytes
 from support.device_filters import CHUNKS, SHAPE, data_for, kernels_for, undo, write3
 from support.zarr_arrays import BIG, CRC32C, LITTLE, blosc3, codec, same, shard, v2, v3, write
 
@@ -32,22 +32,6 @@ INTEGERS = [f"{order}{kind}{size}" for size in (1, 2, 4, 8) for kind in "iu" for
 FLOATS = ("<f4", ">f4", "<f8", ">f8")
 #: A launch in which each thread still strides over the work.
 SMALL = {"blocks": 1, "threads": 2}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _loops_are_compiled() -> None:
-    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
-    nothing = np.zeros(64, np.int64)
-    arena = nothing.view(np.uint8)
-    nothing[f.SOURCE_WIDTH] = nothing[f.TARGET_WIDTH] = 1
-    f._convert(arena, nothing, 0, 0, 1)
-    f._sum(arena, nothing, 0, 0, 0)
-    f._write_sums(arena, nothing, 0, 0, 0, 0, 0)
-    f._scan_step(nothing, 0, 1, 0, 1)
-    f._runs(nothing, 0)
-    f._plus(0, 0)
-    nothing[b.WIDTH] = nothing[b.KEPT] = 1
-    b._unpack_bits(arena, nothing, 0, 0, 1)
 
 
 # -- kernels
@@ -92,7 +76,6 @@ def values(dtype: Any, n: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("decoded", INTEGERS)
-@by_each_launcher
 def test_delta(decoded: str) -> None:
     for encoded in INTEGERS:
         if np.result_type(encoded, decoded).kind != "f":
@@ -100,21 +83,18 @@ def test_delta(decoded: str) -> None:
 
 
 @pytest.mark.parametrize("n", LENGTHS)
-@by_each_launcher
 def test_delta_of_every_length(n: int) -> None:
     for decoded, encoded in (("<i4", "<i2"), ("|u1", "|u1"), (">i8", "<u4"), ("<u2", ">i8"))[: 1 if n > 9 else None]:
         check(numcodecs.Delta(decoded, encoded), [values(encoded, n, seed) for seed in range(4)])
 
 
 @pytest.mark.parametrize("threads", [1, 3, 8])
-@by_each_launcher
 def test_delta_in_blocks_of_any_number_of_threads(threads: int) -> None:
     for n in (31, 120):
         chunks = [values("<i2", n, seed) for seed in range(5)]
         check(numcodecs.Delta("<i4", "<i2"), chunks, blocks=2, threads=threads, offset=1)
 
 
-@by_each_launcher
 def test_delta_of_what_was_encoded() -> None:
     for dtype in ("u1", "<i2", ">i4", "<u8"):
         data = np.cumsum(np.random.default_rng(3).integers(-3, 4, 100)).astype(dtype)
@@ -125,20 +105,17 @@ def test_delta_of_what_was_encoded() -> None:
 
 
 @pytest.mark.parametrize("encoded", [*INTEGERS, "|b1"])
-@by_each_launcher
 def test_astype_of_integers(encoded: str) -> None:
     for i, decoded in enumerate((*INTEGERS, *FLOATS, "|b1")):
         if decoded != encoded:
             check(numcodecs.AsType(encoded, decoded), [values(encoded, 61, i)], offset=i % 5, **SMALL)
 
 
-@by_each_launcher
 def test_astype_of_every_length() -> None:
     for (encoded, decoded), n in itertools.product((("<u1", "<f8"), ("<i8", ">i2"), ("<f8", "<f4")), LENGTHS):
         check(numcodecs.AsType(encoded, decoded), [values(encoded, n, seed) for seed in range(3)], offset=3)
 
 
-@by_each_launcher
 def test_integers_are_rounded_once() -> None:
     near = np.array([2**60 + 2**36 + d for d in range(-2, 3)] + [2**63 - 1, 2**53 + 1, 2**24 + 1], "<i8")
     for encoded, decoded in itertools.product(("<i8", "<u8"), FLOATS):
@@ -146,14 +123,12 @@ def test_integers_are_rounded_once() -> None:
 
 
 @pytest.mark.parametrize(("encoded", "decoded"), list(itertools.permutations(FLOATS, 2)))
-@by_each_launcher
 def test_floats_between_types(encoded: str, decoded: str) -> None:
     chunks = [values(encoded, 1000)]
     check(numcodecs.AsType(encoded, decoded), chunks, **SMALL)
     check(numcodecs.Quantize(3, decoded, encoded), chunks, **SMALL)
 
 
-@by_each_launcher
 def test_every_half() -> None:
     halves = np.arange(65536, dtype="<u2").view("<f2")
     for encoded, decoded in itertools.product(("<f2", ">f2"), FLOATS):
@@ -166,7 +141,6 @@ SCALES = [(0, 10), (1000, 0.1), (-273.15, 100.0), (5, -3), (0.1, 1 / 3), (1e300,
 
 
 @pytest.mark.parametrize(("offset", "scale"), SCALES)
-@by_each_launcher
 def test_fixedscaleoffset(offset: float, scale: float) -> None:
     for encoded, decoded in [*itertools.product(INTEGERS, ("<f4", ">f8")), ("<f8", "<f8"), (">f8", "<f4")]:
         encoder = numcodecs.FixedScaleOffset(offset, scale, decoded, encoded)
@@ -174,14 +148,12 @@ def test_fixedscaleoffset(offset: float, scale: float) -> None:
 
 
 @pytest.mark.parametrize(("offset", "scale"), SCALES[:5])
-@by_each_launcher
 def test_fixedscaleoffset_in_single_precision(offset: float, scale: float) -> None:
     for encoded, decoded in itertools.product(("<f4", ">f4"), FLOATS):
         check(numcodecs.FixedScaleOffset(offset, scale, decoded, encoded), [values(encoded, 200)], **SMALL)
 
 
 @pytest.mark.parametrize("n", LENGTHS)
-@by_each_launcher
 def test_fixedscaleoffset_to_integers(n: int) -> None:
     for offset, scale, decoded, encoded in (
         (1000, 10, "<i4", "|u1"),
@@ -196,7 +168,6 @@ def test_fixedscaleoffset_to_integers(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [*LENGTHS[1:], 15, 16, 17])
-@by_each_launcher
 def test_packbits(n: int) -> None:
     encoder = numcodecs.PackBits()
     data = [values("?", n, seed) for seed in range(4)]

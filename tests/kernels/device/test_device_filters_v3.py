@@ -12,7 +12,7 @@ import pytest
 from gzarr_kernels.device import filters as f
 from gzarr_kernels.device import packed_bits as p
 from support import devices
-from support.device_arena import by_each_launcher, random_bytes
+from support.device_arena import random_bytes
 from support.device_filters import CHUNKS, SHAPE, data_for, kernels_for, undo, write3
 from support.zarr_arrays import BIG, CRC32C, LITTLE, blosc3, codec, same, shard, v3
 
@@ -31,15 +31,6 @@ pytestmark = pytest.mark.slow
 INTEGERS = [f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)]
 FLOATS = ("f2", "f4", "f8")
 SMALL = {"blocks": 1, "threads": 2}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _loops_are_compiled() -> None:
-    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
-    nothing = np.zeros(64, np.int64)
-    nothing[[f.SOURCE_WIDTH, f.TARGET_WIDTH, p.WIDTH, p.KEPT]] = 1
-    f._convert(nothing.view(np.uint8), nothing, 0, 0, 1)
-    p._unpack_bits(nothing.view(np.uint8), nothing, 0, 0, 1)
 
 
 def made(name: str, **configuration: Any) -> Any:
@@ -132,7 +123,6 @@ def packed(dtype: Any, n: int, first: int | None, last: int | None, padding: str
 
 
 @pytest.mark.parametrize(("dtype", "first", "last"), RANGES, ids=lambda value: str(value))
-@by_each_launcher
 def test_packed_bits(dtype: Any, first: int | None, last: int | None) -> None:
     for n, padding in itertools.product((1, 5, 8, 37), PADDINGS):
         ours, chunks = packed(dtype, n, first, last, padding)
@@ -145,7 +135,6 @@ def test_packed_bits(dtype: Any, first: int | None, last: int | None) -> None:
 
 
 @pytest.mark.parametrize("offset", range(8))
-@by_each_launcher
 def test_packed_bits_that_begin_anywhere(offset: int) -> None:
     for dtype, first, last in (("?", None, None), ("i2", 2, 12), ("u8", 1, 63), ("f4", None, 30)):
         ours, chunks = packed(dtype, 21, first, last, "first_byte")
@@ -154,7 +143,6 @@ def test_packed_bits_that_begin_anywhere(offset: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f8", "c8", "M8[s]"])
-@by_each_launcher
 def test_whole_elements_are_packed_as_they_are(dtype: Any) -> None:
     assert steps_of(made("packbits"), like(9, dtype)) == ()
     for padding in PADDINGS[1:]:
@@ -163,7 +151,6 @@ def test_whole_elements_are_packed_as_they_are(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("padding", PADDINGS[1:])
-@by_each_launcher
 def test_wrong_padding_is_marked(padding: str) -> None:
     for dtype, last in (("?", None), ("i2", 10), ("u4", 30)):
         ours, chunks = packed(dtype, 13, None, last, padding)
@@ -194,7 +181,6 @@ LINES = [
 
 
 @pytest.mark.parametrize(("offset", "scale"), LINES)
-@by_each_launcher
 def test_scale_offset(offset: Any, scale: Any) -> None:
     for dtype in ("f4", "f8"):
         values = [f"{v}{v[2:]}" if isinstance(v, str) and dtype == "f8" else v for v in (offset, scale)]
@@ -203,7 +189,6 @@ def test_scale_offset(offset: Any, scale: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@by_each_launcher
 def test_a_line_that_changes_no_integer(dtype: str) -> None:
     for swap in (0, np.dtype(dtype).itemsize):
         assert steps_of(made("scale_offset"), like(3, dtype), swap) == ()
@@ -231,7 +216,6 @@ def test_lines_that_are_left_to_the_cpu(dtype: str, offset: Any, scale: Any) -> 
 
 
 @pytest.mark.parametrize("encoded", [*INTEGERS, *FLOATS])
-@by_each_launcher
 def test_cast_value(encoded: str) -> None:
     names = {dtype: np.dtype(dtype).name for dtype in (*INTEGERS, *FLOATS)}
     values = numbers(encoded)
@@ -278,7 +262,6 @@ def test_which_casts_the_device_does() -> None:
     assert does("u1", "f4", scalar_map={"encode": [["NaN", 0]]})
 
 
-@by_each_launcher
 def test_every_half() -> None:
     ours = made("cast_value", data_type="float16")
     check(ours, [np.arange(65536, dtype="u2").view("f2")], "f8", **SMALL)

@@ -1,4 +1,4 @@
-"""The kernels of writing, in the simulator and as compiled for a GPU, against NumPy, zlib, and their inverses."""
+"""The kernels of writing, as compiled for a GPU, against NumPy, zlib, and their inverses."""
 
 from __future__ import annotations
 
@@ -16,25 +16,10 @@ from gzarr_kernels.device import planes as p
 from gzarr_kernels.device import shuffle as s
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.device_arena import Arena, blocks_of, by_each_launcher, launch, random_bytes, to_byte_planes
+from support.device_arena import Arena, blocks_of, launch, random_bytes, to_byte_planes
 from support.guarded_memory import Guarded
 
-pytestmark = [pytest.mark.slow, by_each_launcher]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _loops_are_compiled() -> None:
-    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
-    nothing = np.zeros(64, np.int64)
-    arena = nothing.view(np.uint8)
-    for width in (1, 2, 4, 8):
-        g._gather(nothing.view(f"u{width}"), nothing.view(f"u{width}"), nothing, 0, 1 << 40, 1)
-    s._convert(arena, nothing, 0, True, 0, 1)
-    p._convert(arena, nothing, 0, True, 0, 1)
-    c._put_numbers(arena, nothing, 0, 0, 1)
-    c._put_sum(arena, 0, 1, 0, 0)
-    k._crc_part(arena, nothing, nothing.view(np.uint32), 0, 0, False, 0, 1)
-    k._adler_part(arena, 0, 0, 0, 1)
+pytestmark = pytest.mark.slow
 
 
 # -- gather

@@ -1,4 +1,4 @@
-"""The device kernels, in the simulator and as compiled for a GPU, against NumPy, c-blosc and zlib."""
+"""The device kernels, as compiled for a GPU, against NumPy, c-blosc and zlib."""
 
 from __future__ import annotations
 
@@ -10,30 +10,19 @@ import cramjam
 import google_crc32c
 import numpy as np
 import pytest
-from gzarr_kernels.device import addressing, assemble
+from gzarr_kernels.device import assemble
 from gzarr_kernels.device import checksums as s
 from gzarr_kernels.device import copies as c
 from gzarr_kernels.device import planes as p
 from gzarr_kernels.device import target as t
 from hypothesis import given
 from hypothesis import strategies as st
-from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 from numcodecs import blosc as numcodecs_blosc
-from support.device_arena import Arena, blocks_of, by_each_launcher, launch, random_bytes, to_byte_planes
+from support import made_up_kernels as m
+from support.device_arena import Arena, blocks_of, launch, random_bytes, to_byte_planes
 from support.guarded_memory import Guarded
 
-pytestmark = [pytest.mark.slow, by_each_launcher]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _loops_are_compiled() -> None:
-    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
-    nothing = np.zeros(64, np.int64)
-    arena = nothing.view(np.uint8)
-    p._convert(arena, nothing, 0, True, 0, 1)
-    c._copy_frames(arena, nothing, 0, 0, 1, 0, 1)
-    s._crc_part(arena, nothing, nothing.view(np.uint32), 0, 0, False, 0, 1)
-    s._adler_part(arena, 0, 0, 0, 1)
+pytestmark = pytest.mark.slow
 
 
 # -- planes
@@ -239,30 +228,23 @@ def test_adler32_reduces_its_sums_in_time() -> None:
 def test_indices_are_a_permutation(nbytes: int, typesize: int, blocksize: int) -> None:
     plain = random_bytes(nbytes, nbytes)
     planes = b"".join(to_byte_planes(block, typesize) for block in blocks_of(plain, blocksize))
-    where = [addressing.shuffled_index(i, typesize, blocksize, nbytes) for i in range(nbytes)]
+    where, back = np.zeros(nbytes, np.int64), np.zeros(nbytes, np.int64)
+    launch(m.indices, where, back, typesize, blocksize, nbytes, blocks=2, threads=3)
     assert bytes(planes[i] for i in where) == plain
-    n = nbytes // typesize
-    assert [addressing.element_index(addressing.plane_index(i, n, typesize), n, typesize) for i in range(nbytes)] == [
-        *range(nbytes)
-    ]
+    assert back.tolist() == [*range(nbytes)]
 
 
 def test_swapped_bytes() -> None:
     word = np.frombuffer(random_bytes(8), np.uint64)
-    for swap in (2, 4, 8):
-        expected = word.view(f"u{swap}").byteswap().view(np.uint64)[0]
-        assert addressing.swap_in_word(word[0], swap - 1) == expected
-    assert [addressing.swapped(i, 3) for i in range(6)] == [2, 1, 0, 5, 4, 3]
-    assert [addressing.swapped(i, 0) for i in range(3)] == [0, 1, 2]
+    out, positions = np.zeros(1, np.uint64), np.zeros(6, np.int64)
+    for swap in (1, 2, 4, 8):
+        expected = word if swap == 1 else word.view(f"u{swap}").byteswap().view(np.uint64)
+        launch(m.swapped, word, out, positions, swap - 1, blocks=1, threads=1)
+        assert out == expected
+        assert positions.tolist() == [i // swap * swap + swap - 1 - i % swap for i in range(6)]
 
 
 def test_launches_are_bounded() -> None:
     assert assemble.blocks(0) == p.blocks(0) == 1
     assert assemble.blocks(1 << 40) == p.blocks(1 << 40) == t.MOST_BLOCKS
     assert p.blocks(t.THREADS + 1) == 2
-
-
-def test_raw_is_the_memory_behind_an_argument() -> None:
-    array = np.arange(3)
-    assert t.raw(array) is array
-    assert t.raw(FakeCUDAArray(array)) is array

@@ -1,4 +1,4 @@
-"""Placement of decoded chunks by the engine: the kernel that is used, and its results, in the simulator."""
+"""Placement of decoded chunks by the engine: the kernel that is used, and its results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from gzarr_kernels.device import assemble as a
 from gzarr_kernels.device import rows as r
-from gzarr_kernels.device.target import SIMULATED
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.device_arena import by_each_launcher, launch, random_bytes, to_byte_planes
+from support.device_arena import launch, random_bytes, to_byte_planes
 from support.guarded_memory import Guarded
 from support.placed_chunks import Case, cases, check, stored
 
@@ -27,21 +26,9 @@ from gzarr.plan.selection import parse_basic, parse_orthogonal, parse_points
 if TYPE_CHECKING:
     from gzarr.plan.planner import Plan
 
-pytestmark = [pytest.mark.slow, by_each_launcher]
+pytestmark = pytest.mark.slow
 SETTINGS = settings(max_examples=400, deadline=None)
 NAMES = {id(kernel): kernel.py_func.__name__ for kernel in (a.assemble, r.place_rows, r.place_planes)}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _loops_are_compiled() -> None:
-    """Compile the loops separately: in a launch, the simulator's waiting threads slow the compiler down."""
-    assert SIMULATED
-    nothing = np.zeros(64, np.int64)
-    memory = nothing.view(np.uint8)
-    r._place(memory, nothing, nothing, memory, 0, 0, 1, 0, 1, False)
-    for width in (1, 2, 4, 8):
-        words = nothing.view(f"u{width}")
-        a._assemble(memory, words, nothing, nothing, words, 0, 0, 1, 0, 1)
 
 
 class Host:

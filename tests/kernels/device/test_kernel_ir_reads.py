@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 from support import device_writes as w
-from support import devices, kernel_ir_launch, simulated_device
+from support import devices
 from support import zarr_arrays as z
 
 import gzarr
@@ -24,14 +24,6 @@ SHAPE, CHUNKS = (37, 21, 6), (10, 8, 6)
 pytestmark = pytest.mark.slow
 
 SELECTIONS: list[Any] = [..., (slice(31, 2, -3), slice(1, 20, 2)), (5, slice(None), 2)]
-
-
-@pytest.fixture(autouse=True)
-def _as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run kernels from their IR, with as many threads per block as on a GPU."""
-    monkeypatch.setattr(simulated_device, "run_kernel", kernel_ir_launch.run_kernel)
-    monkeypatch.setattr(simulated_device, "MOST_BLOCKS", 3)
-    monkeypatch.setattr(simulated_device, "MOST_THREADS", 256)
 
 
 @pytest.fixture

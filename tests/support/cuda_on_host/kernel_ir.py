@@ -1,19 +1,19 @@
 """A device kernel as machine code for the host, made from the LLVM IR that numba-cuda passes to NVVM.
 
-The simulator runs Python and Numba's code for the host, so it cannot show the integer types that Numba chose for a GPU,
-or the program's barriers, atomics and shared memory. Here, the instructions of a GPU are replaced by calls of
-``kernel_ir_runtime.ll``, all functions are inlined, and checks are added:
+It has the integer types that Numba chose for a GPU, and the program's barriers, atomic operations and shared memory.
+The instructions of a GPU are replaced by calls of ``kernel_ir.ll`` and ``kernels.c``, all functions are inlined, and
+checks are added:
 
-- of the alignment that a load, a store or an atomic operation claims,
-- of shifts by at least the number of bits, and of signed sums, differences and products that overflow: LLVM, and so
-  NVVM, may produce any result;
+- of the memory of a load, a store or an atomic operation, and of the alignment that it claims,
+- of shifts by at least the number of bits, of divisions by zero, and of signed sums, differences, products and quotients
+  that overflow: LLVM, and so NVVM, may produce any result;
 - of functions that raise: on a GPU this ends the thread without notice.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +22,11 @@ import llvmlite.binding as llvm
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 
-_RUNTIME: Final = Path(__file__).with_name("kernel_ir_runtime.ll")
+_RUNTIME: Final = Path(__file__).with_name("kernel_ir.ll")
 _REGISTERS: Final = [f"{what}.{axis}" for what in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
 _NAME: Final = r'(?:"[^"]*"|[-\w.$]+)'
-#: Runtime functions as the kernel calls them at first; a parameter ``%here``, the thread's position, is added later.
+#: Runtime functions as the kernel calls them at first; parameters are added later: ``%here``, the thread's position, and
+#: ``%state``, of the launch.
 _DECLARATIONS: Final = "\n".join(
     [
         *(f"declare i32 @host.{name}() nounwind willreturn memory(none)" for name in _REGISTERS),
@@ -34,6 +35,7 @@ _DECLARATIONS: Final = "\n".join(
         "declare void @host.shift(i64, i64, i64) nounwind willreturn memory(inaccessiblemem: readwrite)",
         "declare void @host.raised(i64) nounwind willreturn memory(inaccessiblemem: readwrite)",
         "declare void @host.overflow(i1, i64) nounwind willreturn memory(inaccessiblemem: readwrite)",
+        "declare void @host.divide(i1, i64) nounwind willreturn memory(inaccessiblemem: readwrite)",
     ]
 )
 _WITH_OVERFLOW: Final = {"add": "sadd", "sub": "ssub", "mul": "smul"}
@@ -43,42 +45,33 @@ class CannotRunOnHostError(Exception):
     """The IR contains something without a replacement."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class HostKernel:
-    """A kernel that the host can run.
+    """A kernel for the host.
 
     Attributes
     ----------
-    launch
-        Address of ``host.launch``.
-    signal
-        Address of its signal handler.
-    shared_nbytes
-        Size of a block's shared memory in bytes.
-    cooperates
-        Whether the threads of a block depend on each other.
-    sites
-        Instructions, for messages of faults.
-    text
-        IR with checks.
+    code
+        Object file, with one symbol: the ``program`` of ``kernels.c``.
+    parameters
+        Size of each of its parameters in bytes.
     """
 
-    launch: int
-    signal: int
-    shared_nbytes: int
-    cooperates: bool
-    sites: list[str]
-    text: str = field(repr=False)
-    _engine: Any = field(repr=False)
+    code: bytes
+    parameters: list[int]
 
 
-def on_host(modules: list[str]) -> HostKernel:
+def on_host(modules: list[str], name: str, symbol: str) -> HostKernel:
     """Compile a kernel for the host.
 
     Parameters
     ----------
     modules
         Modules of LLVM IR, as numba-cuda passes them to NVVM.
+    name
+        Name for messages.
+    symbol
+        Name of the symbol.
 
     Raises
     ------
@@ -97,25 +90,14 @@ def on_host(modules: list[str]) -> HostKernel:
             function.add_function_attribute("alwaysinline")
     whole.verify()
     _optimise(whole, machine)
-    text = made.checked(str(whole), kernel.strip('"'))
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(made.checked(str(whole), kernel.strip('"'), name, symbol))
     module.verify()
     _optimise(module, machine)
-    engine = llvm.create_mcjit_compiler(module, _machine())
-    engine.finalize_object()
-    return HostKernel(
-        engine.get_function_address("host.launch"),
-        engine.get_function_address("host.signal"),
-        made.shared_nbytes,
-        made.cooperates,
-        made.sites,
-        text,
-        engine,
-    )
+    return HostKernel(machine.emit_object(module), [_nbytes(kind) for kind in made.parameters])
 
 
 def _machine() -> Any:
-    return llvm.Target.from_default_triple().create_target_machine(opt=2, jit=True)
+    return llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic")
 
 
 def _optimise(module: Any, machine: Any) -> None:
@@ -135,6 +117,7 @@ class _Exchange:
         self.sites: list[str] = []
         self.shared_nbytes = 0
         self.cooperates = False
+        self.parameters: list[str] = []
 
     def _site(self, line: str) -> int:
         self.sites.append(line.strip())
@@ -184,6 +167,9 @@ class _Exchange:
                 wide = f'%"wide.{len(self.sites)}"'
                 before = f"  {wide} = zext {kind} {by} to i64\n"
             return f"{before}  call void @host.shift(i64 {wide}, i64 {kind[1:]}, i64 {self._site(line)})\n{line}"
+        divided = re.match(r" *%.* = ([us](?:div|rem)) (?:exact )?i(\d+) (.*), (%.*)$", line)
+        if divided:
+            return f"{self._division(*divided.groups(), self._site(line))}\n{line}"
         signed = re.match(r" *(%.*) = (add|sub|mul) nsw i64 (.*), (.*)$", line)
         if signed:
             to, what, a, b = signed.groups()
@@ -196,28 +182,62 @@ class _Exchange:
             )
         return line
 
+    def _division(self, what: str, bits: str, a: str, b: str, site: int) -> str:
+        zero, lowest, minus, both, flag = (f'%"{word}.{site}"' for word in ("zero", "lowest", "minus", "both", "flag"))
+        lines = [f"  {zero} = icmp eq i{bits} {b}, 0"]
+        if what[0] == "u":
+            flag = zero
+        else:
+            lines += [
+                f"  {lowest} = icmp eq i{bits} {a}, {-(1 << int(bits) - 1)}",
+                f"  {minus} = icmp eq i{bits} {b}, -1",
+                f"  {both} = and i1 {lowest}, {minus}",
+                f"  {flag} = or i1 {zero}, {both}",
+            ]
+        return "\n".join([*lines, f"  call void @host.divide(i1 {flag}, i64 {site})"])
+
     # -- after inlining: text of the host's LLVM
 
-    def checked(self, text: str, kernel: str) -> str:
-        """Return one kernel's module with the runtime and with checks of memory operations."""
+    def checked(self, text: str, kernel: str, name: str, symbol: str) -> str:
+        """Return one kernel's module with its description and with checks of memory operations."""
         # Attributes inferred by the optimiser no longer hold once a function calls the runtime.
         text = re.sub(r"^attributes #.*$", "", text, flags=re.MULTILINE)
         text = re.sub(r"(?<=[)\w]) #\d+", "", text)
         text = re.sub(r"^declare .* @host\..*$", "", text, flags=re.MULTILINE)
         self._check_nothing_is_missing(text, kernel)
-        text = re.sub(r"(call [^\n]*@host\.[\w.]+)\(\)", r"\1(ptr %here)", text)
-        text = re.sub(r"(call [^\n]*@host\.[\w.]+)\((?!ptr %here)", r"\1(ptr %here, ", text)
+        text = re.sub(r"(call [^\n]*@host\.[\w.]+)\(\)", r"\1(ptr %here, ptr %state)", text)
+        text = re.sub(r"(call [^\n]*@host\.[\w.]+)\((?!ptr %here)", r"\1(ptr %here, ptr %state, ", text)
         (header,) = re.findall(rf'^define [^\n]*@"?{re.escape(kernel)}"?\((.*)\)[^()\n]*{{$', text, re.MULTILINE)
         text = re.sub(
             r"^define [^\n]*\{$",
-            f"define internal void @kernel({header}, ptr %here) noinline {{",
+            f"define internal void @kernel({header}, ptr %here, ptr %state) noinline {{",
             text,
             flags=re.MULTILINE,
         )
         text = "\n".join(map(self._memory_operation, text.split("\n")))
-        types = [parameter.split()[0] for parameter in re.split(r",\s*(?![^()]*\))", header)]
+        self.parameters = [parameter.split()[0] for parameter in re.split(r",\s*(?![^()]*\))", header)]
         text = re.sub(r"^(?:target|source_filename) .*\n", "", text, flags=re.MULTILINE)
-        return "\n".join([self.target, _RUNTIME.read_text(), _registers(), _trampoline(types), text])
+        constants = re.findall(rf"^@({_NAME}) = [^\n]*?\b(?:constant|global) (\[[^\]]*\]|\w+) ", text, re.MULTILINE)
+        own = (self._description(name, symbol, constants), _registers(), _trampoline(self.parameters))
+        return "\n".join([self.target, _RUNTIME.read_text(), *own, text])
+
+    def _description(self, name: str, symbol: str, constants: list[tuple[str, str]]) -> str:
+        """Return the ``program`` of ``kernels.c``."""
+        lines = [_string("host.name", name)]
+        lines += [_string(f"host.site.{i}", site) for i, site in enumerate(self.sites)]
+        sites = ", ".join(f"ptr @host.site.{i}" for i in range(len(self.sites)))
+        lines.append(f"@host.sites = internal constant [{len(self.sites)} x ptr] [{sites}]")
+        ranges = ", ".join(
+            f"{{ptr, i64}} {{ptr @{at}, i64 ptrtoint (ptr getelementptr ({kind}, ptr null, i64 1) to i64)}}"
+            for at, kind in constants
+        )
+        lines.append(f"@host.constants = internal constant [{len(constants)} x {{ptr, i64}}] [{ranges}]")
+        numbers = f"i64 {self.shared_nbytes}, i64 {int(self.cooperates)}, i64 {len(self.sites)}"
+        lines.append(
+            f"@{symbol} = constant %Program {{ptr @host.name, ptr @host.kernel, {numbers}, ptr @host.sites, "
+            f"i64 {len(constants)}, ptr @host.constants}}"
+        )
+        return "\n".join(lines)
 
     def _check_nothing_is_missing(self, text: str, kernel: str) -> None:
         defined = re.findall(rf"^define [^\n]*@({_NAME})\(", text, re.MULTILINE)
@@ -232,15 +252,54 @@ class _Exchange:
             raise CannotRunOnHostError(f"the harness has nothing in place of {', '.join(sorted(missing))}")
 
     def _memory_operation(self, line: str) -> str:
-        found = re.match(rf" *(?:%{_NAME} = )?(?:load|store|atomicrmw|cmpxchg) .*?\bptr (%{_NAME})[, ]", line)
-        if not found or line.startswith("define"):
+        if line.startswith("define"):
             return line
-        before = ""
+        many = re.match(r" *(?:tail )?call void @llvm\.(memcpy|memmove|memset)\.[\w.]*\((.*)\)", line)
+        if many:
+            to, source, nbytes = (argument.split()[-1] for argument in many[2].split(", ")[:3])
+            places = [to] if many[1] == "memset" else [to, source]
+            site = self._site(line)
+            calls = [f"  call void @coh_kernel_range({_HERE}, ptr {at}, i64 {nbytes}, i64 {site})" for at in places]
+            return "\n".join([*calls, line])
+        found = re.match(rf" *(?:%{_NAME} = )?(load|store|atomicrmw|cmpxchg)\b(.*?)\bptr (%{_NAME})[, ](.*)", line)
+        if not found:
+            return line
+        what, before, address, after = found.groups()
+        # The type is before the address of a load or a store, and after that of an atomic operation.
+        typed = before if what in ("load", "store") else after
+        kind = re.match(r" *(?:volatile |atomic )*(<\d+ x \w+>|\w+\b)", typed)
+        if kind is None:
+            raise CannotRunOnHostError(f"the harness does not know how much is accessed: {line.strip()}")
+        site = self._site(line)
+        checks = [f"  call void @host.pause({_HERE})"]
         (alignment,) = re.findall(r", align (\d+)", line) or ["1"]
         if alignment != "1":
-            given = f"ptr %here, ptr {found[1]}, i64 {int(alignment) - 1}, i64 {self._site(line)}"
-            before = f"  call void @host.align({given})\n"
-        return f"{before}  call void @host.pause(ptr %here)\n{line}"
+            checks.append(f"  call void @host.align({_HERE}, ptr {address}, i64 {int(alignment) - 1}, i64 {site})")
+        checks.append(f"  call void @host.access({_HERE}, ptr {address}, i64 {_nbytes(kind[1])}, i64 {site})")
+        return "\n".join([*checks, line])
+
+
+#: Arguments of each function of the runtime.
+_HERE: Final = "ptr %here, ptr %state"
+
+
+def _nbytes(kind: str) -> int:
+    """Return the size of a type of LLVM."""
+    vector = re.fullmatch(r"<(\d+) x (\w+)>", kind)
+    if vector:
+        return int(vector[1]) * _nbytes(vector[2])
+    known = {"ptr": 8, "float": 4, "double": 8}
+    if kind in known:
+        return known[kind]
+    if not re.fullmatch(r"i\d+", kind):
+        raise CannotRunOnHostError(f"the harness does not know the size of {kind}")
+    return -(-int(kind[1:]) // 8)
+
+
+def _string(name: str, text: str) -> str:
+    content = text.encode() + b"\0"
+    escaped = "".join(chr(byte) if 32 <= byte < 127 and byte not in b'\\"' else f"\\{byte:02x}" for byte in content)
+    return f'@{name} = internal constant [{len(content)} x i8] c"{escaped}"'
 
 
 _DECLARATIONS_OF_OVERFLOW: Final = "".join(
@@ -254,7 +313,7 @@ def _runtime_functions() -> list[str]:
 
 def _registers() -> str:
     """Return the functions that give the thread's position, and the address of its block's shared memory."""
-    head = "define internal {} @host.{}(ptr %here{}) alwaysinline {{\n"
+    head = "define internal {} @host.{}(ptr %here, ptr %state{}) alwaysinline {{\n"
     texts = [
         head.format("i32", name, "")
         + f"  %p = getelementptr %Here, ptr %here, i64 0, i32 0, i32 {i}\n  %v = load i32, ptr %p\n  ret i32 %v\n}}\n"
@@ -269,9 +328,10 @@ def _registers() -> str:
 
 
 def _trampoline(types: list[str]) -> str:
-    """Return the function that calls the kernel with arguments in memory, 8 bytes each."""
-    lines = ["define internal void @host.kernel(ptr %args, ptr %here) noinline {"]
+    """Return the function that calls the kernel with arguments at addresses."""
+    lines = ["define internal void @host.kernel(ptr %args, ptr %here, ptr %state) noinline {"]
     for i, kind in enumerate(types):
-        lines.append(f"  %p{i} = getelementptr i64, ptr %args, i64 {i}\n  %a{i} = load {kind}, ptr %p{i}")
-    given = ", ".join(f"{kind} %a{i}" for i, kind in enumerate(types))
-    return "\n".join([*lines, f"  call void @kernel({given}, ptr %here)\n  ret void\n}}\n"])
+        lines.append(f"  %p{i} = getelementptr ptr, ptr %args, i64 {i}\n  %q{i} = load ptr, ptr %p{i}")
+        lines.append(f"  %a{i} = load {kind}, ptr %q{i}, align 1")
+    given = "".join(f"{kind} %a{i}, " for i, kind in enumerate(types))
+    return "\n".join([*lines, f"  call void @kernel({given}ptr %here, ptr %state)\n  ret void\n}}\n"])
