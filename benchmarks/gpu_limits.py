@@ -21,7 +21,7 @@ from gzarr_kernels.operations import ALGORITHMS
 import gzarr
 from gzarr.arrays.read import Reader
 from gzarr.engines.cuda.device_program import device_program
-from gzarr.engines.cuda.router import frames_in_chunk
+from gzarr.engines.cuda.router import frames_of
 from gzarr.engines.cuda.staging import READY, Staging
 from gzarr.engines.request import WHOLE, ReadRequest
 from gzarr.engines.shard_cache import ShardIndexCache
@@ -206,7 +206,7 @@ def request_for(path: Path, selections: Sequence[Any]) -> tuple[ReadRequest, Dev
         missing="fill",
         most_encoded=decoding.most_encoded,
     )
-    return request, program, frames_in_chunk(decoding)
+    return request, program, max(1, frames_of(decoding).count)
 
 
 def _ranges(request: ReadRequest, root: Path) -> list[tuple[str, int, int]]:

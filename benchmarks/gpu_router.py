@@ -40,7 +40,7 @@ def _plain(rates: Any) -> dict[str, Any]:
 def _wave_seconds(device: Device, deadline: float) -> float:
     """Return the least time of a wave of one chunk, in a read of many such waves."""
     import gzarr
-    from gzarr.engines.cuda import engine
+    from gzarr.engines.cuda import wave_plan
 
     little = {"name": "bytes", "configuration": {"endian": "little"}}
     zstd = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
@@ -49,7 +49,7 @@ def _wave_seconds(device: Device, deadline: float) -> float:
     gzarr.create_array(store, data=values, chunks=CHUNK_NBYTES, codecs=[little, zstd], device="cpu")
     array = gzarr.open_array(store, device=device.name)
     best = float("inf")
-    with mock.patch.object(engine, "WAVE_BYTES", 1):
+    with mock.patch.multiple(wave_plan, WAVE_BYTES=1, WAVE_FRAMES=1):
         # The first one compiles.
         for i in range(10):
             begin = time.perf_counter()

@@ -11,13 +11,15 @@ import numpy as np
 from ..arrays.outputs import HOST, DeviceResults, Results
 from ..engines.cpu.batch import available
 from ..engines.cuda.devices import get_device
+from ..engines.cuda.handing_over import hand_over
+from ..engines.cuda.streams import BorrowedStream
 from ..engines.kernels import address
 from .assembly import Assembly, Source, constant_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..engines.cuda.device_protocol import Device
+    from ..engines.cuda.device_protocol import Device, Event, Stream
     from .axes import Layout
 
 
@@ -46,13 +48,14 @@ class BlockMemory:
         assembly: Callable[[tuple[Layout, ...], np.dtype[Any]], Assembly] = Assembly,
     ) -> None:
         self._device: Device | None = None
-        self.stream: Any = None
+        self.stream: Stream | None = None
         self._results = host
         self._assembly = assembly
         if device != "cpu":
             self._device = get_device(device)
             with self._device:
-                self.stream = self._device.stream()
+                self._borrowed = BorrowedStream(self._device)
+            self.stream = self._borrowed.stream
             self._results = DeviceResults(self._device, self.stream)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -102,16 +105,18 @@ class BlockMemory:
     def _fill(self, target: Any, value: Any) -> None:
         """Fill an array of the device with a value."""
         assert self._device is not None
+        stream = self.stream
+        assert stream is not None
         with self._device as device:
             element = np.array(value, target.dtype).tobytes()
             staging = device.pinned(len(element))
             staging[...] = np.frombuffer(element, np.uint8)
-            memory = device.allocate(len(element), self.stream)
-            device.copy_in(memory, staging, self.stream)
+            memory = device.allocate(len(element), stream)
+            device.copy_in(memory, staging, stream)
             constant = device.broadcast(device.shaped(memory, target.dtype, ()), target.shape)
-            device.copy_array(target, constant, self.stream)
+            device.copy_array(target, constant, stream)
             # The staging memory is free again.
-            self.stream.synchronize()
+            stream.synchronize()
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
@@ -119,12 +124,27 @@ class BlockMemory:
         if self._device is None:
             yield
             return
-        if not hasattr(self.stream, "__enter__"):
-            # It cannot be made current: what runs on another one must find what was read.
-            self.stream.synchronize()
-        entered = self.stream if hasattr(self.stream, "__enter__") else contextlib.nullcontext()
-        with self._device, entered:
+        assert self.stream is not None
+        with self._device, self.stream:
             yield
+
+    def handed_over(self, value: Any) -> Any:
+        """Return a value with its arrays copied to memory of the calling thread's current stream.
+
+        The caller may use and drop them; in host memory, they are its own anyway.
+        """
+        if self._device is None:
+            return value
+        assert self.stream is not None
+        with self._device as device:
+            stream = device.current_stream()
+            stream.wait_event(self.stream.record(device.event()))
+            return hand_over(device, value, (self.stream,), stream)
+
+    def wait_for(self, event: Event | None) -> None:
+        """Have what is enqueued from now on wait for an event."""
+        if event is not None and self.stream is not None:
+            self.stream.wait_event(event)
 
     def finish(self) -> None:
         """Wait for what was enqueued on the stream."""

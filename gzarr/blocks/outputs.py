@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arrays.array import Array
+from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.stored_chunks import stored_chunks
+from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, NodeNotFoundError, OutputError
 from ..hierarchy.create_filled import empty_like
 from ..hierarchy.open import open_array
-from .memory import BlockMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..arrays.outputs import Results
+    from ..engines.cuda.device_protocol import Event
     from .blocks import Grid, OutputBlocks
+    from .memory import BlockMemory
     from .plan import Geometry
 
     Index = tuple[int, ...]
@@ -102,7 +106,7 @@ def make_output(
         value._check_writable()
         return on_device(value, device)
     if hasattr(value, "shape"):
-        if not BlockMemory(device).is_array(value):
+        if not (HOST if device == "cpu" else get_device(device)).is_array(value):
             raise OutputError(
                 f"out= must be an array of device {device!r}, of gzarr, or a store, not {type(value).__name__}"
             )
@@ -152,14 +156,25 @@ class NewOutput:
             raise ArgumentError(f"dtype={dtype!r} is no data type of NumPy") from error
         self._array: Any = None
         self._lock = threading.Lock()
+        self._results: Results = HOST
+        # Work of the caller's stream that may still use the array's memory.
+        self._before: Event | None = None
+        if device != "cpu":
+            # The caller's own, in whose order the array's memory is used again once the caller drops it.
+            with get_device(device) as own:
+                self._results = DeviceResults(own, own.current_stream())
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return the array; ``dtype`` is its type if there is none yet."""
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any], memory: BlockMemory | None = None) -> Any:
+        """Return the array, for writing in order with some memory's stream; ``dtype`` is its type if there is none."""
         with self._lock:
             if self._array is None:
-                memory = BlockMemory(self._device)
-                self._array = memory.empty(shape, self._dtype or dtype)
-            return self._array
+                self._array = self._results.empty(shape, self._dtype or dtype)
+                if isinstance(self._results, DeviceResults):
+                    with self._results.device as own:
+                        self._before = self._results.stream.record(own.event())
+        if memory is not None:
+            memory.wait_for(self._before)
+        return self._array
 
 
 def write(output: Any, box: Box, result: Any, memory: BlockMemory) -> None:

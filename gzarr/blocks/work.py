@@ -138,18 +138,19 @@ class BlockWork:
             for index in indices:
                 yield self.grid.block(index), [one.claim(index) for one in inputs]
 
-        def work(task: tuple[Block, list[Window]]) -> tuple[list[Window], Any]:
+        def work(task: tuple[Block, list[Window]]) -> tuple[list[Window], Any, BlockMemory]:
             if not hasattr(own, "memory"):
                 own.memory = BlockMemory(self._device, host, assembly)
-            return task[1], self._work_on(task[0], inputs, task[1], own.memory)
+            return task[1], self._work_on(task[0], inputs, task[1], own.memory), own.memory
 
         results = run(
             tasks(), work, threads=self._threads, describe=lambda task: str(task[0]), helped=self._device != "cpu"
         )
         with nullcontext() if recycled is None else closing(recycled), closing(results):
-            for number, (windows, value) in results:
+            for number, (windows, value, memory) in results:
                 for one, window in zip(inputs, windows, strict=True):
                     one.release(window)
+                value = memory.handed_over(value)
                 yield number, value
 
     def _work_on(self, block: Block, inputs: Sequence[Input], windows: Sequence[Window], memory: BlockMemory) -> Any:
@@ -168,7 +169,7 @@ class BlockWork:
             outputs = zip(self._outputs, self.grid.outputs, block.boxes, strict=True)
             for (output, blocks, box), result in zip(outputs, some, strict=False):
                 inner = blocks.cut(result, block, box, _name(self._function))
-                target = output.array(blocks.shape, inner.dtype) if isinstance(output, NewOutput) else output
+                target = output.array(blocks.shape, inner.dtype, memory) if isinstance(output, NewOutput) else output
                 write(target, box, inner, memory)
         memory.finish()
         return some[-1] if self._reduces else None

@@ -12,7 +12,7 @@ def release_memory() -> None:
 
     This covers the memory of large host results that you no longer hold (at most ``GZARR_RECYCLE_BYTES``, 512 MiB by
     default); scratch buffers of threads (at most about 64 MiB); and for each CUDA device, page-locked memory (at most
-    1 GiB), the streams that use it, and the blocks that CuPy's default memory pool has cached for these streams. The
+    2 GiB), gzarr's own streams, and the blocks that CuPy's default memory pool has cached for these streams. The
     call waits for work on these streams. Other memory in CuPy's pools is CuPy's (``cupy.get_default_memory_pool()``).
 
     Any thread may call this at any time; reads and writes in progress are not disturbed.
@@ -24,7 +24,8 @@ def release_memory() -> None:
     """
     result_memory.release()
     kernels.release()
-    # If the module is not loaded, no device has been used.
-    slots = sys.modules.get("gzarr.engines.cuda.slots")
-    if slots is not None:
-        slots.release()
+    # If a module is not loaded, no device has been used.
+    for name in ("gzarr.engines.cuda.slots", "gzarr.engines.cuda.streams"):
+        module = sys.modules.get(name)
+        if module is not None:
+            module.release()

@@ -18,7 +18,7 @@ import threading
 from itertools import count
 from operator import itemgetter
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ..errors import ArgumentError
 from ..stores import io_threads
@@ -27,6 +27,8 @@ from ..waiting import taken_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
 
 #: Return value of work after which no further items are begun.
 STOP: Final = object()
@@ -188,6 +190,72 @@ def each_value(store: object, work: Callable[[int], object], items: int, value_n
         return
     most = max(workers, min(store.request_limits().calls, BUDGET_BYTES // max(value_nbytes, 1)))
     io_threads.each(work, items, most)
+
+
+class Task(Generic[T]):
+    """One piece of work, done by a thread of the pool if one is free, and otherwise by the caller when it needs it.
+
+    Parameters
+    ----------
+    work
+        The work; it may run other work in the pool. Its workers are limited as the caller's are (:func:`sharing`).
+    """
+
+    __slots__ = ("_found", "_run", "_turn", "_work")
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work: Callable[[], T] | None = work
+        self._found: list[T] = []
+        self._turn = count()
+        most = _share.most
+
+        def help_(_: int) -> None:
+            before, _share.most = _share.most, most
+            try:
+                self._do()
+            finally:
+                _share.most = before
+
+        self._run = _Run(help_)
+        _start(thread_count())
+        if _waiting.qsize() < _MOST_WAITING:
+            _waiting.put((self._run, 0))
+
+    def _do(self) -> None:
+        # Of the caller and the helper, the first one has it; next() on a count is atomic.
+        if next(self._turn) == 0:
+            assert self._work is not None
+            self._found.append(self._work())
+
+    def result(self) -> T:
+        """Return the result once it is there; call it once.
+
+        Raises
+        ------
+        Exception
+            That of the work. After an interrupt, call :meth:`close`.
+        """
+        self._do()
+        self._run.close()
+        self._work = None
+        if self._run.errors:
+            try:
+                raise self._run.errors[0]
+            finally:
+                self._run.errors.clear()
+        return self._found.pop()
+
+    def close(self) -> None:
+        """Wait until nothing of the work runs any more, whatever happens; if it has not begun, it never will."""
+        while True:
+            try:
+                self._run.close()
+                break
+            except BaseException:
+                continue
+        self._work = None
+        self._found.clear()
+        self._run.errors.clear()
 
 
 class _Run:

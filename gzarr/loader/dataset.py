@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,13 +81,13 @@ class Dataset:
         origins = self._samples.origins(cells, wanted, self._seed, 0)
         found, which = sources(self._samples.parts, self._arrays)
         arrays: list[Any] = []
-        memory = memory_of(found[0].array.device)
-        for source in found:
-            arrays.append(source.empty(len(wanted), memory))
-            source.read(origins, arrays[-1:], memory)
-        empty: dict[str, Any] = {}
-        batch = place(empty, self._samples.parts, [arrays[i] for i in which])
-        whole = memory.hand_over(batch, memory.mark(), None, copy=True)
+        with closing(memory_of(found[0].array.device)) as memory:
+            for source in found:
+                arrays.append(source.empty(len(wanted), memory))
+                source.read(origins, arrays[-1:], memory)
+            empty: dict[str, Any] = {}
+            batch = place(empty, self._samples.parts, [arrays[i] for i in which])
+            whole = memory.hand_over(batch, memory.mark(), None, copy=True)
         return [_sample(whole, i) for i in range(len(wanted))]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,6 @@ waits for neither.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,12 +14,14 @@ import numpy as np
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.recycling import RecycledResults
 from ..engines.cuda.devices import get_device
+from ..engines.cuda.handing_over import hand_over, wait_for
+from ..engines.cuda.streams import BorrowedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..arrays.outputs import Results
-    from ..engines.cuda.device_protocol import Device
+    from ..engines.cuda.device_protocol import Device, Event, Stream
     from .pinned import PinnedResults
 
 
@@ -54,7 +55,7 @@ class Memory(Protocol):
         """Call a function with arrays that were made before ``mark``; return its result, and the mark after it."""
 
     def mark(self) -> Any:
-        """Return a mark of the work that has been enqueued so far."""
+        """Return a mark of the work that has been enqueued so far: an event on a device, None in host memory."""
 
     def hand_over(self, arrays: Any, mark: Any, stream: Any, *, copy: bool) -> Any:
         """Return arrays that a consumer's stream may use, made before ``mark``: the same ones, or copies.
@@ -75,7 +76,7 @@ class Memory(Protocol):
         """Have the epoch's later work wait for what a consumer's stream has been given until now."""
 
     def close(self) -> None:
-        """Free memory that is kept for later arrays; those in use stay valid."""
+        """Keep nothing for later arrays; those in use stay valid."""
 
 
 class HostMemory:
@@ -136,8 +137,10 @@ class DeviceMemory:
     def __init__(self, device: Device) -> None:
         self._device = device
         with device:
-            self.stream: Any = device.stream()
-            self._finishing = device.stream()
+            self._borrowed = BorrowedStream(device), BorrowedStream(device)
+        self.stream: Stream = self._borrowed[0].stream
+        self._finishing: Stream = self._borrowed[1].stream
+        self._own = self.stream, self._finishing
         self.results: Results = DeviceResults(device, self.stream)
         self._constants: dict[bytes, Any] = {}
 
@@ -157,12 +160,10 @@ class DeviceMemory:
                 self._constants[element] = memory
             return device.broadcast(device.shaped(self._constants[element], dtype, ()), shape)
 
-    def transformed(self, function: Callable[[Any], Any], value: Any, mark: Any) -> tuple[Any, Any]:
+    def transformed(self, function: Callable[[Any], Any], value: Any, mark: Event) -> tuple[Any, Event]:
         """Call the function while another stream is CuPy's current one, so that reads need not wait for it."""
         stream = self._finishing
-        # Only CuPy's streams can be made current.
-        entered = stream if hasattr(stream, "__enter__") else contextlib.nullcontext()
-        with self._device, entered:
+        with self._device, stream:
             stream.wait_event(mark)
             result = function(value)
             done = stream.record(self._device.event())
@@ -170,61 +171,33 @@ class DeviceMemory:
             self.stream.wait_event(done)
             return result, done
 
-    def mark(self) -> Any:
+    def mark(self) -> Event:
         """Return an event of the epoch's stream."""
         with self._device:
             return self.stream.record(self._device.event())
 
-    def hand_over(self, arrays: Any, mark: Any, stream: Any, *, copy: bool) -> Any:
+    def hand_over(self, arrays: Any, mark: Event, stream: Any, *, copy: bool) -> Any:
         """Return the arrays, or copies that belong to the consumer's stream."""
         with self._device as device:
             consumer = device.as_stream(stream)
-            if mark is not None:
-                consumer.wait_event(mark)
+            # In host memory there are no marks; here, a batch without one could be given out before it is read.
+            consumer.wait_event(mark)
             if not copy:
                 return arrays
-            given = _leaves(arrays)
-            copies = self._copied(arrays, consumer)
-            self._wait_for(consumer)
-            # Only now may the memory be used for later reads.
-            del given
-            return copies
+            return hand_over(device, arrays, self._own, consumer)
 
     def take_back(self, stream: Any) -> None:
         """Have the epoch's stream wait for the consumer's."""
         with self._device as device:
-            self._wait_for(device.as_stream(stream))
+            wait_for(device, self._own, device.as_stream(stream))
 
     def close(self) -> None:
-        """Do nothing: the device's pool keeps memory for everyone."""
+        """Give the streams back, with the memory that the device's pool keeps for them.
 
-    def _wait_for(self, consumer: Any) -> None:
-        event = consumer.record(self._device.event())
-        self.stream.wait_event(event)
-        self._finishing.wait_event(event)
-
-    def _copied(self, value: Any, consumer: Any) -> Any:
-        if isinstance(value, dict):
-            # A batch stays a batch.
-            same = value.copy() if type(value) is dict else value
-            for name in value:
-                same[name] = self._copied(value[name], consumer)
-            return same
-        if type(value) in (list, tuple):
-            return type(value)(self._copied(item, consumer) for item in value)
-        if not self._device.is_array(value):
-            return value
-        result = self._device.empty(value.shape, value.dtype, consumer)
-        self._device.copy_array(result, value, consumer)
-        return result
-
-
-def _leaves(value: Any) -> list[Any]:
-    """Return what a value holds in its dicts, lists and tuples."""
-    if isinstance(value, (dict, list, tuple)):
-        items = value.values() if isinstance(value, dict) else value
-        return [leaf for item in items for leaf in _leaves(item)]
-    return [value]
+        Reads that still run on them do no harm: whoever has them next only waits for these.
+        """
+        for borrowed in self._borrowed:
+            borrowed.give_back()
 
 
 def memory_of(device: str, pinned: PinnedResults | None = None) -> Memory:

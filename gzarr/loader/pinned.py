@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ..engines.cuda.device_protocol import Event
+
     Bytes = npt.NDArray[np.uint8]
 
 # Locking pages takes long, so small arrays share memory: at most so many, and so many bytes.
@@ -64,7 +66,7 @@ class PinnedResults(RecycledResults):
         self.device = device
         # Given back, but copies may read it; and the same with an event after these copies.
         self._given: deque[Bytes] = deque()
-        self._waiting: deque[tuple[Any, list[Bytes]]] = deque()
+        self._waiting: deque[tuple[Event, list[Bytes]]] = deque()
 
     def __reduce__(self) -> tuple[type[PinnedResults], tuple[str]]:
         # Another process has memory of its own.

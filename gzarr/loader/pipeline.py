@@ -93,16 +93,14 @@ class Pipeline:
             stats.waiting_s += self._left - asked
 
     def _next(self) -> Any:
-        if self._given >= self._steps and not self._work.stopped:
+        work = self._work
+        if not work.stopped and (self._kept is not None or self._pinned is not None):
+            self._take_back()
+        if self._given >= self._steps and not work.stopped:
             self._progress(None)
             self.close()
-        if self._work.stopped:
+        if work.stopped:
             raise StopIteration
-        work = self._work
-        if self._kept is not None or self._pinned is not None:
-            # The consumer has enqueued what it does with the last batch.
-            work.memory.take_back(consumer_stream(self._like, self._consumer))
-            self._kept = None
         ready = work.take() if self._inline is None else next(self._inline)
         if ready.failed and not ready.turns:
             # The reading itself failed: there is no batch to go on with.
@@ -125,7 +123,16 @@ class Pipeline:
 
     def close(self) -> None:
         """End the epoch and its threads."""
-        self._close()
+        try:
+            if self._kept is not None:
+                self._take_back()
+        finally:
+            self._close()
+
+    def _take_back(self) -> None:
+        """Take the last batch's memory back: the consumer has enqueued what it does with it."""
+        self._kept = None
+        self._work.memory.take_back(consumer_stream(self._like, self._consumer))
 
     @property
     def ended(self) -> bool:

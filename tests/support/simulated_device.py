@@ -235,7 +235,7 @@ class SimulatedDevice:
                     self.held -= memory.nbytes
                 if kind != "pinned":
                     self._on_device -= memory.nbytes
-                if kind == "arena":
+                if kind != "pinned":
                     self.pooled[id(stream)] += memory.nbytes
                 if kind == "pinned" or self.calls.dead:
                     self._forget(memory)
@@ -288,6 +288,7 @@ class SimulatedDevice:
         if not known or not dtype.isnative:
             raise TypeError(f"CuPy has no elements of type {dtype}")
         memory = self._allocate(int(np.prod(shape, dtype=object)) * dtype.itemsize, "result", 256)
+        self.pooled[id(stream)] -= min(memory.nbytes, self.pooled[id(stream)])
         array: DeviceArray = memory.array(DeviceArray, shape, dtype)
         array.simulated = self
         self._tie(memory, array, "result", stream)

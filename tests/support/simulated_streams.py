@@ -68,9 +68,8 @@ class SimulatedStream:
                 self._done += 1
                 operation()
 
-    def record(self, event: SimulatedEvent | None = None) -> SimulatedEvent:
+    def record(self, event: SimulatedEvent) -> SimulatedEvent:
         with self._device.calls.call("record"):
-            event = event or SimulatedEvent(self._device)
             event.mark = (self, self._enqueued)
             return event
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .device_protocol import Device
 
 #: Default limit: at most these bytes, and at most a quarter of the free memory.
-DEFAULT_BYTES: Final = 1 << 30
+DEFAULT_BYTES: Final = 8 << 30
 #: Bytes used without asking how much memory is free: CUDA takes 10 µs to 1 ms to answer, as long as a small read.
 UNASKED_BYTES: Final = 64 << 20
 
@@ -24,6 +24,8 @@ class Budget:
         Device to ask for its free memory, if that matters.
     nbytes
         The caller's limit in bytes; None for the default.
+    ask
+        Whether the device may be asked for its free memory, which initialises CUDA; otherwise it is taken to have much.
 
     Attributes
     ----------
@@ -36,11 +38,11 @@ class Budget:
         If ``nbytes`` is not a positive integer.
     """
 
-    def __init__(self, device: Device, nbytes: int | None) -> None:
+    def __init__(self, device: Device, nbytes: int | None, *, ask: bool = True) -> None:
         if nbytes is not None and (type(nbytes) is not int or nbytes < 1):
             raise ArgumentError(f"budget_bytes must be a positive integer, not {nbytes!r}")
         self._device = device
-        self._limit = nbytes
+        self._limit = nbytes if nbytes is not None or ask else DEFAULT_BYTES
         self.strict: bool = nbytes is not None
 
     def limit(self, wanted: int) -> int:
@@ -52,11 +54,15 @@ class Budget:
         return self._limit
 
     def tighten(self) -> bool:
-        """Ask the device for its free memory after an allocation failed; return whether the limit became smaller."""
-        if self._limit is not None:
+        """Ask the device for its free memory after an allocation failed; return whether the limit became smaller.
+
+        Others may have taken what was free when it was asked first.
+        """
+        if self.strict:
             return False
+        before = UNASKED_BYTES if self._limit is None else self._limit
         self._limit = self._asked()
-        return self._limit < UNASKED_BYTES
+        return self._limit < before
 
     def _asked(self) -> int:
         return min(DEFAULT_BYTES, self._device.free_bytes() // 4)

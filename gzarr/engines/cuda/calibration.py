@@ -30,6 +30,7 @@ from ...errors import DeviceError
 from .. import cache_folder
 from . import driver
 from .router import Rates, default_rates
+from .streams import BorrowedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,11 +205,12 @@ def _aligned(nbytes: int, to: int = 256) -> int:
 
 
 class _Bench:
-    """A device with a stream and memory of its own, all returned to the driver at the end."""
+    """A device with memory of its own, which is returned to the driver at the end."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._stream = device.stream()
+        self._borrowed = BorrowedStream(device)
+        self._stream = self._borrowed.stream
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         # Held here only: an exception keeps the local variables of every function that it passed through.
         self._arena: Any = None
@@ -220,6 +222,7 @@ class _Bench:
         self._arena = None
         self._stream.synchronize()
         self._device.free_cached(self._stream)
+        self._borrowed.close()
         self._pinned = np.empty(0, np.uint8)
 
     def _allocate(self, nbytes: int) -> None:

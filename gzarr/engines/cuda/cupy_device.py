@@ -195,21 +195,21 @@ class CupyDevice:
         start = cupy.cuda.MemoryPointer(array.data.mem, array.data.ptr - array.data.mem.ptr - below)
         return cupy.ndarray((nbytes,), np.uint8, start), below
 
-    def stream(self) -> Any:
+    def stream(self) -> CupyStream:
         """Return a new non-blocking stream."""
         import cupy
 
         with self._errors:
             return CupyStream(cupy.cuda.Stream(non_blocking=True), self._errors)
 
-    def current_stream(self) -> Any:
+    def current_stream(self) -> CupyStream:
         """Return CuPy's current stream."""
         import cupy
 
         with self._errors:
             return CupyStream(cupy.cuda.get_current_stream(), self._errors)
 
-    def as_stream(self, stream: Any) -> Any:
+    def as_stream(self, stream: Any) -> CupyStream:
         """Return a caller's stream as a CupyStream."""
         import cupy
 
@@ -236,7 +236,7 @@ class CupyDevice:
             f"stream must be a CuPy or PyTorch stream, an object with __cuda_stream__, or an address, not {stream!r}"
         )
 
-    def event(self) -> Any:
+    def event(self) -> CupyEvent:
         """Return a new event without timing."""
         import cupy
 

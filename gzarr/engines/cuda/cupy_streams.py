@@ -74,10 +74,11 @@ class CupyStream:
         self.ptr: int = int(stream.ptr)
         self._errors = errors
 
-    def record(self, event: CupyEvent) -> None:
-        """Record an event after everything enqueued so far."""
+    def record(self, event: CupyEvent) -> CupyEvent:
+        """Record an event after everything enqueued so far; return it."""
         with self._errors:
             self.cupy.record(event.cupy)
+        return event
 
     def wait_event(self, event: CupyEvent) -> None:
         """Make everything enqueued from now on wait for an event."""
@@ -90,9 +91,11 @@ class CupyStream:
             self.cupy.synchronize()
 
     def __enter__(self) -> Self:
+        """Make it CuPy's current stream of the calling thread and its device."""
         with self._errors:
             self.cupy.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        """Make the stream that was current before the current one again."""
         self.cupy.__exit__(*exc)

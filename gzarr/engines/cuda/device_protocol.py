@@ -27,19 +27,34 @@ class Event(Protocol):
 
 
 class Stream(Protocol):
-    """Work that runs asynchronously and in order (``cupy.cuda.Stream`` has this interface).
+    """Work that runs asynchronously and in order.
 
-    CUDA calls of a stream and its events raise DeviceError if they fail.
+    The parameters of its methods are what its own device has made, or has returned for a caller's stream. CUDA calls
+    of a stream and its events raise DeviceError if they fail.
     """
 
-    def record(self, event: Any) -> Any:
-        """Record an event after everything enqueued so far."""
+    def record(self, event: Any) -> Event:
+        """Record an event after everything enqueued so far, in place of what it was recorded after before.
 
-    def wait_event(self, event: Any) -> Any:
-        """Make everything enqueued from now on wait for an event of another stream."""
+        Returns
+        -------
+        ``event``; never None, so that what waits for it is not left out.
+        """
+
+    def wait_event(self, event: Any) -> None:
+        """Make everything enqueued from now on wait for an event.
+
+        What counts is the event's last record before this call; an event that was never recorded is not waited for.
+        """
 
     def synchronize(self) -> None:
         """Wait on the host until everything enqueued has run."""
+
+    def __enter__(self) -> Any:
+        """Make it the current stream of the calling thread, for functions of the caller's library."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Make the stream that was current before the current one again."""
 
 
 class Decompressor(Protocol):
@@ -292,14 +307,16 @@ class Device(Protocol):
             Offset of the array's first element in it, in bytes.
         """
 
-    def stream(self) -> Any:
+    def stream(self) -> Stream:
         """Return a new stream that does not synchronise with the default stream."""
 
-    def current_stream(self) -> Any:
+    def current_stream(self) -> Stream:
         """Return the current stream of the caller's library."""
 
-    def as_stream(self, stream: Any) -> Any:
+    def as_stream(self, stream: Any) -> Stream:
         """Return a caller's stream: a CuPy or PyTorch stream, an object with ``__cuda_stream__``, or an address.
+
+        For None, it is the current stream of the caller's library; a stream of this device is returned as it is.
 
         Raises
         ------
@@ -307,7 +324,7 @@ class Device(Protocol):
             If ``stream`` is none of these.
         """
 
-    def event(self) -> Any:
+    def event(self) -> Event:
         """Return a new event."""
 
     def copy_in(self, target: Any, source: npt.NDArray[Any], stream: Any) -> None:

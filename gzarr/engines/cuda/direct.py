@@ -138,6 +138,9 @@ class DirectStaging:
         )
         return staged, NO_FRAMES
 
+    def cancel(self) -> None:
+        """Do nothing: a wave of uncompressed chunks is soon complete."""
+
     def _read(
         self, file: IntArray, offset: IntArray, whole: npt.NDArray[np.bool_], staging: Any, place: IntArray
     ) -> IntArray:

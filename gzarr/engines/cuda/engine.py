@@ -6,7 +6,10 @@
     wave 1          read    ▶ copy in ▶ decode ▶ assemble
     wave 2                    read    ▶ …
 
-The host reads into page-locked memory while the device decodes the previous wave. Each wave has its own stream; the
+The host reads into page-locked memory while the device decodes the previous wave. It reads wave ``k + 1`` in a thread
+of the pool while the caller's thread lays out and enqueues wave ``k`` (:mod:`gzarr.engines.cuda.staged_wave`).
+
+Waves are sized by :mod:`gzarr.engines.cuda.wave_plan`. Each has its own stream; the
 host waits for it once, until the statuses of the wave's chunks have arrived. Results are written on the caller's
 stream. The host waits for that one only if a read has more waves than are in flight: a later wave reuses the memory of
 an earlier one after its results are written.
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gzarr_kernels.operations import ALGORITHMS
@@ -31,15 +34,16 @@ from gzarr_kernels.operations import ALGORITHMS
 from ...errors import ArgumentError
 from .. import failures, pool, stack
 from ..monitor import spent
-from . import calibration, loss, router, slots
+from . import calibration, driver, loss, router, slots, wave_plan
 from .budget import Budget
 from .columns import output_memory, placement
 from .device_program import device_program, host_program
 from .direct import DirectStaging, files_for
 from .host_decoding import HostStaging, read_on_host
+from .staged_wave import StagedWave
 from .staging import ABSENT, DEFERRED, FALLBACK, READY, Frames, Staged, Staging
 from .wave import Wave
-from .wave_shape import WaveShape, shape_for
+from .wave_plan import WavePlanner, expected, learnt
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -53,22 +57,11 @@ if TYPE_CHECKING:
     from .device_protocol import Decompressor, Device, DirectFiles
     from .router import Decode, Route
     from .slots import Slot
+    from .staged_wave import Source
     from .staging import FrameFormat
+    from .wave_shape import WaveShape
 
     IntArray = npt.NDArray[np.int64]
-
-#: Most waves in flight.
-MAX_WAVES_IN_FLIGHT: Final = 3
-#: Approximate decoded bytes of a wave: more in one wave would only make the next one wait.
-WAVE_BYTES: Final = 64 << 20
-
-
-class _Source(Protocol):
-    """Stages the chunks of a wave: in page-locked memory, or on the device (DirectStaging)."""
-
-    def stage(
-        self, rows: IntArray, staging: npt.NDArray[np.uint8], capacity: int, most_frames: int
-    ) -> tuple[Staged, Frames]: ...
 
 
 class CudaEngine:
@@ -90,6 +83,7 @@ class CudaEngine:
         self._cpu = cpu
         self._program = device_program(decoding)
         self._decoder: Decompressor | None = None
+        self._frames = router.frames_of(decoding)
         if self._program is not None and self._program.algorithm is not None:
             self._decoder = device.decompressor(self._program.algorithm)
             if self._decoder is None or self._program.frames.nbytes > self._decoder.max_frame_bytes:
@@ -102,6 +96,7 @@ class CudaEngine:
         decode: Decode = "auto",
         verify: Verify = "none",
         *,
+        budget: Budget | None = None,
         may_measure: bool = True,
     ) -> Route:
         """Return where the chunks of a read are decoded, and why.
@@ -116,6 +111,8 @@ class CudaEngine:
             ``"auto"``, or the caller's choice.
         verify
             ``"cpu"`` to have the CPU first decode chunks without a crc32c checksum.
+        budget
+            Limit on the memory of the read; None for the default, as far as it is known without using the device.
         may_measure
             Whether to measure the device and the CPU if that has not been done; otherwise rates are assumed.
         """
@@ -127,7 +124,23 @@ class CudaEngine:
         rates = None
         if decode == "auto" and algorithm is not None:
             rates = calibration.rates(self._device, may_measure=may_measure)
-        return router.route(self._decoding, algorithm, chunks, needed_nbytes, pool.thread_count(), decode, rates)
+        waves = self._waves(chunks, budget)
+        return router.route(self._decoding, algorithm, chunks, needed_nbytes, pool.thread_count(), decode, rates, waves)
+
+    def _waves(self, chunks: int, budget: Budget | None) -> tuple[int, int]:
+        """Return about how many chunks a wave of a read will have, and how many waves are in flight."""
+        assert self._program is not None
+        frames, strict = self._frames.count, budget is not None and budget.strict
+        if not chunks or (not strict and chunks * self._program.most_nbytes <= wave_plan.WAVE_BYTES // 8):
+            # Small reads have one wave, whatever the device's memory.
+            return max(chunks, 1), 1
+        if budget is None:
+            budget = Budget(self._device, None, ask=driver.is_initialised())
+        pieces, none = np.ones(chunks, np.int64), np.zeros(0, np.int64)
+        most_encoded, k = self._decoding.most_encoded, max(len(self._decoding.chunk.shape), 1)
+        planner = WavePlanner(self._program, self._decoder, most_encoded, pieces, k, 1, direct=False)
+        waves = planner.plan(expected(self._program, max(frames, 1), none), budget)
+        return waves.shape.chunks, waves.flight
 
     def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None, verify: Verify = "none") -> str:
         """Describe how a read of this size, from this store if given, will be decoded.
@@ -184,14 +197,16 @@ class CudaEngine:
         budget = Budget(self._device, budget_bytes)
         with self._device:
             # Measuring takes memory that a caller's budget does not cover.
-            route = self.route(len(request.plan), needed, decode, verify, may_measure=budget_bytes is None)
+            route = self.route(
+                len(request.plan), needed, decode, verify, budget=budget, may_measure=budget_bytes is None
+            )
             if route.decode == "cpu" and read_on_host(self._device, self._cpu, request, stream, budget, needed):
                 return
             rows: IntArray = np.arange(len(request.plan))
             with _Read(self._device, request, whole, stream, budget) as read:
                 if route.decode == "cuda":
                     assert self._program is not None
-                    frames = router.frames_in_chunk(self._decoding)
+                    frames = max(1, self._frames.count)
                     source = self._source(request, self._program.frames, verify)
                     rows = read.run(self._program, self._decoder, source, rows, request.most_encoded, frames)
                 if len(rows):
@@ -202,7 +217,7 @@ class CudaEngine:
         """Return the reader of chunks past host memory, or None."""
         return files_for(self._device, store, self._program.frames) if self._program is not None else None
 
-    def _source(self, request: ReadRequest, form: FrameFormat, verify: Verify) -> _Source:
+    def _source(self, request: ReadRequest, form: FrameFormat, verify: Verify) -> Source:
         """Return the source of the chunks that the device decodes."""
         files = self._files(request.store)
         if files is not None:
@@ -270,51 +285,30 @@ class _Read:
         """Return a slot with this many bytes in each direction; within a caller's budget, it holds no more."""
         return slots.take(self._device, staging + results, (staging, results) if self._budget.strict else None)
 
-    def _shape(
-        self,
-        program: DeviceProgram,
-        decoder: Decompressor | None,
-        rows: IntArray,
-        most_encoded: int,
-        frames: int,
-        *,
-        direct: bool,
-    ) -> tuple[WaveShape, int]:
-        """Return the shape of the waves, and how many are in flight."""
-        n = len(rows)
-        pieces = self._pieces[rows]
+    def _planner(
+        self, program: DeviceProgram, decoder: Decompressor | None, rows: IntArray, most_encoded: int, *, direct: bool
+    ) -> WavePlanner:
+        """Return what divides some chunks into waves."""
+        return WavePlanner(
+            program, decoder, most_encoded, self._pieces[rows], self._place.k, len(self._request.outputs), direct,
+            self._tables_bytes,
+        )  # fmt: skip
 
-        def shape(chunks: int) -> WaveShape:
-            share = min(int(pieces.sum()), max(int(pieces.max()), -(-2 * int(pieces.sum()) * chunks // n)))
-            return shape_for(
-                program, decoder, chunks=chunks, pieces=share, frames=frames, most_encoded=most_encoded,
-                k=self._place.k, outputs=len(self._request.outputs), direct=direct,
-            )  # fmt: skip
-
-        chunks = min(n, max(1, WAVE_BYTES // program.most_nbytes))
-        while True:
-            found = shape(chunks)
-            flight = min(MAX_WAVES_IN_FLIGHT, -(-n // chunks))
-            limit = self._budget.limit(found.nbytes * flight + self._tables_bytes)
-            budget = limit - self._tables_bytes
-            if found.nbytes * flight <= budget or chunks == 1:
-                break
-            chunks = max(1, min(chunks - 1, int(chunks * max(budget, 0) / (found.nbytes * flight))))
-        while found.nbytes * flight > budget and flight > 1:
-            flight -= 1
-        if self._budget.strict and found.nbytes > budget:
+    def _refuse_too_large(self, shape: WaveShape) -> None:
+        """Raise an error if a wave of one chunk takes more than the caller's budget."""
+        limit = self._budget.limit(shape.nbytes + self._tables_bytes)
+        if self._budget.strict and shape.nbytes > limit - self._tables_bytes:
             raise ArgumentError(
                 f"budget_bytes={limit} is too small: reading and decoding one chunk of shape "
-                f"{self._request.chunk.shape}, dtype {self._request.chunk.dtype}, takes {found.nbytes} bytes"
+                f"{self._request.chunk.shape}, dtype {self._request.chunk.dtype}, takes {shape.nbytes} bytes"
                 + (f", and the selection's indices take {self._tables_bytes}" if self._tables_bytes else "")
             )
-        return found, flight
 
     def run(
         self,
         program: DeviceProgram,
         decoder: Decompressor | None,
-        source: _Source,
+        source: Source,
         rows: IntArray,
         most_encoded: int,
         expected_frames: int,
@@ -337,52 +331,102 @@ class _Read:
         self,
         program: DeviceProgram,
         decoder: Decompressor | None,
-        source: _Source,
+        source: Source,
         rows: IntArray,
         most_encoded: int,
         expected_frames: int,
     ) -> IntArray:
-        direct = isinstance(source, DirectStaging)
-        shape, flight = self._shape(program, decoder, rows, most_encoded, expected_frames, direct=direct)
+        planner = self._planner(program, decoder, rows, most_encoded, direct=isinstance(source, DirectStaging))
+        stored = self._request.sources.nbytes[rows]
+        waves = planner.plan(expected(program, expected_frames, stored), self._budget)
+        self._refuse_too_large(waves.shape)
+        knows = False
         pending = rows
-        waves: deque[Wave] = deque()
+        enqueued: deque[Wave] = deque()
         left: list[IntArray] = []
+        current: StagedWave | None = None
+        ahead: StagedWave | None = None
         try:
-            while len(pending):
+            current = self._begin(planner, source, waves.shape, pending, None)
+            while current is not None:
                 if self._request.monitor is not None:
                     self._request.monitor.check()
-                if len(waves) == flight:
-                    failed, slot = self._finish(waves)
-                    left.append(failed)
-                else:
-                    slot = self._slot(shape.staging_bytes, shape.results_bytes)
-                wave = Wave(self._device, slot, program, decoder, shape)
-                waves.append(wave)
-                staging = slot.staging(shape.staging_bytes)
-                part = pending[: self._fitting(pending, shape)]
-                memory = wave.encoded_memory() if direct else staging
-                with spent(self._request.monitor if direct else None, "store", pool.thread_count()):
-                    staged, frames = source.stage(part, memory, shape.encoded, shape.frames)
-                # A view of the arena, which would otherwise live on while the next wave's is allocated.
-                del memory
+                staged, frames = current.result()
                 self._refuse_absent(staged)
+                pending = np.concatenate([staged.rows[staged.state == DEFERRED], pending[len(staged.rows) :]])
+                if len(pending) and not knows:
+                    # The next waves are sized by what this one held.
+                    knows = True
+                    found = learnt(program.frames, staged, frames)
+                    waves = waves if found is None else planner.plan(found, self._budget, waves)
+                # The next wave is staged while this one is laid out and enqueued, unless its memory is still in use.
+                if len(pending) and len(enqueued) + 1 < waves.flight:
+                    ahead = self._begin(planner, source, waves.shape, pending, None, aside=True)
+                elif len(pending) and enqueued and enqueued[0].slot.decoded.done:
+                    failed, slot = self._finish(enqueued)
+                    left.append(failed)
+                    ahead = self._begin(planner, source, waves.shape, pending, slot, aside=True)
                 frames = _without_foreign(staged, frames, program, decoder)
-                wave.enqueue(staged, frames, staging, self._place, self._tables, self._output, self._stream)
+                wave = current.wave
+                current = None
+                enqueued.append(wave)
+                wave.enqueue(staged, frames, self._place, self._tables, self._output, self._stream)
+                # Its memory is free as soon as it is finished.
+                del wave
                 left.append(staged.rows[staged.state == FALLBACK])
-                pending = np.concatenate([staged.rows[staged.state == DEFERRED], pending[len(part) :]])
-            while waves:
-                failed, slot = self._finish(waves)
+                if len(pending) and ahead is None:
+                    failed, slot = self._finish(enqueued)
+                    left.append(failed)
+                    ahead = self._begin(planner, source, waves.shape, pending, slot)
+                current, ahead = ahead, None
+            while enqueued:
+                failed, slot = self._finish(enqueued)
                 left.append(failed)
                 slots.give_back(self._device, slot)
         except BaseException as error:
-            # Page-locked memory must not be given to another read while copies from it may still run.
-            for wave in waves:
+            # Page-locked memory must not be given to another read while it is filled, or copies from it may still run.
+            for staging in (current, ahead):
+                if staging is not None:
+                    staging.close(source)
+                    enqueued.append(staging.wave)
+            for wave in enqueued:
                 slots.settle(self._device, wave.slot, self._stream, wave.memory)
             request = self._request
-            chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
+            chunks = request.plan.chunks[np.concatenate([wave.rows for wave in enqueued] or [rows[:0]])]
             loss.explain(self._device, error, f"reading array {request.node!r}", chunks)
             raise
         return np.sort(np.concatenate(left)) if left else pending
+
+    def _begin(
+        self,
+        planner: WavePlanner,
+        source: Source,
+        shape: WaveShape,
+        pending: IntArray,
+        slot: Slot | None,
+        *,
+        aside: bool = False,
+    ) -> StagedWave:
+        """Begin to stage the first pending chunks; ``aside``: in another thread, if one is free."""
+        if slot is None:
+            slot = self._slot(shape.staging_bytes, shape.results_bytes)
+        elif self._budget.strict:
+            slot.shrink(shape.staging_bytes, shape.results_bytes)
+        wave = Wave(self._device, slot, planner.program, planner.decoder, shape)
+        try:
+            wave.staging = slot.staging(shape.staging_bytes)
+            memory = wave.encoded_memory() if planner.direct else wave.staging
+            part = pending[: self._fitting(pending, shape)]
+            monitor = self._request.monitor if planner.direct else None
+
+            def stage() -> tuple[Staged, Frames]:
+                with spent(monitor, "store", pool.thread_count()):
+                    return source.stage(part, memory, shape.encoded, shape.frames)
+
+            return StagedWave(wave, stage, aside=aside)
+        except BaseException:
+            slots.settle(self._device, slot, self._stream, wave.memory)
+            raise
 
     def _finish(self, waves: deque[Wave]) -> tuple[IntArray, Slot]:
         """Wait for the oldest wave's statuses; return the rows that failed, and its slot for another wave."""

@@ -124,6 +124,9 @@ class HostStaging:
         )
         return staged, NO_FRAMES
 
+    def cancel(self) -> None:
+        """Do nothing: a wave is soon complete."""
+
 
 def _whole_chunks(plan: Plan, rows: IntArray) -> Plan:
     """Return a plan that places whole chunks one after the other along the first axis of one output."""

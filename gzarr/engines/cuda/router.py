@@ -35,6 +35,7 @@ from ...codecs.cast_value import CastValueCodec
 from ...codecs.chain import representations
 from ...codecs.codec import BytesRepresentation
 from ...codecs.packbits import PackbitsCodec
+from . import wave_plan
 from .filters import FilterCodec
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ ASSUMED_RATIO: Final = 2
 FILTER_RATE: Final = 1e9
 SLOW_FILTER_RATE: Final = 25e6
 _SLOW_FILTERS: Final = (PackbitsCodec, CastValueCodec)
-#: The engine's decoded bytes per wave, and waves in flight.
-WAVE_BYTES: Final = 64 << 20
-WAVES_IN_FLIGHT: Final = 3
+#: Decoded bytes of a wave, and waves in flight, of work that does not say: the engine's for small frames.
+WAVE_BYTES: Final = wave_plan.WAVE_BYTES
+WAVES_IN_FLIGHT: Final = wave_plan.MAX_WAVES_IN_FLIGHT
 
 # c-blosc 1.21, ``blosc/blosc.c`` and ``blosc/blosc.h``.
 _L1_BYTES: Final = 32 << 10
@@ -227,6 +228,7 @@ def route(
     threads: int,
     decode: Decode,
     rates: Rates | None = None,
+    waves: tuple[int, int] | None = None,
 ) -> Route:
     """Choose where some chunks of an array are decoded.
 
@@ -242,16 +244,23 @@ def route(
         The caller's choice, or ``"auto"``.
     rates
         Rates of the machine; None for :func:`default_rates`.
+    waves
+        Chunks in a wave, and waves in flight; None for those of a device with enough memory.
     """
     frames = frames_of(decoding)
+    nbytes = _framed_nbytes(decoding)
+    if waves is None:
+        waves = wave_plan.usual_waves(chunks, nbytes, frames.count)
     work = Work(
         algorithm=algorithm,
         chunks=chunks,
         frames=chunks * frames.count,
         frame_nbytes=frames.nbytes,
-        decoded_nbytes=chunks * _framed_nbytes(decoding),
+        decoded_nbytes=chunks * nbytes,
         needed_nbytes=needed_nbytes,
         threads=threads,
+        wave_nbytes=waves[0] * nbytes,
+        waves=waves[1],
         filter_seconds=chunks * filter_seconds(decoding),
     )
     return choose(work, rates or default_rates(), decode)
@@ -265,11 +274,6 @@ def filter_seconds(decoding: Decoding) -> float:
             rate = SLOW_FILTER_RATE if isinstance(codec, _SLOW_FILTERS) else FILTER_RATE
             total += (decoded.nbytes or decoding.chunk.nbytes) / rate
     return total
-
-
-def frames_in_chunk(decoding: Decoding) -> int:
-    """Return the approximate number of frames in a chunk, at least 1: the columns of a wave are sized for it."""
-    return max(1, frames_of(decoding).count)
 
 
 def frames_of(decoding: Decoding) -> ChunkFrames:

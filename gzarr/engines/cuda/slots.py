@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...errors import DeviceError
+from . import streams
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .device_protocol import Device
+    from .device_protocol import Device, Event, Stream
 
 #: Most page-locked bytes that all idle slots of a device keep together.
-MAX_IDLE_PINNED_BYTES: Final = 1 << 30
+MAX_IDLE_PINNED_BYTES: Final = 2 << 30
 #: Most idle slots that are kept for a device.
 MAX_IDLE_SLOTS: Final = 16
 
@@ -42,13 +43,14 @@ class Slot:
         Whether the stream waits for ``assembled``.
     """
 
-    __slots__ = ("_device", "_pinned", "_results", "assembled", "decoded", "gated", "stream")
+    __slots__ = ("_borrowed", "_device", "_pinned", "_results", "assembled", "decoded", "gated", "stream")
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self.stream: Any = device.stream()
-        self.decoded: Any = device.event()
-        self.assembled: Any = device.event()
+        self._borrowed = streams.BorrowedStream(device)
+        self.stream: Stream = self._borrowed.stream
+        self.decoded: Event = device.event()
+        self.assembled: Event = device.event()
         self.gated: bool = False
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._results: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
@@ -72,6 +74,10 @@ class Slot:
             self._results = np.empty(0, np.uint8)
             self._results = self._device.pinned(nbytes)
         return self._results[:nbytes]
+
+    def close(self) -> None:
+        """Give the stream back; the slot is not used any more."""
+        self._borrowed.close()
 
     def gate(self, stream: Any) -> None:
         """Make later work on the slot's stream wait for everything enqueued on another stream so far."""
@@ -139,8 +145,7 @@ def give_back(device: Device, slot: Slot) -> None:
         kept.append(slot)
         dropped = []
         while len(kept) > MAX_IDLE_SLOTS or sum(map(_nbytes, kept)) > MAX_IDLE_PINNED_BYTES:
-            # Drop the oldest that is not gated. CuPy identifies freed memory by the address of its stream, and a new
-            # stream may get the address of a destroyed one.
+            # Drop the oldest that is not gated: nothing has to be waited for.
             oldest = next((one for one in kept if one.is_free()), None)
             if oldest is None:
                 # All streams have to live on, but nothing uses their page-locked memory.
@@ -154,11 +159,12 @@ def give_back(device: Device, slot: Slot) -> None:
 
 
 def _drop(slot: Slot) -> None:
-    """Wait for a slot, and free the blocks that the allocator keeps for its stream: no other stream would use them."""
+    """Wait for a slot, free the blocks that the allocator keeps for its stream, and give that one back."""
     try:
         with slot._device as device:
             slot.stream.synchronize()
             device.free_cached(slot.stream)
+            slot.close()
     except DeviceError:
         _unusable.append((slot, None))
         raise

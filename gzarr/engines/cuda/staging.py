@@ -148,6 +148,9 @@ class Staging:
         # First, since it tells users that compiling takes a while.
         kernels.load()
         self._request = request
+        self._cancelled = False
+        # Of the call of :meth:`stage` in progress: bytes and frames in use.
+        self._shared: IntArray = np.zeros(2, np.int64)
         self._job = job = np.zeros(s.JOB_SIZE, np.int64)
         # Compiled code holds addresses of these arrays.
         self._alive: list[Any] = []
@@ -226,7 +229,7 @@ class Staging:
         outcomes = np.zeros((len(rows), s.RESULTS), np.int64)
         outcomes[:, s.STATE] = FALLBACK
         columns = np.zeros((f.COLUMNS, max(most_frames, 1)), np.int64)
-        shared = np.zeros(2, np.int64)
+        shared = self._shared = np.zeros(2, np.int64)
         job = self._job.copy()
         job[r.SHARED] = address(shared)
         job[s.STAGING], job[s.CAPACITY] = address(staging), min(capacity, staging.size)
@@ -262,6 +265,12 @@ class Staging:
             Frames(*(column[mine] for column in taken)),
         )
 
+    def cancel(self) -> None:
+        """Have the call in progress, in another thread, end soon, with any result; there will be no others."""
+        self._cancelled = True
+        # A full wave has no room for chunks that are not read yet.
+        self._shared[:] = 1 << 62
+
     def _from_store(self, job: IntArray, rows: IntArray, state: IntArray, shared: IntArray) -> IntArray:
         """Fetch and stage in batches, which bounds the memory for fetched values; return rows in the order of staging.
 
@@ -288,7 +297,7 @@ class Staging:
             part[s.NEXT], part[s.FIRST] = address(turns), begin
             with spent(request.monitor, "decoder"):
                 _run(part)
-            return not (0 < capacity <= shared[0] or 0 < most_frames <= shared[1])
+            return not self._cancelled and not (0 < capacity <= shared[0] or 0 < most_frames <= shared[1])
 
         if isinstance(request.store, RemoteValues):
             fetch_each(request, rows, workers, stage_values, min(BUDGET_BYTES, max(capacity, 1)))

@@ -42,6 +42,8 @@ class Wave:
         int64, rows of the plan whose chunks it decodes; empty before :meth:`enqueue`.
     memory
         The arena, once it is allocated.
+    staging
+        The slot's page-locked memory for this wave, once it is taken.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Wave:
         self.slot = slot
         self.rows: IntArray = np.zeros(0, np.int64)
         self.memory: Any = None
+        self.staging: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self._device = device
         self._program = program
         self._decoder = decoder
@@ -71,7 +74,6 @@ class Wave:
         self,
         staged: Staged,
         frames: Frames,
-        staging: npt.NDArray[np.uint8],
         place: Placement,
         tables: Any,
         output: Output,
@@ -82,9 +84,7 @@ class Wave:
         Parameters
         ----------
         staged, frames
-            The chunks in ``staging``, or in :meth:`encoded_memory`, and their frames.
-        staging
-            The slot's page-locked memory, ``shape.staging_bytes``.
+            The chunks in :attr:`staging`, or in :meth:`encoded_memory`, and their frames.
         place, tables, output
             Placement of the read; ``place.tables`` on the device, or None if there are none; memory of the results.
         stream
@@ -97,7 +97,9 @@ class Wave:
             self.memory = device.allocate(self._shape.arena_bytes, own)
         arena = self.memory
         address = device.address(arena)
-        layout = lay_out(self._shape, self._program, self._decoder, staged, frames, staging, place, output, address)
+        layout = lay_out(
+            self._shape, self._program, self._decoder, staged, frames, self.staging, place, output, address
+        )
         self._statuses = layout.statuses
         device.copy_in(arena[layout.copied_to : layout.copied_to + layout.copied.size], layout.copied, own)
         for step in layout.steps:

@@ -11,6 +11,7 @@ copied.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from .device_program import DeviceProgram
     from .device_protocol import Decompressor
 
-#: Columns are sized for one frame per this many encoded bytes.
+#: Columns are sized for at least one frame per this many bytes of the largest chunk.
 ENCODED_BYTES_PER_FRAME: Final = 512
+#: Columns are sized for so many times the expected frames.
+FRAME_ROOM: Final = 1.25
 #: Columns are sized for at least this many frames.
 MIN_FRAME_COLUMNS: Final = 128
 #: Least alignment of realigned frames in bytes: the copying kernel moves words.
@@ -132,7 +135,8 @@ def shape_for(
     *,
     chunks: int,
     pieces: int,
-    frames: int,
+    frames: float,
+    encoded: float,
     most_encoded: int,
     k: int,
     outputs: int,
@@ -146,10 +150,10 @@ def shape_for(
         How chunks are decoded.
     chunks, pieces
         Number of chunks and pieces in the wave.
-    frames
-        Expected number of frames in a chunk.
+    frames, encoded
+        Expected number of frames, and of encoded bytes, of a chunk; chunks that do not fit wait for the next wave.
     most_encoded
-        Most encoded bytes of a chunk.
+        Most encoded bytes of a chunk: one of that size always fits.
     k, outputs
         Number of placement dimensions and outputs of the plan.
     direct
@@ -157,11 +161,14 @@ def shape_for(
     """
     slot = aligned(program.most_nbytes)
     # 64 bytes after each chunk for decoders that read whole words, and room for alignment and headers.
-    encoded = aligned(chunks * (aligned(most_encoded, 64) + 128))
+    largest_chunk = aligned(most_encoded, 64) + 128
+    one = min(aligned(math.ceil(encoded), 64) + 128, largest_chunk)
+    room = aligned(max(largest_chunk, chunks * one))
     compressed = program.frames.compressor is not None
     most_frames = 0
     if compressed:
-        most_frames = max(MIN_FRAME_COLUMNS, 2 * chunks * frames, encoded // ENCODED_BYTES_PER_FRAME)
+        of_one = most_encoded // ENCODED_BYTES_PER_FRAME
+        most_frames = max(MIN_FRAME_COLUMNS, of_one, math.ceil(FRAME_ROOM * chunks * frames))
     words = placing_words(k, outputs, chunks, pieces) + _FRAME_WORDS * most_frames
     marks = chunks if program.marks else 0
     words += program.steps * (_STEP_WORDS * chunks + _STEP_HEADER_WORDS) + marks
@@ -171,15 +178,15 @@ def shape_for(
     if decoder is not None:
         frame_alignment = max(frame_alignment, decoder.input_alignment)
         # Containers begin at multiples of 64 bytes; frames inside one, or after a header, may begin anywhere.
-        realigned = aligned(encoded + frame_alignment * most_frames) if decoder.input_alignment > 1 else 0
+        realigned = aligned(room + frame_alignment * most_frames) if decoder.input_alignment > 1 else 0
         alone = decoder.temp_nbytes(1, program.frames.nbytes, program.frames.nbytes)
-        largest = max(1, program.frames.nbytes // max(frames, 1))
-        scratch = max(alone, decoder.temp_nbytes(chunks * max(frames, 1), largest, total))
+        count = max(chunks, math.ceil(chunks * frames))
+        scratch = max(alone, decoder.temp_nbytes(count, max(1, total // count), total))
     return WaveShape(
         chunks=chunks,
         pieces=pieces,
         frames=most_frames,
-        encoded=encoded,
+        encoded=room,
         words=aligned(words, 32),
         slot=slot,
         has_decoded=compressed or program.steps > 0,

@@ -16,6 +16,7 @@ import pytest
 import gzarr
 from gzarr.engines.cuda import machine_code
 from gzarr.engines.cuda.cupy_device import CupyDevice
+from gzarr.engines.cuda.cupy_streams import CupyEvent, CupyStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,6 +155,18 @@ def test_streams_of_others(device: CupyDevice) -> None:
     for wrong in (True, -1, "0", Wrong(), 1.5):
         with pytest.raises(gzarr.ArgumentError, match="stream"):
             device.as_stream(wrong)
+
+
+def test_recording_an_event_returns_it(device: CupyDevice) -> None:
+    """A loader waits for what ``record`` returns; CuPy's own method would return CuPy's event, or a new one."""
+    raw = mock.create_autospec(cupy.cuda.Stream, instance=True)
+    raw.ptr = 77
+    stream = CupyStream(raw, device._errors)
+    event = CupyEvent(object(), device._errors)
+    assert stream.record(event) is event
+    raw.record.assert_called_once_with(event.cupy)
+    stream.wait_event(stream.record(event))
+    raw.wait_event.assert_called_once_with(event.cupy)
 
 
 # -- what the names of CuPy are

@@ -14,7 +14,7 @@ from support.simulated_device import SimulatedDevice
 from support.simulated_faults import ILLEGAL_ADDRESS, INVALID_VALUE
 
 import gzarr
-from gzarr.engines.cuda import devices, engine, slots, write_engine
+from gzarr.engines.cuda import devices, slots, wave_plan, write_engine
 from gzarr.engines.cuda.loss import MAX_NAMED_CHUNKS, MAX_NAMED_OPERATIONS, Loss
 from gzarr.stores.memory import MemoryStore
 
@@ -39,7 +39,8 @@ def simulated() -> Iterator[SimulatedDevice]:
 
     slots.release()
     with devices.use(make), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "WAVE_BYTES", 1)
+        patch.setattr(wave_plan, "WAVE_BYTES", 1)
+        patch.setattr(wave_plan, "WAVE_FRAMES", 1)
         patch.setattr(write_engine, "WAVE_BYTES", 1)
         patch.setenv("GZARR_THREADS", "1")
         devices.get_device("cuda:0")

@@ -20,7 +20,7 @@ from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.codec import ArrayRepresentation, Codec
 from gzarr.codecs.registry import codecs_from_v3
 from gzarr.codecs.zstd import ZstdCodec
-from gzarr.engines.cuda import engine, router
+from gzarr.engines.cuda import router, wave_plan
 from gzarr.engines.cuda.router import Rates, Work
 from gzarr.plan.decode_program import Decoding, analyse
 
@@ -85,7 +85,7 @@ def test_a_chunk_keeps_one_thread_busy() -> None:
 
 
 def test_the_waves_are_the_engines() -> None:
-    assert (router.WAVE_BYTES, router.WAVES_IN_FLIGHT) == (engine.WAVE_BYTES, engine.MAX_WAVES_IN_FLIGHT)
+    assert (router.WAVE_BYTES, router.WAVES_IN_FLIGHT) == (wave_plan.WAVE_BYTES, wave_plan.MAX_WAVES_IN_FLIGHT)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,13 @@ def test_waves_are_counted_as_the_engine_cuts_them(
     codecs = [LITTLE, codec("zstd", level=1, checksum=False)]
     values = np.arange(22_000, dtype="<i4").reshape(22, 1000)
     gzarr.create_array(tmp_path / "a", data=values, chunks=(2, 1000), codecs=codecs, device="cpu")
-    monkeypatch.setattr(engine, "WAVE_BYTES", 8000 * chunks_of_a_wave + 100)
+    monkeypatch.setattr(wave_plan, "WAVE_BYTES", 8000 * chunks_of_a_wave + 100)
+    monkeypatch.setattr(wave_plan, "WAVE_FRAMES", 1)
     with devices.use("simulated") as tested:
         assert tested.simulated is not None
         tested.open(tmp_path / "a").read(decode="cuda")
         made = tested.simulated.counts["batches zstd"]
-    asked = work(chunks=11, chunk_nbytes=8000, wave_nbytes=engine.WAVE_BYTES)
+    asked = work(chunks=11, chunk_nbytes=8000, wave_nbytes=wave_plan.WAVE_BYTES)
     assert made == router._waves(asked) == -(-11 // chunks_of_a_wave)
 
 
@@ -297,7 +298,8 @@ def test_frames_of_a_chunk() -> None:
     assert router.frames_of(zstd) == router.ChunkFrames(16, 256 << 10)
     assert router.frames_of(decoding(BloscCodec("lz4", 5, "shuffle", 4, 64 << 10))).nbytes == 64 << 10
     assert router.frames_of(decoding(BloscCodec("lz4", 0))) == router.ChunkFrames(0, 4 * MIB)
-    assert [router.frames_in_chunk(one) for one in (decoding(ZstdCodec()), lz4, decoding(BloscCodec("lz4", 0)))] == [
+    chains = decoding(ZstdCodec()), lz4, decoding(BloscCodec("lz4", 0))
+    assert [max(1, router.frames_of(one).count) for one in chains] == [
         1,
         32,
         1,
@@ -307,7 +309,8 @@ def test_frames_of_a_chunk() -> None:
 def test_the_route_of_an_array_is_that_of_its_chunks() -> None:
     large = decoding(ZstdCodec(), shape=(4 * MIB,))
     route = router.route(large, "zstd", 8, 8 * 16 * MIB, 16, "auto")
-    assert route == router.choose(work(chunks=8, chunk_nbytes=16 * MIB), DEFAULT)
+    # The eight frames are one wave.
+    assert route == router.choose(work(chunks=8, chunk_nbytes=16 * MIB, wave_nbytes=128 * MIB, waves=1), DEFAULT)
     assert router.route(large, "zstd", 8, 8 * 16 * MIB, 16, "cuda").decode == "cuda"
     fast = Rates(20e9, DEFAULT.cpu, DEFAULT.gpu, {"zstd": 1e12}, 0)
     assert router.route(large, "zstd", 8, 8 * 16 * MIB, 16, "auto", fast).decode == "cuda"
@@ -344,7 +347,11 @@ def test_the_cpu_undoes_filters_in_its_threads(chain: list[Any], rate: float, fr
     assert router.filter_seconds(few) == pytest.approx(4 * MIB / rate)
     algorithm = "lz4" if chain[-1]["name"] == "blosc" else "zstd"
     route = router.route(few, algorithm, many, many * 4 * MIB, 16, "cpu")
-    plain = work(algorithm, chunks=many, chunk_nbytes=framed, frames=frames.count, needed_nbytes=many * 4 * MIB)
+    chunks, waves = wave_plan.usual_waves(many, framed, frames.count)
+    plain = work(
+        algorithm, chunks=many, chunk_nbytes=framed, frames=frames.count, needed_nbytes=many * 4 * MIB,
+        wave_nbytes=chunks * framed, waves=waves,
+    )  # fmt: skip
     without = router.choose(dataclasses.replace(plain, frame_nbytes=frames.nbytes), DEFAULT, "cpu")
     assert route.gpu_seconds == without.gpu_seconds
     assert route.cpu_seconds is not None

@@ -107,7 +107,7 @@ def test_streams_that_wait_for_each_other(device: SimulatedDevice) -> None:
     memory = device.allocate(1, streams[0])
     for i in range(20):
         mine, other = streams[i % 2], streams[1 - i % 2]
-        mine.wait_event(other.record())
+        mine.wait_event(other.record(device.event()))
         source = device.pinned(1)
         source[:] = i
         device.copy_in(memory, source, mine)
@@ -119,7 +119,7 @@ def test_an_eager_default_stream() -> None:
     with SimulatedDevice(eager=True) as device:
         own, default = device.stream(), device.current_stream()
         target = on(device, own, b"abc")
-        event = own.record()
+        event = own.record(device.event())
         late = on(device, own, b"late")
         result = device.empty((3,), BYTES, default)
         default.wait_event(event)
@@ -184,7 +184,7 @@ def test_memory_is_overwritten_in_order_with_its_stream(device: SimulatedDevice)
     memory = on(device, own, b"abc")
     copied = device.event()
     result = device.empty((3,), BYTES, callers)
-    callers.wait_event(own.record())
+    callers.wait_event(own.record(device.event()))
     device.copy_array(result, memory, callers)
     own.wait_event(callers.record(copied))
     del memory
@@ -196,7 +196,7 @@ def test_memory_that_is_let_go_of_too_early_shows(device: SimulatedDevice) -> No
     own, callers = device.stream(), device.stream()
     memory = on(device, own, b"abc")
     result = device.empty((3,), BYTES, callers)
-    callers.wait_event(own.record())
+    callers.wait_event(own.record(device.event()))
     device.copy_array(result, memory, callers)
     # A view keeps it.
     part = memory[1:]

@@ -36,7 +36,16 @@ class LaidOut:
         program = DeviceProgram(form, shuffle=0, swap=0, strides=(1,), bits=True)
         decoder = NvcompDecompressor(self.algorithm) if self.algorithm is not None else None
         shape = shape_for(
-            program, decoder, chunks=n, pieces=n, frames=8, most_encoded=2 * NBYTES, k=1, outputs=1, direct=False
+            program,
+            decoder,
+            chunks=n,
+            pieces=n,
+            frames=8,
+            encoded=2 * NBYTES,
+            most_encoded=2 * NBYTES,
+            k=1,
+            outputs=1,
+            direct=False,
         )
         self.shape: WaveShape = replace(shape, **changed)
         staging = aligned_zeros(self.shape.staging_bytes)

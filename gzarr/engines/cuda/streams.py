@@ -1,0 +1,138 @@
+"""Streams of the engine's own: kept for whoever needs one next, since memory belongs to streams.
+
+CuPy's pool keeps a freed block for the stream that it was allocated on, by the stream's address. Blocks of a stream
+that is gone are used by nobody until the device runs out of memory: with a stream of its own for each epoch of a loader
+or call of ``map_blocks``, the pool would grow with every one. So all streams come from here, with the blocks that CuPy
+keeps for them, and go back.
+
+A stream that is given back need not be idle: its next user's work runs after what is enqueued there, which is all the
+order that its blocks need. Arrays that belong to callers are never allocated on these streams, but on the callers':
+CuPy gives their memory to others as soon as they are gone, in order with the stream that they were allocated on.
+
+No lock is held here: ``append`` and ``pop`` of a deque are atomic, so a stream may also be given back while the garbage
+collector runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ...errors import DeviceError
+
+if TYPE_CHECKING:
+    from .device_protocol import Device, Stream
+
+#: Most idle streams that are kept for a device: a loader has two, a call of ``map_blocks`` one for each thread, a read
+#: one for each wave in flight.
+MAX_IDLE_STREAMS: Final = 32
+
+#: Idle streams by name of their device, each with the device: the one given back last is the last.
+_idle: dict[str, deque[tuple[Device, Stream]]] = {}
+#: Streams that failed: what is enqueued there may still use their memory.
+_unusable: list[Stream] = []
+
+
+class BorrowedStream:
+    """A stream of the pool, until this is closed or no longer referenced.
+
+    Parameters
+    ----------
+    device
+        The device, current in the calling thread.
+
+    Attributes
+    ----------
+    stream
+        The stream; not to be used after :meth:`close`, since others may enqueue work there.
+    """
+
+    __slots__ = ("_device", "_given_back", "_pid", "stream")
+
+    def __init__(self, device: Device) -> None:
+        self._given_back = [True]
+        self._device = device
+        self._pid = os.getpid()
+        self.stream: Stream = _taken(device)
+        self._given_back.clear()
+
+    def close(self) -> None:
+        """Give the stream back; waits only if more are idle than are kept."""
+        self.give_back()
+        _trim(self._device)
+
+    def __del__(self) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give the stream back without a call of CUDA: the garbage collector may run anywhere."""
+        if not self._given_back:
+            self._given_back.append(True)
+            if os.getpid() != self._pid:
+                _abandoned.append(self.stream)
+                return
+            _idle.setdefault(self._device.name, deque()).append((self._device, self.stream))
+
+
+def _taken(device: Device) -> Stream:
+    """Return an idle stream of a device, or a new one."""
+    kept = _idle.setdefault(device.name, deque())
+    while True:
+        try:
+            owner, stream = kept.pop()
+        except IndexError:
+            return device.stream()
+        # In tests, another device of the same name may have come.
+        if owner is device:
+            return stream
+
+
+def _trim(device: Device) -> None:
+    """Return the streams that were idle longest to the driver, if there are too many."""
+    kept = _idle.setdefault(device.name, deque())
+    while len(kept) > MAX_IDLE_STREAMS:
+        try:
+            owner, stream = kept.popleft()
+        except IndexError:
+            return
+        _drop(owner, stream)
+
+
+def _drop(device: Device, stream: Stream) -> None:
+    """Wait for a stream, and free the blocks that CuPy keeps for it: no other stream would use them."""
+    try:
+        with device:
+            stream.synchronize()
+            device.free_cached(stream)
+    except DeviceError:
+        _unusable.append(stream)
+        # Nothing can be returned to a lost device.
+        if device.lost is None:
+            raise
+
+
+def release() -> None:
+    """Free all idle streams, and the memory that CuPy keeps for them; waits for their work."""
+    errors = []
+    for kept in list(_idle.values()):
+        while kept:
+            try:
+                _drop(*kept.popleft())
+            except IndexError:
+                break
+            except DeviceError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _forget() -> None:
+    # Objects of the parent's CUDA context must not even be freed here.
+    _abandoned.append(dict(_idle))
+    _idle.clear()
+
+
+_abandoned: list[object] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

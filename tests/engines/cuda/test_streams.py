@@ -1,0 +1,224 @@
+"""Streams of the engine's own: CuPy keeps freed memory for a stream, so they are few, and are used again."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.simulated_device import SimulatedDevice
+
+import gzarr
+from gzarr.engines.cuda import devices, streams
+from gzarr.engines.cuda.streams import BorrowedStream
+from gzarr.loader.dataset import Dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DATA = np.arange(64 * 32, dtype="u2").reshape(64, 32)
+
+
+class Counting(SimulatedDevice):
+    """A lazy device that counts the streams it has made."""
+
+    made = 0
+
+    def stream(self) -> Any:
+        self.made += 1
+        return super().stream()
+
+
+@pytest.fixture
+def device() -> Iterator[Counting]:
+    gzarr.release_memory()
+    one = Counting(eager=False)
+    with devices.use(lambda ordinal: one):
+        yield one
+        gc.collect()
+        gzarr.release_memory()
+        one.finish()
+
+
+@pytest.fixture
+def array(device: Counting) -> gzarr.Array:
+    return gzarr.create_array(gzarr.MemoryStore(), data=DATA, chunks=(8, 16), device="cuda")
+
+
+def epoch(array: gzarr.Array, **options: Any) -> None:
+    for batch in gzarr.Loader(array, batch_size=8, buffer_bytes=2000, **options):
+        batch["data"].get()
+
+
+def broken_off(array: gzarr.Array) -> None:
+    for batch in gzarr.Loader(array, batch_size=8, copy=False):
+        batch["data"].get()
+        break
+
+
+def one_by_one(array: gzarr.Array) -> None:
+    Dataset(array)[3]["data"].get()
+
+
+def blocks(array: gzarr.Array) -> None:
+    result = gzarr.map_blocks(lambda block: block, array, block=(16, 16))
+    assert (result.get() == DATA).all()
+
+
+def reduced(array: gzarr.Array) -> None:
+    gzarr.map_blocks(lambda block: block[:1, :1], array, block=(16, 16), reduce=lambda one, other: one)
+
+
+CALLS: dict[str, Callable[[gzarr.Array], Any]] = {
+    "epoch": epoch,
+    "epoch without copies": lambda array: epoch(array, copy=False),
+    "epoch without threads": lambda array: epoch(array, prefetch=0),
+    "epoch broken off": broken_off,
+    "dataset": one_by_one,
+    "blocks": blocks,
+    "reduced": reduced,
+    "read": lambda array: array[3:9].get(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:shuffling is coarse")
+@pytest.mark.parametrize("name", CALLS)
+def test_the_pool_does_not_grow_with_each_call(name: str, array: gzarr.Array, device: Counting) -> None:
+    for _ in range(3):
+        CALLS[name](array)
+        gc.collect()
+    made = device.made
+    assert made <= 12
+    for _ in range(8):
+        CALLS[name](array)
+        gc.collect()
+    # Threads run side by side to a different degree; each call with streams of its own would make two or more.
+    assert device.made <= made + 4
+    device.finish()
+    device.sweep()
+    gzarr.release_memory()
+    default = id(device.current_stream())
+    assert not sum(nbytes for stream, nbytes in device.pooled.items() if stream != default)
+
+
+def test_a_stream_goes_back_when_it_is_closed_or_collected(device: Counting) -> None:
+    with device:
+        first = BorrowedStream(device)
+        stream = first.stream
+        first.close()
+        first.close()
+        second, third = BorrowedStream(device), BorrowedStream(device)
+        assert second.stream is stream
+        assert third.stream is not stream
+        del second
+        gc.collect()
+        assert BorrowedStream(device).stream is stream
+    assert device.made == 2
+
+
+def test_no_more_streams_are_kept_than_promised(device: Counting) -> None:
+    with device:
+        borrowed = [BorrowedStream(device) for _ in range(streams.MAX_IDLE_STREAMS + 5)]
+        memories = [device.allocate(100, one.stream) for one in borrowed]
+        memories.clear()
+        device.sweep()
+        for one in borrowed:
+            one.close()
+        assert len(streams._idle[device.name]) == streams.MAX_IDLE_STREAMS
+        # The memory of those that are gone is free.
+        kept = {id(stream) for _, stream in streams._idle[device.name]}
+        assert {stream for stream, nbytes in device.pooled.items() if nbytes} == kept
+
+
+def test_a_stream_is_one_borrower_s_at_a_time(device: Counting) -> None:
+    used: set[int] = set()
+    errors: list[str] = []
+
+    def work() -> None:
+        with device:
+            for _ in range(300):
+                one = BorrowedStream(device)
+                if id(one.stream) in used:
+                    errors.append("used twice")
+                used.add(id(one.stream))
+                used.discard(id(one.stream))
+                one.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert device.made <= 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_takes_no_stream_of_its_parent(device: Counting) -> None:
+    with device:
+        held = BorrowedStream(device)
+        BorrowedStream(device).close()
+        child = os.fork()
+        if not child:
+            kept = streams._idle.get(device.name, ())
+            held.close()
+            os._exit(len(kept) + len(streams._idle.get(device.name, ())))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert len(streams._idle[device.name]) == 1
+
+
+def test_the_last_batch_is_read_by_its_consumer_before_its_memory_is_used_again(
+    array: gzarr.Array, device: Counting
+) -> None:
+    """With ``copy=False``, work on the last batch is waited for by the streams of whoever has them next."""
+    results = []
+    for _ in range(3):
+        for batch in gzarr.Loader(array, batch_size=8, copy=False, shuffle=False):
+            with device:
+                stream = device.current_stream()
+                result = device.empty(batch["data"].shape, batch["data"].dtype, stream)
+                device.copy_array(result, batch["data"], stream)
+                results.append(result)
+        del batch
+    for i, result in enumerate(results):
+        assert (result.get() == DATA[i % 8 * 8 : i % 8 * 8 + 8]).all()
+
+
+def test_a_value_to_be_reduced_is_the_caller_s_own(array: gzarr.Array, device: Counting) -> None:
+    """Callers' kernels read it late; the blocks that follow use the memory of the value that the function returned."""
+    taken = []
+
+    def keep(one: Any, other: Any) -> Any:
+        with device:
+            stream = device.current_stream()
+            for value in (one, other):
+                result = device.empty(value.shape, value.dtype, stream)
+                device.copy_array(result, value, stream)
+                taken.append(result)
+        return other
+
+    gzarr.map_blocks(lambda block: block, array, block=(8, 32), reduce=keep, overlap=False)
+    found = [int(result.get()[0, 0]) for result in taken]
+    firsts = DATA[::8, 0].tolist()
+    assert found == [value for pair in itertools.pairwise(firsts) for value in pair]
+
+
+def test_a_new_output_is_the_caller_s_own(array: gzarr.Array, device: Counting) -> None:
+    """Its memory is used again in order with the caller's stream, not with that of a block."""
+    results = []
+    for _ in range(3):
+        found = gzarr.map_blocks(lambda block: block, array, block=(16, 16))
+        with device:
+            stream = device.current_stream()
+            result = device.empty(found.shape, found.dtype, stream)
+            device.copy_array(result, found, stream)
+            results.append(result)
+        del found
+        device.sweep()
+        gzarr.release_memory()
+    assert all((result.get() == DATA).all() for result in results)
