@@ -107,7 +107,7 @@ def limit(stages: Sequence[Stage], at: int, remaining_s: float) -> float | None:
         if one.least_s <= spare:
             spare -= one.least_s
             weights += one.weight
-    return stage.least_s + spare * stage.weight / weights
+    return min(stage.least_s + spare * stage.weight / weights, remaining_s)
 
 
 def run(stage: Stage, seconds: float, log: TextIO, environment: Mapping[str, str]) -> Outcome:
