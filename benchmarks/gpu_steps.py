@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: What a process is to do, for the process itself.
 _ASSIGNED: Final = "GZARR_STEPS"
+#: When everything has to have ended.
+_ENDS_AT: Final = "GZARR_ENDS_AT"
 #: Seconds after which a process that has begun no step is ended: it imports packages, and may compile kernels.
 START_S: Final = 180.0
 #: Default of the seconds that a step may take.
@@ -348,7 +350,7 @@ def run(
     items
         Names of the items.
     seconds
-        Time for everything.
+        Time for everything. ``GZARR_ENDS_AT``, in seconds of the Unix epoch, may leave less.
     measure
         Function that measures items within some seconds, in a process of its own.
     document
@@ -382,7 +384,8 @@ def run(
             part.replace(file)
 
     command = [sys.executable, str(Path(__file__).parent / script), *words]
-    found = watched(command, items, seconds, keep)
+    left = float(os.environ.get(_ENDS_AT, "inf")) - time.time()
+    found = watched(command, items, min(seconds, left), keep)
     if found.refused:
         print(found.refused, file=sys.stderr)
     for item, steps in found.failed.items():

@@ -136,7 +136,9 @@ def main() -> None:
             print(f"{kernel.py_func.__name__}, {arguments} arguments: {us:.1f} µs per launch")
         for wave_nbytes, chunk_nbytes in WAVES:
             us = wave_us(wave_nbytes, chunk_nbytes)
-            print(f"a wave of {wave_nbytes >> 20} MiB in zstd chunks of {chunk_nbytes >> 10} KiB: {us:.0f} µs of host time")
+            print(
+                f"a wave of {wave_nbytes >> 20} MiB in zstd chunks of {chunk_nbytes >> 10} KiB: {us:.0f} µs of host time"
+            )
 
 
 if __name__ == "__main__":
