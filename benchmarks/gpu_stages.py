@@ -154,7 +154,7 @@ class Plan:
         # Copies those that were brought, or compiles them, which takes most of a minute.
         build = ["benchmarks/gpu_kernels.py", self._kernels, "--host", self._host_kernels]
         build += ["--brought"] if self._brought else []
-        stages.append(Stage("kernels", 1, 3 if self._brought else 60, True, self._fixed(*build)))
+        stages.append(Stage("kernels", 4, 8 if self._brought else 60, True, self._fixed(*build)))
         # This also decodes with each codec.
         doctor = self._fixed("-m", "gzarr", "doctor", "--device", "cuda", "--json")
         stages.append(Stage("environment", 4, 12, True, doctor, printed=True))
