@@ -1,6 +1,6 @@
 """Computing block after block on a GPU, and pyramids there: how busy the device is, and what levels cost.
 
-    python benchmarks/gpu_imaging.py                      1 GiB per array, about a minute
+    python benchmarks/gpu_imaging.py                      512 MiB per array, about a minute
     python benchmarks/gpu_imaging.py --codec zstd --mib 4096 --json imaging.json
 
 ``map_blocks`` reads blocks of 128³ with a halo, computes on the device, and writes the results. Computing is repeated
@@ -19,9 +19,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import fields
+import gpu_steps
 import gpu_write
 import numpy as np
-from gpu_write import on_device, run
+from gpu_steps import Steps
+from gpu_write import failed_as_a_whole, on_device, run
 from report import _grid
 from workloads import LITTLE, Dataset, _zstd, blosc
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     Compute = Callable[[Any, int], Any]
     Values = np.ndarray[Any, Any]
 
+PARTS: Final = ("blocks", "levels")
 HALO: Final = 2
 #: How much longer computing is to take than reading and writing.
 LONGER: Final = 1.5
@@ -61,11 +64,18 @@ def mixed(x: Any, times: int) -> Any:
 
 
 def measure(
-    device: Device, dataset: Dataset, folder: Path, seconds: float, rounds: int, compute: Compute = mixed
+    device: Device,
+    dataset: Dataset,
+    folder: Path,
+    seconds: float,
+    rounds: int,
+    compute: Compute = mixed,
+    steps: Steps | None = None,
 ) -> dict[str, Any]:
     """Check and time both for one array; return figures by name, or errors."""
     import gzarr
 
+    steps = steps or Steps()
     deadline = time.monotonic() + seconds
     chunk = dataset.chunk_shape[0]
     host = np.tile(fields.make(dataset.field, (chunk, *dataset.shape[1:])), (dataset.shape[0] // chunk, 1, 1))
@@ -73,11 +83,17 @@ def measure(
         folder / "source", data=host, chunks=dataset.chunk_shape, codecs=dataset.codecs, device="cpu"
     )
     found: dict[str, Any] = {"nbytes": host.nbytes, "codecs": dataset.codecs}
-    for name, part in (("blocks", _blocks), ("levels", _levels)):
+    lost = steps.failed(dataset.name)
+    for name, part in zip(PARTS, (_blocks, _levels), strict=True):
+        if name in lost:
+            found[name] = {"right": False, "error": lost[name]}
+            continue
+        steps.begin(dataset.name, name, max(gpu_steps.LIMIT_S, 3 * seconds))
         try:
             found[name] = {"right": True, **part(device, source, host, folder, rounds, compute, deadline)}
         except Exception as error:  # a failure is a line of the table, not the end of the run
-            found[name] = {"right": False, "error": f"{type(error).__name__}: {error}"[:200]}
+            found[name] = {"right": False, "error": steps.error(error)}
+        steps.found(dataset.name, found)
     return found
 
 
@@ -186,15 +202,15 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     """Return the plain text table."""
     rows = [["", "map_blocks GB/s", "busy", "plain GB/s", "pyramid GB/s", "pyramid / plain"]]
     for name, found in results.items():
-        blocks, levels = found["blocks"], found["levels"]
+        blocks, levels = (found.get(part, {"right": False}) for part in PARTS)
         cells = [f"{blocks[key]:.2f}" if blocks["right"] else "failed" for key in ("gb_per_s", "busy")]
         keys = ("plain_gb_per_s", "gb_per_s", "share")
         rows.append([name, *cells, *(f"{levels[key]:.2f}" if levels["right"] else "failed" for key in keys)])
     errors = [
         f"{name}, {part}: {found[part]['error']}"
         for name, found in results.items()
-        for part in ("blocks", "levels")
-        if not found[part]["right"]
+        for part in PARTS
+        if part in found and not found[part]["right"]
     ]
     return "\n".join([_grid(rows), *errors])
 
@@ -203,21 +219,23 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = gpu_write.parser()
     found.description = __doc__
-    found.set_defaults(mib=1024)
     return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if there is no device, or a result is wrong."""
     arguments = parser().parse_args(argv)
-    results = run(
-        "gpu_imaging.py", argv, arguments, datasets(arguments.mib << 20),
-        lambda *what: measure(*what, arguments.rounds),
+    found = run(
+        "gpu_imaging.py", argv, arguments, datasets(arguments.mib << 20, arguments.side, min(64, arguments.side // 2)),
+        lambda device, dataset, folder, seconds, steps: measure(
+            device, dataset, folder, seconds, arguments.rounds, mixed, steps
+        ),
     )  # fmt: skip
-    if results is None:
-        return 1
-    print(table(results))
-    return int(any(not found[part]["right"] for found in results.values() for part in ("blocks", "levels")))
+    if found is None:
+        return 0
+    print(table(found.figures))
+    wrong = any(not one[part]["right"] for one in found.figures.values() for part in PARTS if part in one)
+    return int(failed_as_a_whole(found) or wrong)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Speed of batches on a GPU: a loader's, beside a plain read of the same array and PyTorch's ``DataLoader``.
 
-    python benchmarks/gpu_loader.py                       1 GiB per array, about two minutes
+    python benchmarks/gpu_loader.py                       512 MiB per array, about two minutes
     python benchmarks/gpu_loader.py --codec zstd --mib 4096 --json loader.json
 
 Samples are windows of 64³ of a volume of camera images in chunks of 64³, 16 to a batch: side by side (``grid``) and
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import fields
 import numpy as np
-from gpu_write import on_device, run
+from gpu_steps import Steps
+from gpu_write import failed_as_a_whole, on_device, run
 from report import _grid
 from workloads import LITTLE, Dataset, _zstd, blosc, default_data_dir
 
@@ -147,40 +148,60 @@ def check(way: str, epoch: Iterator[Any], host: np.ndarray[Any, Any], window: tu
 
 
 def measure(
-    device: Device, dataset: Dataset, folder: Path, seconds: float, rounds: int, workers: int
+    device: Device,
+    dataset: Dataset,
+    folder: Path,
+    seconds: float,
+    rounds: int,
+    workers: int,
+    steps: Steps | None = None,
 ) -> dict[str, Any]:
     """Check and time the ways to read one array; return figures by name, or errors."""
     import gzarr
 
+    steps = steps or Steps()
     deadline = time.monotonic() + seconds
     window = dataset.chunk_shape
     host = np.tile(fields.make(dataset.field, (window[0], *dataset.shape[1:])), (dataset.shape[0] // window[0], 1, 1))
     name, document = dataset.document()
     (folder / name).write_text(json.dumps(document))
     gzarr.open_array(folder, mode="r+", device="cpu")[...] = host
-    found: dict[str, Any] = {"nbytes": host.nbytes, "codecs": dataset.codecs, "ways": {}}
+    all_of: dict[str, dict[str, Any]] = {
+        way: {"right": False, "error": why} for way, why in steps.failed(dataset.name).items()
+    }
+    found: dict[str, Any] = {"nbytes": host.nbytes, "codecs": dataset.codecs, "ways": all_of}
     begin = ways(folder, dataset, device, workers)
     times: dict[str, list[float]] = {}
     for way, epoch in begin.items():
+        if way in all_of:
+            continue
+        steps.begin(dataset.name, way)
         try:
             check(way, epoch(), host, window, device)
-            found["ways"][way] = {"right": True}
+            all_of[way] = {"right": True}
             times[way] = []
         except Exception as error:  # a way that fails is a line of the table, not the end of the run
-            found["ways"][way] = {"right": False, "error": f"{type(error).__name__}: {error}"[:200]}
+            all_of[way] = {"right": False, "error": steps.error(error)}
+        steps.found(dataset.name, found)
     for turn in range(rounds):
-        for way, done in times.items():
+        for way, done in list(times.items()):
             # Each is timed at least once.
             if turn and time.monotonic() > deadline:
                 continue
+            steps.begin(dataset.name, way)
             start = time.perf_counter()
-            for _ in begin[way]():
-                pass
-            device.current_stream().synchronize()
+            try:
+                for _ in begin[way]():
+                    pass
+                device.current_stream().synchronize()
+            except Exception as error:  # the others go on
+                del times[way]
+                all_of[way] = {"right": False, "error": steps.error(error)}
+                continue
             done.append(time.perf_counter() - start)
-    for way, done in times.items():
-        median = statistics.median(done)
-        found["ways"][way] |= {"ms": 1e3 * median, "gb_per_s": host.nbytes / median / 1e9, "rounds": len(done)}
+            median = statistics.median(done)
+            all_of[way] |= {"ms": 1e3 * median, "gb_per_s": host.nbytes / median / 1e9, "rounds": len(done)}
+        steps.found(dataset.name, found)
     return found
 
 
@@ -206,7 +227,8 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--mib", type=int, default=1024, help="size of each array (default 1024)")
+    found.add_argument("--mib", type=int, default=512, help="size of each array (default 512)")
+    found.add_argument("--side", type=int, default=512, help="length of each row and column (default 512)")
     found.add_argument("--seconds", type=float, default=120.0, help="approximate time limit (default 120)")
     found.add_argument("--rounds", type=int, default=5, help="timed epochs, at most (default 5)")
     found.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 1), help="processes of DataLoader")
@@ -219,14 +241,17 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if there is no device, or a way to read failed."""
     arguments = parser().parse_args(argv)
-    results = run(
-        "gpu_loader.py", argv, arguments, datasets(arguments.mib << 20),
-        lambda *what: measure(*what, arguments.rounds, arguments.workers),
+    found = run(
+        "gpu_loader.py", argv, arguments, datasets(arguments.mib << 20, arguments.side, min(64, arguments.side // 2)),
+        lambda device, dataset, folder, seconds, steps: measure(
+            device, dataset, folder, seconds, arguments.rounds, arguments.workers, steps
+        ),
     )  # fmt: skip
-    if results is None:
-        return 1
-    print(table(results))
-    return int(any(not figures["right"] for found in results.values() for figures in found["ways"].values()))
+    if found is None:
+        return 0
+    print(table(found.figures))
+    wrong = any(not figures["right"] for one in found.figures.values() for figures in one["ways"].values())
+    return int(failed_as_a_whole(found) or wrong)
 
 
 if __name__ == "__main__":

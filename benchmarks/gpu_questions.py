@@ -11,10 +11,8 @@ separate process, since it may end the CUDA context.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -24,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import gpu_router
 import gpu_samples
+import gpu_steps
 import gpu_transfers
-import numpy as np
-import report
 from gpu_batch import FrameBatch, time_runs
+from gpu_steps import Steps, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,13 +86,13 @@ def decode_damaged(device: Device, algorithm: str, damage: str) -> dict[str, Any
         answer["noticed"] = bool(statuses[1] != 0 or produced[1] != len(data))
         answer["neighbours intact"] = batch.decoded(0) == wanted and batch.decoded(2) == wanted
     except Exception as error:  # any error is the answer
-        answer["error"] = _sentence(error)
+        answer["error"] = sentence(error)
     try:
         again = FrameBatch.of(device, algorithm, [good], [len(data)])
         again.run()
         answer["context"] = "alive" if again.succeeded() and again.decoded(0) == wanted else "wrong results"
     except Exception as error:
-        answer["context"] = f"dead: {_sentence(error)}"
+        answer["context"] = f"dead: {sentence(error)}"
     return answer
 
 
@@ -155,7 +153,7 @@ def decode_rate(device: Device, algorithm: str, data: bytes, nbytes: int, count:
     try:
         batch = FrameBatch.of(device, algorithm, frames, [nbytes] * count)
     except MemoryError as error:
-        return {**answer, "error": _sentence(error)}
+        return {**answer, "error": sentence(error)}
     timing = time_runs(batch.stream, batch.run, seconds=0.5)
     total = nbytes * count
     return {
@@ -174,19 +172,20 @@ DAMAGED = "damaged frames"
 QUESTIONS: dict[str, tuple[Question, float]] = {
     "zstd forms": (forms, 0.2),
     "router rates": (gpu_router.router_rates, 0.15),
-    "decode rates": (decode_rates, 0.4),
+    "launches": (gpu_transfers.launches, 0.2),
+    "assemble": (gpu_transfers.assemble_rates, 0.3),
     "pinned copies": (gpu_transfers.copies, 0.3),
-    "files": (gpu_transfers.files, 0.4),
-    "launches": (gpu_transfers.launches, 0.4),
-    "assemble": (gpu_transfers.assemble_rates, 0.5),
+    "files": (gpu_transfers.files, 0.5),
+    "decode rates": (decode_rates, 0.9),
     DAMAGED: (damaged, 0.9),
 }
 #: Open questions that are not asked, and why.
 NOT_ASKED = {"one warp a block against nvCOMP's lz4": "gzarr has no lz4 decoder of its own to compare"}
 
 
-def ask(device: Device, names: Sequence[str], seconds: float) -> dict[str, Any]:
+def ask(device: Device, names: Sequence[str], seconds: float, steps: Steps | None = None) -> dict[str, Any]:
     """Ask some questions within ``seconds``; return the answers by name."""
+    steps = steps or Steps()
     deadline = time.monotonic() + seconds
     answers: dict[str, Any] = {}
     for name in names:
@@ -194,16 +193,35 @@ def ask(device: Device, names: Sequence[str], seconds: float) -> dict[str, Any]:
         left = deadline - time.monotonic()
         if left <= 0:
             answers[name] = {"left out": "no time left"}
+            steps.left_out(name)
             continue
         print(name, file=sys.stderr, flush=True)
         start = time.monotonic()
+        # Only the last question takes processes, which have a limit of their own.
+        steps.begin(name, "", max(gpu_steps.LIMIT_S, 2 * left) if name == DAMAGED else gpu_steps.LIMIT_S + share * left)
         try:
             with device:
                 answer = question(device, share * left)
         except Exception as error:  # the next question may have an answer
-            answer = {"error": _sentence(error)}
+            answer = {"error": steps.error(error)}
         answers[name] = {"seconds": round(time.monotonic() - start, 2), "answer": answer}
+        steps.found(name, answers[name])
+        steps.end(name)
     return answers
+
+
+def make_small() -> None:
+    """Make batches, copies and files small, for a device in host memory."""
+    global FRAME_NBYTES, FRAME_COUNTS
+    from gzarr.engines.cuda import calibration
+
+    FRAME_NBYTES, FRAME_COUNTS = (1000, 70_000), (1, 3)
+    gpu_transfers.COPY_NBYTES, gpu_transfers.THREADS = (1024,), (1, 2)
+    gpu_transfers.FILE_NBYTES, gpu_transfers.LAUNCHES = 150_000, 2
+    gpu_transfers.ASSEMBLED = ((2, 1, "C"), (4, 4, "C"), (4, 4, "F"))
+    gpu_transfers.ASSEMBLED_NBYTES, gpu_transfers.CHUNK_NBYTES = 1 << 16, 1 << 13
+    gpu_router.WAVES = 3
+    calibration.SMALL_FRAMES = 4
 
 
 def summary(answers: dict[str, Any]) -> str:
@@ -227,16 +245,13 @@ def summary(answers: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
-
-
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--seconds", type=float, default=60.0, help="approximate time limit (default 60)")
     found.add_argument("--question", action="append", choices=list(QUESTIONS), help="only this one (repeatable)")
     found.add_argument("--without", action="append", choices=list(QUESTIONS), default=[], help="not this one")
+    found.add_argument("--small", action="store_true", help="small batches: to see that everything runs to its end")
     found.add_argument("--json", type=Path, metavar="FILE")
     found.add_argument("--damaged", nargs=2, metavar=("ALGORITHM", "DAMAGE"), help=argparse.SUPPRESS)
     return found
@@ -245,33 +260,29 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the questions; return 1 if there is no device, or a question failed."""
     arguments = parser().parse_args(argv)
-    from gzarr.engines.cuda import devices
-    from gzarr.errors import DeviceError
-
-    try:
-        device = devices.get_device(devices.current())
-    except DeviceError as error:
-        print(error, file=sys.stderr)
-        return 1
     if arguments.damaged:
-        with device:
+        with gpu_steps.device() as device:
             print(json.dumps(decode_damaged(device, *arguments.damaged)), flush=True)
             # A lost context can be neither left nor cleaned up.
             os._exit(0)
     names = [name for name in arguments.question or QUESTIONS if name not in arguments.without]
-    answers = ask(device, names, arguments.seconds)
-    document = {
-        "command": shlex.join(["python", "benchmarks/gpu_questions.py", *(sys.argv[1:] if argv is None else argv)]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": report.machine(),
-        "device": gpu_transfers.device_facts(),
-        "questions": answers,
-        "not asked": NOT_ASKED,
-    }
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(document, indent=1, default=np.ndarray.tolist) + "\n")
-    print(summary(answers))
-    return int(any("error" in a.get("answer", ()) for a in answers.values()))
+
+    def measure(steps: Steps, left: list[str], seconds: float) -> None:
+        device = gpu_steps.device()
+        steps.about(device=gpu_transfers.device_facts())
+        if arguments.small:
+            make_small()
+        ask(device, left, seconds, steps)
+
+    found = gpu_steps.run(
+        "gpu_questions.py", argv, names, arguments.seconds, measure,
+        lambda found: {"questions": found.figures, "not asked": NOT_ASKED}, arguments.json,
+    )  # fmt: skip
+    if found is None:
+        return 0
+    print(summary(found.figures))
+    failed = any("error" in one["answer"] for one in found.figures.values())
+    return int(bool(found.refused or found.failed or failed))
 
 
 if __name__ == "__main__":

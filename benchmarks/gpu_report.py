@@ -29,6 +29,8 @@ class DeviceMeasured(Measured):
     device_rounds_ms: dict[str, list[float]] = field(default_factory=dict)
     #: Rivals whose times are those of a part of the read, multiplied by this number of parts.
     estimated: dict[str, int] = field(default_factory=dict)
+    #: Whether every result was right, and gzarr read it.
+    sound: bool = True
 
     @property
     def fastest_peer(self) -> str | None:
@@ -68,6 +70,7 @@ class DeviceMeasured(Measured):
             "limits_ms": {name: self.limit_ms(name) for name in LIMITS},
             "slowest_limit": self.slowest_limit,
             "estimated_from_a_part": self.estimated,
+            "sound": self.sound,
         }
 
 
@@ -100,6 +103,30 @@ def table(measured: Sequence[DeviceMeasured], rivals: Sequence[str]) -> str:
     if any(m.estimated for m in measured):
         notes.append("~ a part of the read was timed; the time is multiplied by the number of parts")
     return "\n".join([_grid(rows), *([""] if notes else []), *notes])
+
+
+def beside(rates: Sequence[dict[str, Any]], waves: Sequence[dict[str, Any]]) -> str:
+    """Return plain text tables of gigabytes per second: of decoders by batch, and of reads by wave."""
+
+    def cell(rows: list[dict[str, Any]]) -> str:
+        (row,) = rows or [{}]
+        return f"{row['gb_per_s']:.2f}" if "gb_per_s" in row else "failed" if "error" in row else "-"
+
+    def table(name: str, rows: Sequence[dict[str, Any]], down: tuple[str, str], across: str) -> list[str]:
+        columns = sorted({row[across] for row in rows if across in row})
+        keys = list(dict.fromkeys(tuple(row[key] for key in down) for row in rows if across in row))
+        lines = [[name, *(f"{column}" for column in columns)]]
+        for key in keys:
+            of = [row for row in rows if across in row and tuple(row[k] for k in down) == key]
+            lines.append([" x ".join(map(str, key)), *(cell([r for r in of if r[across] == c]) for c in columns)])
+        return [_grid(lines), ""] if keys else []
+
+    return "\n".join(
+        [
+            *table("GB/s, frames of bytes", rates, ("frames", "frame_nbytes"), "algorithm"),
+            *table("GB/s, bytes of a wave", waves, ("workload", "wave_nbytes"), "in_flight"),
+        ]
+    )
 
 
 def targets(

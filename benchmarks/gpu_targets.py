@@ -8,19 +8,22 @@ import math
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import gpu_workloads
 from workloads import workloads
 
 import gzarr
-from gzarr.engines.cuda import slots
 from gzarr.engines.cuda.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from gpu_steps import Steps
 
     from gzarr.engines.cuda.device_protocol import Device
 
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
 MANY_CHUNKS = "u2-32-blosc-lz4"
 PROCESSES = 3
 READS = 5
+#: Name of these measurements together.
+TARGETS = "start and host"
+#: Seconds that a process may take.
+PATIENCE_S = 30.0
 
 # CUDA's context exists already, as in any process that uses a GPU; modules are imported.
 _FIRST_ARRAY = """
@@ -43,21 +50,26 @@ print(json.dumps(1e3 * (time.perf_counter() - start)))
 """
 
 
-def measure(device: Device, data_dir: Path, nbytes: int, seconds: float) -> tuple[float | None, float | None]:
-    """Return milliseconds from open to the first array, and the host's microseconds per chunk; None if not measured."""
+def measure(steps: Steps, device: Device, data_dir: Path, nbytes: int, seconds: float) -> None:
+    """Measure milliseconds from open to the first array, and the host's microseconds per chunk."""
     deadline = time.monotonic() + seconds
     (workload,) = [w for w in workloads(rows=1000) if w.name == MANY_CHUNKS]
-    first = host = None
+    found: dict[str, Any] = {}
+    failed = steps.failed(TARGETS)
     with gpu_workloads.written(gpu_workloads.tiled(workload, nbytes), data_dir) as stored:
-        try:
-            host = host_us(device, stored.path, deadline)
-        except (gzarr.GzarrError, MemoryError) as error:
-            print(f"host, a chunk: not measured: {error}", file=sys.stderr)
-        try:
-            first = first_array_ms(stored.path, deadline)
-        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-            print(f"open to first array: not measured: {error}", file=sys.stderr)
-    return first, host
+        for name, figure in (
+            ("host_us", lambda: host_us(device, stored.path, deadline)),
+            ("first_array_ms", lambda: first_array_ms(stored.path, deadline)),
+        ):
+            if name in failed:
+                continue
+            steps.begin(TARGETS, name, 2 * PATIENCE_S)
+            try:
+                found[name] = figure()
+            except Exception as error:  # the other one may be measured
+                found[f"{name}, error"] = steps.error(error)
+                print(f"{name}: not measured: {error}", file=sys.stderr)
+            steps.found(TARGETS, found)
 
 
 def first_array_ms(path: Path, deadline: float) -> float:
@@ -75,7 +87,7 @@ def first_array_ms(path: Path, deadline: float) -> float:
             break
         done = subprocess.run(
             [sys.executable, "-c", _FIRST_ARRAY, str(path)],
-            capture_output=True, text=True, timeout=max(left, 20), check=False,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError((done.stderr.strip().splitlines() or ["no output"])[-1])
@@ -111,42 +123,25 @@ def host_us(device: Device, path: Path, deadline: float = math.inf) -> float:
 
 @contextlib.contextmanager
 def _apart(device: Device) -> Iterator[list[float]]:
-    """Collect in a list the seconds of every call of staging, and of every wait for an event of the device."""
+    """Collect in a list the seconds of this thread's calls of staging, and of its waits for events of the device."""
     spent: list[float] = []
+    thread = threading.get_ident()
 
-    def timed(call: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:
             start = time.perf_counter()
             try:
-                return call(*arguments)
+                return method(*arguments)
             finally:
-                spent.append(time.perf_counter() - start)
+                if threading.get_ident() == thread:
+                    spent.append(time.perf_counter() - start)
 
         return run
 
-    make_event, stage = device.event, Staging.stage
-
-    def event() -> Any:
-        made = make_event()
-        made.synchronize = timed(made.synchronize)
-        return made
-
-    # Idle slots have events from before.
-    slots.release()
-    with contextlib.ExitStack() as undo:
-        undo.callback(slots.release)
-        undo.callback(setattr, Staging, "stage", stage)
-        undo.callback(delattr, device, "event")
-        Staging.stage = timed_method(stage, timed)  # type: ignore[method-assign]
-        device.event = event  # type: ignore[method-assign]
+    event = type(device.event())
+    with (
+        # Classes, because their objects may have no room for another method.
+        mock.patch.object(event, "synchronize", timed(event.synchronize)),
+        mock.patch.object(Staging, "stage", timed(Staging.stage)),
+    ):
         yield spent
-
-
-def timed_method(method: Callable[..., Any], timed: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method whose calls are timed."""
-    run = timed(method)
-
-    def call(self: Any, *arguments: Any) -> Any:
-        return run(self, *arguments)
-
-    return call

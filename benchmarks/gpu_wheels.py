@@ -1,6 +1,8 @@
-"""Download and check the wheels that ``ci/gpu --wheels DIR`` installs on a machine without network.
+"""Gather and check what ``ci/gpu check --wheels DIR`` needs on a machine without network: wheels, and kernels.
 
-There is one version of each. All requirements of gzarr and of the wheels must be among them, or on the machine already.
+There is one version of each wheel. All requirements of gzarr and of the wheels must be among them, or on the machine
+already. The kernels in ``DIR/kernels`` are compiled from this checkout. Everything that has to be brought to the
+machine, this checkout included, must be small.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from email.parser import BytesParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import gpu_kernels
+from gpu_stages import KERNELS
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_MIB = 56.0
+#: Most MiB of the wheels, the kernels and the files of the checkout together: transfers to such machines are limited.
+MOST_MIB = 58.0
 
 #: Wheels to download: nvCOMP's C library, gzarr's requirements, and packages that tests and the benchmark compare with.
 PINS = (
@@ -31,33 +36,33 @@ PINS = (
     "blosc2==4.14.1",
     "deflate==0.9.0",
     "google-crc32c==1.9.0",
-    "rich==15.0.0",
     "zarr==3.1.6",
-    "zarrs==0.2.3",
     "dask==2026.8.0",
     "cramjam==2.14.0",
     "pcodec==1.1.0",
     "zfpy==1.0.1",
     "cast-value-rs==0.5.1",
-    "pytest-timeout==2.4.0",
+    "kvikio-cu13==26.10.0",
     # Their requirements.
-    "click==8.5.1",
-    "cloudpickle==3.1.2",
     "donfig==0.8.1.post1",
-    "fsspec==2026.9.0",
+    "libkvikio-cu13==26.10.0",
     "locket==1.0.0",
-    "markdown-it-py==4.3.0",
-    "mdurl==0.1.2",
     "partd==1.4.2",
-    "pyyaml==6.0.3",
-    "toolz==1.2.0",
-    "typing-extensions==4.16.0",
+    "rapids-logger==0.3.0",
 )
 #: Packages of the machine, with the version if it matters: never downloaded.
 PRESENT = {
+    "click": None,
+    "cloudpickle": None,
+    "cuda-pathfinder": None,
+    # With cuFile.
+    "cuda-toolkit": None,
     "cupy-cuda13x": "14.2.0",
+    "fsspec": None,
     "hypothesis": None,
     "jax": None,
+    "markdown-it-py": None,
+    "mdurl": None,
     "ml-dtypes": None,
     "numba": None,
     "numba-cuda": None,
@@ -65,8 +70,14 @@ PRESENT = {
     "packaging": None,
     "pygments": None,
     "pytest": None,
+    "pytest-timeout": None,
+    "pyyaml": None,
+    "rich": None,
     "tensorstore": None,
+    "toolz": None,
     "torch": None,
+    "typing-extensions": None,
+    "xarray": None,
 }
 #: gzarr loads the shared library of blosc2's wheel, and imports nothing of it.
 REQUIRES_NOTHING = {"blosc2"}
@@ -99,25 +110,33 @@ def download(folder: Path, pins: Sequence[str] = PINS) -> None:
         raise WheelsError("pip could not download them: see above")
 
 
-def check(folder: Path, pins: Sequence[str] = PINS, present: Mapping[str, str | None] = PRESENT) -> str:
-    """Return a line for each wheel, the largest first, and their total size.
+def check(
+    folder: Path,
+    pins: Sequence[str] = PINS,
+    present: Mapping[str, str | None] = PRESENT,
+    checkout: Path = ROOT,
+) -> str:
+    """Return a line for each file and for the checkout, the largest first, and their total size.
 
     Parameters
     ----------
     folder
-        Folder of the wheels.
+        Folder of the wheels and kernels.
     pins, present
         Required wheels, and packages on the machine.
+    checkout
+        Folder of the sources, which are brought along.
 
     Raises
     ------
     WheelsError
-        If a wheel is missing or superfluous, a requirement is not met, or the total exceeds :data:`MOST_MIB`.
+        If a wheel is missing or superfluous, a requirement is not met, kernels are missing or made from other sources,
+        or the total exceeds :data:`MOST_MIB`.
     """
     pinned = {canonicalize_name(r.name): str(r.specifier).removeprefix("==") for r in map(Requirement, pins)}
     gathered: dict[str, str] = {}
     required = {"gzarr": [Requirement(text) for text in _of_gzarr()]}
-    sizes: dict[str, int] = {}
+    sizes = {"the files of this checkout": checkout_nbytes(checkout)}
     for wheel in sorted(folder.glob("*.whl")):
         name, version, requirements = _metadata(wheel)
         if name in gathered or pinned.get(name) != version:
@@ -129,12 +148,24 @@ def check(folder: Path, pins: Sequence[str] = PINS, present: Mapping[str, str | 
         raise WheelsError(f"{folder} has no wheel of {', '.join(missing)}")
     if lacking := _lacking(required, {**present, **gathered}):
         raise WheelsError("neither gathered nor on the machine:\n  " + "\n  ".join(lacking))
+    device, libraries = gpu_kernels.present(folder / KERNELS)
+    if not device or not libraries:
+        raise WheelsError(f"{folder / KERNELS} has no kernels of these sources; ci/gpu-wheels {folder} compiles them")
+    sizes |= {f"{KERNELS}/{path.name}": path.stat().st_size for path in (*device, *libraries)}
     total = sum(sizes.values()) / 2**20
     lines = [f"{size / 2**20:6.1f} MiB  {name}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])]
-    text = "\n".join([*lines, f"{total:6.1f} MiB in {len(sizes)} wheels; at most {MOST_MIB:.0f}"])
+    text = "\n".join([*lines, f"{total:6.1f} MiB together, {len(gathered)} wheels; at most {MOST_MIB:.0f}"])
     if total > MOST_MIB:
         raise WheelsError(f"{text}\ntoo large by {total - MOST_MIB:.1f} MiB")
     return text
+
+
+def checkout_nbytes(folder: Path) -> int:
+    """Return the bytes of all files of a checkout that git does not ignore; 0 if it is not one of git."""
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    paths = {folder / name for name in done.stdout.split("\0") if name}
+    return sum(path.lstat().st_size for path in paths if path.is_file())
 
 
 def _of_gzarr() -> list[str]:
@@ -182,13 +213,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Gather and check; return 1 if something is not right."""
     parser = argparse.ArgumentParser(prog="ci/gpu-wheels", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, metavar="DIR")
-    parser.add_argument("--check", action="store_true", help="download nothing")
+    parser.add_argument("--check", action="store_true", help="download and compile nothing")
     arguments = parser.parse_args(argv)
     try:
         if not arguments.check:
             download(arguments.folder)
+            gpu_kernels.make(arguments.folder / KERNELS)
         print(check(arguments.folder))
-    except WheelsError as error:
+    except (WheelsError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 BASE_NBYTES = 32 << 20
 #: Most files of an array: with chunks of a few kilobytes, there would be hundreds of thousands.
 MOST_FILES = 40_000
+#: The workloads that decide most, the most important first: the others differ from them in a way that matters less.
+MAIN = (
+    "u2-64-zstd", "u2-64-blosc-lz4", "f4-era5-blosc-zstd-bit", "f4-shards-of-400-zstd", "u2-64-raw", "u2-32-blosc-lz4",
+    "500 windows 64³", "u2-64-gzip",
+)  # fmt: skip
 _COPIERS = 16
 
 _LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}

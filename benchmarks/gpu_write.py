@@ -11,10 +11,7 @@ reported. Each writer's output is read by gzarr's CPU engine and compared before
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import shlex
-import shutil
 import statistics
 import sys
 import tempfile
@@ -23,14 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import fields
-import gpu_transfers
+import gpu_steps
 import numpy as np
-import report
+from gpu_steps import Steps
+from gpu_transfers import device_facts
 from report import _grid
 from workloads import LITTLE, Dataset, _gzip, _zstd, blosc, default_data_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from gpu_steps import Found
 
     from gzarr.engines.cuda.device_protocol import Device
 
@@ -88,37 +88,57 @@ def writers(folder: Path, dataset: Dataset, value: Any, device: Device) -> dict[
     }
 
 
-def measure(device: Device, dataset: Dataset, folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
+def measure(
+    device: Device, dataset: Dataset, folder: Path, seconds: float, rounds: int, steps: Steps | None = None
+) -> dict[str, Any]:
     """Check and time the writers of one array; return figures by name, or errors."""
     import gzarr
 
+    steps = steps or Steps()
     deadline = time.monotonic() + seconds
     base = fields.make(dataset.field, (BASE_ROWS, *dataset.shape[1:]))
     host = np.tile(base, (dataset.shape[0] // BASE_ROWS, 1, 1))
-    found: dict[str, Any] = {"nbytes": dataset.nbytes, "codecs": dataset.codecs, "writers": {}}
+    all_of: dict[str, dict[str, Any]] = {}
+    found: dict[str, Any] = {"nbytes": dataset.nbytes, "codecs": dataset.codecs, "writers": all_of}
     calls = writers(folder, dataset, on_device(device, host), device)
     times: dict[str, list[float]] = {}
-    for name, call in list(calls.items()):
+
+    def failed(name: str, error: Exception) -> None:
+        all_of[name] = {"right": False, "error": steps.error(error)}
+
+    for name, why in steps.failed(dataset.name).items():
+        all_of[name] = {"right": False, "error": why}
+    for name, call in calls.items():
+        if name in all_of:
+            continue
+        steps.begin(dataset.name, name)
         try:
             call()
             right = np.array_equal(gzarr.open_array(folder / name, device="cpu")[...], host)
             stored = sum(path.stat().st_size for path in (folder / name / "c").rglob("*") if path.is_file())
-            found["writers"][name] = {"right": right, "stored_nbytes": stored}
+            all_of[name] = {"right": right, "stored_nbytes": stored}
         except Exception as error:  # a writer that fails is a line of the table, not the end of the run
-            found["writers"][name] = {"right": False, "error": f"{type(error).__name__}: {error}"[:200]}
-        if found["writers"][name]["right"]:
+            failed(name, error)
+        if all_of[name]["right"]:
             times[name] = []
+        steps.found(dataset.name, found)
     for turn in range(rounds):
-        for name, done in times.items():
+        for name, done in list(times.items()):
             # Every correct writer is timed at least once.
             if turn and time.monotonic() > deadline:
                 continue
+            steps.begin(dataset.name, name)
             start = time.perf_counter()
-            calls[name]()
+            try:
+                calls[name]()
+            except Exception as error:  # the others go on
+                del times[name]
+                failed(name, error)
+                continue
             done.append(time.perf_counter() - start)
-    for name, done in times.items():
-        median = statistics.median(done)
-        found["writers"][name] |= {"ms": 1e3 * median, "gb_per_s": dataset.nbytes / median / 1e9, "rounds": len(done)}
+            median = statistics.median(done)
+            all_of[name] |= {"ms": 1e3 * median, "gb_per_s": dataset.nbytes / median / 1e9, "rounds": len(done)}
+        steps.found(dataset.name, found)
     return found
 
 
@@ -127,8 +147,9 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     rows = [["GB/s", *WRITERS, "ratio on device", "ratio on host"]]
     for name, found in results.items():
         all_of = found["writers"]
-        speeds = [f"{w['gb_per_s']:.2f}" if "gb_per_s" in w else "failed" for w in (all_of[n] for n in WRITERS)]
-        ratios = [found["nbytes"] / max(all_of[n].get("stored_nbytes", 0), 1) for n in WRITERS[:2]]
+        of = [all_of.get(n, {}) for n in WRITERS]
+        speeds = [f"{w['gb_per_s']:.2f}" if "gb_per_s" in w else "failed" for w in of]
+        ratios = [found["nbytes"] / max(w.get("stored_nbytes", 0), 1) for w in of[:2]]
         rows.append([name, *speeds, *(f"{ratio:.2f}" for ratio in ratios)])
     errors = [
         f"{name}, {writer}: {w.get('error', 'WRONG RESULT')}"
@@ -143,6 +164,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--mib", type=int, default=512, help="size of each array (default 512)")
+    found.add_argument("--side", type=int, default=512, help="length of each row and column (default 512)")
     found.add_argument("--seconds", type=float, default=60.0, help="approximate time limit (default 60)")
     found.add_argument("--rounds", type=int, default=5, help="timed rounds, at most (default 5)")
     found.add_argument("--codec", action="append", metavar="TEXT", help="only arrays whose name contains TEXT")
@@ -156,8 +178,8 @@ def run(
     argv: Sequence[str] | None,
     arguments: argparse.Namespace,
     arrays: Sequence[Dataset],
-    measure: Callable[[Device, Dataset, Path, float], dict[str, Any]],
-) -> dict[str, dict[str, Any]] | None:
+    measure: Callable[[Device, Dataset, Path, float, Steps], dict[str, Any]],
+) -> Found | None:
     """Measure arrays one after the other, each in a folder of its own, and write the figures to ``--json``.
 
     Parameters
@@ -167,58 +189,57 @@ def run(
     arrays
         The arrays, of which ``--codec`` chooses some.
     measure
-        Function of the device, an array, a folder and the seconds that are left for it.
+        Function of the device, an array, a folder, the seconds that are left for it, and what to tell of its steps.
 
     Returns
     -------
-    Figures by array; None if there is no device.
+    As :func:`gpu_steps.run`: what was found; None in a process that measures.
     """
-    from gzarr.engines.cuda import devices
-    from gzarr.errors import DeviceError
+    chosen = {d.name: d for d in arrays if any(t in d.name for t in arguments.codec or [""])}
 
-    try:
-        device = devices.get_device(devices.current())
-    except DeviceError as error:
-        print(error, file=sys.stderr)
-        return None
-    chosen = [d for d in arrays if any(t in d.name for t in arguments.codec or [""])]
-    deadline = time.monotonic() + arguments.seconds
-    results: dict[str, dict[str, Any]] = {}
-    arguments.data.mkdir(parents=True, exist_ok=True)
-    for number, dataset in enumerate(chosen):
-        left = (deadline - time.monotonic()) / (len(chosen) - number)
-        if left <= 0:
-            print(f"{dataset.name}: left out for lack of time", file=sys.stderr)
-            continue
-        folder = Path(tempfile.mkdtemp(prefix=".measured-", dir=arguments.data))
-        try:
-            with device:
-                results[dataset.name] = measure(device, dataset, folder, left)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    document = {
-        "command": shlex.join(["python", f"benchmarks/{script}", *(sys.argv[1:] if argv is None else argv)]),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": report.machine(),
-        "device": gpu_transfers.device_facts(),
-        "arrays": results,
-    }
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
-    return results
+    def measure_all(steps: Steps, names: list[str], seconds: float) -> None:
+        device = gpu_steps.device()
+        steps.about(device=device_facts())
+        deadline = time.monotonic() + seconds
+        arguments.data.mkdir(parents=True, exist_ok=True)
+        for number, name in enumerate(names):
+            left = (deadline - time.monotonic()) / (len(names) - number)
+            if left <= 0:
+                steps.left_out(name)
+                continue
+            steps.begin(name)
+            try:
+                with tempfile.TemporaryDirectory(prefix=".measured-", dir=arguments.data) as folder, device:
+                    steps.found(name, measure(device, chosen[name], Path(folder), left, steps))
+            except Exception as error:  # such as a full disk: the next array follows
+                steps.failure(name, error)
+            steps.end(name)
+
+    def document(found: Found) -> dict[str, Any]:
+        return {"arrays": found.figures}
+
+    return gpu_steps.run(script, argv, list(chosen), arguments.seconds, measure_all, document, arguments.json)
+
+
+def failed_as_a_whole(found: Found) -> bool:
+    """Return whether nothing, or an array, could not be measured."""
+    return bool(found.refused) or any("" in steps for steps in found.failed.values())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if there is no device, or a writer of ours failed."""
     arguments = parser().parse_args(argv)
-    results = run(
-        "gpu_write.py", argv, arguments, datasets(arguments.mib << 20),
-        lambda *what: measure(*what, arguments.rounds),
+    found = run(
+        "gpu_write.py", argv, arguments, datasets(arguments.mib << 20, arguments.side),
+        lambda device, dataset, folder, seconds, steps: measure(
+            device, dataset, folder, seconds, arguments.rounds, steps
+        ),
     )  # fmt: skip
-    if results is None:
-        return 1
-    print(table(results))
-    return int(any(not found["writers"][name]["right"] for found in results.values() for name in WRITERS[:2]))
+    if found is None:
+        return 0
+    print(table(found.figures))
+    wrong = any(not w["right"] for one in found.figures.values() for n, w in one["writers"].items() if n in WRITERS[:2])
+    return int(failed_as_a_whole(found) or wrong)
 
 
 if __name__ == "__main__":

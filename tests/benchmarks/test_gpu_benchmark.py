@@ -1,180 +1,41 @@
-"""The GPU benchmark and the open questions, as far as they need no GPU: on the simulated device, at small sizes."""
+"""The GPU benchmarks, as far as they need no GPU: on CUDA in host memory, at small sizes."""
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 import time
-import zlib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import cramjam
 import numpy as np
 import pytest
-from numcodecs import lz4
-from support import devices
+from support import gpu_benchmarks
+from support.gpu_benchmarks import Collected
 
 import gzarr
-from gzarr.engines.cuda import calibration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import SimpleNamespace
 
-    from support.simulated_device import SimulatedDevice
+    from support.watched_device import WatchedDevice
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-MODULES = (
-    "fields", "report", "rivals", "workloads", "gpu", "gpu_batch", "gpu_limits", "gpu_questions", "gpu_report",
-    "gpu_imaging", "gpu_loader", "gpu_rivals", "gpu_samples", "gpu_targets", "gpu_transfers", "gpu_workloads",
-    "gpu_write",
-)  # fmt: skip
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 @pytest.fixture(scope="module")
 def b() -> Iterator[SimpleNamespace]:
-    """Import the benchmark's modules; their directory is on the path for this module only."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+    with gpu_benchmarks.modules() as found:
+        yield found
 
 
 @pytest.fixture
-def simulated() -> Iterator[SimulatedDevice]:
-    with devices.use("simulated") as tested:
-        assert tested.watched is not None
-        with tested.watched as device:
-            yield device
-
-
-# -- frames
-
-
-@pytest.mark.parametrize("nbytes", [1, 59, 300, 65_536, 65_537, 150_000])
-def test_samples_decode_elsewhere(nbytes: int, b: SimpleNamespace) -> None:
-    s = b.gpu_samples
-    data = s.sample(150_000)[:nbytes]
-    assert len(data) == nbytes
-    decoders = {
-        "zstd": cramjam.zstd.decompress,
-        "lz4": lambda frame: lz4.decompress(nbytes.to_bytes(4, "little") + frame),
-        "deflate": lambda frame: zlib.decompress(frame, -15),
-        "snappy": cramjam.snappy.decompress_raw,
-    }
-    for algorithm in s.ALGORITHMS:
-        assert bytes(decoders[algorithm](s.encode(algorithm, data))) == s.decoded(algorithm, data)
-    for form, frame in s.zstd_forms(data).items():
-        if form == "wrong checksum":
-            with pytest.raises(cramjam.DecompressionError):
-                cramjam.zstd.decompress(frame)
-        else:
-            assert bytes(cramjam.zstd.decompress(frame)) == data
-
-
-def test_questions_have_answers(b: SimpleNamespace, simulated: SimulatedDevice, monkeypatch: Any) -> None:
-    q, t, gpu_router = b.gpu_questions, b.gpu_transfers, b.gpu_questions.gpu_router
-    for module, small in (
-        (q, {"FRAME_NBYTES": (1000, 70_000), "FRAME_COUNTS": (1, 3)}),
-        (t, {"COPY_NBYTES": (1024,), "THREADS": (1, 2), "FILE_NBYTES": 150_000, "LAUNCHES": 2}),
-        (gpu_router, {"WAVES": 3}),
-        (calibration, {"SMALL_FRAMES": 4}),
-        (
-            t,
-            {
-                "ASSEMBLED": ((2, 1, "C"), (4, 4, "C"), (4, 4, "F")),
-                "ASSEMBLED_NBYTES": 1 << 16,
-                "CHUNK_NBYTES": 1 << 13,
-            },
-        ),
-    ):
-        for name, value in small.items():
-            monkeypatch.setattr(module, name, value)
-    names = [name for name in q.QUESTIONS if name != q.DAMAGED]
-    answers = q.ask(simulated, names, 60)
-    assert list(answers) == names
-    assert "error" not in answers["zstd forms"]["answer"], answers
-    for form, answer in answers["zstd forms"]["answer"].items():
-        assert answer["equal"] == (answer["status"] == 0) == (form != "wrong checksum"), form
-    found = answers["router rates"]["answer"]
-    assert found["wave_seconds"] > 0
-    assert found["measured"].keys() == found["assumed"].keys()
-    assert all(found["measured"][name] != found["assumed"][name] for name in found["assumed"])
-    rates = answers["decode rates"]["answer"]
-    assert len(rates) == 4 * 4
-    assert all(rate["decoded"] and rate["gb_per_s"] > 0 for rate in rates)
-    assert [(row["kernel"], row["right"]) for row in answers["assemble"]["answer"]] == [
-        ("place_rows", True),
-        ("place_planes", True),
-        ("assemble", True),
-    ]
-    assert {row["way"] for row in answers["files"]["answer"]} >= {"threads", "threads, then copied"}
-    assert answers["launches"]["answer"]["as the engine launches"]["us"] > 0
-    assert answers["pinned copies"]["answer"][0]["to device"]["gb_per_s"] > 0
-    assert len(q.summary(answers).splitlines()) == len(names)
-    json.dumps(answers)
-
-
-def test_a_question_that_fails_or_comes_too_late_says_so(
-    b: SimpleNamespace, simulated: SimulatedDevice, monkeypatch: Any
-) -> None:
-    def fails(device: Any, seconds: float) -> Any:
-        raise RuntimeError("no\nmore")
-
-    monkeypatch.setattr(b.gpu_questions, "QUESTIONS", {"one": (fails, 0.5), "two": (lambda d, s: [s], 0.5)})
-    answers = b.gpu_questions.ask(simulated, ["one", "two"], 10)
-    assert answers["one"]["answer"] == {"error": "RuntimeError: no"}
-    assert 0 < answers["two"]["answer"][0] <= 5
-    late = b.gpu_questions.ask(simulated, ["two"], 0)
-    text = b.gpu_questions.summary({**answers, **late})
-    assert "one: FAILED: RuntimeError: no" in text
-    assert "two: left out" in text
-
-
-def test_damaged_frames(b: SimpleNamespace, simulated: SimulatedDevice) -> None:
-    for algorithm in b.gpu_samples.ALGORITHMS:
-        for damage in b.gpu_samples.damages(bytes(64)):
-            answer = b.gpu_questions.decode_damaged(simulated, algorithm, damage)
-            assert answer["context"] == "alive", answer
-            assert answer["neighbours intact"], answer
-            assert answer["noticed"] == (answer["statuses"][1] != 0 or answer["produced"][1] != 65_536)
-        half = b.gpu_questions.decode_damaged(simulated, algorithm, "half of it")
-        assert half["noticed"]
-        assert half["statuses"][::2] == [0, 0]
-
-
-def test_a_process_that_cannot_decode_is_an_answer(b: SimpleNamespace, monkeypatch: Any) -> None:
-    """Without a GPU it ends with an error; also if the context is lost at once."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    answer = b.gpu_questions._in_a_process("zstd", "half of it", 60.0)
-    assert (answer["algorithm"], answer["damage"]) == ("zstd", "half of it")
-    assert "process ended" in answer["context"]
-    assert "hung" in b.gpu_questions._in_a_process("zstd", "half of it", 0.01)["context"]
-
-
-def test_batches_are_cut_where_scratch_is_short(b: SimpleNamespace, simulated: SimulatedDevice) -> None:
-    data = b.gpu_samples.sample(20_000)
-    frame = b.gpu_samples.encode("zstd", data)
-    decoder = simulated.decompressor("zstd")
-    assert decoder is not None
-    batch = b.gpu_batch.FrameBatch.of(simulated, "zstd", [frame] * 7, [len(data)] * 7)
-    need = decoder.temp_nbytes(2, len(data), 2 * len(data))
-    cut = batch._cut(need)
-    assert len(cut) > 1
-    assert sum(frames for _, frames, _, _ in cut) == 7
-    assert all(scratch <= need for _, _, _, scratch in cut)
-    with pytest.raises(MemoryError, match="scratch"):
-        batch._cut(1)
-    batch._launches = cut
-    batch.run()
-    assert batch.succeeded()
-    assert batch.decoded(6) == data
+def on_host() -> Iterator[WatchedDevice]:
+    with gpu_benchmarks.on_host() as device:
+        yield device
 
 
 # -- workloads
@@ -249,16 +110,26 @@ def test_a_part_of_a_read_stands_for_the_whole(b: SimpleNamespace) -> None:
         (w.Rows(np.zeros((5, 3), np.int64)), 5.0),
     ):
         workload = w.Workload("w", _small(b), access)
-        part = b.gpu.part_of(workload, 16)
-        assert b.gpu.factor(workload, part) == times
-    assert b.gpu.part_of(w.Workload("w", _small(b), w.Region((0,))), 16) is None
-    assert b.gpu.part_of(w.Workload("w", _small(b, shape=(16, 32, 32))), 16) is None
+        part = b.gpu_comparison.part_of(workload, 16)
+        assert b.gpu_comparison.factor(workload, part) == times
+    assert b.gpu_comparison.part_of(w.Workload("w", _small(b), w.Region((0,))), 16) is None
+    assert b.gpu_comparison.part_of(w.Workload("w", _small(b, shape=(16, 32, 32))), 16) is None
 
 
 # -- measuring and reporting
 
 
-def test_the_benchmark_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+def _measure(
+    b: SimpleNamespace, device: Any, chosen: Any, rivals: Any, folder: Path, seconds: float = 60.0
+) -> Collected:
+    collected = Collected(b)
+    arguments = b.gpu.parser().parse_args(["--rounds", "2", "--threads", "2", "--data", str(folder)])
+    names = [t.workload.name for t in chosen]
+    b.gpu.measure_all(collected.steps, device, names, chosen, rivals, arguments, seconds)
+    return collected
+
+
+def test_the_benchmark_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     w = b.workloads
     deflate = {"codecs": (LITTLE, b.workloads.blosc("zlib", "shuffle", 2))}
     sharded = {"codecs": (LITTLE, b.workloads._zstd()), "shard_shape": (32, 32, 32)}
@@ -274,49 +145,123 @@ def test_the_benchmark_on_a_simulated_device(b: SimpleNamespace, simulated: Simu
             w.Workload("rows", _small(b), w.Rows(np.array([[0, 63, 5], [5, 5, 60]]))),
         )
     ]
-    arguments = b.gpu.parser().parse_args(
-        ["--seconds", "60", "--rounds", "2", "--threads", "2", "--data", str(tmp_path)]
-    )
     rivals, absent = b.gpu_rivals.available(["gzarr out=", "gzarr"], 2)
     assert not absent
     # A peer that needs no GPU, under a name of the table.
     rivals["zarr-python"] = b.rivals.ZarrPython(2)
-    kept: list[int] = []
-    results, left_out, sound = b.gpu.measure_all(
-        simulated, chosen, rivals, arguments, lambda results: kept.append(len(results))
-    )
-    assert sound, [m.notes for m in results]
-    assert not left_out
-    assert kept == [1, 2, 3, 4, 5, 6]
-    limits = {m.name: {name for name in b.gpu_limits.LIMITS if m.limit_ms(name)} for m in results}
+    collected = _measure(b, on_host, chosen, rivals, tmp_path)
+    results = collected.measured()
+    assert b.gpu.sound(collected.found), [m.notes for m in results.values()]
+    assert [e["end"] for e in collected.events if "end" in e] == [t.workload.name for t in chosen] == list(results)
+    limits = {m.name: {name for name in b.gpu_limits.LIMITS if m.limit_ms(name)} for m in results.values()}
     every = set(b.gpu_limits.LIMITS)
     assert limits == {
         "whole": every, "not aligned": every, "shards": every, "raw": every - {"decode"}, "windows": every,
         "rows": set(),
     }  # fmt: skip
-    for m in results:
+    for m in results.values():
         assert m.ms("gzarr") > 0
         assert m.fastest_peer == "zarr-python"
         document = m.to_json()
         assert document["times_fastest_peer"] == pytest.approx(m.ms("zarr-python") / m.ms("gzarr"))
         json.dumps(document)
-    assert len(b.gpu_report.table(results, list(rivals)).splitlines()) >= 2 + len(results)
-    arguments.seconds = 0.0
-    results, left_out, _ = b.gpu.measure_all(simulated, chosen[:2], rivals, arguments, lambda results: None)
-    assert (results, left_out) == ([], ["whole", "not aligned"])
+    assert len(b.gpu_report.table(list(results.values()), list(rivals)).splitlines()) >= 2 + len(results)
+    late = _measure(b, on_host, chosen[:2], rivals, tmp_path, seconds=0.0).found
+    assert (late.figures, late.left_out) == ({}, ["whole", "not aligned"])
 
 
-def test_writing_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+def test_what_fails_takes_nothing_else_with_it(
+    b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A reader that fails when it is timed, limits that fail, and a workload that cannot be written."""
+
+    class Tires(b.rivals.Gzarr):  # type: ignore[misc,name-defined]
+        def calls(self, path: Path, workload: Any) -> Any:
+            (call,) = super().calls(path, workload)
+            left = iter([True] * 2)
+
+            def tired() -> Any:
+                if next(left, False):
+                    return call()
+                raise RuntimeError("tired\nof it")
+
+            return [tired]
+
+    t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
+    absent = b.gpu_workloads.tiled(b.workloads.Workload("absent", _small(b)), 1 << 18, 1 << 16)
+    written = b.gpu_workloads.written
+
+    def full(tiles: Any, folder: Path) -> Any:
+        if tiles is absent:
+            raise OSError("no space left")
+        return written(tiles, folder)
+
+    def fails(self: Any) -> Any:
+        raise gzarr.DeviceError("nvCOMP cannot")
+
+    monkeypatch.setattr(b.gpu_workloads, "written", full)
+    monkeypatch.setattr(b.gpu_limits.FrameBatch, "run", fails)
+    rivals = {"gzarr": b.rivals.Gzarr(2), "czarr": Tires(2)}
+    collected = _measure(b, on_host, [absent, t], rivals, tmp_path)
+    assert collected.found.failed == {"absent": {"": "OSError: no space left"}}
+    whole = collected.measured()["whole"]
+    assert whole.notes["czarr"] == "RuntimeError: tired"
+    assert whole.notes["limits"] == "DeviceError: nvCOMP cannot"
+    assert len(whole.rounds_ms["gzarr"]) == 2
+    assert whole.sound
+    assert not b.gpu.sound(collected.found)
+
+
+def test_a_reader_that_ended_a_process_is_left_out(
+    b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path
+) -> None:
+    t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
+    with b.gpu_workloads.written(t, tmp_path) as stored:
+        collected = Collected(b, {"whole": {"czarr": "it hung", "limits": "it hung, too"}})
+        # Neither is asked for anything.
+        rivals = {"gzarr": b.rivals.Gzarr(2), "czarr": None}
+        b.gpu_comparison.Comparison(on_host, rivals, t, stored, 30.0, 1, collected.steps).run(2)
+    whole = collected.measured()["whole"]
+    assert whole.notes == {"czarr": "it hung", "limits": "it hung, too"}
+    assert list(whole.rounds_ms) == ["gzarr"]
+
+
+def test_rates_and_waves(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path, monkeypatch: Any) -> None:
+    s, collected = (
+        b.gpu_saturation,
+        Collected(b, {"decoders at saturation": {"lz4, 2 frames of 4096 bytes": "it hung"}}),
+    )
+    monkeypatch.setattr(s, "BATCHES", ((4096, 2),))
+    monkeypatch.setattr(s, "WAVE_BYTES", (1 << 19, 1 << 20))
+    monkeypatch.setattr(s, "FLIGHTS", (1, 2))
+    monkeypatch.setattr(s, "SWEPT", ("u2-64-zstd",))
+    s.rates(collected.steps, on_host, 60.0)
+    rates = {row["algorithm"]: row for row in collected.found.figures[s.RATES]}
+    assert set(rates) == set(b.gpu_samples.ALGORITHMS)
+    assert rates["lz4"]["error"] == "it hung"
+    assert all(row["decoded"] and row["gb_per_s"] > 0 for name, row in rates.items() if name != "lz4")
+    s.sweep(collected.steps, on_host, tmp_path, 4 << 20, 120.0)
+    rows = collected.found.figures[s.SWEEP]
+    assert [(row["wave_nbytes"], row["in_flight"]) for row in rows] == [(w, f) for w in s.WAVE_BYTES for f in s.FLIGHTS]
+    # Chunks have 512 KiB: the engine made waves of the size that was asked for.
+    assert [row["chunks_a_wave"] for row in rows] == [1, 1, 2, 2], rows
+    assert all(row["gb_per_s"] > 0 for row in rows)
+    text = b.gpu_report.beside(list(rates.values()), rows)
+    assert "failed" in text
+    assert "u2-64-zstd x 524288" in text
+
+
+def test_writing_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     w = b.gpu_write
     results = {}
     for number, dataset in enumerate(w.datasets(1 << 20, side=64)):
         (folder := tmp_path / str(number)).mkdir()
-        results[dataset.name] = w.measure(simulated, dataset, folder, 60, 2)
+        results[dataset.name] = w.measure(on_host, dataset, folder, 60, 2)
     for name, found in results.items():
         for writer in w.WRITERS:
             assert found["writers"][writer]["right"], (name, found)
             assert found["writers"][writer]["rounds"] == 2
-    encoded = {what for what in simulated.counts if what.startswith("encoded frames")}
+    encoded = {what for what in on_host.counts if what.startswith("encoded frames")}
     assert encoded == {f"encoded frames {algorithm}" for algorithm in ("zstd", "lz4", "deflate")}
     text = w.table(results)
     assert len(text.splitlines()) == 2 + len(results)
@@ -324,12 +269,12 @@ def test_writing_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedD
     assert "raw, gzarr: it was so" in w.table(results)
 
 
-def test_loaders_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+def test_loaders_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     w = b.gpu_loader
     results = {}
     for number, dataset in enumerate(w.datasets(1 << 18, side=32, window=16)):
         (folder := tmp_path / str(number)).mkdir()
-        results[dataset.name] = w.measure(simulated, dataset, folder, 60, 2, 0)
+        results[dataset.name] = w.measure(on_host, dataset, folder, 60, 2, 0)
     for name, found in results.items():
         for way in ("read", "grid", "anywhere", "pinned"):
             assert found["ways"][way]["right"], (name, found)
@@ -340,19 +285,19 @@ def test_loaders_on_a_simulated_device(b: SimpleNamespace, simulated: SimulatedD
     assert "zstd, grid: it was so" in w.table(results)
 
 
-def test_blocks_and_levels_on_a_simulated_device(
-    b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path
+def test_blocks_and_levels_on_a_device(
+    b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path
 ) -> None:
     w = b.gpu_imaging
 
     def compute(x: Any, times: int) -> Any:
-        stream = simulated.current_stream()
-        return w.on_device(simulated, w.mixed(simulated.to_host(x, stream), times))
+        stream = on_host.current_stream()
+        return w.on_device(on_host, w.mixed(on_host.to_host(x, stream), times))
 
     results = {}
     for dataset in w.datasets(1 << 18, side=32, chunk=16):
         (folder := tmp_path / dataset.name).mkdir()
-        results[dataset.name] = w.measure(simulated, dataset, folder, 60, 2, compute)
+        results[dataset.name] = w.measure(on_host, dataset, folder, 60, 2, compute)
     for name, found in results.items():
         assert found["blocks"]["right"], (name, found)
         assert found["levels"]["right"], (name, found)
@@ -360,80 +305,72 @@ def test_blocks_and_levels_on_a_simulated_device(
         assert found["blocks"]["times"] >= 1
     assert len(w.table(results).splitlines()) == 2 + len(results)
     (folder := tmp_path / "wrong").mkdir()
-    wrong = w.measure(simulated, w.datasets(1 << 18, side=32, chunk=16)[1], folder, 60, 1, lambda x, times: x)
+    wrong = w.measure(on_host, w.datasets(1 << 18, side=32, chunk=16)[1], folder, 60, 1, lambda x, times: x)
     assert wrong["blocks"]["error"] == "AssertionError: WRONG RESULT"
     assert "zstd, blocks: AssertionError" in w.table({"zstd": wrong})
 
 
-@pytest.mark.parametrize("script", ["gpu_write", "gpu_loader"])
-def test_arrays_one_after_the_other(
-    script: str,
-    b: SimpleNamespace,
-    simulated: SimulatedDevice,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.mark.timeout(180)
+def test_arrays_one_after_the_other(tmp_path: Path) -> None:
     """A whole run: small arrays in a folder that is gone afterwards, a table, and a document."""
-    module = getattr(b, script)
-    small = module.datasets(1 << 18, side=32, **({"window": 16} if script == "gpu_loader" else {}))
-    monkeypatch.setattr(module, "datasets", lambda nbytes: small)
-    monkeypatch.setattr("gzarr.engines.cuda.devices.get_device", lambda name: simulated)
-    monkeypatch.setattr("gzarr.engines.cuda.devices.current", lambda: simulated.name)
-    arguments = ["--codec", "zstd in", "--rounds", "1", "--data", str(tmp_path), "--json", str(tmp_path / "found.json")]
-    assert module.main([*arguments, *(["--workers", "0"] if script == "gpu_loader" else [])]) == 0
-    assert capsys.readouterr().out.splitlines()[2].startswith("zstd in shards")
-    document = json.loads((tmp_path / "found.json").read_text())
+    (data := tmp_path / "data").mkdir()
+    arguments = ["--codec", "zstd in", "--mib", "1", "--side", "64", "--rounds", "1", "--data", str(data)]
+    done, document = gpu_benchmarks.run_script("gpu_write.py", tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[2].startswith("zstd in shards")
     assert list(document["arrays"]) == ["zstd in shards"]
-    assert document["command"].startswith(f"python benchmarks/{script}.py --codec 'zstd in'")
-    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+    assert document["command"].startswith("python benchmarks/gpu_write.py --codec 'zstd in'")
+    assert (document["failed"], document["left out"]) == ({}, [])
+    assert list(data.iterdir()) == []
 
 
-def test_samples_of_loaders_are_checked(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+def test_samples_of_loaders_are_checked(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     """Wrong, missing and repeated samples are seen, and those that come by processes of ``DataLoader`` compared."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     w = b.gpu_loader
     (dataset, *_) = w.datasets(1 << 18, side=32, window=16)
-    found = w.measure(simulated, dataset, tmp_path, 60, 1, 2)
+    found = w.measure(on_host, dataset, tmp_path, 60, 1, 2)
     assert found["ways"]["DataLoader"]["right"], found
     host = gzarr.open_array(tmp_path, device="cpu")[...]
-    batches = list(w.ways(tmp_path, dataset, simulated, 0)["grid"]())
-    w.check("grid", iter(batches), host, dataset.chunk_shape, simulated)
+    batches = list(w.ways(tmp_path, dataset, on_host, 0)["grid"]())
+    w.check("grid", iter(batches), host, dataset.chunk_shape, on_host)
     with pytest.raises(AssertionError, match="WRONG"):
-        w.check("grid", iter(batches), host + np.uint16(1), dataset.chunk_shape, simulated)
+        w.check("grid", iter(batches), host + np.uint16(1), dataset.chunk_shape, on_host)
     for others in (batches[1:], batches[1:] + batches[1:2]):
         with pytest.raises(AssertionError, match="samples"):
-            w.check("grid", iter(others), host, dataset.chunk_shape, simulated)
+            w.check("grid", iter(others), host, dataset.chunk_shape, on_host)
 
 
-def test_wrong_results_are_seen(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+def test_wrong_results_are_seen(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     class Liar(b.rivals.Gzarr):  # type: ignore[misc,name-defined]
         def calls(self, path: Path, workload: Any) -> Any:
             (call,) = super().calls(path, workload)
             return [lambda: call() + np.uint16(1)]
 
     t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
-    arguments = b.gpu.parser().parse_args(["--seconds", "30", "--rounds", "1", "--data", str(tmp_path)])
-    (measured,), _, sound = b.gpu.measure_all(
-        simulated, [t], {"gzarr": b.rivals.Gzarr(2), "czarr": Liar(2)}, arguments, lambda results: None
-    )
-    assert not sound
+    rivals = {"gzarr": b.rivals.Gzarr(2), "czarr": Liar(2)}
+    collected = _measure(b, on_host, [t], rivals, tmp_path)
+    (measured,) = collected.measured().values()
+    assert not measured.sound
+    assert not b.gpu.sound(collected.found)
     assert measured.notes["czarr"].startswith("WRONG RESULT")
     assert measured.ms("czarr") is None
     assert measured.ms("gzarr") is not None
 
 
-def test_the_hosts_cost_of_a_chunk(b: SimpleNamespace, simulated: SimulatedDevice, tmp_path: Path) -> None:
+def test_the_hosts_cost_of_a_chunk(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
-    stage, event = b.gpu_targets.Staging.stage, simulated.event
+    stage, event = b.gpu_targets.Staging.stage, type(on_host.event()).synchronize
+    # As those of CuPy have, which take no attribute.
+    assert not hasattr(on_host.event(), "__dict__")
     with b.gpu_workloads.written(t, tmp_path) as stored:
         start = time.perf_counter()
-        us = b.gpu_targets.host_us(simulated, stored.path)
+        us = b.gpu_targets.host_us(on_host, stored.path)
         elapsed = time.perf_counter() - start
     assert 0 < us * 32 < 1e6 * elapsed
     # What was put in place to measure is gone.
     assert b.gpu_targets.Staging.stage is stage
-    assert simulated.event == event
+    assert type(on_host.event()).synchronize is event
 
 
 def _measured(b: SimpleNamespace, **times: float) -> Any:
@@ -486,6 +423,9 @@ def test_nothing_measured_is_not_a_promise_kept(b: SimpleNamespace) -> None:
 def test_arguments_and_names(b: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
     assert b.gpu.main(["--list", "--workload", "era5"]) == 0
     assert capsys.readouterr().out == "f4-era5-blosc-zstd-bit\n"
+    assert b.gpu.main(["--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == list(b.gpu_workloads.MAIN)
+    assert 6 <= len(b.gpu_workloads.MAIN) <= 8
     assert b.gpu.main(["--workload", "no such"]) == 2
     for wrong in (["--mib", "0"], ["--seconds", "-1"], ["--rival", "nobody"]):
         with pytest.raises(SystemExit):

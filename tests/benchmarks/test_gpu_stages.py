@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -11,17 +10,21 @@ import sys
 import time
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from gzarr_kernels import ahead
+from gzarr_kernels.build import own_targets
+from gzarr_kernels.device import ptx
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import gpu_benchmarks
 from support.gpu_session import OPTIONAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import SimpleNamespace
 
 pytestmark = pytest.mark.slow
 
@@ -30,28 +33,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def b() -> Iterator[SimpleNamespace]:
-    """Import the scripts; their directory is on the path for this module only."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        names = (
-            "gpu_stages",
-            "gpu_wheels",
-            "gpu",
-            "gpu_questions",
-            "gpu_write",
-            "gpu_loader",
-            "gpu_imaging",
-            "gpu_transfers",
-        )
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+    with gpu_benchmarks.modules() as found:
+        yield found
 
 
 def test_the_scripts_are_sound_and_refuse_what_makes_no_sense(tmp_path: Path) -> None:
     for script in ("gpu", "gpu-wheels"):
         subprocess.run(["bash", "-n", ROOT / "ci" / script], check=True)
-    for wrong in (["--minutes", "0"], ["--wheels", str(tmp_path)], ["--what"]):
+    for wrong in ([], ["check", "--minutes", "0"], ["check", "--wheels", str(tmp_path)], ["check", "--only", "what"]):
         done = subprocess.run([ROOT / "ci" / "gpu", *wrong], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "usage: ci/gpu" in done.stderr
@@ -60,48 +49,72 @@ def test_the_scripts_are_sound_and_refuse_what_makes_no_sense(tmp_path: Path) ->
 # -- stages
 
 
-def test_the_plan_of_stages(b: SimpleNamespace, tmp_path: Path) -> None:
+FIRST = ["kernels", "environment"]
+CALLS = {
+    "check": ["equality", "equality of the JIT", "questions", "damage", "damaged frames"],
+    "measure": ["benchmark", "writing", "loader", "imaging", "sanitizer", "soak", "decode rates"],
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_plan_of_a_call(call: str, b: SimpleNamespace, tmp_path: Path) -> None:
     g = b.gpu_stages
-    (tmp_path / "a-1-py3-none-any.whl").touch()
-    names = ["kernels", "environment", "equality", "ptx", "equality of ptx", "questions", "benchmark", "writing"]
-    names += ["loader", "imaging", "soak", "damage"]
-    names.append(g.DAMAGED_FRAMES)
-    assert [s.name for s in g.plan("python", tmp_path, None, None)] == names
-    planned = g.plan("python", tmp_path, tmp_path, tmp_path / "site")
-    assert [s.name for s in planned] == ["install", *names]
+    work, wheels = tmp_path / "work", tmp_path / "wheels"
+    (wheels / "kernels").mkdir(parents=True)
+    (wheels / "a-1-py3-none-any.whl").touch()
+    assert [s.name for s in g.Plan("python", work, None, None).stages(call)] == [*FIRST, *CALLS[call]]
+    planned = g.Plan("python", work, wheels, tmp_path / "site").stages(call)
+    assert [s.name for s in planned] == ["install", *FIRST, *CALLS[call]]
     stages = {s.name: s for s in planned}
-    assert {name for name, s in stages.items() if s.required} == {
-        "install", "kernels", "environment", "equality", "ptx", "equality of ptx", "soak", "damage",
-    }  # fmt: skip
+    tests = {"check": {"equality", "equality of the JIT", "damage"}, "measure": {"soak"}}[call]
+    assert {name for name, s in stages.items() if s.required} == {"install", *FIRST, *tests}
     command, _ = stages["install"].command(60)
     assert {"--no-index", "--no-deps", "--no-compile", "--target"} <= set(command)
     assert command[-1].endswith("a-1-py3-none-any.whl")
-    # Nothing after what damages needs a GPU in order, but what damages in processes of its own.
-    for name, marked in (("equality", "gpu and not damage"), ("soak", "gpu"), ("damage", "gpu and damage")):
-        command, environment = stages[name].command(100)
-        assert command[1:3] == ["-m", "pytest"]
-        assert command[command.index("-m", 3) + 1] == marked
-        assert environment == {"GZARR_TEST_GPU": "1", "GZARR_TEST_SECONDS": "85", "GZARR_SOAK_SECONDS": "50"}
-    _, environment = stages["equality of ptx"].command(100)
-    assert environment["GZARR_KERNELS"] == stages["ptx"].command(100)[0][-1] == str(tmp_path / "kernels")
-    # Each of the scripts takes the options that it is given, and less time than it is ended after.
-    asked = []
-    for name, script in (
-        ("questions", b.gpu_questions),
-        ("benchmark", b.gpu),
-        ("writing", b.gpu_write),
-        ("loader", b.gpu_loader),
-        ("imaging", b.gpu_imaging),
-        (g.DAMAGED_FRAMES, b.gpu_questions),
-    ):
-        command, _ = stages[name].command(100)
-        assert (ROOT / command[1]).is_file()
-        arguments = script.parser().parse_args(command[2:])
-        assert arguments.seconds < 100
-        assert arguments.json.name == stages[name].result
-        if script is b.gpu_questions:
-            asked.append((arguments.question, arguments.without))
-    assert asked == [(None, [g.DAMAGED_FRAMES]), ([g.DAMAGED_FRAMES], [])]
+    for name in ("soak", "damage"):
+        assert name not in stages or stages[name].least_s >= 45
+    # One kind of kernels runs, and tests fail if it is another.
+    for name, stage in stages.items():
+        command, environment = stage.command(100)
+        jit = name == "equality of the JIT"
+        assert environment["GZARR_KERNELS"] == str(work / ("host-kernels" if jit else "kernels")), name
+        if name in tests:
+            assert command[1:3] == ["-m", "pytest"]
+            expected = {"GZARR_TEST_SECONDS": "95", "GZARR_SOAK_SECONDS": "80", "GZARR_TEST_GPU": "1"}
+            expected |= {"GZARR_TEST_KERNELS": "jit" if jit else "ptx", "GZARR_TEST_REPORT": str(stage.tests)}
+            assert environment == {**expected, "GZARR_KERNELS": environment["GZARR_KERNELS"]}
+            marked = {"damage": "gpu and damage", "soak": "gpu"}.get(name, "gpu and not damage")
+            assert command[command.index("-m", 3) + 1] == marked
+    (wheels / "kernels" / "device-1-2.zip").touch()
+    brought = {s.name: s for s in g.Plan("python", work, wheels, tmp_path / "site").stages(call)}
+    assert brought["environment"].command(100)[1]["GZARR_KERNELS"] == str(wheels / "kernels")
+    assert brought["kernels"].least_s < stages["kernels"].least_s
+    # It fits, also with what comes before the first stage.
+    assert sum(s.least_s for s in brought.values()) < 60 * g.MINUTES[call] - g.RESERVE_S - 5
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_scripts_take_the_options_that_they_are_given(small: bool, b: SimpleNamespace, tmp_path: Path) -> None:
+    g, asked, seen = b.gpu_stages, [], set()
+    scripts = {
+        f"benchmarks/{name}.py": getattr(b, name)
+        for name in ("gpu", "gpu_questions", "gpu_write", "gpu_loader", "gpu_imaging", "gpu_sanitizer")
+    }
+    for stage in [s for call in CALLS for s in g.Plan("python", tmp_path, None, None, small=small).stages(call)]:
+        command, _ = stage.command(100)
+        script = scripts.get(command[1])
+        if script is not None:
+            arguments = script.parser().parse_args(command[2:])
+            # They end a little before they would be ended.
+            assert arguments.seconds == 95
+            assert arguments.json == stage.result
+            seen.add(command[1])
+            if script is b.gpu_questions:
+                asked.append((arguments.question, arguments.without))
+    assert seen == set(scripts)
+    damaged, rates = g.DAMAGED_FRAMES, g.DECODE_RATES
+    assert {damaged, rates} < set(b.gpu_questions.QUESTIONS)
+    assert asked == [(None, [damaged, rates]), ([damaged], []), ([rates], [])]
 
 
 # Runs as a plugin of pytest: some packages are missing; the modules of the tests and whether they damage are printed.
@@ -163,53 +176,64 @@ def test_what_is_not_installed_is_said_and_no_error(b: SimpleNamespace, tmp_path
 
 
 @settings(max_examples=50, deadline=None)
-@given(seconds=st.floats(0, 1000), used=st.lists(st.floats(0, 1), min_size=5, max_size=5))
+@given(seconds=st.floats(0, 1000), used=st.lists(st.floats(0, 1), min_size=7, max_size=7))
 def test_shares_never_exceed_what_is_left(b: SimpleNamespace, seconds: float, used: list[float]) -> None:
-    stages = b.gpu_stages
-    planned = stages.plan("python", Path(), None, None)
+    planned = b.gpu_stages.Plan("python", Path(), None, None).stages("check")
     left = seconds
+    fits = seconds >= sum(s.least_s for s in planned)
     for at, part in enumerate(used):
-        share = stages.limit(planned, at, left)
+        share = b.gpu_run.limit(planned, at, left)
         if share is None:
             assert left < planned[at].least_s
+            # No stage takes the least time of a later one.
+            assert not fits
         else:
             assert planned[at].least_s <= share <= left
             left -= part * share
 
 
 def test_what_a_stage_leaves_goes_to_the_next_ones(b: SimpleNamespace) -> None:
-    stages = b.gpu_stages.plan("python", Path(), None, None)
+    stages, limit = b.gpu_stages.Plan("python", Path(), None, None).stages("measure"), b.gpu_run.limit
     last = len(stages) - 1
-    assert b.gpu_stages.limit(stages, last, 200.0) == 200.0
-    assert b.gpu_stages.limit(stages, last, stages[last].least_s - 1) is None
-    assert b.gpu_stages.limit(stages, 2, 400.0) < b.gpu_stages.limit(stages, 2, 480.0) < 480.0
+    assert limit(stages, last, 200.0) == 200.0
+    assert limit(stages, last, stages[last].least_s - 1) is None
+    assert limit(stages, 2, 400.0) < limit(stages, 2, 480.0) < 480.0
+    least = sum(s.least_s for s in stages)
+    assert limit(stages, 0, least) == stages[0].least_s
 
 
 def test_stages_run_on_when_one_fails_hangs_or_is_left_out(b: SimpleNamespace, tmp_path: Path, capfd: Any) -> None:
-    g = b.gpu_stages
+    g = b.gpu_run
 
-    def stage(name: str, code: str, *, required: bool = True, least: float = 0.1, result: str | None = None) -> Any:
-        return g.Stage(name, 1, least, required, lambda seconds: ([sys.executable, "-c", code], {"SAID": name}), result)
+    def stage(name: str, code: str, *, required: bool = True, least: float = 0.1, **more: Any) -> Any:
+        return g.Stage(name, 1, least, required, lambda seconds: ([sys.executable, "-c", code], {"SAID": name}), **more)
 
-    kept = tmp_path / "kept.json"
-    write = f"import os, pathlib; pathlib.Path({str(kept)!r}).write_text('[1]'); print('wrote', os.environ['SAID'])"
+    found = tmp_path / "found.json"
+    write = f"import os, pathlib; pathlib.Path({str(found)!r}).write_text('[1]'); print('wrote', os.environ['SAID'])"
+    # Its child keeps the output open: both are ended. What it has found is kept.
+    hangs = f"import subprocess, time; open({str(tmp_path / 'part.json')!r}, 'w').write('[2]'); "
+    hangs += "subprocess.Popen(['sleep', '600']); time.sleep(600)"
     stages = [
-        stage("good", write, result="kept.json"),
+        stage("good", write, result=found),
         stage("bad", "print('about to fail'); raise SystemExit(3)"),
-        stage("missing", "", required=False),
-        # Its child keeps the output open: both are ended.
-        stage("hangs", "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)", required=False),
+        g.Stage("missing", 1, 0.1, False, lambda seconds: (["/no/such/program"], {})),
+        stage("hangs", hangs, required=False, result=tmp_path / "part.json"),
+        stage("prints", "print('a warning'); print('{\"rows\": [1, {\"b\": \"}\"}]}'); print('more')", printed=True),
         stage("late", "", required=False, least=1000.0),
     ]
-    stages[2] = g.Stage("missing", 1, 0.1, False, lambda seconds: (["/no/such/program"], {}))
     start = time.monotonic()
-    outcomes, results = g.run_all(stages, 8.0, tmp_path, {"PATH": "/usr/bin:/bin"})
-    assert time.monotonic() - start < 20
-    assert [o.state for o in outcomes] == ["passed", "failed", "failed", "out of time", "left out"]
-    assert results == {"good": [1]}
+    kept: list[int] = []
+    with (tmp_path / "gpu.log").open("w") as log:
+        outcomes = g.run_all(stages, 12.0, log, {"PATH": "/usr/bin:/bin"}, lambda found: kept.append(len(found)))
+    assert time.monotonic() - start < 25
+    assert [o.state for o in outcomes] == ["passed", "failed", "failed", "out of time", "passed", "left out"]
+    assert kept == [1, 2, 3, 4, 5, 6]
+    assert [o.result for o in outcomes] == [[1], None, None, [2], {"rows": [1, {"b": "}"}]}, None]
     assert outcomes[1].note == "exit code 3"
     assert outcomes[1].tail == ["about to fail"]
-    assert (tmp_path / "good.log").read_text() == "wrote good\n"
+    text = (tmp_path / "gpu.log").read_text()
+    assert "wrote good\n== bad (at most" in text
+    assert "== late: left out" in text
     text = g.table(outcomes)
     assert [line.split()[:2] for line in text.splitlines()[1:3]] == [["good", "passed"], ["bad", "FAILED"]]
     assert "left out" in text
@@ -222,23 +246,81 @@ def test_stages_run_on_when_one_fails_hangs_or_is_left_out(b: SimpleNamespace, t
     assert "wrote good" in capfd.readouterr().out
 
 
-def test_the_doctors_document_is_found_behind_warnings(b: SimpleNamespace, tmp_path: Path) -> None:
-    log = tmp_path / "environment.log"
-    log.write_text('a warning\n{"rows": [1, {"b": "}"}]}\nand more\n')
-    b.gpu_stages._keep_document(log, tmp_path / "doctor.json")
-    assert json.loads((tmp_path / "doctor.json").read_text()) == {"rows": [1, {"b": "}"}]}
+def _said(tests: Any, folder: Path, *lines: dict[str, Any]) -> dict[str, Any]:
+    file = folder / "said.jsonl"
+    # The process was ended while it wrote.
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"test": "a::')
+    collected: dict[str, Any] = tests.collected(file)
+    return collected
+
+
+def test_what_the_tests_of_a_stage_amount_to(b: SimpleNamespace, tmp_path: Path) -> None:
+    t = b.gpu_tests
+    good = {"test": "a::one", "outcome": "passed", "seconds": 1.0}
+
+    def skipped(reason: str) -> dict[str, str]:
+        return {"test": "a::two", "outcome": "skipped", "text": reason}
+
+    listed = _said(t, tmp_path, {"begin": "a::one"}, good, {"end": "a::one"}, skipped("jax has no CUDA here"))
+    assert t.verdict(listed, "passed") == ("passed", "1 passed, 0 failed, 1 skipped")
+    assert listed["skipped"] == {"jax has no CUDA here": ["a::two"]}
+    # That some reason is given is not enough.
+    state, note = t.verdict(_said(t, tmp_path, good, skipped("it is Wednesday")), "passed")
+    assert (state, "no listed reason: it is Wednesday" in note) == ("failed", True)
+    # What had no time did not pass.
+    state, note = t.verdict(_said(t, tmp_path, good, skipped("out of time")), "passed")
+    assert (state, note) == ("out of time", "1 passed, 0 failed, 1 skipped, 1 of them for lack of time")
+    for lines in ((), (skipped("zarr is not installed"),)):
+        assert t.verdict(_said(t, tmp_path, *lines), "passed")[0] == "failed"
+    bad = {"test": "a::one", "outcome": "failed", "text": "assert 1 == 2"}
+    failed = _said(t, tmp_path, good, bad, {"kernel": "ptx"}, {"kernel": "ptx"})
+    assert t.verdict(failed, "failed") == ("failed", "0 passed, 1 failed, 0 skipped")
+    assert (failed["failed"], failed["kernels"]) == ({"a::one": "assert 1 == 2"}, {"ptx": 2})
+    ended = _said(t, tmp_path, {"begin": "a::one"}, good, {"end": "a::one"}, {"begin": "a::two"})
+    assert t.verdict(ended, "out of time") == ("out of time", "1 passed, 0 failed, 0 skipped; ended during a::two")
+    assert t.collected(tmp_path / "none")["passed"] == 0
+
+
+def test_a_call_writes_one_report_and_one_log(b: SimpleNamespace, tmp_path: Path) -> None:
+    """Without a GPU: the environment fails, and everything after it; all of that is said, in files with plain names."""
+    out = tmp_path / "out"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHON": sys.executable}
+    (tmp_path / "made" / "kernels").mkdir(parents=True)
+    command = [ROOT / "ci" / "gpu", "check", "--out", out, "--only", "environment", "--only", "questions", "--small"]
+    for name in ("device", "host"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "first_of_all.py").write_text("import os, sys; os.environ['SEEN'] = '1'; sys.stderr.write('first\\n')")
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [*map(str, command), "--first", "first_of_all", "--minutes", "1.5"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["gpu.json", "gpu.log"]
+    assert all(re.fullmatch(r"[\w.-]+", path.name) for path in out.iterdir())
+    report = json.loads((out / "gpu.json").read_text())
+    assert {"call", "command", "date", "commit", "hardware", "environment", "versions", "stages"} == set(report)
+    stages = {stage["stage"]: stage for stage in report["stages"]}
+    assert list(stages) == ["kernels", "environment", "questions"]
+    assert stages["environment"]["state"] == "failed"
+    assert stages["environment"]["result"]["device_asked"] == "cuda"
+    assert stages["questions"]["result"]["refused"]
+    log = (out / "gpu.log").read_text()
+    assert "== questions (at most" in log
+    # Every process of every stage imported it.
+    assert log.count("first\n") >= 4
 
 
 def test_facts_of_the_machine(b: SimpleNamespace) -> None:
-    facts = b.gpu_stages.hardware()
+    facts = b.gpu_facts.hardware()
     assert facts["cores"] >= 1
     assert facts["gpus"] or facts["no_gpu"]
-    assert b.gpu_stages.versions([])["numpy"] == np.__version__
+    assert b.gpu_facts.versions([])["numpy"] == np.__version__
     json.dumps([facts, b.gpu_transfers.device_facts()])
 
 
 def test_libnvvm_is_looked_for_where_cuda_is(b: SimpleNamespace, tmp_path: Path, monkeypatch: Any) -> None:
-    g = b.gpu_stages
+    g = b.gpu_facts
     monkeypatch.setattr(sys, "path", [])
     assert g.cuda_home({}, [], tmp_path) == {"CUDA_HOME": str(tmp_path)}
     assert g.cuda_home({}, [], tmp_path / "none") == {}
@@ -260,15 +342,30 @@ def _wheel(folder: Path, name: str, version: str = "1.0", requires: tuple[str, .
         archive.writestr("data", bytes(nbytes))
 
 
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch, b: SimpleNamespace, tmp_path: Path) -> None:
+    """Compiled kernels, and a checkout without files."""
+    (tmp_path / "kernels").mkdir()
+    monkeypatch.setattr(b.gpu_wheels, "checkout_nbytes", lambda folder: 0)
+    for name in _kernel_names():
+        (tmp_path / "kernels" / name).touch()
+
+
+def _kernel_names() -> list[str]:
+    """Return names of files with kernels of these sources."""
+    return [ptx.file_name(b""), *(f"{ahead.file_name(target, b'')}.so" for target in own_targets())]
+
+
 OF_GZARR = dict.fromkeys(("numpy", "numba", "numcodecs", "blosc2", "deflate", "google-crc32c", "rich"))
 
 
+@pytest.mark.usefixtures("kernels")
 def test_wheels_that_suffice(b: SimpleNamespace, tmp_path: Path) -> None:
     _wheel(tmp_path, "one", requires=("Two[more]>=2", "absent; extra == 'other'", "old; python_version < '3.12'"))
     _wheel(tmp_path, "two", "2.1", ("numpy>=2", "three; extra == 'more'"))
     _wheel(tmp_path, "three", requires=("one",))
     text = b.gpu_wheels.check(tmp_path, ("one==1.0", "two==2.1", "three==1.0"), {**OF_GZARR, "numpy": "2.5.2"})
-    assert text.splitlines()[-1] == "   0.0 MiB in 3 wheels; at most 56"
+    assert text.splitlines()[-1] == "   0.0 MiB together, 3 wheels; at most 58"
 
 
 @pytest.mark.parametrize(
@@ -291,6 +388,7 @@ def test_wheels_that_do_not_suffice(
     assert message in str(caught.value)
 
 
+@pytest.mark.usefixtures("kernels")
 def test_wheels_that_are_too_large_or_none(
     b: SimpleNamespace, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -311,3 +409,32 @@ def test_what_is_pinned_has_one_version_and_is_not_there_already(b: SimpleNamesp
     assert len(set(names)) == len(names)
     assert not set(names) & w.PRESENT.keys()
     assert all(re.fullmatch(r"==[\d.a-z]+", str(r.specifier)) for r in requirements)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_kernels_of_other_sources_are_no_kernels(b: SimpleNamespace, tmp_path: Path) -> None:
+    _wheel(tmp_path, "one")
+    assert "one" in b.gpu_wheels.check(tmp_path, ("one==1.0",), OF_GZARR)
+    device, libraries = b.gpu_kernels.present(tmp_path / "kernels")
+    assert [path.name for path in (*device, *libraries)] == _kernel_names()
+    for path in device:
+        path.rename(path.with_name("device-00000000-00000000.zip"))
+    with pytest.raises(b.gpu_wheels.WheelsError, match="no kernels of these sources"):
+        b.gpu_wheels.check(tmp_path, ("one==1.0",), OF_GZARR)
+
+
+def test_everything_that_is_brought_counts(b: SimpleNamespace, tmp_path: Path) -> None:
+    """The files of the checkout, too, but none that git ignores."""
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("ignored\n")
+    (tmp_path / "ignored").write_bytes(bytes(1000))
+    (tmp_path / "kept").write_bytes(bytes(100))
+    assert b.gpu_wheels.checkout_nbytes(tmp_path) == 100 + len("ignored\n")
+    # Of this checkout, the wheels leave room for a little more.
+    assert b.gpu_wheels.checkout_nbytes(ROOT) < 11.5 * 2**20
+    assert b.gpu_wheels.MOST_MIB <= 58
+
+
+def test_small_wheels_that_the_machine_has_are_left_out(b: SimpleNamespace) -> None:
+    there = "fsspec click cloudpickle markdown-it-py mdurl pyyaml rich toolz typing-extensions pytest-timeout"
+    assert set(there.split()) <= b.gpu_wheels.PRESENT.keys()

@@ -1,10 +1,12 @@
-"""Limits for a test run on a GPU: it ends in time, and a lost context is reported for the test that lost it."""
+"""For a test run on a GPU: it ends in time, says what it does, and shows which code of kernels has run."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +21,8 @@ OPTIONAL = frozenset({
     "obstore", "pcodec", "pytorch_lightning", "scipy", "tensorstore", "torch", "upath", "xarray", "zarr", "zarrs",
     "zfpy",
 })  # fmt: skip
+#: Origins of kernels: PTX of a wheel, or numba-cuda on this machine.
+PTX, JIT = "ptx", "jit"
 
 
 def _synchronize() -> None:
@@ -35,18 +39,45 @@ class GpuSession:
         Time from now after which no test starts.
     synchronize
         Function that raises if the context is lost.
+    report
+        File for a JSON document a line: tests that begin, their outcomes, and kernels that are loaded. It is complete
+        up to the moment at which the process ends, in whichever way.
+    kernels
+        Where kernels must be from: ``"ptx"`` or ``"jit"``; ``""`` for anywhere. The run fails if one is not.
     """
 
-    def __init__(self, seconds: float, synchronize: Callable[[], None] = _synchronize) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        synchronize: Callable[[], None] = _synchronize,
+        report: Path | None = None,
+        kernels: str = "",
+    ) -> None:
         self._deadline = time.monotonic() + seconds
         self._synchronize = synchronize
         self._worked = False
         self._lost = ""
+        self._report = report
+        self._kernels = kernels
+        self._loaded: dict[str, int] = {PTX: 0, JIT: 0}
 
     @classmethod
     def of_environment(cls) -> GpuSession:
-        """Return a session that ends after ``GZARR_TEST_SECONDS``."""
-        return cls(float(os.environ.get("GZARR_TEST_SECONDS", "inf")))
+        """Return a session that ends after ``GZARR_TEST_SECONDS``.
+
+        ``GZARR_TEST_REPORT`` names its report, and ``GZARR_TEST_KERNELS`` the origin of kernels.
+        """
+        report = os.environ.get("GZARR_TEST_REPORT")
+        return cls(
+            float(os.environ.get("GZARR_TEST_SECONDS", "inf")),
+            report=Path(report) if report else None,
+            kernels=os.environ.get("GZARR_TEST_KERNELS", ""),
+        )
+
+    def _say(self, **line: Any) -> None:
+        if self._report is not None:
+            with self._report.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
 
     def _error(self) -> str:
         try:
@@ -54,6 +85,45 @@ class GpuSession:
         except Exception as error:  # any error of the driver, of CuPy or of a missing package
             return str(error)
         return ""
+
+    def pytest_sessionstart(self) -> None:
+        """Refuse a run whose kernels would be from elsewhere, and watch which are loaded."""
+        from gzarr_kernels import ahead
+        from gzarr_kernels.device import ptx
+
+        from gzarr.engines.cuda import machine_code
+
+        there = len(ptx.programs())
+        if self._kernels == PTX and not there:
+            raise pytest.UsageError(
+                f"{ahead.folder()} has no PTX of these sources, so that numba-cuda would compile the kernels: nothing "
+                "of what a wheel runs would be tested (python benchmarks/gpu_kernels.py FOLDER, GZARR_KERNELS=FOLDER)"
+            )
+        if self._kernels == JIT and there:
+            raise pytest.UsageError(f"{ahead.folder()} has PTX, so that numba-cuda would compile nothing")
+        load = machine_code.load
+
+        def watched(kernel: Any, word: int, capability: tuple[int, int]) -> Any:
+            made = load(kernel, word, capability)
+            # Whatever decides what to load: this is what the driver gets.
+            origin = PTX if made.image in ptx.programs().values() else JIT
+            self._loaded[origin] += 1
+            self._say(kernel=origin)
+            return made
+
+        machine_code.load = watched
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail if a kernel was from elsewhere, or if none was loaded."""
+        if not self._kernels or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return
+        other = JIT if self._kernels == PTX else PTX
+        if self._loaded[other] or not self._loaded[self._kernels]:
+            text = f"kernels loaded: {self._loaded}, but all should be {self._kernels}, and some"
+            self._say(test="origin of kernels", outcome="failed", text=text)
+            print(f"\nFAILED origin of kernels: {text}")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
@@ -65,7 +135,35 @@ class GpuSession:
         # A context can only be lost if there was one. Otherwise each test reports what is missing.
         self._worked = self._worked or not self._error()
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Say which test begins: the process may not come to say more."""
+        self._say(begin=nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Say that a test has ended."""
+        self._say(end=nodeid)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Check whether a failed test has lost the context."""
+        """Report a test's outcome, and check whether a failed test has lost the context."""
         if report.failed and self._worked and not self._lost and (error := self._error()):
             self._lost = f"CUDA's context is lost since {report.nodeid}: {error}"
+        if report.when == "call" or not report.passed:
+            self._say(test=report.nodeid, seconds=report.duration, **_outcome(report))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Report a module that cannot be collected, or is skipped as a whole."""
+        if not report.passed:
+            self._say(test=report.nodeid, **_outcome(report))
+
+
+def _outcome(report: pytest.TestReport | pytest.CollectReport) -> dict[str, str]:
+    """Return a test's outcome, with the text of its failure, or the reason for which it was skipped."""
+    if report.passed:
+        return {"outcome": "passed"}
+    if report.skipped and hasattr(report, "wasxfail"):
+        return {"outcome": "expected failure"}
+    if report.skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+        return {"outcome": "skipped", "text": reason.removeprefix("Skipped: ")}
+    captured = "".join(f"\n--- {title}\n{text[-1500:]}" for title, text in report.sections)
+    return {"outcome": "failed", "text": f"{report.longreprtext[-4000:]}{captured[:1900]}"}

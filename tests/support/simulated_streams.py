@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 class SimulatedEvent:
     """A point in a stream: the number of operations before it."""
 
+    # Like CuPy's adapter, it takes no other attributes.
+    __slots__ = ("_device", "mark")
+
     def __init__(self, device: SimulatedDevice) -> None:
         self._device = device
         self.mark: tuple[SimulatedStream, int] | None = None

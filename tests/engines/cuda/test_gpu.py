@@ -206,15 +206,24 @@ def test_what_dlpack_offers_is_read_into_and_written(newest: tuple[int, int], tm
     z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], data[::-1] + 1)
 
 
+def _imported(library: str, device: TestedDevice) -> Any:
+    """Return a library that can use the device's memory; skip the test if it cannot."""
+    other: Any = importlib.import_module(library)
+    on_gpu = device.is_cuda
+    if on_gpu and not (other.cuda.is_available() if library == "torch" else other.default_backend() == "gpu"):
+        pytest.skip(f"{library} has no CUDA here")
+    return other
+
+
 @beside_libraries
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Path, device: TestedDevice) -> None:
-    data = volume("<f4")
+    other, data = _imported(library, device), volume("<f4")
     array = device.open(written(tmp_path / "a", "blosc-zstd-2", data))
     result = array.read(decode="cuda")
     device.to_numpy(result)
     if library == "torch":
-        torch: Any = importlib.import_module("torch")
+        torch = other
         tensors = [torch.from_dlpack(result)]
         if device.is_cuda:
             assert result.__cuda_array_interface__["data"][0] == tensors[0].data_ptr()
@@ -228,16 +237,14 @@ def test_other_libraries_take_results_without_a_copy(library: str, tmp_path: Pat
             torch.cuda.synchronize()
         assert device.to_numpy(result)[0, 0, 0] == -1
     else:
-        jax: Any = importlib.import_module("jax")
-        z.same(np.asarray(jax.dlpack.from_dlpack(result)), data)
+        z.same(np.asarray(other.dlpack.from_dlpack(result)), data)
 
 
 @beside_libraries
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name == "torch"])
 def test_reads_into_a_tensor(library: str, tmp_path: Path, device: TestedDevice) -> None:
-    data = volume("<i4")
+    torch, data = _imported(library, device), volume("<i4")
     array = device.open(written(tmp_path / "a", "lz4", data))
-    torch: Any = importlib.import_module(library)
     tensor = torch.zeros(SHAPE, dtype=torch.int32, device=device.name)
     out = importlib.import_module("cupy").from_dlpack(tensor) if device.is_cuda else tensor.numpy()
     device.to_numpy(array.read(out=out, decode="cuda"))
@@ -252,10 +259,8 @@ def test_arrays_of_other_libraries_are_read_and_written(
 ) -> None:
     # Otherwise JAX takes most of the memory for itself.
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    other: Any = importlib.import_module(library)
+    other = _imported(library, device)
     on_gpu = device.is_cuda
-    if on_gpu and not (other.cuda.is_available() if library == "torch" else other.default_backend() == "gpu"):
-        pytest.skip(f"{library} has no CUDA here")
     if library == "torch" and not on_gpu:
         # A GPU is not meant here.
         monkeypatch.setattr(other.cuda, "is_available", lambda: False)
@@ -379,7 +384,7 @@ def test_shards_are_written_whole(
 @beside_libraries
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name == "torch"])
 def test_tensors_are_written(library: str, tmp_path: Path, device: TestedDevice) -> None:
-    torch: Any = importlib.import_module(library)
+    torch = _imported(library, device)
     on = device.name
     tensor = torch.arange(SHAPE[0], device=on, dtype=torch.int32).reshape(-1, 1, 1).expand(SHAPE)
     array = _blank(tmp_path / "a", z.v2(SHAPE, CHUNKS, "<i4", COMPRESSORS["zstd"], fill=-1), device)

@@ -63,12 +63,13 @@ class WholeCuda:
 def whole() -> WholeCuda:
     """Install all of it in this process, with no device visible until :meth:`WholeCuda.reset`.
 
+    Kernels of gzarr are those that :func:`support.cuda_on_host.kernels.use_compiled_kernels` has made.
+
     Raises
     ------
     build.Unavailable
         If it cannot be.
     """
-    kernels.use_compiled_kernels()
     host = install()
     find, enqueue = (_address(getattr(host.library, name)) for name in ("coh_find", "coh_enqueue"))
     own = CupyKernels(build.CACHE, find)
