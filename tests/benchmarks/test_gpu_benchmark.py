@@ -212,9 +212,7 @@ def test_what_fails_takes_nothing_else_with_it(
     assert not b.gpu.sound(collected.found)
 
 
-def test_a_reader_that_ended_a_process_is_left_out(
-    b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path
-) -> None:
+def test_a_reader_that_ended_a_process_is_left_out(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
     with b.gpu_workloads.written(t, tmp_path) as stored:
         collected = Collected(b, {"whole": {"czarr": "it hung", "limits": "it hung, too"}})
@@ -285,9 +283,7 @@ def test_loaders_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_pat
     assert "zstd, grid: it was so" in w.table(results)
 
 
-def test_blocks_and_levels_on_a_device(
-    b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path
-) -> None:
+def test_blocks_and_levels_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     w = b.gpu_imaging
 
     def compute(x: Any, times: int) -> Any:

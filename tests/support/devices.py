@@ -14,7 +14,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-
 from support.cuda_on_host import why_not
 
 import gzarr

@@ -41,9 +41,8 @@ def modules() -> Iterator[SimpleNamespace]:
 @contextmanager
 def on_host() -> Iterator[WatchedDevice]:
     """Make CUDA in host memory the device, and current."""
-    with devices.on_host() as device:
-        with device:
-            yield device
+    with devices.on_host() as device, device:
+        yield device
 
 
 class Collected:

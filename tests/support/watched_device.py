@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gzarr.engines.cuda.cupy_device import CupyDevice
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable
 
     import numpy as np
@@ -117,7 +118,8 @@ class WatchedDevice(CupyDevice):
     # -- calls that are counted
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
-        return self._allocated(getattr(self._thread, "kind", "result"), lambda: super(WatchedDevice, self).empty(shape, dtype, stream))
+        kind = getattr(self._thread, "kind", "result")
+        return self._allocated(kind, partial(super().empty, shape, dtype, stream))
 
     def allocate(self, nbytes: int, stream: Any) -> Any:
         self._thread.kind = "arena"
@@ -131,12 +133,12 @@ class WatchedDevice(CupyDevice):
         return array
 
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        array = self._allocated("pinned", lambda: super(WatchedDevice, self).pinned(nbytes))
+        array = self._allocated("pinned", partial(super().pinned, nbytes))
         self.peak = max(self.peak, self.held)
         return array
 
     def _allocated(self, kind: str, allocate: Callable[[], Any]) -> Any:
-        """Allocate, unless this is the allocation that is to fail: then CUDA has no memory, and CuPy none of its own."""
+        """Allocate; if this is the allocation that is to fail, CUDA has no memory, and CuPy none of its own."""
         if self._failing and self._failing_kind in ("", kind):
             self._failing -= 1
             if not self._failing:

@@ -169,7 +169,9 @@ def test_past_host_memory_and_through_it(
 
 LIBRARIES = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is not None]
 #: Their builds for the CPU take nothing that is CUDA's: beside CUDA in host memory, a consumer of our own stands for them.
-beside_libraries = pytest.mark.parametrize("device", [one for one in devices_of.KINDS if one.id != "on-host"], indirect=True)
+beside_libraries = pytest.mark.parametrize(
+    "device", [one for one in devices_of.KINDS if one.id != "on-host"], indirect=True
+)
 on_cuda = pytest.mark.parametrize("device", [one for one in devices_of.KINDS if one.id != "cpu"], indirect=True)
 
 
@@ -193,7 +195,9 @@ def test_results_are_exported_by_dlpack(own_stream: bool, decode: Any, tmp_path:
 
 @on_cuda
 @pytest.mark.parametrize("newest", [(0, 8), (1, 0)])
-def test_what_dlpack_offers_is_read_into_and_written(newest: tuple[int, int], tmp_path: Path, device: TestedDevice) -> None:
+def test_what_dlpack_offers_is_read_into_and_written(
+    newest: tuple[int, int], tmp_path: Path, device: TestedDevice
+) -> None:
     data = volume("<i4")
     array = device.open(written(tmp_path / "a", "lz4", data), mode="r+")
     with devices.get_device(device.name) as current:
