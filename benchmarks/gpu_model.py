@@ -1,4 +1,4 @@
-"""How fast reads to a GPU can be: the limit of each stage, reckoned from figures of the hardware and the router's rates.
+"""How fast reads to a GPU can be: the limit of each stage, by figures of the hardware and the router's rates.
 
     python benchmarks/gpu_model.py
 
