@@ -58,5 +58,5 @@ def copy_launch(columns: Columns, source: IntArray, target: IntArray, nbytes: In
     header[c.FRAMES] = len(source)
     header[c.SOURCE], header[c.TARGET] = columns.put(source), columns.put(target)
     header[c.NBYTES] = columns.put(nbytes)
-    header[c.PARTS] = parts = c.parts(int(nbytes.max()))
+    header[c.PARTS] = parts = c.parts(int(nbytes.max(initial=0)))
     return KernelLaunch(c.copy_frames, c.blocks(len(source) * parts), columns.put(header))
