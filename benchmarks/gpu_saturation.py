@@ -15,7 +15,7 @@ import gpu_workloads
 from workloads import workloads
 
 import gzarr
-from gzarr.engines.cuda import engine
+from gzarr.engines.cuda import engine, wave_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,8 +138,10 @@ def waves(nbytes: int, flight: int) -> Iterator[list[int]]:
             made.append(arguments[-1].chunks)
 
     with (
-        mock.patch.object(engine, "WAVE_BYTES", nbytes),
-        mock.patch.object(engine, "MAX_WAVES_IN_FLIGHT", flight),
+        mock.patch.object(wave_plan, "WAVE_BYTES", nbytes),
+        # No wave is larger for the sake of its frames.
+        mock.patch.object(wave_plan, "WAVE_FRAMES", 1),
+        mock.patch.object(wave_plan, "MAX_WAVES_IN_FLIGHT", flight),
         mock.patch.object(engine, "Wave", Counted),
     ):
         yield made
