@@ -168,7 +168,7 @@ def test_past_host_memory_and_through_it(
 # -- other libraries
 
 LIBRARIES = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is not None]
-#: Their builds for the CPU take nothing that is CUDA's: beside CUDA in host memory, a consumer of our own stands for them.
+#: Their builds for the CPU take nothing of CUDA's; with CUDA in host memory, a consumer of our own stands for them.
 beside_libraries = pytest.mark.parametrize(
     "device", [one for one in devices_of.KINDS if one.id != "on-host"], indirect=True
 )
