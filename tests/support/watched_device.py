@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gzarr.engines.cuda.cupy_device import CupyDevice
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     import numpy.typing as npt
@@ -29,6 +31,45 @@ class _Held:
 
     def __del__(self) -> None:
         self._device.scratch -= self._nbytes
+
+
+#: A wait for a stream that is held back fails a test after this time.
+_GATE_SECONDS: Final = 10.0
+
+
+class Gate:
+    """A point in a stream that the stream does not pass before it is told to; see :meth:`WatchedDevice.held_back`."""
+
+    def __init__(self) -> None:
+        self._opened, self._passed = threading.Event(), threading.Event()
+        self._timer: threading.Timer | None = None
+        self._late = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether the stream has passed it."""
+        return self._passed.is_set()
+
+    def open(self) -> None:
+        """Let the stream run."""
+        self._opened.set()
+
+    def open_after(self, seconds: float) -> None:
+        """Let the stream run some time from now, while the calling thread may wait for it."""
+        self._timer = threading.Timer(seconds, self.open)
+        self._timer.start()
+
+    def wait(self) -> None:
+        """Hold the stream back; called by the stream."""
+        self._late = not self._opened.wait(_GATE_SECONDS)
+        self._passed.set()
+
+    def close(self) -> None:
+        """Let the stream run, and check that nobody has waited for it until then."""
+        self._opened.set()
+        if self._timer is not None:
+            self._timer.join()
+        assert not self._late, "somebody waited for a stream that was held back"
 
 
 class WatchedDevice(CupyDevice):
@@ -110,6 +151,20 @@ class WatchedDevice(CupyDevice):
     @kills.setter
     def kills(self, kills: Callable[[str, bytes], bool]) -> None:
         self.cuda.nvcomp.kills = kills
+
+    @contextmanager
+    def held_back(self, stream: Any) -> Iterator[Gate]:
+        """Hold a stream back until the gate that this gives is opened, at the latest at the end of the block."""
+        gate = Gate()
+        self.cuda.enqueue(stream.cupy, gate.wait)
+        try:
+            yield gate
+        finally:
+            gate.close()
+
+    def bytes_now(self, array: Any) -> bytes:
+        """Return what is now in the memory of a contiguous array, whatever its streams have still to do."""
+        return ctypes.string_at(array.data.ptr, array.nbytes)
 
     def fail_allocation(self, nth: int = 1, kind: str = "") -> None:
         """Make the ``nth`` allocation of a kind from now on fail: ``"result"``, ``"arena"``, ``"pinned"``."""

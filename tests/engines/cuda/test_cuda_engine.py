@@ -1,27 +1,27 @@
-"""The CUDA engine on the simulated device, against zarr-python, NumPy and the CPU engine."""
+"""The CUDA engine on the real CuPy over CUDA in host memory, against zarr-python, NumPy and the CPU engine."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import numcodecs
 import numpy as np
 import pytest
 import zarr
+from gzarr_kernels.operations import ALGORITHMS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.simulated_decoders import ALGORITHMS
-from support.simulated_device import DeviceArray, SimulatedDevice
+from support import devices
 
 import gzarr
-from gzarr.engines.cuda import calibration, devices, router, slots
+from gzarr.engines.cuda import slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from support.watched_device import WatchedDevice
 
 SHAPE, CHUNKS = (40, 33, 21), (16, 10, 21)
 COMPRESSORS: dict[str, Any] = {
@@ -40,22 +40,9 @@ COMPRESSORS: dict[str, Any] = {
 ON_DEVICE = {name for name in COMPRESSORS if name != "bz2" and "blosclz" not in name}
 
 
-@contextmanager
-def simulated() -> Iterator[SimulatedDevice]:
-    device = SimulatedDevice()
-    slots.release()
-    # What a simulated device does a second is of no interest.
-    assumed = mock.patch.object(calibration, "rates", return_value=router.default_rates())
-    with devices.use(lambda ordinal: device), assumed:
-        yield device
-        # Nothing was written outside of any allocation.
-        device.finish()
-    slots.release()
-
-
 @pytest.fixture
-def device() -> Iterator[SimulatedDevice]:
-    with simulated() as made:
+def device() -> Iterator[WatchedDevice]:
+    with devices.on_host() as made:
         yield made
 
 
@@ -71,15 +58,17 @@ def create(path: Path, data: np.ndarray[Any, Any], **kwargs: Any) -> Any:
 
 
 def same(result: Any, expected: np.ndarray[Any, Any]) -> None:
-    assert isinstance(result, DeviceArray)
+    import cupy
+
+    assert isinstance(result, cupy.ndarray)
     assert result.dtype == expected.dtype
-    np.testing.assert_array_equal(np.asarray(result), expected)
+    np.testing.assert_array_equal(result.get(), expected)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("name", COMPRESSORS)
 @pytest.mark.parametrize("dtype", ["<u2", ">f4", "|u1", "<c16", "|b1"])
-def test_formats_and_selections(dtype: str, name: str, order: str, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_formats_and_selections(dtype: str, name: str, order: str, tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of(np.dtype(dtype).newbyteorder("="))
     create(tmp_path / "a", data, dtype=dtype, chunks=CHUNKS, zarr_format=2, order=order, compressors=COMPRESSORS[name])
     a = gzarr.open_array(tmp_path / "a", device="cuda")
@@ -102,7 +91,7 @@ def test_formats_and_selections(dtype: str, name: str, order: str, tmp_path: Pat
     assert (decoded > 0) == (name in ON_DEVICE - {"raw"})
 
 
-def test_rows_are_placed_by_one_launch_a_path(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_rows_are_placed_by_one_launch_a_path(tmp_path: Path, device: WatchedDevice) -> None:
     def launched(data: np.ndarray[Any, Any], *selections: Any, **kwargs: Any) -> list[str]:
         path = tmp_path / str(len(list(tmp_path.iterdir())))
         create(path, data, **kwargs)
@@ -127,7 +116,7 @@ def test_rows_are_placed_by_one_launch_a_path(tmp_path: Path, device: SimulatedD
     assert launched(image, chunks=(32, 32, 3), compressors=zarr.codecs.ZstdCodec()) == ["place_rows"]
 
 
-def test_sharded_with_absent_chunks(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_sharded_with_absent_chunks(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("f4", (64, 64))
     a = create(tmp_path / "a", data, chunks=(8, 8), shards=(32, 32), fill_value=9)
     del a
@@ -145,7 +134,7 @@ def test_sharded_with_absent_chunks(tmp_path: Path, device: SimulatedDevice) -> 
         gzarr.open_array(tmp_path / "a", device="cuda", missing="error").read(decode="cuda")
 
 
-def test_stores_that_are_not_local_files(device: SimulatedDevice) -> None:
+def test_stores_that_are_not_local_files(device: WatchedDevice) -> None:
     data = data_of("i4", (50, 30))
     store: dict[str, Any] = {}
     memory = zarr.storage.MemoryStore()
@@ -155,7 +144,7 @@ def test_stores_that_are_not_local_files(device: SimulatedDevice) -> None:
     same(gzarr.open_array(store, device="cuda").read(decode="cuda"), data)
 
 
-def test_read_many(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_read_many(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("u2", (60, 50))
     create(tmp_path / "a", data, chunks=(16, 16))
     a = gzarr.open_array(tmp_path / "a", device="cuda")
@@ -166,7 +155,7 @@ def test_read_many(tmp_path: Path, device: SimulatedDevice) -> None:
         same(result, data[window])
 
 
-def test_out_and_the_callers_stream(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_out_and_the_callers_stream(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("f8", (40, 30))
     create(tmp_path / "a", data, chunks=(16, 16))
     a = gzarr.open_array(tmp_path / "a", device="cuda")
@@ -176,11 +165,11 @@ def test_out_and_the_callers_stream(tmp_path: Path, device: SimulatedDevice) -> 
                 stream = device.stream()
                 out = device.empty((30, 40) if turned else (40, 30), np.dtype("f8"), stream)
             out = out.T[::-1] if turned else out
-            ready: list[bool] = []
-            stream.enqueue(lambda ready=ready: ready.append(True))
-            assert a.read(out=out, stream=stream, decode=decode) is out
-            assert not ready, "the read waited for what the caller had enqueued"
-            assert not np.array_equal(out, data)
+            before = device.bytes_now(out.base if turned else out)
+            with device.held_back(stream) as gate:
+                assert a.read(out=out, stream=stream, decode=decode) is out
+                assert not gate.passed, "the read waited for what the caller had enqueued"
+                assert device.bytes_now(out.base if turned else out) == before
             stream.synchronize()
             same(out, data)
     with pytest.raises(gzarr.OutputError, match=r"cupy\.ndarray"):
@@ -188,7 +177,7 @@ def test_out_and_the_callers_stream(tmp_path: Path, device: SimulatedDevice) -> 
 
 
 @pytest.mark.parametrize("name", sorted(ON_DEVICE - {"raw"}))
-def test_corrupt_chunks_are_named(name: str, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_corrupt_chunks_are_named(name: str, tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("u4")
     create(tmp_path / "a", data, chunks=CHUNKS, zarr_format=2, compressors=COMPRESSORS[name])
     path = tmp_path / "a" / "1.2.0"
@@ -199,7 +188,7 @@ def test_corrupt_chunks_are_named(name: str, tmp_path: Path, device: SimulatedDe
     for bad in (good[: len(good) // 2], b"", good[:-1], good[:40] + bytes(200) + good[240:], good[::-1]):
         path.write_bytes(bad)
         outcomes = []
-        for reader in (lambda: host[...], lambda: np.asarray(a.read(decode="cuda"))):
+        for reader in (lambda: host[...], lambda: a.read(decode="cuda").get()):
             try:
                 outcomes.append(reader().tobytes())
             except gzarr.ChunkDecodeError as error:
@@ -213,7 +202,7 @@ def test_corrupt_chunks_are_named(name: str, tmp_path: Path, device: SimulatedDe
     same(a.read(decode="cuda"), data)
 
 
-def test_containers_that_the_device_does_not_take(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_containers_that_the_device_does_not_take(tmp_path: Path, device: WatchedDevice) -> None:
     """Each container is valid, so the CPU decodes it within a read by the device."""
     data = data_of("u4")
     for name, others in {
@@ -236,7 +225,7 @@ def test_containers_that_the_device_does_not_take(tmp_path: Path, device: Simula
 @pytest.mark.parametrize("name", ["lz4", "gzip", "zlib", "zstd", "blosc-lz4-1", "blosc-zlib-1", "blosc-zstd-2"])
 @pytest.mark.parametrize(("side", "alignment"), [("input", 8), ("input", 64), ("output", 4), ("output", 16)])
 def test_decoders_that_ask_for_more_alignment(
-    side: str, alignment: int, name: str, tmp_path: Path, device: SimulatedDevice
+    side: str, alignment: int, name: str, tmp_path: Path, device: WatchedDevice
 ) -> None:
     """Whatever alignment a version of nvCOMP needs, frames are moved to match it, or left to the CPU."""
     data = data_of("u4")
@@ -252,7 +241,7 @@ def test_decoders_that_ask_for_more_alignment(
     assert decoded > 0 or (side == "output" and name.startswith("blosc"))
 
 
-def test_memory_stays_within_the_budget(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_memory_stays_within_the_budget(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("u2", (256, 256))
     create(tmp_path / "a", data, chunks=(32, 32), compressors=[zarr.codecs.ZstdCodec(level=1)])
     a = gzarr.open_array(tmp_path / "a", device="cuda")
@@ -271,7 +260,7 @@ def test_memory_stays_within_the_budget(tmp_path: Path, device: SimulatedDevice)
         a.read(decode="tpu")
 
 
-def test_many_threads_read_at_once(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_many_threads_read_at_once(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("u2", (64, 64))
     create(tmp_path / "a", data, chunks=(16, 16), compressors=[zarr.codecs.ZstdCodec(level=1)])
     a = gzarr.open_array(tmp_path / "a", device="cuda")
@@ -280,7 +269,7 @@ def test_many_threads_read_at_once(tmp_path: Path, device: SimulatedDevice) -> N
             same(result[1], data[result[0] :])
 
 
-def test_records_give_fields_and_say_what_a_gpu_cannot_hold(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_records_give_fields_and_say_what_a_gpu_cannot_hold(tmp_path: Path, device: WatchedDevice) -> None:
     dtype = np.dtype([("a", "<i2"), ("b", "<f8"), ("c", "S3")])
     data = np.zeros(12, dtype)
     data["a"], data["b"] = np.arange(12), np.arange(12) / 3
@@ -296,7 +285,7 @@ def test_records_give_fields_and_say_what_a_gpu_cannot_hold(tmp_path: Path, devi
     assert gzarr.open_array(tmp_path / "a").device == "cpu"
 
 
-def test_few_large_frames_are_decoded_by_the_cpu(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_few_large_frames_are_decoded_by_the_cpu(tmp_path: Path, device: WatchedDevice) -> None:
     zarr.create_array(
         tmp_path / "few", shape=(8 << 22,), chunks=(1 << 22,), dtype="f4", compressors=zarr.codecs.ZstdCodec()
     )
@@ -310,7 +299,9 @@ def test_few_large_frames_are_decoded_by_the_cpu(tmp_path: Path, device: Simulat
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.data())
-def test_random_arrays_and_selections(draw: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_random_arrays_and_selections(
+    draw: st.DataObject, tmp_path_factory: pytest.TempPathFactory, device: WatchedDevice
+) -> None:
     ndim = draw.draw(st.integers(0, 4))
     shape = tuple(draw.draw(st.integers(0, 12)) for _ in range(ndim))
     chunks = tuple(draw.draw(st.integers(1, 8)) for _ in range(ndim))
@@ -328,6 +319,5 @@ def test_random_arrays_and_selections(draw: st.DataObject, tmp_path_factory: pyt
         )
         for d, n in enumerate(shape)
     )
-    with simulated():
-        a = gzarr.open_array(path, device="cuda")
-        same(a.read(selection, decode="cuda"), data[selection] if ndim else data)
+    a = gzarr.open_array(path, device="cuda")
+    same(a.read(selection, decode="cuda"), data[selection] if ndim else data)
