@@ -143,6 +143,8 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
     rates
         Whether decoders are taken to be as fast as a GPU's.
     """
+    if LACKS:
+        pytest.skip(LACKS)
     from support.cuda_on_host.whole import whole
     from support.watched_device import WatchedDevice
 
