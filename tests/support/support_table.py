@@ -6,7 +6,6 @@ Every cell is measured on the arrays in ``tests/golden``. To write the page:
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 import warnings
@@ -15,8 +14,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 
 import numpy as np
 from support import devices
