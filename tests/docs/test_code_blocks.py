@@ -1,7 +1,7 @@
 """The code of README.md and of the pages in docs/ runs as it stands, and prints what the pages show.
 
 :mod:`support.pages` says what is run and compared, :mod:`support.page_data` what the examples of each page need.
-``device="cuda"`` is a simulated device; without it, examples run on the CPU. URLs lead to servers on this machine.
+``device="cuda"`` is CUDA in host memory; without it, examples run on the CPU. URLs lead to servers on this machine.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ def _as_before() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _device(parts: list[Block | Row]) -> Iterator[None]:
-    """Let ``device="cuda"`` be a simulated device, if it occurs; ``"auto"`` stays the CPU."""
+    """Let ``device="cuda"`` be CUDA in host memory, if it occurs; ``"auto"`` stays the CPU."""
     texts = (
         part.code if isinstance(part, Block) else "".join(part.cells[1]) for part in parts if part.not_run != "all"
     )
     if not any('"cuda' in text for text in texts):
         yield
         return
-    with devices.use("simulated"), mock.patch.object(cuda_devices, "available", return_value=False):
+    with devices.use("on host"), mock.patch.object(cuda_devices, "available", return_value=False):
         yield
 
 

@@ -1,6 +1,6 @@
 """Arrays of dask on each device, with a scheduler: dask-cuda's cluster, if the device is a GPU.
 
-In other runs, the workers are threads of this process, because a simulated device is in no other.
+In other runs, the workers are threads of this process, because CUDA in host memory is in no other.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from support import devices
+from support.cuda_on_host import dlpack
 from support.foreign_results import NUMBERS, SELECTIONS, collected_results, random_array, same_bits
 
 import gzarr
@@ -176,48 +177,77 @@ def test_what_cannot_be_shared() -> None:
 # -- a device
 
 
-def test_a_read_to_a_device_is_on_the_current_stream_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+class CurrentStream:
+    """What PyTorch's stream is to others: it has an address."""
+
+    def __init__(self, address: int) -> None:
+        self.cuda_stream = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.cuda_stream
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[dlpack.Imported]:
+    """Collect what is handed to PyTorch for a device: its build for the CPU does not take that, but gets a copy."""
+    found: list[dlpack.Imported] = []
+    own = torch.from_dlpack
+
+    def take(values: Any) -> torch.Tensor:
+        if isinstance(values, np.ndarray):
+            return own(values)
+        # As PyTorch does: on its own current stream.
+        stream = torch.cuda.current_stream().cuda_stream or dlpack.LEGACY
+        found.append(dlpack.imported(values, stream))
+        tensor = torch.from_numpy(found[-1].read(stream))
+        found[-1].release()
+        return tensor
+
+    monkeypatch.setattr(torch, "from_dlpack", take)
+    return found
+
+
+def test_a_read_to_a_device_is_on_the_current_stream_of_torch(
+    monkeypatch: pytest.MonkeyPatch, taken: list[dlpack.Imported]
+) -> None:
     data = np.arange(24, dtype="f4").reshape(4, 6)
     store: dict[str, bytes] = {}
     gzarr.create_array(store, data=data, chunks=(2, 6), device="cpu")
-    with devices.use("simulated") as device:
-        assert device.watched is not None
-        with device.watched as current:
-            stream = current.stream()
+    results = collected_results(monkeypatch)
+    with devices.on_host() as device:
+        with device:
+            stream = device.stream()
         asked: list[Any] = []
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda name: asked.append(name) or stream)
-        tensor = device.open(store).to_torch()
-        assert asked == [device.name]
-        # Streams of this device are lazy.
-        assert not torch.equal(tensor, torch.from_numpy(data))
-        stream.synchronize()
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda *name: asked.append(name) or CurrentStream(stream.ptr))
+        tensor = gzarr.open_array(store, device="cuda").to_torch()
+        assert asked == [(device.name,), ()]
         assert torch.equal(tensor, torch.from_numpy(data))
+        # Its memory goes back to that stream.
+        (result,) = results
+        assert result.data.mem.stream_ref().ptr == stream.ptr
+        del result
+        results.clear()
 
 
 @pytest.mark.parametrize("name", ["f4", "bfloat16"])
-def test_a_simulated_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elements_of_a_device(name: str, monkeypatch: pytest.MonkeyPatch, taken: list[dlpack.Imported]) -> None:
     """Without CUDA in PyTorch, a read is on CuPy's current stream, for which the tensor waits."""
     host = random_array(name, chunks=(20, 25), codecs=None)
     expected = host[...]
     results = collected_results(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with devices.use("simulated") as device:
-        assert device.watched is not None
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: CurrentStream(0))
+    with devices.use("on host") as device:
         array = device.open(host.store, mode="r+")
         tensor = array.to_torch()
-        assert tensor.data_ptr() == results[0].ctypes.data
+        assert tensor.dtype == (torch.bfloat16 if name == "bfloat16" else torch.float32)
+        assert taken[0].pointer == results[0].data.ptr
         same_bits(bits_of(tensor), expected.view("i2" if name == "bfloat16" else "f4"))
-        # Back from memory of the device, where chunks are encoded.
-        device.watched.counts.clear()
-        array[...] = tensor.T.contiguous().T
-        same_bits(device.to_numpy(array[...]), expected)
-        array[:20] = tensor[20:]
-        same_bits(device.to_numpy(array[...]), np.concatenate([expected[20:], expected[20:]]))
-        assert device.watched.counts["copy_out"]
         # A tensor in host memory.
         array[...] = torch.zeros(40, 50, dtype=tensor.dtype)
         assert not device.to_numpy(array[...]).any()
+        results.clear()
 
 
 def test_the_type_of_a_tensor_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +29,10 @@ CHUNKED = {"plain", "packed", "masked", "unsigned"}
 @pytest.fixture(params=devices.KINDS[1:])
 def kind(request: pytest.FixtureRequest) -> Iterator[type]:
     """Make ``device="cuda"`` mean a device; return the type of its arrays, which NumPy cannot take."""
-    with devices.use(request.param), contextlib.ExitStack() as stack:
-        if devices.SIMULATED:
-            from support import cupy_like
+    import cupy
 
-            stack.enter_context(cupy_like.results())
-            yield cupy_like.CupyLike
-        else:
-            import cupy
-
-            yield cupy.ndarray
+    with devices.use(request.param):
+        yield cupy.ndarray
 
 
 def both(options: dict[str, Any], zarr_format: int = 3, **more: Any) -> tuple[xr.Dataset, xr.Dataset]:

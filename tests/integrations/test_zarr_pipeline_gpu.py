@@ -1,18 +1,13 @@
-"""gzarr's codec pipeline in zarr-python with buffers in GPU memory: on the simulated device, and on real ones.
-
-zarr-python's own buffers are made of CuPy's arrays. On the simulated device they are made of that device's arrays.
-"""
+"""gzarr's codec pipeline in zarr-python with buffers in GPU memory: zarr-python's own, made of CuPy's arrays."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import numpy as np
 import pytest
 import zarr
-import zarr.core.buffer.gpu
 from support.volumes import SHAPE, volume, written
 
 import gzarr
@@ -25,41 +20,10 @@ if TYPE_CHECKING:
     from support.devices import TestedDevice
 
 
-class Cupy:
-    """What zarr-python's buffers call of CuPy, for arrays of a simulated device."""
-
-    def __init__(self, device: TestedDevice) -> None:
-        self._device = device
-
-    def empty(self, shape: tuple[int, ...], dtype: Any, order: str = "C") -> Any:
-        return self._device.empty(tuple(shape), dtype)
-
-    def asarray(self, values: Any) -> Any:
-        return values if hasattr(values, "simulated") else self._device.array(np.asarray(values))
-
-    def asnumpy(self, values: Any) -> Any:
-        return self._device.to_numpy(values)
-
-
-class Ordinal:
-    id = 0
-
-
 @contextmanager
 def gpu_buffers(device: TestedDevice) -> Iterator[None]:
     """Let zarr-python's buffers be in the memory of a device."""
-    if device.watched is None:
-        with zarr.config.enable_gpu() if device.is_cuda else zarr.config.set({}):
-            yield
-        return
-    from support.simulated_device import DeviceArray
-
-    with (
-        mock.patch.object(zarr.core.buffer.gpu, "cp", Cupy(device)),
-        mock.patch.object(DeviceArray, "device", Ordinal, create=True),
-        mock.patch.object(DeviceArray, "__cuda_array_interface__", {}, create=True),
-        zarr.config.enable_gpu(),
-    ):
+    with zarr.config.enable_gpu() if device.is_cuda else zarr.config.set({}):
         yield
 
 

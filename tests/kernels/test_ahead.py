@@ -194,7 +194,7 @@ def test_reads_and_writes_import_no_compiler(built: tuple[Path, Path], tmp_path:
 @pytest.mark.timeout(600)
 def test_part_of_the_suite_passes_with_the_library(built: tuple[Path, Path]) -> None:
     tests = ["tests/arrays/test_read_matrix.py", "tests/engines/cpu/test_native_write.py", "tests/arrays/test_write.py"]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-k", "not simulated and not threads"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-k", "not on-host and not threads"]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", *tests],
         env=os.environ | {"GZARR_KERNELS": str(built[0]), "GZARR_JIT": "0"},

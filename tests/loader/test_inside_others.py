@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support import devices
 from support.loaders import DATA, ROWS, opened
 
 import gzarr
@@ -115,6 +116,8 @@ def test_a_stateful_dataloader_resumes_exactly(root: Path, workers: int, steps: 
 # -- tensors
 
 
+# PyTorch's build for the CPU takes nothing of a device.
+@pytest.mark.parametrize("device", devices.KINDS if devices.ON_GPU else devices.KINDS[:1], indirect=True)
 @pytest.mark.parametrize("copy", [True, False])
 def test_batches_are_tensors(root: Path, device: TestedDevice, copy: bool) -> None:
     arrays = {name: device.open(root / name) for name in "xy"}

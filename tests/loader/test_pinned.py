@@ -1,4 +1,4 @@
-"""Page-locked batches, which a simulated device copies later than they are given out."""
+"""Page-locked batches, which a device copies later than they are given out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from gzarr.loader import Loader, Rows, Windows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from support.watched_device import WatchedDevice
+
 # Small buffers, to have many blocks.
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
 
@@ -23,9 +25,11 @@ DATA = np.arange(600 * 64, dtype="i4").reshape(600, 64)
 
 
 @pytest.fixture
-def simulated() -> Iterator[Any]:
-    with tested.use("simulated"):
-        yield devices.get_device("cuda:0")
+def device() -> Iterator[WatchedDevice]:
+    with tested.on_host() as made:
+        # Operations are held back for seconds unless somebody waits for them.
+        made.cuda.host.seed(1, late_ms=2000)
+        yield made
 
 
 def steps() -> dict[str, gzarr.Array]:
@@ -36,8 +40,12 @@ def steps() -> dict[str, gzarr.Array]:
     }
 
 
-def copied(device: Any, array: Any, stream: Any) -> Any:
-    """Enqueue a copy of an array to the device; it fails, when it runs, unless the memory is page-locked."""
+def copied(device: WatchedDevice, array: Any, stream: Any) -> Any:
+    """Enqueue a copy of an array to the device, from page-locked memory."""
+    from cupy.cuda import runtime
+
+    for last in (0, array.nbytes - 1):
+        assert runtime.pointerGetAttributes(array.ctypes.data + last).type == runtime.memoryTypeHost
     memory = device.allocate(array.nbytes, stream)
     device.copy_in(memory, array.reshape(-1).view("u1"), stream)
     return memory
@@ -45,28 +53,28 @@ def copied(device: Any, array: Any, stream: Any) -> Any:
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 @pytest.mark.parametrize("sampler", [Rows(), Windows(0, {"x": (0, 3)})], ids=["rows", "windows"])
-def test_memory_is_not_used_again_before_its_copies(simulated: Any, sampler: Any, prefetch: int) -> None:
+def test_memory_is_not_used_again_before_its_copies(device: WatchedDevice, sampler: Any, prefetch: int) -> None:
     loader = Loader(
         steps(), sampler, batch_size=8, prefetch=prefetch, buffer_bytes=20_000, drop_last=False, pin_memory=True
     )
-    with simulated:
+    with device:
         for _ in range(2):
             results, addresses = [], set()
             for batch in loader:
                 arrays = batch["x"] if isinstance(sampler, Windows) else batch
                 addresses.add(arrays["x"].ctypes.data)
-                stream = simulated.current_stream()
-                # Lazy: it runs when something waits for it.
-                copies = [copied(simulated, arrays[name], stream) for name in "xy"]
+                stream = device.current_stream()
+                # They run when something waits for them.
+                copies = [copied(device, arrays[name], stream) for name in "xy"]
                 results.append((batch.origins[:, 0].tolist(), copies, [arrays[name].shape for name in "xy"]))
                 del batch, arrays
-            simulated.current_stream().synchronize()
+            device.current_stream().synchronize()
             # Most batches have the memory of others.
             assert len(addresses) < len(results) / 2
             count = 0
             for origins, memories, shapes in results:
                 x, y = (
-                    simulated.to_host(memory, simulated.current_stream()).view("i4").reshape(shape)
+                    device.to_host(memory, device.current_stream()).view("i4").reshape(shape)
                     for memory, shape in zip(memories, shapes, strict=True)
                 )
                 for i, origin in enumerate(origins):
@@ -77,7 +85,7 @@ def test_memory_is_not_used_again_before_its_copies(simulated: Any, sampler: Any
             assert count == loader.explain().samples
 
 
-@pytest.mark.usefixtures("simulated")
+@pytest.mark.usefixtures("device")
 def test_batches_may_be_kept() -> None:
     loader = Loader(steps(), batch_size=8, buffer_bytes=20_000, pin_memory=True)
     kept = [(batch.origins[:, 0], batch["x"]) for batch in loader]
@@ -86,15 +94,15 @@ def test_batches_may_be_kept() -> None:
         assert np.array_equal(found, DATA[origins])
 
 
-def test_the_next_epoch_uses_the_memory_again(simulated: Any) -> None:
+def test_the_next_epoch_uses_the_memory_again(device: WatchedDevice) -> None:
     loader = Loader(steps(), batch_size=8, prefetch=0, buffer_bytes=0, pin_memory=True)
     before = {batch["x"].ctypes.data for batch in loader}
     assert {batch["x"].ctypes.data for batch in loader} <= before
-    with simulated:
-        assert copied(simulated, next(iter(loader))["y"], simulated.current_stream()) is not None
+    with device:
+        assert copied(device, next(iter(loader))["y"], device.current_stream()) is not None
 
 
-@pytest.mark.usefixtures("simulated")
+@pytest.mark.usefixtures("device")
 def test_another_process_has_its_own_memory() -> None:
     loader = Loader(steps(), batch_size=8, pin_memory=True)
     next(iter(loader))
@@ -105,7 +113,7 @@ def test_another_process_has_its_own_memory() -> None:
     assert (again.device, dict(again._kept)) == (mine.device, {})
 
 
-@pytest.mark.usefixtures("simulated")
+@pytest.mark.usefixtures("device")
 def test_text_is_given_out_as_it_is() -> None:
     texts = gzarr.create_array(gzarr.MemoryStore(), shape=20, dtype="string", chunks=4, device="cpu")
     texts[...] = np.array([f"step {i}" for i in range(20)], object)
@@ -122,7 +130,7 @@ def test_without_a_device_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         Loader(steps(), pin_memory=True)
 
 
-@pytest.mark.usefixtures("simulated")
+@pytest.mark.usefixtures("device")
 def test_batches_on_a_device_are_not_in_host_memory() -> None:
     array = gzarr.create_array(gzarr.MemoryStore(), data=DATA, device="cuda")
     with pytest.raises(gzarr.ArgumentError, match="pin_memory=True is for batches in host memory"):

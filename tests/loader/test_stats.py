@@ -17,11 +17,11 @@ import pytest
 from support import devices
 from support.loaders import ROWS, rows, write_rows
 from support.range_server import range_server
-from support.simulated_streams import SimulatedEvent
 from support.terminals import on_terminal
 
 import gzarr
 from gzarr.engines.cpu import native
+from gzarr.engines.cuda.cupy_streams import CupyEvent
 from gzarr.engines.cuda.engine import CudaEngine
 from gzarr.loader import Loader
 
@@ -162,7 +162,7 @@ def test_a_slow_device_shows(root: Path, monkeypatch: pytest.MonkeyPatch, decode
     monkeypatch.setattr(
         CudaEngine, "route", lambda self, chunks, nbytes, *_, **__: choose(self, chunks, nbytes, decode)
     )
-    wait = SimulatedEvent.synchronize
+    wait = CupyEvent.synchronize
     waits = []
 
     def late(self: Any) -> None:
@@ -170,8 +170,8 @@ def test_a_slow_device_shows(root: Path, monkeypatch: pytest.MonkeyPatch, decode
         waits.append(1)
         wait(self)
 
-    monkeypatch.setattr(SimulatedEvent, "synchronize", late)
-    with devices.use("simulated") as device:
+    monkeypatch.setattr(CupyEvent, "synchronize", late)
+    with devices.use("on host") as device:
         loader = rows(root, device)
         for _ in zip(range(4), loader, strict=False):
             pass

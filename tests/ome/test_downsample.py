@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import tensorstore as ts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cupy_like import DEVICE, CupyLike
+from support import devices
 
 from gzarr.errors import ArgumentError
 from gzarr.ome.writing.downsample import METHODS, cells_of, check_method, downsample_into
 from gzarr.ome.writing.gaussian import smoothed_box, weights
+
+if TYPE_CHECKING:
+    from support.devices import TestedDevice
 
 INTEGERS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
 FLOATS = ("f2", "f4", "f8")
@@ -88,13 +91,13 @@ def test_blocks_on_the_cpu(method: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "dtype"), CASES)
-def test_blocks_on_a_device(method: str, dtype: str) -> None:
+@pytest.mark.parametrize("device", devices.KINDS[1:], indirect=True)
+def test_blocks_on_a_device(method: str, dtype: str, device: TestedDevice) -> None:
     for shape, factors in SHAPES:
         source = values(dtype, shape, method)
         expected = by_cells(source, factors, method)
-        result = CupyLike(np.full(expected.shape, 85).astype(dtype))
-        with DEVICE:
-            downsample_into(CupyLike(source), result, factors, method)
+        result = device.array(np.full(expected.shape, 85).astype(dtype))
+        downsample_into(device.array(source), result, factors, method)
         check(result.get(), expected)
 
 
@@ -140,36 +143,28 @@ def test_any_block(data: st.DataObject) -> None:
     check(result, by_cells(source, factors, method))
 
 
-def test_means_of_integers_neither_overflow_nor_lose_digits() -> None:
+def test_means_of_integers_neither_overflow_nor_lose_digits(device: TestedDevice) -> None:
     for dtype in INTEGERS:
         info = np.iinfo(dtype)
         for many in (info.max, info.min, info.max - 1):
             for length in (8, 12, 4096):
-                source = np.full((length,), many, dtype)
-                for array in (source, CupyLike(source)):
-                    result: Any = np.zeros((1,), dtype)
-                    result = result if array is source else CupyLike(result)
-                    with DEVICE:
-                        downsample_into(array, result, (length,), "mean")
-                    found = result if array is source else result.get()
-                    assert found.tolist() == [many], (dtype, length)
+                result = device.array(np.zeros((1,), dtype))
+                downsample_into(device.array(np.full((length,), many, dtype)), result, (length,), "mean")
+                assert device.to_numpy(result).tolist() == [many], (dtype, length)
 
 
 @pytest.mark.parametrize("method", ["mean", "max"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_nan_spreads_and_infinity_is_infinite(method: str, dtype: str) -> None:
+def test_nan_spreads_and_infinity_is_infinite(method: str, dtype: str, device: TestedDevice) -> None:
     source = np.zeros((4, 8), dtype)
     source[0, 1] = source[3, 3] = np.nan
     source[1, 4] = np.inf
     expected = np.zeros((2, 4), dtype)
     expected[0, 0] = expected[1, 1] = np.nan
     expected[0, 2] = np.inf
-    for array in (source, CupyLike(source)):
-        result: Any = np.zeros_like(expected)
-        result = result if array is source else CupyLike(result)
-        with DEVICE:
-            downsample_into(array, result, (2, 2), method)
-        np.testing.assert_array_equal(result if array is source else result.get(), expected)
+    result = device.array(np.zeros_like(expected))
+    downsample_into(device.array(source), result, (2, 2), method)
+    np.testing.assert_array_equal(device.to_numpy(result), expected)
 
 
 def test_a_byte_order_that_is_not_the_machines() -> None:
@@ -207,7 +202,7 @@ def smoothed(source: np.ndarray[Any, Any], factors: tuple[int, ...]) -> np.ndarr
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "f4", "f8"])
-def test_gaussian(dtype: str) -> None:
+def test_gaussian(dtype: str, device: TestedDevice) -> None:
     for shape, factors in SHAPES[:6]:
         source = values(dtype, shape, "gaussian")
         cells = cells_of(shape, factors)
@@ -215,17 +210,15 @@ def test_gaussian(dtype: str) -> None:
         everything = tuple(slice(0, n) for n in cells)
         part = tuple(slice(n // 3, -(-3 * n // 4)) for n in cells)
         for box in (everything, part):
-            for array in (source, CupyLike(source)):
-                found = smoothed_box(array, box, factors)
-                found = found if array is source else found.get()
-                assert found.dtype == source.dtype
-                if dtype in FLOATS:
-                    np.testing.assert_allclose(found, expected[box], rtol=1e-4, atol=1e-3)
-                else:
-                    # Sums in another order may differ in the last digit, and round to the other neighbour.
-                    error = np.abs(found.astype(float) - expected[box].astype(float))
-                    assert error.max(initial=0) <= 1
-                    assert (error > 0).mean() < 0.02
+            found = device.to_numpy(smoothed_box(device.array(source), box, factors))
+            assert found.dtype == source.dtype
+            if dtype in FLOATS:
+                np.testing.assert_allclose(found, expected[box], rtol=1e-4, atol=1e-3)
+            else:
+                # Sums in another order may differ in the last digit, and round to the other neighbour.
+                error = np.abs(found.astype(float) - expected[box].astype(float))
+                assert error.max(initial=0) <= 1
+                assert (error > 0).mean() < 0.02
 
 
 def test_weights_are_those_of_a_normal_distribution() -> None:

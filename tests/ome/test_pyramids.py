@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 import zarr
 from support.counting_store import CountingStore
-from support.cupy_like import results, values
 from support.whole_levels import Computed, whole_levels
 
 import gzarr
@@ -127,14 +125,10 @@ def test_on_a_device(device: Any, tmp_path: Path, method: str) -> None:
     data = volume((21, 30, 37), few=method == "mode")
     gzarr.create_array(tmp_path / "s", data=data, chunks=(8, 8, 8))
     gzarr.ome.create(tmp_path / "cpu", data, axes="zyx", method=method, levels=3, chunks=8)
-    with ExitStack() as stack:
-        if device.watched is not None:
-            stack.enter_context(results())
-            stack.enter_context(values(device))
-        stored = device.open(tmp_path / "s")
-        gzarr.ome.create(tmp_path / "a", stored, axes="zyx", method=method, levels=3, chunks=8)
-        gzarr.ome.create(tmp_path / "b", data, axes="zyx", levels=1, chunks=8)
-        gzarr.ome.pyramid(tmp_path / "b", method=method, levels=3, device=device.name)
+    stored = device.open(tmp_path / "s")
+    gzarr.ome.create(tmp_path / "a", stored, axes="zyx", method=method, levels=3, chunks=8)
+    gzarr.ome.create(tmp_path / "b", data, axes="zyx", levels=1, chunks=8)
+    gzarr.ome.pyramid(tmp_path / "b", method=method, levels=3, device=device.name)
     expected = levels_of(tmp_path / "cpu")
     check(levels_of(tmp_path / "a"), expected)
     check(levels_of(tmp_path / "b"), expected)

@@ -103,7 +103,7 @@ def _h5py(names: Names) -> None:
 
 
 def _kvikio(here: Here) -> Iterator[None]:
-    """Prepare gzarr's column only: on a simulated device. Theirs needs a GPU."""
+    """Prepare gzarr's column only: on CUDA in host memory. Theirs needs a GPU."""
     importlib.import_module("torch")
     for name in ("theirs", "ours"):
         Path(name).mkdir()

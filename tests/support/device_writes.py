@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numcodecs
 import numpy as np
 import zarr
+from support import devices
 from support import zarr_arrays as z
-from support.simulated_device import DeviceArray, SimulatedDevice
 
 import gzarr
-from gzarr.engines.cuda import devices, slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from support.watched_device import WatchedDevice
 
 SHAPE, CHUNKS = (40, 33, 21), (16, 10, 21)
 COMPRESSORS: dict[str, Any] = {
@@ -35,21 +36,17 @@ COMPRESSORS: dict[str, Any] = {
 
 
 @contextmanager
-def simulated() -> Iterator[SimulatedDevice]:
-    """A device on which work runs only when something waits for it."""
-    made = SimulatedDevice(eager=False)
-    slots.release()
-    with devices.use(lambda ordinal: made), made:
+def on_host() -> Iterator[WatchedDevice]:
+    """CUDA in host memory, as the device of this thread."""
+    with devices.on_host() as made, made:
         yield made
-        slots.release()
-        # Nothing was written outside of any allocation.
-        made.finish()
 
 
-def on(device: SimulatedDevice, values: Any) -> DeviceArray:
-    values = np.asarray(values)
+def on(device: WatchedDevice, values: Any) -> Any:
+    """Return a copy of values on the device, a CuPy array."""
+    values = np.asarray(values, order="C")
     result = device.empty(values.shape, values.dtype, device.current_stream())
-    result.view(np.ndarray)[...] = values
+    result.set(values)
     return result
 
 
@@ -75,6 +72,6 @@ def data_of(dtype: Any, shape: tuple[int, ...] = SHAPE, seed: int = 1) -> np.nda
     return z.sample(shape, np.dtype(dtype).newbyteorder("="), seed)
 
 
-def encoded(device: SimulatedDevice) -> int:
+def encoded(device: WatchedDevice) -> int:
     """Return the number of frames that the device has compressed."""
     return sum(n for what, n in device.counts.items() if what.startswith("encoded frames"))

@@ -204,7 +204,7 @@ def indices(where: Column, back: Column, typesize: int, blocksize: int, nbytes: 
 
 
 @kernel
-def swapped(words: Words, out: Words, positions: Column, flip: int) -> None:
+def swapped(words: Words, out: Words, positions: Column, flip: int, swap: int) -> None:
     out[0] = swap_in_word(words[0], flip)
-    for i in range(6):
-        positions[i] = swapped_index(i, flip)
+    for i in range(12):
+        positions[i] = swapped_index(i, swap)

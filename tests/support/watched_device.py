@@ -184,6 +184,7 @@ class WatchedDevice(CupyDevice):
             del self._thread.kind
         if nbytes:
             array.data.mem.held = _Held(self, nbytes)
+            array.data.mem.stream = stream
         self.peak = max(self.peak, self.held)
         return array
 

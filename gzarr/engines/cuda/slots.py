@@ -148,9 +148,11 @@ def give_back(device: Device, slot: Slot) -> None:
             # Drop the oldest that is not gated: nothing has to be waited for.
             oldest = next((one for one in kept if one.is_free()), None)
             if oldest is None:
-                # All streams have to live on, but nothing uses their page-locked memory.
-                for one in kept:
-                    one.shrink(0, 0)
+                # All streams have to live on. Nothing uses their page-locked memory, but CUDA frees it only when
+                # everything on the device has run, callers' streams included.
+                if sum(map(_nbytes, kept)) > MAX_IDLE_PINNED_BYTES:
+                    for one in kept:
+                        one.shrink(0, 0)
                 break
             kept.remove(oldest)
             dropped.append(oldest)

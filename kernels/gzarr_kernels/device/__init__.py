@@ -1,1 +1,1 @@
-"""Kernels that run on a CUDA device, and in Numba's simulator."""
+"""Kernels that run on a CUDA device."""

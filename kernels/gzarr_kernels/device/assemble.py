@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .addressing import get, get_byte, quotient, search, shuffled_index, swap_in_word, swapped
 from .language import cuda, uint64
-from .target import THREADS, blocks, body, kernel, raw, width_of
+from .target import THREADS, blocks, body, kernel, width_of
 
 if TYPE_CHECKING:
     from .addressing import Bytes, Column, Words
@@ -321,11 +321,11 @@ def assemble(arena: Bytes, words: Words, columns: Column, tables: Column, out: W
         Index of the header in ``columns``.
     """
     _assemble(
-        raw(arena),
-        raw(words),
-        raw(columns),
-        raw(tables),
-        raw(out),
+        arena,
+        words,
+        columns,
+        tables,
+        out,
         job,
         cuda.blockIdx.x,
         cuda.gridDim.x,

@@ -50,7 +50,7 @@ def main() -> None:
     os.environ["GZARR_JIT"] = "1"
     programs = compiled()
     if not programs:
-        raise RuntimeError("there are no kernels: is NUMBA_ENABLE_CUDASIM set?")
+        raise RuntimeError("there are no kernels in this package")
     into = io.BytesIO()
     with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sorted(programs.items()):

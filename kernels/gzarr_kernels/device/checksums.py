@@ -14,7 +14,7 @@ import numpy as np
 
 from .addressing import get, get_byte, quotient
 from .language import cuda, int64, uint32, uint64
-from .target import THREADS, blocks, body, kernel, raw
+from .target import THREADS, blocks, body, kernel
 
 if TYPE_CHECKING:
     from .addressing import Bytes, Column, Statuses
@@ -197,28 +197,28 @@ def checksums(arena: Bytes, columns: Column, statuses: Statuses, job: int) -> No
     sums = cuda.shared.array(2, int64)
     thread = cuda.threadIdx.x
     threads = cuda.blockDim.x
-    _fill_tables(raw(crc_tables), thread, threads)
-    frames = get(raw(columns), job + FRAMES)
+    _fill_tables(crc_tables, thread, threads)
+    frames = get(columns, job + FRAMES)
     frame = cuda.blockIdx.x
     while frame < frames:
         if thread == 0:
             sums[0] = 0
             sums[1] = 0
         cuda.syncthreads()
-        source = get(raw(columns), get(raw(columns), job + SOURCE) + frame)
-        nbytes = get(raw(columns), get(raw(columns), job + NBYTES) + frame)
-        kind = get(raw(columns), get(raw(columns), job + KIND) + frame)
+        source = get(columns, get(columns, job + SOURCE) + frame)
+        nbytes = get(columns, get(columns, job + NBYTES) + frame)
+        kind = get(columns, get(columns, job + KIND) + frame)
         if kind == ADLER32:
-            low, high = _adler_part(raw(arena), source, nbytes, thread, threads)
+            low, high = _adler_part(arena, source, nbytes, thread, threads)
             cuda.atomic.add(sums, 0, low)
             cuda.atomic.add(sums, 1, high)
         else:
-            part = _crc_part(raw(arena), raw(columns), raw(crc_tables), source, nbytes, kind == CRC32C, thread, threads)
+            part = _crc_part(arena, columns, crc_tables, source, nbytes, kind == CRC32C, thread, threads)
             cuda.atomic.xor(sums, 0, part)
         cuda.syncthreads()
         if thread == 0:
-            expected = get(raw(columns), get(raw(columns), job + EXPECTED) + frame)
-            status = get(raw(columns), job + STATUS_BASE) + frame
+            expected = get(columns, get(columns, job + EXPECTED) + frame)
+            status = get(columns, job + STATUS_BASE) + frame
             statuses[status] = _verdict(expected, kind, sums[0], sums[1])
         cuda.syncthreads()
         frame += cuda.gridDim.x

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .addressing import get
 from .checksums import ADLER32, CRC32C, _adler_part, _crc_part, _fill_tables
 from .language import cuda, int64, uint32, uint64
-from .target import THREADS, body, kernel, raw
+from .target import THREADS, body, kernel
 from .target import blocks as _blocks
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def put_numbers(arena: Bytes, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _put_numbers(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
+    _put_numbers(arena, columns, job, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel
@@ -106,27 +106,27 @@ def put_checksums(arena: Bytes, columns: Column, job: int) -> None:
     sums = cuda.shared.array(2, int64)
     thread = cuda.threadIdx.x
     threads = cuda.blockDim.x
-    _fill_tables(raw(crc_tables), thread, threads)
-    count = get(raw(columns), job + COUNT)
+    _fill_tables(crc_tables, thread, threads)
+    count = get(columns, job + COUNT)
     i = cuda.blockIdx.x
     while i < count:
         if thread == 0:
             sums[0] = 0
             sums[1] = 0
         cuda.syncthreads()
-        source = get(raw(columns), get(raw(columns), job + SOURCE) + i)
-        nbytes = get(raw(columns), get(raw(columns), job + NBYTES) + i)
-        kind = get(raw(columns), get(raw(columns), job + KIND) + i)
+        source = get(columns, get(columns, job + SOURCE) + i)
+        nbytes = get(columns, get(columns, job + NBYTES) + i)
+        kind = get(columns, get(columns, job + KIND) + i)
         if kind == ADLER32:
-            low, high = _adler_part(raw(arena), source, nbytes, thread, threads)
+            low, high = _adler_part(arena, source, nbytes, thread, threads)
             cuda.atomic.add(sums, 0, low)
             cuda.atomic.add(sums, 1, high)
         else:
-            part = _crc_part(raw(arena), raw(columns), raw(crc_tables), source, nbytes, kind == CRC32C, thread, threads)
+            part = _crc_part(arena, columns, crc_tables, source, nbytes, kind == CRC32C, thread, threads)
             cuda.atomic.xor(sums, 0, part)
         cuda.syncthreads()
         if thread == 0:
-            target = get(raw(columns), get(raw(columns), job + TARGET) + i)
-            _put_sum(raw(arena), target, kind, sums[0], sums[1])
+            target = get(columns, get(columns, job + TARGET) + i)
+            _put_sum(arena, target, kind, sums[0], sums[1])
         cuda.syncthreads()
         i += cuda.gridDim.x

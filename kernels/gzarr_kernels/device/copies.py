@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from .addressing import get
 from .language import cuda, int64, uint64
-from .target import THREADS, blocks, body, kernel, raw
+from .target import THREADS, blocks, body, kernel
 
 if TYPE_CHECKING:
     from .addressing import Bytes, Column
@@ -92,4 +92,4 @@ def copy_frames(arena: Bytes, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _copy_frames(raw(arena), raw(columns), job, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, cuda.blockDim.x)
+    _copy_frames(arena, columns, job, cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, cuda.blockDim.x)

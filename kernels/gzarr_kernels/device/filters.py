@@ -17,7 +17,7 @@ import numpy as np
 
 from .addressing import get, get_byte, quotient, store, swap_in_word
 from .language import cuda, float32, float64, int64, intrinsic, types, uint32, uint64
-from .target import THREADS, body, kernel, raw
+from .target import THREADS, body, kernel
 from .target import blocks as _blocks
 
 if TYPE_CHECKING:
@@ -381,7 +381,7 @@ def convert(arena: Bytes, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _convert(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
+    _convert(arena, columns, job, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel
@@ -403,22 +403,22 @@ def accumulate(arena: Bytes, columns: Column, job: int) -> None:
     thread = cuda.threadIdx.x
     threads = cuda.blockDim.x
     chunk = cuda.blockIdx.x
-    while chunk < get(raw(columns), job + CHUNKS):
+    while chunk < get(columns, job + CHUNKS):
         carry = 0
         first = 0
-        while first < _runs(raw(columns), job):
-            total = _sum(raw(arena), raw(columns), job, chunk, first + thread)
+        while first < _runs(columns, job):
+            total = _sum(arena, columns, job, chunk, first + thread)
             sums[thread] = total
             cuda.syncthreads()
             page = 0
             step = 1
             while step < threads:
-                _scan_step(raw(sums), page, threads - page, thread, step)
+                _scan_step(sums, page, threads - page, thread, step)
                 cuda.syncthreads()
                 page = threads - page
                 step *= 2
             before = _plus(carry, sums[page + thread])
-            _write_sums(raw(arena), raw(columns), job, chunk, first + thread, before, total)
+            _write_sums(arena, columns, job, chunk, first + thread, before, total)
             carry = _plus(carry, sums[page + threads - 1])
             # The next sums overwrite these.
             cuda.syncthreads()

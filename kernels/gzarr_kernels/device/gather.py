@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .addressing import get, quotient, swap_in_word
 from .language import cuda, int64, uint64
-from .target import THREADS, body, kernel, raw, width_of
+from .target import THREADS, body, kernel, width_of
 from .target import blocks as _blocks
 
 if TYPE_CHECKING:
@@ -147,4 +147,4 @@ def gather(source: Words, words: Words, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _gather(raw(source), raw(words), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
+    _gather(source, words, columns, job, cuda.grid(1), cuda.gridsize(1))

@@ -1,4 +1,4 @@
-"""What the device kernels are written in: Numba, which compiles and simulates them.
+"""What the device kernels are written in: Numba, which compiles them.
 
 Where the wheel has their PTX (``ptx.py``), they are only names with parameters here, and Numba is not imported.
 """

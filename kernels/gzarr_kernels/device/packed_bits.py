@@ -15,7 +15,7 @@ import numpy as np
 from .addressing import get, get_byte, quotient, store
 from .filters import blocks
 from .language import cuda, uint64
-from .target import THREADS, body, kernel, raw
+from .target import THREADS, body, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,4 +178,4 @@ def unpack_bits(arena: Bytes, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _unpack_bits(raw(arena), raw(columns), job, cuda.grid(1), cuda.gridsize(1))
+    _unpack_bits(arena, columns, job, cuda.grid(1), cuda.gridsize(1))

@@ -21,7 +21,7 @@ from .addressing import (
     transpose_bits_8x8,
 )
 from .language import cuda, uint64
-from .target import THREADS, body, kernel, raw
+from .target import THREADS, body, kernel
 from .target import blocks as _blocks
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def bit_planes_to_byte_planes(arena: Bytes, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _convert(raw(arena), raw(columns), job, True, cuda.grid(1), cuda.gridsize(1))
+    _convert(arena, columns, job, True, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel
@@ -197,4 +197,4 @@ def byte_planes_to_plain(arena: Bytes, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _convert(raw(arena), raw(columns), job, False, cuda.grid(1), cuda.gridsize(1))
+    _convert(arena, columns, job, False, cuda.grid(1), cuda.gridsize(1))

@@ -10,7 +10,6 @@ With ``GZARR_JIT=1`` (which GPUs older than 8.0 need), and in an editable instal
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from contextlib import suppress
 from functools import cache
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 CAPABILITY: Final = (8, 0)
 #: Its version, which drivers of CUDA 12.0 and newer take.
 VERSION: Final = "8.0"
-#: Whether kernels run in Numba's simulator.
-SIMULATED: Final = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 
 
 def file_name(content: bytes | None = None) -> str:
@@ -38,7 +35,7 @@ def file_name(content: bytes | None = None) -> str:
 @cache
 def programs() -> Mapping[str, bytes]:
     """Return the PTX of each program, by its name; empty where numba-cuda is to compile them."""
-    if SIMULATED or ahead.uses_numba():
+    if ahead.uses_numba():
         return {}
     with suppress(OSError):
         for path in sorted(ahead.folder().glob(file_name())):

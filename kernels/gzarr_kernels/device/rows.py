@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .addressing import get, get_byte, search, swap_in_word
 from .language import cuda, int32, int64, uint32, uint64
-from .target import THREADS, blocks, body, kernel, raw
+from .target import THREADS, blocks, body, kernel
 from .words import divide, load2, load4, load8, load16, store2, store4, store8, store16
 
 if TYPE_CHECKING:
@@ -428,10 +428,10 @@ def place_rows(arena: Bytes, columns: Column, tables: Column, out: Bytes, job: i
         Index of the header in ``columns``.
     """
     _place(
-        raw(arena),
-        raw(columns),
-        raw(tables),
-        raw(out),
+        arena,
+        columns,
+        tables,
+        out,
         job,
         cuda.blockIdx.x,
         cuda.gridDim.x,
@@ -448,10 +448,10 @@ def place_planes(arena: Bytes, columns: Column, tables: Column, out: Bytes, job:
     Parameters and launch: see :func:`place_rows`.
     """
     _place(
-        raw(arena),
-        raw(columns),
-        raw(tables),
-        raw(out),
+        arena,
+        columns,
+        tables,
+        out,
         job,
         cuda.blockIdx.x,
         cuda.gridDim.x,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .addressing import element_index, get, get_byte, is_bit_shuffled, quotient, search, store, transpose_bits_8x8
 from .language import cuda, uint64
 from .planes import BLOCKSIZE, CHUNKS, ITEM_OFFSETS, NBYTES, SOURCE, TARGET, TYPESIZE
-from .target import THREADS, body, kernel, raw
+from .target import THREADS, body, kernel
 
 if TYPE_CHECKING:
     from .addressing import Bytes, Column
@@ -80,7 +80,7 @@ def plain_to_byte_planes(arena: Bytes, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _convert(raw(arena), raw(columns), job, False, cuda.grid(1), cuda.gridsize(1))
+    _convert(arena, columns, job, False, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel
@@ -96,4 +96,4 @@ def plain_to_bit_planes(arena: Bytes, columns: Column, job: int) -> None:
     job
         Index of the header in ``columns``.
     """
-    _convert(raw(arena), raw(columns), job, True, cuda.grid(1), cuda.gridsize(1))
+    _convert(arena, columns, job, True, cuda.grid(1), cuda.gridsize(1))

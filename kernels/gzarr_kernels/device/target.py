@@ -1,15 +1,8 @@
-"""Compilation of the functions in this folder: one source for the GPU, the simulator and the host.
+"""What the functions in this folder are: kernels, and the functions that these call.
 
-A kernel is thin: it determines its thread, and calls a ``body``, which contains the loop. For a GPU both are compiled
-to one program (:mod:`gzarr_kernels.device.compiler`), which takes pointers and integers. In Numba's simulator
-(``NUMBA_ENABLE_CUDASIM=1``) the kernel is Python and the body is compiled for the host, so that tests run the real
-loop, and fast.
-
-The memory arguments of a kernel are 1-d; several may be views of the same bytes. In the simulator they must be
-``FakeCUDAArray``: NumPy arrays would be copied in and back one by one, each overwriting the results of another.
-
-Numba's cache notices changes only in the file of the cached function. Our kernels call functions of many files, so the
-name under which each is cached contains a fingerprint of the whole package: another version never loads a stale cache.
+A kernel is thin: it determines its thread, and calls a ``body``, which contains the loop. Both are compiled to one
+program (:mod:`gzarr_kernels.device.compiler`), which takes pointers and integers. The memory arguments of a kernel are
+1-d; several may be views of the same bytes.
 """
 
 from __future__ import annotations
@@ -19,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..fingerprint import device_fingerprint
-from .language import cuda, intrinsic, njit, types
-from .ptx import SIMULATED, programs
+from .language import intrinsic, njit, types
+from .ptx import programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,21 +29,9 @@ FINGERPRINT: Final = device_fingerprint()
 _BODY: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 
 
-def _cached(decorate: Callable[..., Any], function: Callable[..., Any]) -> Any:
-    """Compile a function on its first call, and cache it on disk if a cache can be written."""
-    function.__qualname__ = f"{function.__qualname__}_{FINGERPRINT}"
-    try:
-        return decorate(cache=True)(function)
-    # Numba raises this if neither the source's folder nor the user's cache folder is writable.
-    except RuntimeError:
-        return decorate()(function)
-
-
 def body(function: Callable[..., Any]) -> Any:
     """Make a function that kernels inline, and that the host can call with NumPy arrays and integers."""
-    if SIMULATED:
-        return _cached(partial(njit, **_BODY), function)
-    # Outside the simulator it is only a part of kernels, whose machine code is cached as a whole.
+    # Numba does not cache it: it is only a part of kernels, whose machine code is cached as a whole.
     return function if programs() else njit(**_BODY)(function)
 
 
@@ -112,7 +93,7 @@ def kernel(function: Callable[..., None] | None = None, *, blocks: int = 0) -> A
     if function is None:
         return partial(kernel, blocks=blocks)
     parameters(function)
-    return cuda.jit(function) if SIMULATED else Kernel(function, blocks)
+    return Kernel(function, blocks)
 
 
 def parameters(function: Callable[..., None], word: int = 8) -> list[str]:
@@ -127,21 +108,6 @@ def parameters(function: Callable[..., None], word: int = 8) -> list[str]:
     """
     kinds = [_PARAMETERS[kind] for name, kind in function.__annotations__.items() if name != "return"]
     return [_WORD_CODES[word] if kind == WORD else kind for kind in kinds]
-
-
-if SIMULATED:
-
-    def raw(array: Any) -> Any:
-        """Return the NumPy array behind a kernel's argument."""
-        wrapped = array.__dict__["_item"] if "_item" in getattr(array, "__dict__", {}) else array
-        return getattr(wrapped, "_ary", wrapped)
-
-else:
-
-    @body
-    def raw(array: Any) -> Any:
-        """Return the argument: on a GPU, a body takes the arguments of its kernel."""
-        return array
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.devices import TestedDevice
-    from support.simulated_device import SimulatedDevice
+    from support.watched_device import WatchedDevice
 
 pytestmark = pytest.mark.slow
 
@@ -80,15 +80,15 @@ def outcome(read: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def simulated() -> Iterator[tuple[TestedDevice, SimulatedDevice]]:
-    with use("simulated") as tested:
+def on_host() -> Iterator[tuple[TestedDevice, WatchedDevice]]:
+    with use("on host") as tested:
         assert tested.watched is not None
         yield tested, tested.watched
 
 
 @pytest.fixture
-def device() -> Iterator[tuple[TestedDevice, SimulatedDevice]]:
-    with simulated() as made:
+def device() -> Iterator[tuple[TestedDevice, WatchedDevice]]:
+    with on_host() as made:
         yield made
 
 
@@ -115,7 +115,7 @@ def damaged(good: bytes) -> Iterator[bytes]:
         yield good[:at] + rng.bytes(8) + good[at + 8 :]
 
 
-def check(store: dict[str, bytes], tested: TestedDevice, device: SimulatedDevice, sound: int) -> Any:
+def check(store: dict[str, bytes], tested: TestedDevice, device: WatchedDevice, sound: int) -> Any:
     """Read on the CPU, and verified on a device; return both results, and the number of frames given to the device."""
     expected = outcome(lambda: gzarr.open_array(store, device="cpu")[...])
     device.given = []
@@ -129,25 +129,25 @@ def check(store: dict[str, bytes], tested: TestedDevice, device: SimulatedDevice
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_no_damaged_frame_reaches_the_device(name: str, device: tuple[TestedDevice, SimulatedDevice]) -> None:
-    tested, simulated = device
+def test_no_damaged_frame_reaches_the_device(name: str, device: tuple[TestedDevice, WatchedDevice]) -> None:
+    tested, watched = device
     store = stored(name)
-    simulated.given = []
+    watched.given = []
     np.testing.assert_array_equal(tested.to_numpy(gzarr.open_array(store, device="cuda").read(decode="cuda")), DATA)
-    frames = len(simulated.given)
+    frames = len(watched.given)
     assert frames >= N
     sound = 0 if name in LEFT_TO_THE_HOST else frames // N
-    assert check(store, tested, simulated, sound * N) == DATA.tobytes()
+    assert check(store, tested, watched, sound * N) == DATA.tobytes()
     good = store["3"]
     failures = reached = 0
     for bad in damaged(good):
         store["3"] = bad
-        failures += isinstance(check(store, tested, simulated, sound * (N - 1)), tuple)
-        simulated.given = []
+        failures += isinstance(check(store, tested, watched, sound * (N - 1)), tuple)
+        watched.given = []
         # The decoder of GDeflate here has no oracle beside it.
         if name != "gdeflate":
             outcome(lambda: tested.to_numpy(gzarr.open_array(store, device="cuda").read(decode="cuda")))
-            reached += not all(is_sound(*frame) for frame in simulated.given)
+            reached += not all(is_sound(*frame) for frame in watched.given)
     assert failures
     assert reached or name == "gdeflate", "nothing was there to be kept from the device"
 
@@ -172,7 +172,7 @@ def test_random_damage(draw: st.DataObject) -> None:
                 case _:
                     bad[at:at] = bad[at:end]
         store[str(i)] = bytes(bad)
-    with simulated() as (tested, device):
+    with on_host() as (tested, device):
         check(store, tested, device, 0)
 
 
@@ -201,7 +201,7 @@ DOCUMENTS: dict[str, tuple[list[z.Json], bool]] = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_only_frames_without_checksum_are_decoded_here(
-    name: str, tmp_path: Any, device: tuple[TestedDevice, SimulatedDevice]
+    name: str, tmp_path: Any, device: tuple[TestedDevice, WatchedDevice]
 ) -> None:
     tested, _ = device
     codecs, decodes = DOCUMENTS[name]
@@ -216,9 +216,9 @@ def test_only_frames_without_checksum_are_decoded_here(
 
 
 def test_a_checksum_that_does_not_match_keeps_a_chunk_from_the_device(
-    device: tuple[TestedDevice, SimulatedDevice],
+    device: tuple[TestedDevice, WatchedDevice],
 ) -> None:
-    tested, simulated = device
+    tested, watched = device
     document = z.v3(DATA.shape, (CHUNK,), "int32", [z.LITTLE, ZSTD, z.CRC32C])
     chunks = DATA.reshape(N, CHUNK)
     store = {"zarr.json": json.dumps(document).encode()}
@@ -226,17 +226,17 @@ def test_a_checksum_that_does_not_match_keeps_a_chunk_from_the_device(
     bad = bytearray(store["c/2"])
     bad[len(bad) // 2] ^= 4
     store["c/2"] = bytes(bad)
-    error = check(store, tested, simulated, N - 1)
+    error = check(store, tested, watched, N - 1)
     assert error[2] == (2,)
     assert "crc32c" in error[0]
-    assert len(simulated.given or ()) == N - 1
+    assert len(watched.given or ()) == N - 1
 
 
 # -- where it is said
 
 
-def test_where_it_is_said(device: tuple[TestedDevice, SimulatedDevice]) -> None:
-    tested, simulated = device
+def test_where_it_is_said(device: tuple[TestedDevice, WatchedDevice]) -> None:
+    tested, watched = device
     store = stored("zstd")
     good = store["3"]
     # The header of the frame and of its block are as they were.
@@ -261,26 +261,26 @@ def test_where_it_is_said(device: tuple[TestedDevice, SimulatedDevice]) -> None:
         lambda: careless.blocks.read(3, decode="cuda", verify="cpu"),
     ]
     for read in readers:
-        simulated.given = []
+        watched.given = []
         with pytest.raises(gzarr.ChunkDecodeError, match=r"chunk \(3,\)"):
             read()
-        assert all(is_sound(*frame) for frame in simulated.given)
+        assert all(is_sound(*frame) for frame in watched.given)
     for read in (lambda: careful.read(decode="cuda", verify="none"), lambda: careless.read(decode="cuda")):
-        simulated.given = []
+        watched.given = []
         with pytest.raises(gzarr.ChunkDecodeError, match=r"chunk \(3,\)"):
             read()
-        assert not all(is_sound(*frame) for frame in simulated.given)
+        assert not all(is_sound(*frame) for frame in watched.given)
     made = gzarr.create_array({}, shape=8, dtype="i4", device="cuda", verify="cpu")
     assert "verify" in made.decode_path
     made = gzarr.create_group({}, device="cuda", verify="cpu").create_array("a", shape=8, dtype="i4")
     assert "verify" in made.decode_path
-    assert tested.watched is simulated
+    assert tested.watched is watched
 
 
 def test_auto_decodes_on_the_host_what_it_would_have_to_decode_there_first(
-    device: tuple[TestedDevice, SimulatedDevice],
+    device: tuple[TestedDevice, WatchedDevice],
 ) -> None:
-    tested, simulated = device
+    tested, watched = device
     # So many chunks that the device wins.
     large = {"zarr.json": json.dumps(z.v3((1 << 30,), (1 << 14,), "int32", [z.LITTLE, ZSTD])).encode()}
     assert gzarr.open_array(large, device="cuda").decode_path == "cuda: zstd"
@@ -289,10 +289,10 @@ def test_auto_decodes_on_the_host_what_it_would_have_to_decode_there_first(
     for codecs in ([z.LITTLE], [z.LITTLE, ZSTD, z.CRC32C]):
         large = {"zarr.json": json.dumps(z.v3((1 << 30,), (1 << 14,), "int32", codecs)).encode()}
         assert gzarr.open_array(large, device="cuda", verify="cpu").decode_path.startswith("cuda: ")
-    simulated.given = []
+    watched.given = []
     array = gzarr.open_array(stored("zstd"), device="cuda", verify="cpu")
     np.testing.assert_array_equal(tested.to_numpy(array[...]), DATA)
-    assert not simulated.given
+    assert not watched.given
 
 
 def test_arguments() -> None:

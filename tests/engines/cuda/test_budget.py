@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.device_writes import on, simulated
+from support.device_writes import on, on_host
 from support.zarr_arrays import LITTLE, codec
 
 import gzarr
-from gzarr.engines.cuda import budget, calibration, router, slots
+from gzarr.engines.cuda import budget, slots
 from gzarr.engines.cuda.budget import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.simulated_device import SimulatedDevice
+    from support.watched_device import WatchedDevice
 
 VALUES = (np.arange(256 * 256) // 7 % 1000).astype("<u2").reshape(256, 256)
 ZSTD = codec("zstd", level=1, checksum=False)
@@ -25,27 +25,27 @@ DECODES = ("cuda", "cpu")
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedDevice]:
-    monkeypatch.setattr(calibration, "rates", lambda device, may_measure: router.default_rates())
-    with simulated() as made:
+def device() -> Iterator[WatchedDevice]:
+    with on_host() as made:
         yield made
 
 
 @pytest.fixture
-def array(device: SimulatedDevice, tmp_path: Path) -> gzarr.Array:
+def array(device: WatchedDevice, tmp_path: Path) -> gzarr.Array:
     gzarr.create_array(tmp_path / "a", data=VALUES, chunks=(32, 32), codecs=[LITTLE, ZSTD], device="cpu")
     return gzarr.open_array(tmp_path / "a", mode="r+", device="cuda")
 
 
-def leave_free(device: SimulatedDevice, nbytes: int) -> None:
-    device.sweep()
-    device.capacity = nbytes
+def leave_free(device: WatchedDevice, nbytes: int) -> None:
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
     device.capacity += nbytes - device.free_bytes()
     device.counts.clear()
 
 
 @pytest.mark.parametrize("decode", DECODES)
-def test_small_reads_and_writes_do_not_ask(decode: Any, array: gzarr.Array, device: SimulatedDevice) -> None:
+def test_small_reads_and_writes_do_not_ask(decode: Any, array: gzarr.Array, device: WatchedDevice) -> None:
     for selection in (slice(0, 3), ..., ([1, 200], slice(None))):
         array.oindex.read(selection, decode=decode)
     array[...] = on(device, VALUES)
@@ -54,7 +54,7 @@ def test_small_reads_and_writes_do_not_ask(decode: Any, array: gzarr.Array, devi
 
 @pytest.mark.parametrize("decode", DECODES)
 def test_large_ones_ask_once_and_take_a_quarter(
-    decode: Any, array: gzarr.Array, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+    decode: Any, array: gzarr.Array, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "UNASKED_BYTES", 1000)
     out = device.empty(array.shape, array.dtype, device.current_stream())
@@ -75,7 +75,7 @@ def test_large_ones_ask_once_and_take_a_quarter(
 
 
 @pytest.mark.parametrize("decode", DECODES)
-def test_a_read_on_a_device_that_is_nearly_full(decode: Any, array: gzarr.Array, device: SimulatedDevice) -> None:
+def test_a_read_on_a_device_that_is_nearly_full(decode: Any, array: gzarr.Array, device: WatchedDevice) -> None:
     out = device.empty(array.shape, array.dtype, device.current_stream())
     leave_free(device, VALUES.nbytes - 1000)
     array.read(out=out, decode=decode)
@@ -84,7 +84,7 @@ def test_a_read_on_a_device_that_is_nearly_full(decode: Any, array: gzarr.Array,
     assert (out.get() == VALUES).all()
 
 
-def test_a_write_on_a_device_that_is_nearly_full(array: gzarr.Array, device: SimulatedDevice) -> None:
+def test_a_write_on_a_device_that_is_nearly_full(array: gzarr.Array, device: WatchedDevice) -> None:
     value = on(device, VALUES[::-1].copy())
     leave_free(device, 400_000)
     array[...] = value
@@ -99,7 +99,7 @@ def test_a_write_on_a_device_that_is_nearly_full(array: gzarr.Array, device: Sim
 
 
 @pytest.mark.parametrize("decode", DECODES)
-def test_a_full_device_has_no_room(decode: Any, array: gzarr.Array, device: SimulatedDevice) -> None:
+def test_a_full_device_has_no_room(decode: Any, array: gzarr.Array, device: WatchedDevice) -> None:
     out = device.empty(array.shape, array.dtype, device.current_stream())
     leave_free(device, 1000)
     with pytest.raises(MemoryError):
@@ -111,7 +111,7 @@ def test_a_full_device_has_no_room(decode: Any, array: gzarr.Array, device: Simu
     assert device.counts["free_bytes"] == 0
 
 
-def test_no_room_for_another_reason_is_not_tried_again(device: SimulatedDevice) -> None:
+def test_no_room_for_another_reason_is_not_tried_again(device: WatchedDevice) -> None:
     assert not Budget(device, None).tighten()
     assert not Budget(device, 1000).tighten()
     leave_free(device, 1 << 20)

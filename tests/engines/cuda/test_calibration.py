@@ -11,14 +11,17 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.simulated_device import SimulatedDevice
+from support import devices
 
 import gzarr
 from gzarr.engines.cuda import calibration, router
+from gzarr.engines.cuda import devices as cuda_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from support.watched_device import WatchedDevice
 
     from gzarr.engines.cuda.router import Rates
 
@@ -29,7 +32,7 @@ DEFAULT = router.default_rates()
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    # A wave's worth takes the simulated device seconds.
+    # A wave's worth takes seconds on the host.
     monkeypatch.setattr(calibration, "SMALL_FRAMES", 4)
     calibration.forget()
     yield
@@ -37,14 +40,20 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 @pytest.fixture
-def simulated() -> Iterator[SimulatedDevice]:
-    device = SimulatedDevice(eager=False)
-    yield device
-    device.finish()
+def device() -> Iterator[WatchedDevice]:
+    with devices.on_host(rates=False) as made:
+        pool().free_all_blocks()
+        yield made
 
 
-def test_every_rate_is_measured(simulated: SimulatedDevice) -> None:
-    found = calibration.measure(simulated, frames=4)
+def pool() -> Any:
+    import cupy
+
+    return cupy.get_default_memory_pool()
+
+
+def test_every_rate_is_measured(device: WatchedDevice) -> None:
+    found = calibration.measure(device, frames=4)
     assert found.launch_seconds > DEFAULT.launch_seconds
     assert found.host_to_device != DEFAULT.host_to_device
     for name in ("cpu", "gpu", "frame"):
@@ -56,77 +65,71 @@ def test_every_rate_is_measured(simulated: SimulatedDevice) -> None:
         assert table["snappy"] / assumed["snappy"] == pytest.approx(table["lz4"] / assumed["lz4"])
     for algorithm in ("zstd", "lz4", "deflate"):
         assert found.gpu[algorithm] >= found.frame[algorithm]
-        runs = simulated.counts[f"batches {algorithm}"]
+        runs = device.counts[f"batches {algorithm}"]
         # Batches of 4, and of 1, twice each at least.
         assert runs >= 4
-        assert simulated.counts[f"frames {algorithm}"] > runs
-    simulated.sweep()
-    assert simulated.held == 0
+        assert device.counts[f"frames {algorithm}"] > runs
+    assert device.held == 0
     # More than the largest batch: decoded frames, and scratch of as many bytes.
-    assert simulated.peak > 2 * calibration.LARGE_FRAME_BYTES
+    assert device.peak > 2 * calibration.LARGE_FRAME_BYTES
 
 
 @pytest.mark.parametrize("fails", [0, 1, 2, 5])
-def test_all_memory_goes_back_to_the_driver(simulated: SimulatedDevice, fails: int) -> None:
-    simulated.fail_allocation(fails)
+def test_all_memory_goes_back_to_the_driver(device: WatchedDevice, fails: int) -> None:
+    device.fail_allocation(fails)
     with pytest.raises(MemoryError) if fails else contextlib.nullcontext():
-        calibration.measure(simulated, frames=4)
-    simulated.sweep()
-    assert simulated.held == 0
-    assert not simulated.pooled.total()
+        calibration.measure(device, frames=4)
+    assert device.held == 0
+    assert pool().total_bytes() == 0
 
 
-def test_all_memory_goes_back_from_a_device_that_fails(
-    simulated: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_memory_goes_back_from_a_device_that_fails(device: WatchedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*args: Any, **columns: int) -> None:
         raise gzarr.DeviceError("no batch today")
 
-    monkeypatch.setattr(simulated.decompressor("zstd"), "run", run)
+    monkeypatch.setattr(device.decompressor("zstd"), "run", run)
     with pytest.raises(gzarr.DeviceError, match="today"):
-        calibration.measure(simulated, frames=4)
-    simulated.sweep()
-    assert simulated.held == 0
-    assert not simulated.pooled.total()
+        calibration.measure(device, frames=4)
+    assert device.held == 0
+    assert pool().total_bytes() == 0
 
 
-def test_a_decoder_that_fails_is_not_measured(simulated: SimulatedDevice) -> None:
-    simulated.refuse = lambda algorithm, frame: algorithm == "zstd" and frame == 3
-    found = calibration.measure(simulated, frames=4)
+def test_a_decoder_that_fails_is_not_measured(device: WatchedDevice) -> None:
+    device.refuse = lambda algorithm, frame: algorithm == "zstd" and frame == 3
+    found = calibration.measure(device, frames=4)
     assert (found.gpu["zstd"], found.frame["zstd"]) == (DEFAULT.gpu["zstd"], DEFAULT.frame["zstd"])
     assert found.gpu["lz4"] != DEFAULT.gpu["lz4"]
 
 
-def test_a_small_device_is_measured_with_fewer_frames() -> None:
-    device = SimulatedDevice(eager=False, capacity=40 << 20)
+def test_a_small_device_is_measured_with_fewer_frames(device: WatchedDevice) -> None:
+    device.capacity = 40 << 20
     found = calibration.measure(device, frames=256)
     assert found.gpu["zstd"] != DEFAULT.gpu["zstd"]
     frames, batches = device.counts["frames zstd"], device.counts["batches zstd"]
     assert batches < frames < 256 * batches // 2
-    device.finish()
 
 
-def test_rates_are_kept_in_the_process_and_in_the_file(simulated: SimulatedDevice) -> None:
-    assert calibration.rates(simulated, may_measure=False) is router.default_rates()
-    path = calibration.cache_path(simulated)
+def test_rates_are_kept_in_the_process_and_in_the_file(device: WatchedDevice) -> None:
+    assert calibration.rates(device, may_measure=False) is router.default_rates()
+    path = calibration.cache_path(device)
     assert path is not None
     assert not path.exists()
-    assert not simulated.counts
-    found = calibration.rates(simulated)
-    before = simulated.counts.copy()
+    assert not device.counts
+    found = calibration.rates(device)
+    before = device.counts.copy()
     assert before["frames zstd"]
-    assert calibration.rates(simulated) is found
-    calibration.forget(simulated)
-    again = calibration.rates(simulated, may_measure=False)
+    assert calibration.rates(device) is found
+    calibration.forget(device)
+    again = calibration.rates(device, may_measure=False)
     assert again is not found
     assert again == found
-    assert simulated.counts == before
+    assert device.counts == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
-    calibration.forget(simulated, file=True)
+    calibration.forget(device, file=True)
     assert not path.exists()
-    calibration.forget(simulated, file=True)
-    calibration.rates(simulated)
-    assert simulated.counts["frames zstd"] > before["frames zstd"]
+    calibration.forget(device, file=True)
+    calibration.rates(device)
+    assert device.counts["frames zstd"] > before["frames zstd"]
 
 
 def _damaged(text: bytes) -> list[bytes]:
@@ -157,80 +160,78 @@ def _damaged(text: bytes) -> list[bytes]:
     ]
 
 
-def test_a_file_that_does_not_fit_is_measured_again(
-    simulated: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = calibration.rates(simulated)
-    path = calibration.cache_path(simulated)
+def test_a_file_that_does_not_fit_is_measured_again(device: WatchedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = calibration.rates(device)
+    path = calibration.cache_path(device)
     assert path is not None
     text = path.read_bytes()
     measured = dataclasses.replace(found, host_to_device=123.0)
     monkeypatch.setattr(calibration, "measure", lambda device, frames: measured)
     for damaged in _damaged(text):
         path.write_bytes(damaged)
-        calibration.forget(simulated)
-        assert calibration.rates(simulated) is measured, damaged[:200]
+        calibration.forget(device)
+        assert calibration.rates(device) is measured, damaged[:200]
         assert json.loads(path.read_bytes())["rates"]["host_to_device"] == 123.0
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(
-    simulated: SimulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: WatchedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    found = calibration.rates(simulated)
+    found = calibration.rates(device)
     assert found.gpu["zstd"] != DEFAULT.gpu["zstd"]
-    assert calibration.rates(simulated) is found
-    calibration.forget(simulated, file=True)
+    assert calibration.rates(device) is found
+    calibration.forget(device, file=True)
     # A folder where the file should go.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    path = calibration.cache_path(simulated)
+    path = calibration.cache_path(device)
     assert path is not None
     path.mkdir(parents=True)
-    assert calibration.rates(simulated).gpu["zstd"] != DEFAULT.gpu["zstd"]
+    assert calibration.rates(device).gpu["zstd"] != DEFAULT.gpu["zstd"]
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_relative_cache_folder_is_ignored(
-    simulated: SimulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: WatchedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for value in ("relative/folder", ""):
         monkeypatch.setenv("XDG_CACHE_HOME", value)
-        path = calibration.cache_path(simulated)
+        path = calibration.cache_path(device)
         assert path is not None
         assert path.parent == tmp_path / ".cache" / "gzarr"
 
 
-def test_a_device_that_fails_leaves_the_assumed_rates(simulated: SimulatedDevice) -> None:
+def test_a_device_that_fails_leaves_the_assumed_rates(device: WatchedDevice) -> None:
     for nth in (1, 3):
-        simulated.fail_allocation(nth)
+        device.fail_allocation(nth)
         calibration.forget()
-        assert calibration.rates(simulated) is router.default_rates()
-        assert calibration.rates(simulated) is router.default_rates()
-    path = calibration.cache_path(simulated)
+        assert calibration.rates(device) is router.default_rates()
+        assert calibration.rates(device) is router.default_rates()
+    path = calibration.cache_path(device)
     assert path is not None
     assert not path.exists()
     calibration.forget()
-    assert calibration.rates(simulated) is not router.default_rates()
+    assert calibration.rates(device) is not router.default_rates()
 
 
-def test_devices_have_files_of_their_own(simulated: SimulatedDevice) -> None:
-    second = SimulatedDevice(1)
-    assert calibration.cache_path(simulated) != calibration.cache_path(second)
-    found = calibration.rates(simulated)
+def test_devices_have_files_of_their_own(device: WatchedDevice) -> None:
+    second = cuda_devices.get_device("cuda:1")
+    assert calibration.cache_path(device) != calibration.cache_path(second)
+    found = calibration.rates(device)
     assert calibration.rates(second, may_measure=False) is router.default_rates()
-    assert calibration.rates(simulated) is found
+    assert calibration.rates(device) is found
 
 
-def test_threads_measure_once(simulated: SimulatedDevice) -> None:
+def test_threads_measure_once(device: WatchedDevice) -> None:
     n = 8
     together = threading.Barrier(n)
     found: list[Rates] = []
 
     def first_use() -> None:
         together.wait()
-        found.append(calibration.rates(simulated))
+        found.append(calibration.rates(device))
 
     threads = [threading.Thread(target=first_use) for _ in range(n)]
     for thread in threads:
@@ -240,14 +241,14 @@ def test_threads_measure_once(simulated: SimulatedDevice) -> None:
     assert len(found) == n
     assert all(one is found[0] for one in found)
     # One run to warm up and three at most, of 4 frames and of 1: no second time.
-    assert simulated.counts["frames zstd"] <= (1 + 3) * (4 + 1)
+    assert device.counts["frames zstd"] <= (1 + 3) * (4 + 1)
 
 
-def test_a_child_does_not_wait_for_what_its_parent_measures(simulated: SimulatedDevice) -> None:
+def test_a_child_does_not_wait_for_what_its_parent_measures(device: WatchedDevice) -> None:
     with calibration._lock:
         # It measures nothing itself, but looks for what is known under the lock.
         child = multiprocessing.get_context("fork").Process(
-            target=calibration.rates, args=(simulated,), kwargs={"may_measure": False}
+            target=calibration.rates, args=(device,), kwargs={"may_measure": False}
         )
         child.start()
         child.join(30)

@@ -1,4 +1,4 @@
-"""Writing from the simulated device: zarr-python, tensorstore and gzarr's CPU engine read the stored arrays."""
+"""Writing from CuPy's arrays: zarr-python, tensorstore and gzarr's CPU engine read what was stored."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import tensorstore
 import zarr
 from support import zarr_arrays as z
-from support.device_writes import CHUNKS, COMPRESSORS, SHAPE, check, data_of, encoded, make, on, simulated, writable
-from support.simulated_encoders import ENCODERS
+from support.cuda_on_host import host_codecs
+from support.device_writes import CHUNKS, COMPRESSORS, SHAPE, check, data_of, encoded, make, on, on_host, writable
 
 import gzarr
 from gzarr.engines.cuda import write_engine
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.simulated_device import SimulatedDevice
+    from support.watched_device import WatchedDevice
 
 #: The algorithm of nvCOMP behind a compressor, where its name does not say it.
 ENCODER = {"raw": None, "gzip": "deflate", "zlib": "deflate", "blosc-stored": None}
 
 
 @pytest.fixture
-def device() -> Iterator[SimulatedDevice]:
-    with simulated() as made:
+def device() -> Iterator[WatchedDevice]:
+    with on_host() as made:
         yield made
 
 
@@ -41,7 +41,7 @@ def device() -> Iterator[SimulatedDevice]:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("name", COMPRESSORS)
 @pytest.mark.parametrize("dtype", ["<u2", ">f4", "|u1", "<c16", "|b1"])
-def test_formats(dtype: str, name: str, order: str, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_formats(dtype: str, name: str, order: str, tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of(dtype)
     array = make(tmp_path, dtype=dtype, zarr_format=2, order=order, compressors=COMPRESSORS[name], fill_value=0)
     array.write(..., on(device, data))
@@ -65,7 +65,7 @@ INNER = {
 @pytest.mark.parametrize("name", INNER)
 @pytest.mark.parametrize("wave_bytes", [1 << 26, 3000])
 def test_shards(
-    name: str, location: str, wave_bytes: int, tmp_path: Path, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+    name: str, location: str, wave_bytes: int, tmp_path: Path, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shards in one wave and in several; some inner chunks, and one shard, have only fill values."""
     monkeypatch.setattr(write_engine, "WAVE_BYTES", wave_bytes)
@@ -98,7 +98,7 @@ def test_shards(
 
 
 @pytest.mark.parametrize("algorithm", ["lz4", "zstd", "snappy", "deflate", "gdeflate"])
-def test_frames_of_nvcomp(algorithm: str, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_frames_of_nvcomp(algorithm: str, tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("u2")
     document = z.v2(SHAPE, CHUNKS, "<u2", {"id": "nvcomp_batch", "algorithm": algorithm, "options": {}})
     (tmp_path / "a").mkdir()
@@ -109,7 +109,7 @@ def test_frames_of_nvcomp(algorithm: str, tmp_path: Path, device: SimulatedDevic
     z.same(gzarr.open_array(tmp_path / "a", device="cpu")[...], data)
 
 
-def test_a_shuffle_in_front_of_any_compressor(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_a_shuffle_in_front_of_any_compressor(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("f8")
     for i, compressor in enumerate((numcodecs.Zstd(1), numcodecs.Blosc("zstd", 1, 2, 4096), None)):
         array = make(
@@ -126,7 +126,7 @@ def test_a_shuffle_in_front_of_any_compressor(tmp_path: Path, device: SimulatedD
     assert device.counts["launch plain_to_bit_planes"] == 1
 
 
-def test_zero_dimensions_and_an_odd_edge(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_zero_dimensions_and_an_odd_edge(tmp_path: Path, device: WatchedDevice) -> None:
     array = make(tmp_path / "0", shape=(), chunks=(), dtype="f8", fill_value=0)
     array.write((), on(device, np.float64(2.5)))
     check(tmp_path / "0", np.array(2.5))
@@ -152,7 +152,7 @@ def container(path: Path) -> tuple[bytes, int, int, int]:
 @pytest.mark.parametrize("blocksize", [0, 1000, 40_000])
 @pytest.mark.parametrize("shuffle", [0, 1, 2])
 @pytest.mark.parametrize("cname", ["lz4", "zstd"])
-def test_blosc_containers(cname: str, shuffle: int, blocksize: int, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_blosc_containers(cname: str, shuffle: int, blocksize: int, tmp_path: Path, device: WatchedDevice) -> None:
     """Streams that shrink beside streams that do not, and a short last block."""
     n = 70_001
     noise = np.random.default_rng(2).integers(0, 2**16, n, dtype="u4")
@@ -174,7 +174,7 @@ def test_blosc_containers(cname: str, shuffle: int, blocksize: int, tmp_path: Pa
     check(tmp_path, data)
 
 
-def test_what_blosc_does_not_shrink_is_stored_as_it_is(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_what_blosc_does_not_shrink_is_stored_as_it_is(tmp_path: Path, device: WatchedDevice) -> None:
     data = np.frombuffer(np.random.default_rng(0).bytes(8 * 2000), "u8")
     array = make(
         tmp_path,
@@ -209,7 +209,7 @@ WRITES: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_writes_are_numpy_s(sharded: bool, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_writes_are_numpy_s(sharded: bool, tmp_path: Path, device: WatchedDevice) -> None:
     layout = {"chunks": (8, 5, 7), "shards": CHUNKS} if sharded else {}
     array = make(tmp_path, **layout)
     expected = np.full(SHAPE, 7, "i4")
@@ -228,17 +228,17 @@ def test_writes_are_numpy_s(sharded: bool, tmp_path: Path, device: SimulatedDevi
     assert encoded(device) > 0
 
 
-def test_strided_values(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_strided_values(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("f4", (21, 40, 66))
     value = on(device, data)
     array = make(tmp_path, dtype="f4", fill_value=0)
     for view in (value.transpose(1, 2, 0)[:, ::2], value.transpose(1, 2, 0)[::-1, 33:, ::-1]):
         array.write(..., view)
-        check(tmp_path, np.array(view.view(np.ndarray)))
+        check(tmp_path, view.get())
     assert device.counts["launch gather"] == 2
 
 
-def test_many_windows_of_several_arrays(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_many_windows_of_several_arrays(tmp_path: Path, device: WatchedDevice) -> None:
     array = make(tmp_path, fill_value=0)
     windows: list[Any] = [np.s_[0:16], np.s_[16:40, :20], np.s_[14:18], np.s_[32:40, 20:33]]
     values = [data_of("i4", shape, i) for i, shape in enumerate([(16, 33, 21), (24, 20, 21), (4, 33, 21), (8, 13, 21)])]
@@ -251,7 +251,7 @@ def test_many_windows_of_several_arrays(tmp_path: Path, device: SimulatedDevice)
     assert device.counts["encoded frames zstd"] == 4
 
 
-def test_frames_that_fail_are_encoded_on_the_host(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_frames_that_fail_are_encoded_on_the_host(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("i4")
     device.refuse = lambda algorithm, frame: frame in (1, 5)
     for i, layout in enumerate(({}, {"chunks": (8, 5, 7), "shards": CHUNKS})):
@@ -261,7 +261,7 @@ def test_frames_that_fail_are_encoded_on_the_host(tmp_path: Path, device: Simula
 
 
 def test_frames_without_their_size_are_not_stored(
-    tmp_path: Path, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without_size(data: bytes) -> bytes:
         frame = bytes(numcodecs.Zstd(1).encode(data))
@@ -271,7 +271,7 @@ def test_frames_without_their_size_are_not_stored(
 
     data = data_of("i4")
     assert bytes(cramjam.zstd.decompress(without_size(data[:16, :10].tobytes()))) == data[:16, :10].tobytes()
-    monkeypatch.setitem(ENCODERS, "zstd", without_size)
+    monkeypatch.setitem(host_codecs.ENCODERS, "zstd", without_size)
     array = make(tmp_path)
     array.write(..., on(device, data))
     assert device.counts["encoded frames zstd"] == 12
@@ -280,7 +280,7 @@ def test_frames_without_their_size_are_not_stored(
     check(tmp_path, data)
 
 
-def test_chains_of_the_host(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_chains_of_the_host(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("i4")
     chains: list[dict[str, Any]] = [
         {"compressors": zarr.codecs.ZstdCodec(level=1, checksum=True)},
@@ -311,7 +311,7 @@ def test_chains_of_the_host(tmp_path: Path, device: SimulatedDevice) -> None:
     ],
     ids=lambda step: step["name"],
 )
-def test_what_changes_values_when_it_encodes(step: z.Json, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_what_changes_values_when_it_encodes(step: z.Json, tmp_path: Path, device: WatchedDevice) -> None:
     """Such a codec decodes to its input, but must not be left out."""
     data = np.random.default_rng(4).random((6, 10)).astype("f4")
     data[0, 0] = 1
@@ -327,7 +327,7 @@ def test_what_changes_values_when_it_encodes(step: z.Json, tmp_path: Path, devic
     assert (found[0] != data).any()
 
 
-def test_conversions(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_conversions(tmp_path: Path, device: WatchedDevice) -> None:
     array = make(tmp_path)
     small = data_of("u1")
     array.write(..., on(device, small))
@@ -349,7 +349,7 @@ def test_conversions(tmp_path: Path, device: SimulatedDevice) -> None:
 
 
 @pytest.mark.parametrize("fill", [0.0, float("nan"), -0.0])
-def test_chunks_of_the_fill_value_are_erased(fill: float, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_chunks_of_the_fill_value_are_erased(fill: float, tmp_path: Path, device: WatchedDevice) -> None:
     """The comparison is bitwise: another zero or another NaN is not the fill value."""
     other = np.array([0x7FF8000000000001], "u8").view("f8")[0] if np.isnan(fill) else -fill
     data = np.full((40, 10), fill)

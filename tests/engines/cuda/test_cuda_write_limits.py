@@ -12,7 +12,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import zarr_arrays as z
-from support.device_writes import COMPRESSORS, SHAPE, check, data_of, encoded, make, on, simulated, writable
+from support.device_writes import COMPRESSORS, SHAPE, check, data_of, encoded, make, on, on_host, writable
 
 import gzarr
 from gzarr.engines.cuda import slots, write_engine
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.simulated_device import SimulatedDevice
+    from support.watched_device import WatchedDevice
 
 
 @pytest.fixture
-def device() -> Iterator[SimulatedDevice]:
-    with simulated() as made:
+def device() -> Iterator[WatchedDevice]:
+    with on_host() as made:
         yield made
 
 
 # -- streams, memory, failures
 
 
-def test_a_value_is_read_on_its_stream(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_a_value_is_read_on_its_stream(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("i4")
     array = make(tmp_path)
     selections: list[Any] = [..., np.s_[3:40]]
     for i, selection in enumerate(selections):
-        with device.stream() as stream:
-            source = on(device, data + i)
-            value = device.empty(SHAPE, np.dtype("i4"), stream)
+        stream, source = device.stream(), on(device, data + i)
+        value = device.empty(SHAPE, np.dtype("i4"), stream)
+        with device.held_back(stream) as gate:
             device.copy_array(value, source, stream)
-        assert stream.pending
-        array.write(selection, value[selection], stream=stream)
+            gate.open_after(0.05)
+            array.write(selection, value[selection], stream=stream)
         expected = gzarr.open_array(tmp_path, device="cpu")[...]
         z.same(expected[selection], (data + i)[selection])
 
@@ -60,7 +60,7 @@ def request_of(array: gzarr.Array, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["raw", "zstd", "blosc-lz4-1", "gzip"])
-def test_memory_stays_within_the_budget(name: str, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_memory_stays_within_the_budget(name: str, tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("u2", (256, 256))
     array = make(
         tmp_path,
@@ -98,7 +98,7 @@ class FailingStore(MemoryStore):
 
 
 @pytest.mark.parametrize("wave_bytes", [1 << 26, 1])
-def test_a_store_that_fails_is_named(wave_bytes: int, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_is_named(wave_bytes: int, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_engine, "WAVE_BYTES", wave_bytes)
     monkeypatch.setenv("GZARR_THREADS", "1")
     store = FailingStore()
@@ -116,7 +116,7 @@ def test_a_store_that_fails_is_named(wave_bytes: int, device: SimulatedDevice, m
     assert array[...].get().tolist() == list(range(8))
 
 
-def test_no_room_on_the_device(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_no_room_on_the_device(tmp_path: Path, device: WatchedDevice) -> None:
     data = data_of("i4")
     array = make(tmp_path)
     value = on(device, data)
@@ -129,7 +129,7 @@ def test_no_room_on_the_device(tmp_path: Path, device: SimulatedDevice) -> None:
         check(tmp_path, data)
 
 
-def test_writers_in_many_threads(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_writers_in_many_threads(tmp_path: Path, device: WatchedDevice) -> None:
     """Each thread writes a window of its own, and shares chunks with its neighbours."""
     data = data_of("i4")
     array = make(tmp_path, chunks=(8, 5, 7), shards=(16, 10, 21))
@@ -178,7 +178,7 @@ def writes(draw: st.DrawFn) -> Any:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=writes())
-def test_random_writes(case: Any, tmp_path_factory: pytest.TempPathFactory, device: SimulatedDevice) -> None:
+def test_random_writes(case: Any, tmp_path_factory: pytest.TempPathFactory, device: WatchedDevice) -> None:
     shape, inner, shards, boxes, codec, dtype, wave_bytes = case
     path = tmp_path_factory.mktemp("a")
     native = np.dtype(dtype).newbyteorder("=")

@@ -1,10 +1,9 @@
-"""Reads that bypass host memory, on the simulated device: which chunks they are for, and the fate of all others."""
+"""Reads that bypass host memory, into device memory: which chunks they are for, and the fate of all others."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -12,20 +11,22 @@ from unittest import mock
 import numpy as np
 import pytest
 import zarr
+from support import devices
 from support import zarr_arrays as z
-from support.simulated_device import DeviceArray, SimulatedDevice
-from support.simulated_files import SimulatedFiles
+from support.files_past_host import FilesPastHost
 from support.staged_chunks import Volume
 
 import gzarr
 from gzarr.engines import pool
-from gzarr.engines.cuda import devices, direct, slots
+from gzarr.engines.cuda import direct, slots
 from gzarr.engines.cuda.host_decoding import HostStaging
 from gzarr.engines.cuda.staging import ABSENT, DEFERRED, FALLBACK, READY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from support.watched_device import WatchedDevice
 
     from gzarr.engines.request import ReadRequest
 
@@ -35,26 +36,16 @@ NBYTES = 128 * 128 * 4
 INNER = 64 << 10
 
 
-@contextmanager
-def simulated(*, eager: bool = True) -> Iterator[tuple[SimulatedDevice, SimulatedFiles]]:
-    device = SimulatedDevice(eager=eager)
-    files = device.direct = SimulatedFiles(device)
-    slots.release()
-    with devices.use(lambda ordinal: device):
-        yield device, files
-        device.finish()
-        assert files.is_open == 0
-    slots.release()
-
-
 @pytest.fixture
-def device() -> Iterator[SimulatedDevice]:
-    with simulated() as (made, _):
+def device() -> Iterator[WatchedDevice]:
+    with devices.on_host() as made:
+        files = made.direct = FilesPastHost(made)
         yield made
+        assert files.is_open == 0
 
 
 @pytest.fixture
-def files(device: SimulatedDevice) -> SimulatedFiles:
+def files(device: WatchedDevice) -> FilesPastHost:
     assert device.direct is not None
     return device.direct
 
@@ -66,7 +57,9 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def same(result: Any, expected: np.ndarray[Any, Any]) -> None:
-    assert isinstance(result, DeviceArray)
+    import cupy
+
+    assert isinstance(result, cupy.ndarray)
     z.same(result.get(), expected)
 
 
@@ -102,7 +95,7 @@ def chunks_of(path: Path) -> list[Path]:
 
 @pytest.mark.parametrize("name", documents(np.zeros(1, "f4")))
 def test_formats_and_selections(
-    name: str, tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, device: WatchedDevice, files: FilesPastHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pieces that do not divide a chunk.
     monkeypatch.setattr(direct, "PIECE_BYTES", 30_000)
@@ -128,7 +121,7 @@ def test_formats_and_selections(
     assert 0 < device.peak <= 400_000
 
 
-def test_no_page_locked_memory_for_chunks(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_no_page_locked_memory_for_chunks(tmp_path: Path, device: WatchedDevice) -> None:
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)["v3"], data)
     a = gzarr.open_array(tmp_path / "a", device="cuda")
@@ -142,7 +135,7 @@ def test_no_page_locked_memory_for_chunks(tmp_path: Path, device: SimulatedDevic
         assert sum(pinned) > NBYTES
 
 
-def test_a_field_of_records(tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles) -> None:
+def test_a_field_of_records(tmp_path: Path, device: WatchedDevice, files: FilesPastHost) -> None:
     dtype = np.dtype([("a", "<i4"), ("b", "<f8")])
     data = z.sample((9000,), dtype)
     zarr.create_array(tmp_path / "a", shape=9000, chunks=6000, dtype=dtype, zarr_format=2, compressors=None)[...] = data
@@ -150,22 +143,24 @@ def test_a_field_of_records(tmp_path: Path, device: SimulatedDevice, files: Simu
     assert files.counts["read"] == 2
 
 
-def test_the_callers_stream(tmp_path: Path) -> None:
-    """Streams run only when waited for: the caller's stream places the chunks, in its order."""
+def test_the_callers_stream(tmp_path: Path, device: WatchedDevice, files: FilesPastHost) -> None:
+    """The caller's stream places the chunks, in its order; only a read in many waves waits for it."""
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)["shards"], data)
-    with simulated(eager=False) as (device, files):
-        a = gzarr.open_array(tmp_path / "a", device="cuda")
-        with device:
-            stream = device.stream()
-            outs = [device.empty(SHAPE, np.dtype("i4"), stream) for _ in range(3)]
-        for out, budget in zip(outs, (None, 300_000, None), strict=True):
+    a = gzarr.open_array(tmp_path / "a", device="cuda")
+    with device:
+        stream = device.stream()
+        outs = [device.empty(SHAPE, np.dtype("i4"), stream) for _ in range(3)]
+    for out, budget in zip(outs, (None, 300_000, None), strict=True):
+        with device, device.held_back(stream) as gate:
+            if budget is not None:
+                gate.open_after(0.05)
             a.read(out=out, stream=stream, budget_bytes=budget, decode="cuda")
-        assert stream.pending
-        stream.synchronize()
-        for out in outs:
-            z.same(np.array(out, subok=False), data)
-        assert files.counts["read"] == 18
+            assert gate.passed == (budget is not None)
+    stream.synchronize()
+    for out in outs:
+        z.same(out.get(), data)
+    assert files.counts["read"] == 18
 
 
 ZSTD = z.codec("zstd", level=1, checksum=False)
@@ -179,7 +174,7 @@ OTHERS: dict[str, Callable[[np.ndarray[Any, Any]], z.Json]] = {
 
 
 @pytest.mark.parametrize("why", [*OTHERS, "store", "links", "device", "decode"])
-def test_what_goes_through_the_host(why: str, tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles) -> None:
+def test_what_goes_through_the_host(why: str, tmp_path: Path, device: WatchedDevice, files: FilesPastHost) -> None:
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", OTHERS[why](data) if why in OTHERS else documents(data)["v3"], data)
     store: Any = tmp_path / "a"
@@ -198,7 +193,7 @@ def test_what_goes_through_the_host(why: str, tmp_path: Path, device: SimulatedD
 # -- waves
 
 
-def stage_all(request: ReadRequest, files: SimulatedFiles, nbytes: int, capacity: int) -> tuple[Any, ...]:
+def stage_all(request: ReadRequest, files: FilesPastHost, nbytes: int, capacity: int) -> tuple[Any, ...]:
     """Take wave after wave; return the states, the bytes of READY chunks, and the number of waves."""
     device = files.device
     staging = direct.DirectStaging(device, files, request, nbytes)
@@ -207,8 +202,9 @@ def stage_all(request: ReadRequest, files: SimulatedFiles, nbytes: int, capacity
     plain: dict[int, bytes] = {}
     waves = 0
     with device:
+        stream = device.stream()
         while len(pending):
-            memory = device.allocate(capacity + 1, device.stream())
+            memory = device.allocate(capacity + 1, stream)
             staged, frames = staging.stage(pending, memory, capacity, 0)
             assert sorted(staged.rows.tolist()) == sorted(pending.tolist())
             assert staged.used <= capacity
@@ -230,7 +226,7 @@ def stage_all(request: ReadRequest, files: SimulatedFiles, nbytes: int, capacity
 
 
 @pytest.mark.parametrize("kind", ["local", "local shard"])
-def test_waves_take_what_fits(kind: str, tmp_path: Path, files: SimulatedFiles) -> None:
+def test_waves_take_what_fits(kind: str, tmp_path: Path, files: FilesPastHost) -> None:
     plain = [np.random.default_rng(i).bytes(1000) for i in range(10)]
     values: list[bytes | None] = [*plain]
     values[3], values[5], values[6] = None, plain[5][:-1], plain[6] + b"x"
@@ -248,7 +244,7 @@ def test_waves_take_what_fits(kind: str, tmp_path: Path, files: SimulatedFiles) 
 
 
 @pytest.mark.parametrize("offset", [-1, -1000, 9001, 10_000, (1 << 63) - 1])
-def test_ranges_outside_of_a_file(offset: int, tmp_path: Path, files: SimulatedFiles) -> None:
+def test_ranges_outside_of_a_file(offset: int, tmp_path: Path, files: FilesPastHost) -> None:
     plain = [np.random.default_rng(i).bytes(1000) for i in range(4)]
     request = Volume(plain, "local shard", 1000, tmp_path).request()
     for name in ("0", "1"):
@@ -261,7 +257,7 @@ def test_ranges_outside_of_a_file(offset: int, tmp_path: Path, files: SimulatedF
 
 
 def test_memory_goes_back_with_its_wave(
-    tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, device: WatchedDevice, files: FilesPastHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is returned although threads keep their last function for a while."""
     kept: list[Any] = []
@@ -277,7 +273,6 @@ def test_memory_goes_back_with_its_wave(
     same(gzarr.open_array(tmp_path / "a", device="cuda").read(decode="cuda"), data)
     assert kept
     slots.release()
-    device.finish()
     assert device.held == 0
 
 
@@ -295,7 +290,7 @@ def outcome(read: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("missing", ["fill", "error"])
 @pytest.mark.parametrize("name", ["v3", "shards"])
-def test_absent_chunks(name: str, missing: Any, tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles) -> None:
+def test_absent_chunks(name: str, missing: Any, tmp_path: Path, device: WatchedDevice, files: FilesPastHost) -> None:
     data = z.sample(SHAPE, "i4")
     document = documents(data)[name]
     z.write(tmp_path / "a", {**document, "fill_value": 7}, data)
@@ -329,7 +324,7 @@ def damage(path: Path, what: str) -> None:
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("what", ["empty", "short", "long", "twice", "pipe", "directory", "gone"])
 @pytest.mark.parametrize("name", ["v3", "shards"])
-def test_damaged_files(name: str, what: str, tmp_path: Path, files: SimulatedFiles) -> None:
+def test_damaged_files(name: str, what: str, tmp_path: Path, files: FilesPastHost) -> None:
     """For a path that is no file, the errors are those of the CPU engine; other chunks still bypass the host."""
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)[name], data)
@@ -346,7 +341,7 @@ def test_damaged_files(name: str, what: str, tmp_path: Path, files: SimulatedFil
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("what", ["short", "gone", "pipe", "directory"])
-def test_shards_that_change_behind_their_index(what: str, tmp_path: Path, device: SimulatedDevice) -> None:
+def test_shards_that_change_behind_their_index(what: str, tmp_path: Path, device: WatchedDevice) -> None:
     """A range of a shard that is gone is an error, never an absent chunk."""
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)["shards"], data)
@@ -379,7 +374,7 @@ def test_shards_that_change_behind_their_index(what: str, tmp_path: Path, device
 
 @pytest.mark.parametrize("how", ["refused", "fails", "short", "one short"])
 def test_what_cannot_be_read_is_decoded_by_the_host(
-    how: str, tmp_path: Path, files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
+    how: str, tmp_path: Path, files: FilesPastHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct, "PIECE_BYTES", 30_000)
     data = z.sample(SHAPE, "i4")
@@ -408,7 +403,7 @@ def test_what_cannot_be_read_is_decoded_by_the_host(
 
 
 def test_few_files_are_open_at_once(
-    tmp_path: Path, files: SimulatedFiles, threads: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, files: FilesPastHost, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct, "PIECE_BYTES", 10_000)
     data = z.sample((40 * (INNER // 4),), "i4")
@@ -418,9 +413,7 @@ def test_few_files_are_open_at_once(
     assert 1 <= files.most_open <= threads + 1
 
 
-def test_files_are_closed_when_a_read_ends_early(
-    tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles
-) -> None:
+def test_files_are_closed_when_a_read_ends_early(tmp_path: Path, device: WatchedDevice, files: FilesPastHost) -> None:
     class Interrupted(BaseException):
         pass
 
@@ -441,7 +434,7 @@ def test_files_are_closed_when_a_read_ends_early(
     same(a.read(decode="cuda"), data)
 
 
-def test_decode_path(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_decode_path(tmp_path: Path, device: WatchedDevice) -> None:
     data = z.sample(SHAPE, "i4")
     z.write(tmp_path / "a", documents(data)["v3"], data)
     a = gzarr.open_array(tmp_path / "a", device="cuda")
@@ -454,7 +447,7 @@ def test_decode_path(tmp_path: Path, device: SimulatedDevice) -> None:
     assert "GPUDirect" not in path(gzarr.stores.LocalStore(tmp_path / "a"))
 
 
-def test_entries_of_zip_archives(tmp_path: Path, device: SimulatedDevice, files: SimulatedFiles) -> None:
+def test_entries_of_zip_archives(tmp_path: Path, device: WatchedDevice, files: FilesPastHost) -> None:
     """Stored entries are ranges of one file, chunks and inner chunks of shards alike."""
     data = z.sample(SHAPE, "i4")
     with gzarr.ZipStore(tmp_path / "a.zip", mode="w") as store:

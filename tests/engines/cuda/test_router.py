@@ -108,7 +108,7 @@ def test_waves_are_counted_as_the_engine_cuts_them(
     gzarr.create_array(tmp_path / "a", data=values, chunks=(2, 1000), codecs=codecs, device="cpu")
     monkeypatch.setattr(wave_plan, "WAVE_BYTES", 8000 * chunks_of_a_wave + 100)
     monkeypatch.setattr(wave_plan, "WAVE_FRAMES", 1)
-    with devices.use("simulated") as tested:
+    with devices.use("on host") as tested:
         assert tested.watched is not None
         tested.open(tmp_path / "a").read(decode="cuda")
         made = tested.watched.counts["batches zstd"]

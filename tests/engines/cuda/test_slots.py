@@ -8,32 +8,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zarr
-from support.simulated_device import SimulatedDevice
+from support import devices
 
 import gzarr
 from gzarr.engines import kernels, result_memory
-from gzarr.engines.cuda import devices, slots
+from gzarr.engines.cuda import slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from support.watched_device import WatchedDevice
+
 DATA = (np.arange(64 * 64).reshape(64, 64) // 7).astype("u2")
 
 
 @pytest.fixture
-def device() -> Iterator[SimulatedDevice]:
-    """A device on which no stream, not even the default one, runs anything before somebody waits for it."""
-    slots.release()
-    made = SimulatedDevice(eager=False)
-    with devices.use(lambda ordinal: made):
+def device() -> Iterator[WatchedDevice]:
+    with devices.on_host() as made, made:
         yield made
-        made.finish()
-    slots.release()
 
 
 @pytest.fixture
-def array(tmp_path: Path, device: SimulatedDevice) -> gzarr.Array:
+def array(tmp_path: Path, device: WatchedDevice) -> gzarr.Array:
     codec = zarr.codecs.ZstdCodec(level=1)
     zarr.create_array(tmp_path / "a", shape=DATA.shape, dtype="u2", chunks=(16, 16), compressors=codec)[...] = DATA
     return gzarr.open_array(tmp_path / "a", device="cuda")
@@ -51,18 +48,14 @@ def read(array: gzarr.Array, kind: str, decode: Any) -> tuple[Any, np.ndarray[An
 @pytest.mark.parametrize("decode", ["cuda", "cpu"])
 @pytest.mark.parametrize("kind", ["box", "table", "points"])
 def test_a_read_does_not_wait_for_the_callers_stream(
-    kind: str, decode: str, array: gzarr.Array, device: SimulatedDevice
+    kind: str, decode: str, array: gzarr.Array, device: WatchedDevice
 ) -> None:
     """A read does not wait for work in the stream, not even of earlier reads; each takes a slot that is idle."""
-    reached: list[int] = []
-    stream = device.current_stream()
-    stream.enqueue(lambda: reached.append(1))
-    results = [read(array, kind, decode) for _ in range(5)]
-    assert not reached
-    assert stream.pending > 5
+    with device.held_back(device.current_stream()) as gate:
+        results = [read(array, kind, decode) for _ in range(5)]
+        assert not gate.passed
     for result, expected in reversed(results):
         np.testing.assert_array_equal(result.get(), expected)
-    assert reached
     # From now on the slots are free: none is made.
     before = len(slots._idle[device.name])
     result, expected = read(array, kind, decode)
@@ -70,25 +63,25 @@ def test_a_read_does_not_wait_for_the_callers_stream(
     assert len(slots._idle[device.name]) == before
 
 
-def test_a_read_of_more_waves_than_memory_waits_for_results(array: gzarr.Array, device: SimulatedDevice) -> None:
-    reached: list[int] = []
-    device.current_stream().enqueue(lambda: reached.append(1))
-    device.reset_peak()
-    result = array.read(decode="cuda", budget_bytes=200_000)
-    assert device.peak <= 200_000
-    # The caller's stream had to run for it: the memory of the first wave is the second one's.
-    assert reached
+def test_a_read_of_more_waves_than_memory_waits_for_results(array: gzarr.Array, device: WatchedDevice) -> None:
+    with device.held_back(device.current_stream()) as gate:
+        gate.open_after(0.1)
+        device.reset_peak()
+        result = array.read(decode="cuda", budget_bytes=200_000)
+        assert device.peak <= 200_000
+        # The caller's stream had to run for it: the memory of the first wave is the second one's.
+        assert gate.passed
     np.testing.assert_array_equal(result.get(), DATA)
 
 
-def slot_of(device: SimulatedDevice, nbytes: int) -> slots.Slot:
+def slot_of(device: WatchedDevice, nbytes: int) -> slots.Slot:
     with device:
         slot = slots.Slot(device)
         slot.staging(nbytes)
     return slot
 
 
-def test_the_smallest_slot_that_has_the_memory_is_taken(device: SimulatedDevice) -> None:
+def test_the_smallest_slot_that_has_the_memory_is_taken(device: WatchedDevice) -> None:
     small, middle, large = (slot_of(device, nbytes) for nbytes in (100, 1000, 10_000))
     for slot in (large, small, middle):
         slots.give_back(device, slot)
@@ -103,53 +96,68 @@ def test_the_smallest_slot_that_has_the_memory_is_taken(device: SimulatedDevice)
     assert large.nbytes == 0
 
 
-def test_gated_slots_are_left_until_their_gate_opens(device: SimulatedDevice) -> None:
+def test_gated_slots_are_left_until_their_gate_opens(device: WatchedDevice) -> None:
     stream, slot = device.current_stream(), slot_of(device, 100)
-    with device:
-        stream.enqueue(lambda: None)
+    with device.held_back(stream) as gate:
         slot.gate(stream)
         slots.give_back(device, slot)
         other = slots.take(device, 100)
         assert other is not slot
+        gate.open()
         stream.synchronize()
         assert slots.take(device, 100) is slot
 
 
-def test_slots_that_are_dropped_wait_for_nothing(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_that_are_dropped_wait_for_nothing(device: WatchedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "MAX_IDLE_SLOTS", 2)
     stream = device.current_stream()
-    stream.enqueue(lambda: None)
     held = [slot_of(device, 100) for _ in range(5)]
-    with device:
+    with device.held_back(stream) as gate:
         for slot in held[:4]:
             slot.gate(stream)
-    for slot in held[:4]:
-        slots.give_back(device, slot)
-    # All wait for the caller, and so are kept, but for their page-locked memory.
-    assert slots._idle[device.name] == held[:4]
-    assert stream.pending
-    assert not any(slot.nbytes for slot in held[:3])
+        for slot in held[:4]:
+            slots.give_back(device, slot)
+        # All wait for the caller, and so are kept; to free page-locked memory would wait for it.
+        assert slots._idle[device.name] == held[:4]
+        assert not gate.passed
     stream.synchronize()
     slots.give_back(device, held[4])
     assert slots._idle[device.name] == held[3:]
 
 
-def test_a_host_far_ahead_waits_for_the_oldest(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_page_locked_memory_is_freed_although_that_waits(
+    device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "MAX_IDLE_PINNED_BYTES", 250)
+    stream = device.current_stream()
+    held = [slot_of(device, 100) for _ in range(3)]
+    with device.held_back(stream) as gate:
+        for slot in held:
+            slot.gate(stream)
+        for slot in held[:2]:
+            slots.give_back(device, slot)
+        assert not gate.passed
+        gate.open_after(0.1)
+        slots.give_back(device, held[2])
+    assert slots._idle[device.name] == held
+    assert not any(slot.nbytes for slot in held)
+
+
+def test_a_host_far_ahead_waits_for_the_oldest(device: WatchedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "MAX_IDLE_SLOTS", 2)
     stream = device.current_stream()
-    stream.enqueue(lambda: None)
     made = []
-    with device:
+    with device.held_back(stream) as gate:
         for _ in range(6):
             slot = slots.take(device, 100)
             slot.gate(stream)
             slots.give_back(device, slot)
             made.append(slot)
+        assert not gate.passed
     assert made == made[:2] * 3
-    assert stream.pending
 
 
-def test_page_locked_memory_is_bounded_in_each_direction(device: SimulatedDevice) -> None:
+def test_page_locked_memory_is_bounded_in_each_direction(device: WatchedDevice) -> None:
     slot = slot_of(device, 60)
     with device:
         slot.results(10)
@@ -167,16 +175,14 @@ def test_indices_of_a_selection_count(array: gzarr.Array) -> None:
         array.vindex.read((points, points), decode="cuda", budget_bytes=400_000)
 
 
-def test_released_memory_is_given_back(array: gzarr.Array, device: SimulatedDevice) -> None:
+def test_released_memory_is_given_back(array: gzarr.Array, device: WatchedDevice) -> None:
     result_memory.release()
     host = result_memory.empty((result_memory.LARGE_BYTES,), np.dtype(np.uint8))
     del host
     assert result_memory._kept
     result = array.read(decode="cuda")
-    device.sweep()
     assert device.held > 0
     gzarr.release_memory()
-    device.sweep()
     assert device.held == 0
     assert not result_memory._kept
     assert not kernels.idle_workers()

@@ -10,42 +10,42 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.simulated_device import SimulatedDevice
+from support import devices
 
 import gzarr
-from gzarr.engines.cuda import devices, streams
+from gzarr.engines.cuda import streams
 from gzarr.engines.cuda.streams import BorrowedStream
 from gzarr.loader.dataset import Dataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from support.watched_device import WatchedDevice
+
 DATA = np.arange(64 * 32, dtype="u2").reshape(64, 32)
 
 
-class Counting(SimulatedDevice):
-    """A lazy device that counts the streams it has made."""
-
-    made = 0
-
-    def stream(self) -> Any:
-        self.made += 1
-        return super().stream()
-
-
 @pytest.fixture
-def device() -> Iterator[Counting]:
-    gzarr.release_memory()
-    one = Counting(eager=False)
-    with devices.use(lambda ordinal: one):
+def device() -> Iterator[WatchedDevice]:
+    with devices.on_host() as one:
+        pool().free_all_blocks()
         yield one
         gc.collect()
-        gzarr.release_memory()
-        one.finish()
+
+
+def pool() -> Any:
+    import cupy
+
+    return cupy.get_default_memory_pool()
+
+
+def made(device: WatchedDevice) -> int:
+    """Return how many streams were made."""
+    return sum(n for name, n in device.cuda.host.counts().items() if name.startswith("cudaStreamCreate"))
 
 
 @pytest.fixture
-def array(device: Counting) -> gzarr.Array:
+def array(device: WatchedDevice) -> gzarr.Array:
     return gzarr.create_array(gzarr.MemoryStore(), data=DATA, chunks=(8, 16), device="cuda")
 
 
@@ -87,25 +87,24 @@ CALLS: dict[str, Callable[[gzarr.Array], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:shuffling is coarse")
 @pytest.mark.parametrize("name", CALLS)
-def test_the_pool_does_not_grow_with_each_call(name: str, array: gzarr.Array, device: Counting) -> None:
+def test_the_pool_does_not_grow_with_each_call(name: str, array: gzarr.Array, device: WatchedDevice) -> None:
     for _ in range(3):
         CALLS[name](array)
         gc.collect()
-    made = device.made
-    assert made <= 12
+    before = made(device)
+    assert 0 < before <= 12
     for _ in range(8):
         CALLS[name](array)
         gc.collect()
     # Threads run side by side to a different degree; each call with streams of its own would make two or more.
-    assert device.made <= made + 4
-    device.finish()
-    device.sweep()
+    assert made(device) <= before + 4
     gzarr.release_memory()
-    default = id(device.current_stream())
-    assert not sum(nbytes for stream, nbytes in device.pooled.items() if stream != default)
+    # What is kept is for CuPy's default stream.
+    device.free_cached(device.current_stream())
+    assert pool().free_bytes() == 0
 
 
-def test_a_stream_goes_back_when_it_is_closed_or_collected(device: Counting) -> None:
+def test_a_stream_goes_back_when_it_is_closed_or_collected(device: WatchedDevice) -> None:
     with device:
         first = BorrowedStream(device)
         stream = first.stream
@@ -117,24 +116,23 @@ def test_a_stream_goes_back_when_it_is_closed_or_collected(device: Counting) -> 
         del second
         gc.collect()
         assert BorrowedStream(device).stream is stream
-    assert device.made == 2
+    assert made(device) == 2
 
 
-def test_no_more_streams_are_kept_than_promised(device: Counting) -> None:
+def test_no_more_streams_are_kept_than_promised(device: WatchedDevice) -> None:
     with device:
         borrowed = [BorrowedStream(device) for _ in range(streams.MAX_IDLE_STREAMS + 5)]
         memories = [device.allocate(100, one.stream) for one in borrowed]
+        block = pool().used_bytes() // len(borrowed)
         memories.clear()
-        device.sweep()
         for one in borrowed:
             one.close()
         assert len(streams._idle[device.name]) == streams.MAX_IDLE_STREAMS
         # The memory of those that are gone is free.
-        kept = {id(stream) for _, stream in streams._idle[device.name]}
-        assert {stream for stream, nbytes in device.pooled.items() if nbytes} == kept
+        assert pool().free_bytes() == streams.MAX_IDLE_STREAMS * block
 
 
-def test_a_stream_is_one_borrower_s_at_a_time(device: Counting) -> None:
+def test_a_stream_is_one_borrower_s_at_a_time(device: WatchedDevice) -> None:
     used: set[int] = set()
     errors: list[str] = []
 
@@ -154,12 +152,12 @@ def test_a_stream_is_one_borrower_s_at_a_time(device: Counting) -> None:
     for thread in threads:
         thread.join()
     assert not errors
-    assert device.made <= 4
+    assert made(device) <= 4
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_takes_no_stream_of_its_parent(device: Counting) -> None:
+def test_a_forked_child_takes_no_stream_of_its_parent(device: WatchedDevice) -> None:
     with device:
         held = BorrowedStream(device)
         BorrowedStream(device).close()
@@ -173,7 +171,7 @@ def test_a_forked_child_takes_no_stream_of_its_parent(device: Counting) -> None:
 
 
 def test_the_last_batch_is_read_by_its_consumer_before_its_memory_is_used_again(
-    array: gzarr.Array, device: Counting
+    array: gzarr.Array, device: WatchedDevice
 ) -> None:
     """With ``copy=False``, work on the last batch is waited for by the streams of whoever has them next."""
     results = []
@@ -192,7 +190,7 @@ def test_the_last_batch_is_read_by_its_consumer_before_its_memory_is_used_again(
         assert (result.get() == DATA[i % 8 * 8 : i % 8 * 8 + 8]).all()
 
 
-def test_a_value_to_be_reduced_is_the_caller_s_own(array: gzarr.Array, device: Counting) -> None:
+def test_a_value_to_be_reduced_is_the_caller_s_own(array: gzarr.Array, device: WatchedDevice) -> None:
     """Callers' kernels read it late; the blocks that follow use the memory of the value that the function returned."""
     taken = []
 
@@ -211,7 +209,7 @@ def test_a_value_to_be_reduced_is_the_caller_s_own(array: gzarr.Array, device: C
     assert found == [value for pair in itertools.pairwise(firsts) for value in pair]
 
 
-def test_a_new_output_is_the_caller_s_own(array: gzarr.Array, device: Counting) -> None:
+def test_a_new_output_is_the_caller_s_own(array: gzarr.Array, device: WatchedDevice) -> None:
     """Its memory is used again in order with the caller's stream, not with that of a block."""
     results = []
     for _ in range(3):
@@ -222,6 +220,5 @@ def test_a_new_output_is_the_caller_s_own(array: gzarr.Array, device: Counting) 
             device.copy_array(result, found, stream)
             results.append(result)
         del found
-        device.sweep()
         gzarr.release_memory()
     assert all((result.get() == DATA).all() for result in results)

@@ -1,4 +1,4 @@
-"""The layout of a wave of a write, computed and carried out in host memory, without even a simulated device."""
+"""The layout of a wave of a write, computed and carried out in host memory, without any device."""
 
 from __future__ import annotations
 

@@ -305,8 +305,8 @@ V3: list[tuple[str, str, list[dict[str, Any]]]] = [
 
 
 @pytest.fixture
-def simulated() -> Iterator[devices.TestedDevice]:
-    with devices.use("simulated") as tested:
+def on_host() -> Iterator[devices.TestedDevice]:
+    with devices.use("on host") as tested:
         yield tested
 
 
@@ -319,25 +319,23 @@ def kernels_of(filters: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("dtype", "filters", "compressor"), [c[1:] for c in V2], ids=[c[0] for c in V2])
 def test_reads_of_v2(
-    dtype: str, filters: Any, compressor: Any, order: str, tmp_path: Path, simulated: devices.TestedDevice
+    dtype: str, filters: Any, compressor: Any, order: str, tmp_path: Path, on_host: devices.TestedDevice
 ) -> None:
     document = v2(SHAPE, CHUNKS, dtype, compressor, filters, order)
     write(tmp_path / "a", document, data_for(dtype))
-    assert kernels_for(tmp_path / "a", document, simulated) == kernels_of(filters)
+    assert kernels_for(tmp_path / "a", document, on_host) == kernels_of(filters)
 
 
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize(("data_type", "codecs"), [c[1:] for c in V3], ids=[c[0] for c in V3])
-def test_reads_of_v3(
-    data_type: str, codecs: Any, sharded: bool, tmp_path: Path, simulated: devices.TestedDevice
-) -> None:
+def test_reads_of_v3(data_type: str, codecs: Any, sharded: bool, tmp_path: Path, on_host: devices.TestedDevice) -> None:
     chunks, chain = (CHUNKS, codecs) if not sharded else ((16, 10), [shard(list(CHUNKS), codecs)])
     document = v3(SHAPE, chunks, data_type, chain, False if data_type == "bool" else 0)
     write3(tmp_path / "a", document, data_for(data_type))
-    assert kernels_for(tmp_path / "a", document, simulated) == kernels_of(codecs)
+    assert kernels_for(tmp_path / "a", document, on_host) == kernels_of(codecs)
 
 
-def test_waves_with_absent_and_foreign_chunks(tmp_path: Path, simulated: devices.TestedDevice) -> None:
+def test_waves_with_absent_and_foreign_chunks(tmp_path: Path, on_host: devices.TestedDevice) -> None:
     """Chunks of every kind in waves of a small budget, which limits the memory held."""
     document = v2((64, 40), (8, 8), "<i4", blosc2(1), [DELTA, SHUFFLE2], fill=7)
     data = data_for("<i4", (64, 40))
@@ -350,26 +348,26 @@ def test_waves_with_absent_and_foreign_chunks(tmp_path: Path, simulated: devices
     host = gzarr.open_array(tmp_path / "a", device="cpu")[...]
     same(host[:8, 8:16], data[:8, :8])
     assert (host[24:32, 16:24] == 7).all()
-    array = gzarr.open_array(tmp_path / "a", device=simulated.name)
-    assert simulated.simulated is not None
+    array = gzarr.open_array(tmp_path / "a", device=on_host.name)
+    assert on_host.watched is not None
     for budget in (400_000, 1_500_000):
-        simulated.simulated.reset_peak()
-        same(simulated.read(array, decode="cuda", budget_bytes=budget), host)
-        assert 0 < simulated.simulated.peak <= budget
+        on_host.watched.reset_peak()
+        same(on_host.read(array, decode="cuda", budget_bytes=budget), host)
+        assert 0 < on_host.watched.peak <= budget
 
 
 @pytest.mark.parametrize("compressor", [None, ZSTD], ids=["raw", "zstd"])
-def test_faulty_packed_chunks_are_named(compressor: Any, tmp_path: Path, simulated: devices.TestedDevice) -> None:
+def test_faulty_packed_chunks_are_named(compressor: Any, tmp_path: Path, on_host: devices.TestedDevice) -> None:
     document = v2((30,), (9,), "|b1", compressor, [filter2("packbits")])
     data = data_for("?", (30,))
     write(tmp_path / "a", document, data)
     packed = bytearray(numcodecs.PackBits().encode(data[9:18]).tobytes())
     packed[0] = 6
     (tmp_path / "a" / "1").write_bytes(bytes(packed if compressor is None else numcodecs.Zstd(1).encode(packed)))
-    array = gzarr.open_array(tmp_path / "a", device=simulated.name)
-    same(simulated.read(array, slice(18, None), decode="cuda"), data[18:])
+    array = gzarr.open_array(tmp_path / "a", device=on_host.name)
+    same(on_host.read(array, slice(18, None), decode="cuda"), data[18:])
     with pytest.raises(gzarr.ChunkDecodeError, match="packbits") as caught:
-        simulated.read(array, decode="cuda")
+        on_host.read(array, decode="cuda")
     assert (caught.value.chunk, caught.value.key) == ((1,), "1")
 
 
@@ -383,16 +381,16 @@ def test_faulty_packed_chunks_are_named(compressor: Any, tmp_path: Path, simulat
     ids=["floats", "checksum", "shuffle-first"],
 )
 def test_other_chains_are_decoded_by_the_cpu(
-    dtype: str, filters: Any, compressor: Any, tmp_path: Path, simulated: devices.TestedDevice
+    dtype: str, filters: Any, compressor: Any, tmp_path: Path, on_host: devices.TestedDevice
 ) -> None:
     data = data_for(dtype)
     write(tmp_path / "a", v2(SHAPE, CHUNKS, dtype, compressor, filters), data)
-    array = gzarr.open_array(tmp_path / "a", device=simulated.name)
+    array = gzarr.open_array(tmp_path / "a", device=on_host.name)
     assert "no decoder for this chain on the device" in array.decode_path
-    same(simulated.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu")[...])
+    same(on_host.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu")[...])
 
 
-def test_transpositions_behind_filters_of_neighbours(tmp_path: Path, simulated: devices.TestedDevice) -> None:
+def test_transpositions_behind_filters_of_neighbours(tmp_path: Path, on_host: devices.TestedDevice) -> None:
     codecs = [filter3("delta", dtype="<i4"), SWAPPED, LITTLE, ZSTD3]
     store = {"zarr.json": json.dumps(v3((1 << 20, 64), CHUNKS, "int32", codecs)).encode()}
-    assert "no decoder for this chain" in gzarr.open_array(store, device=simulated.name).decode_path
+    assert "no decoder for this chain" in gzarr.open_array(store, device=on_host.name).decode_path

@@ -324,15 +324,15 @@ def data_type_of(name: str) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture
-def simulated() -> Iterator[devices.TestedDevice]:
-    with devices.use("simulated") as tested:
+def on_host() -> Iterator[devices.TestedDevice]:
+    with devices.use("on host") as tested:
         yield tested
 
 
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize(("data_type", "codecs", "kernels"), [c[1:] for c in READS], ids=[c[0] for c in READS])
 def test_reads(
-    data_type: str, codecs: Any, kernels: set[str], sharded: bool, tmp_path: Path, simulated: devices.TestedDevice
+    data_type: str, codecs: Any, kernels: set[str], sharded: bool, tmp_path: Path, on_host: devices.TestedDevice
 ) -> None:
     chunks, chain = (CHUNKS, codecs) if not sharded else ((16, 10), [shard(list(CHUNKS), codecs)])
     fill: Any = {"bool": False, "complex": [0, 0]}.get(data_type.rstrip("0123456789"), 0)
@@ -342,13 +342,13 @@ def test_reads(
         data = data / 8 - 0.5
     write3(tmp_path / "a", document, data)
     same(gzarr.open_array(tmp_path / "a", device="cpu")[...], data)
-    assert kernels_for(tmp_path / "a", document, simulated) == kernels
+    assert kernels_for(tmp_path / "a", document, on_host) == kernels
 
 
 @pytest.mark.parametrize("compressor", [[], [ZSTD], [CRC32C]], ids=["raw", "zstd", "crc32c"])
 @pytest.mark.parametrize("padding", PADDINGS[1:])
 def test_faulty_padding_is_the_error_of_the_cpu(
-    padding: str, compressor: Any, tmp_path: Path, simulated: devices.TestedDevice
+    padding: str, compressor: Any, tmp_path: Path, on_host: devices.TestedDevice
 ) -> None:
     packing = codec("packbits", padding_encoding=padding)
     data = data_for("?", (30,))
@@ -360,10 +360,10 @@ def test_faulty_padding_is_the_error_of_the_cpu(
     for step in compressor:
         encoded = bytes(codec_from_v3(step, "$").encode(encoded, ours.encoded(like(9, "?"))))
     (tmp_path / "a" / "c" / "1").write_bytes(encoded)
-    array = gzarr.open_array(tmp_path / "a", device=simulated.name)
-    same(simulated.read(array, slice(18, None), decode="cuda"), data[18:])
+    array = gzarr.open_array(tmp_path / "a", device=on_host.name)
+    same(on_host.read(array, slice(18, None), decode="cuda"), data[18:])
     errors = []
-    for read in (lambda: simulated.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu").read):
+    for read in (lambda: on_host.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu").read):
         with pytest.raises(gzarr.ChunkDecodeError, match="states 6 bits of padding, expected 7") as caught:
             read()
         assert (caught.value.chunk, caught.value.key) == ((1,), "c/1")
@@ -371,7 +371,7 @@ def test_faulty_padding_is_the_error_of_the_cpu(
     assert errors[0] == errors[1]
 
 
-def test_waves_of_packed_chunks(tmp_path: Path, simulated: devices.TestedDevice) -> None:
+def test_waves_of_packed_chunks(tmp_path: Path, on_host: devices.TestedDevice) -> None:
     """Absent chunks, and waves of a small budget, which limits the memory held."""
     document = v3((64, 40), (8, 8), "float32", [LINE, BYTES, SHORT, ZSTD], 1.5)
     data = (data_for("f4", (64, 40)) * 8 % 32 / 8 - 0.5).astype("f4")
@@ -379,12 +379,12 @@ def test_waves_of_packed_chunks(tmp_path: Path, simulated: devices.TestedDevice)
     (tmp_path / "a" / "c" / "3" / "2").unlink()
     host = gzarr.open_array(tmp_path / "a", device="cpu")[...]
     assert (host[24:32, 16:24] == 1.5).all()
-    array = gzarr.open_array(tmp_path / "a", device=simulated.name)
-    assert simulated.simulated is not None
+    array = gzarr.open_array(tmp_path / "a", device=on_host.name)
+    assert on_host.watched is not None
     for budget in (200_000, 1_500_000):
-        simulated.simulated.reset_peak()
-        same(simulated.read(array, decode="cuda", budget_bytes=budget), host)
-        assert 0 < simulated.simulated.peak <= budget
+        on_host.watched.reset_peak()
+        same(on_host.read(array, decode="cuda", budget_bytes=budget), host)
+        assert 0 < on_host.watched.peak <= budget
 
 
 @pytest.mark.parametrize(
@@ -399,10 +399,10 @@ def test_waves_of_packed_chunks(tmp_path: Path, simulated: devices.TestedDevice)
     ids=["offset", "whole", "map", "narrower", "transposed-behind-another-shape"],
 )
 def test_other_chains_are_decoded_by_the_cpu(
-    data_type: str, codecs: Any, tmp_path: Path, simulated: devices.TestedDevice
+    data_type: str, codecs: Any, tmp_path: Path, on_host: devices.TestedDevice
 ) -> None:
     data = data_for(data_type) + np.dtype(data_type).type(7)
     write3(tmp_path / "a", v3(SHAPE, CHUNKS, data_type, codecs, 7), data)
-    array = gzarr.open_array(tmp_path / "a", device=simulated.name)
+    array = gzarr.open_array(tmp_path / "a", device=on_host.name)
     assert "no decoder for this chain on the device" in array.decode_path
-    same(simulated.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu")[...])
+    same(on_host.read(array, decode="cuda"), gzarr.open_array(tmp_path / "a", device="cpu")[...])

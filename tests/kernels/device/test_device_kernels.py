@@ -238,12 +238,13 @@ def test_indices_are_a_permutation(nbytes: int, typesize: int, blocksize: int) -
 
 def test_swapped_bytes() -> None:
     word = np.frombuffer(random_bytes(8), np.uint64)
-    out, positions = np.zeros(1, np.uint64), np.zeros(6, np.int64)
-    for swap in (1, 2, 4, 8):
-        expected = word if swap == 1 else word.view(f"u{swap}").byteswap().view(np.uint64)
-        launch(m.swapped, word, out, positions, swap - 1, blocks=1, threads=1)
-        assert out == expected
-        assert positions.tolist() == [i // swap * swap + swap - 1 - i % swap for i in range(6)]
+    out, positions = np.zeros(1, np.uint64), np.zeros(12, np.int64)
+    for flip in (0, 1, 3, 7):
+        launch(m.swapped, word, out, positions, flip, 0, blocks=1, threads=1)
+        assert out == word.view(f"u{flip + 1}").byteswap().view(np.uint64)
+    for swap in (0, 1, 2, 3, 4, 6):
+        launch(m.swapped, word, out, positions, 0, swap, blocks=1, threads=1)
+        assert positions.tolist() == np.arange(12).reshape(-1, max(swap, 1))[:, ::-1].ravel().tolist()
 
 
 def test_launches_are_bounded() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from support import made_up_kernels as m
+from support.cuda_on_host import kernels
 from support.cuda_on_host.kernels import CannotRunError
 from support.guarded_memory import Guarded
-from support.kernel_ir_launch import KernelFaultError, launch
+from support.kernel_ir_launch import KernelFaultError, launch, prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BLOCKS = 5
 
@@ -127,3 +132,30 @@ def test_what_cannot_be_exchanged_is_named(kernel: Any, arguments: Any, name: st
 def test_a_kernel_that_does_not_end_is_a_fault(kernel: Any) -> None:
     with pytest.raises(KernelFaultError, match=r"not ended after 0.1 s"):
         launch(kernel, int64s(1), blocks=1, threads=2, limit=0.1)
+
+
+def test_kernels_are_found_by_their_ptx() -> None:
+    ptx = kernels.gzarr_programs().programs["place_rows"].ptx
+    (entry,) = kernels.entries(ptx)
+    found = kernels.find(ptx.encode(), entry)
+    assert found is not None
+    assert list(found.parameter_nbytes)[: found.n_parameters] == [8] * 5
+    assert kernels.find(ptx.encode(), f"{entry}_") is None
+    with pytest.raises(CannotRunError, match="is in PTX other than that of"):
+        kernels.find(ptx.replace("sm_80", "sm_90").encode(), entry)
+    # What is not gzarr's is looked for elsewhere.
+    other = prepare("support.made_up_kernels").programs["counted"].ptx
+    (entry,) = kernels.entries(other)
+    assert kernels.find(other.encode(), entry) is None
+
+
+def test_the_builds_used_last_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_CACHE", tmp_path)
+    names = [f"{what}{i}" for i in range(8) for what in ("", "ir-")]
+    for i, name in enumerate(names):
+        (tmp_path / name / "inside").mkdir(parents=True)
+        os.utime(tmp_path / name, (i, i))
+    (tmp_path / "7.new").mkdir()
+    (tmp_path / "lock").touch()
+    kernels._remove_old()
+    assert {path.name for path in tmp_path.iterdir()} == {*names[4:], "lock"}

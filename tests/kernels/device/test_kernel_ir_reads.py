@@ -1,8 +1,7 @@
-"""Whole reads and writes on the simulated device, with kernels run from the IR compiled for a GPU."""
+"""Whole reads and writes, and the kernels that run in them, as IR compiled for a GPU."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.simulated_device import SimulatedDevice
+    from support.watched_device import WatchedDevice
 
 SHAPE, CHUNKS = (37, 21, 6), (10, 8, 6)
 pytestmark = pytest.mark.slow
@@ -28,11 +27,11 @@ SELECTIONS: list[Any] = [..., (slice(31, 2, -3), slice(1, 20, 2)), (5, slice(Non
 
 @pytest.fixture
 def device() -> Iterator[devices.TestedDevice]:
-    with devices.use("simulated") as tested:
+    with devices.use("on host") as tested:
         yield tested
 
 
-def launched(device: SimulatedDevice | None) -> set[str]:
+def launched(device: WatchedDevice | None) -> set[str]:
     assert device is not None
     return {what.split()[1] for what in device.counts if what.startswith("launch ")}
 
@@ -125,37 +124,30 @@ def test_windows_into_one_output(tmp_path: Path, device: devices.TestedDevice) -
 # -- writes
 
 
-@contextmanager
-def writing() -> Iterator[SimulatedDevice]:
-    with w.simulated() as made:
-        yield made
-
-
 @pytest.mark.parametrize("name", ["raw", "zstd", "gzip", "zlib", "blosc-lz4-1", "blosc-zstd-2", "blosc-stored"])
 @pytest.mark.parametrize(("dtype", "order"), [("|u1", "C"), (">f4", "F"), ("<c16", "C")])
-def test_writes(dtype: str, name: str, order: str, tmp_path: Path) -> None:
-    with writing() as device:
-        data = w.data_of(dtype)
-        array = w.make(tmp_path, dtype=dtype, zarr_format=2, order=order, compressors=w.COMPRESSORS[name], fill_value=0)
-        array.write(..., w.on(device, data))
-        array.write((slice(3, 30, 4), 7), w.on(device, data[:7, 3]))
-        data[3:30:4, 7] = data[:7, 3]
-        w.check(tmp_path, data, name)
-        assert "gather" in launched(device)
+def test_writes(dtype: str, name: str, order: str, tmp_path: Path, device: devices.TestedDevice) -> None:
+    data = w.data_of(dtype)
+    array = w.make(tmp_path, dtype=dtype, zarr_format=2, order=order, compressors=w.COMPRESSORS[name], fill_value=0)
+    array.write(..., device.array(data))
+    array.write((slice(3, 30, 4), 7), device.array(data[:7, 3]))
+    data[3:30:4, 7] = data[:7, 3]
+    w.check(tmp_path, data, name)
+    assert "gather" in launched(device.watched)
 
 
-def test_writes_of_shards(tmp_path: Path) -> None:
-    with writing() as device:
-        data = w.data_of("f4")
-        data[:9, :5] = 1.5
-        array = w.make(
-            tmp_path,
-            dtype="f4",
-            fill_value=1.5,
-            chunks=(4, 5, 7),
-            shards=(16, 10, 21),
-            compressors=[zarr.codecs.BloscCodec(cname="lz4", shuffle="shuffle"), zarr.codecs.Crc32cCodec()],
-        )
-        array.write(..., w.on(device, data))
-        w.check(tmp_path, data)
-        assert launched(device) >= {"gather", "plain_to_byte_planes", "put_numbers", "put_checksums", "copy_frames"}
+def test_writes_of_shards(tmp_path: Path, device: devices.TestedDevice) -> None:
+    data = w.data_of("f4")
+    data[:9, :5] = 1.5
+    array = w.make(
+        tmp_path,
+        dtype="f4",
+        fill_value=1.5,
+        chunks=(4, 5, 7),
+        shards=(16, 10, 21),
+        compressors=[zarr.codecs.BloscCodec(cname="lz4", shuffle="shuffle"), zarr.codecs.Crc32cCodec()],
+    )
+    array.write(..., device.array(data))
+    w.check(tmp_path, data)
+    ran = launched(device.watched)
+    assert ran >= {"gather", "plain_to_byte_planes", "put_numbers", "put_checksums", "copy_frames"}

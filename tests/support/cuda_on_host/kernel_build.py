@@ -1,9 +1,9 @@
 """A separate process in which numba-cuda compiles kernels: to PTX, and to machine code for the host.
 
 The first two arguments are folders, the others are names of modules. For each program of these, a kernel for a size of
-words, it writes into the first folder ``PROGRAM.json`` with PTX and LLVM IR, unless it is there; and into the second one
-``PROGRAM.json`` with what ``kernels.Program`` has, and ``PROGRAM.o``, whose symbol is :func:`symbol`. Several such
-processes share the work: each takes the programs for which it creates ``PROGRAM.taken``.
+words, it writes into the first folder ``PROGRAM.json`` with PTX and LLVM IR, unless it is there. Into the second folder
+it writes ``PROGRAM.json`` with what ``kernels.Program`` has, and ``PROGRAM.o``, whose symbol is :func:`symbol`. Several
+such processes share the work: each takes the programs for which it creates ``PROGRAM.taken``.
 """
 
 from __future__ import annotations

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).parent
 ROOT: Final = FOLDER.parents[2]
 _CACHE: Final = ROOT / ".pytest_cache" / "device_kernels"
+#: Builds of kernels that are kept, of whatever sources and compilers.
+_KEPT_BUILDS: Final = 6
+#: How Numba's names of gzarr's kernels begin.
+_OWN: Final = "_ZN13gzarr_kernels6device"
 _COMPILERS: Final = ("numba", "numba-cuda", "llvmlite", "numpy", "nvidia-nvvm")
 #: Files of this folder on which PTX and IR depend, and the code for the host.
 _BY_NUMBA: Final = ("kernel_build.py",)
@@ -129,6 +133,9 @@ class Programs:
         self.library = ctypes.CDLL(str(folder / "kernels.so"))
         self.library.kernels_set_limit.argtypes = [ctypes.c_double]
         self._by_ptx = {program.ptx: name for name, program in self.programs.items()}
+
+    def __contains__(self, image: str) -> bool:
+        return image in self._by_ptx
 
     def find(self, image: str, entry: str) -> Kernel | None:
         """Return what runs an entry of PTX, or None if it is not of these programs; for errors see :meth:`kernel`."""
@@ -228,7 +235,22 @@ def build(*modules: str) -> Path:
                 new.mkdir()
                 _compile(kept, new, list(modules))
                 new.rename(path)
+                os.utime(kept)
+                _remove_old()
+    # The last ones used are kept.
+    os.utime(path)
     return path
+
+
+def _remove_old() -> None:
+    """Remove the builds that were not used for longest, and what killed processes left. For who has the lock."""
+    folders = [path for path in _CACHE.iterdir() if path.is_dir()]
+    finished = [path for path in folders if path.suffix != ".new"]
+    finished.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    ir = [path for path in finished if path.name.startswith("ir-")]
+    builds = [path for path in finished if not path.name.startswith("ir-")]
+    for path in {*folders} - {*ir[:_KEPT_BUILDS], *builds[:_KEPT_BUILDS]}:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _compile(kept: Path, folder: Path, modules: list[str]) -> None:
@@ -332,7 +354,14 @@ def find(image: bytes, entry: str) -> Kernel | None:
     CannotRunError
         If the image has an entry of gzarr's kernels, but is other PTX; or as :meth:`Programs.kernel`.
     """
-    return gzarr_programs().find(image.decode(errors="replace"), entry)
+    text = image.decode(errors="replace")
+    found = gzarr_programs().find(text, entry)
+    if found is None and entry.startswith(_OWN) and text not in gzarr_programs() and entry in entries(text):
+        raise CannotRunError(
+            f"{entry} is in PTX other than that of use_compiled_kernels(): of other sources, for another GPU, or "
+            "compiled by numba-cuda when it was loaded (GZARR_JIT=1)"
+        )
+    return found
 
 
 def set_find(address: int) -> None:
