@@ -1,6 +1,6 @@
 """Batches of frames on a device, decoded by its batched decoders alone, and times of enqueued work.
 
-Written for :class:`gzarr.engines.cuda.device_protocol.Device`, so that the tests run it on the simulated one.
+Written for :class:`gzarr.engines.cuda.device_protocol.Device`, so that tests can watch it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The devices for tests of reading: the CPU, and a CUDA device, simulated or real (see ``conftest.py``)."""
+"""The devices for tests of reading: the CPU, and a CUDA device, in host memory or real (see ``conftest.py``)."""
 
 from __future__ import annotations
 

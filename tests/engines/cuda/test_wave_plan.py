@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support import devices as tested
-from support.simulated_device import SimulatedDevice
 from support.zarr_arrays import LITTLE, codec
 
 import gzarr
@@ -25,61 +24,63 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from support.watched_device import WatchedDevice
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHAIN = [LITTLE, codec("zstd", level=1, checksum=False)]
 RNG = np.random.default_rng(7)
 
 
 @pytest.fixture
-def device() -> Iterator[SimulatedDevice]:
-    with tested.use("simulated") as found:
-        assert found.simulated is not None
-        yield found.simulated
+def device() -> Iterator[WatchedDevice]:
+    with tested.on_host() as made:
+        yield made
 
 
-def planned(chunk: int, free: int, n: int = 100_000, stored: int = -1) -> Waves:
+def planned(device: WatchedDevice, chunk: int, free: int, n: int = 100_000, stored: int = -1) -> Waves:
     """Return the waves of zstd chunks on a device with so much free memory, by the decoder's own scratch."""
     program = DeviceProgram(FrameFormat("zstd", "zstd", 0, chunk), 0, 0, (chunk,), bits=False)
     planner = WavePlanner(
         program, NvcompDecompressor("zstd"), 2 * chunk + 64 * KIB, np.ones(n, np.int64), 3, 1, direct=False
     )
-    return planner.plan(expected(program, 1, np.full(n, stored)), Budget(SimulatedDevice(capacity=free), None))
+    device.capacity = free
+    return planner.plan(expected(program, 1, np.full(n, stored)), Budget(device, None))
 
 
 @pytest.mark.parametrize("chunk", [16 * KIB, 64 * KIB, 128 * KIB])
-def test_waves_have_the_promised_frames(chunk: int) -> None:
-    waves = planned(chunk, 80 * GIB)
+def test_waves_have_the_promised_frames(chunk: int, device: WatchedDevice) -> None:
+    waves = planned(device, chunk, 80 * GIB)
     assert waves.shape.chunks == max(wave_plan.WAVE_FRAMES, wave_plan.WAVE_BYTES // chunk)
     assert waves.flight == wave_plan.MAX_WAVES_IN_FLIGHT
-    assert planned(chunk, 80 * GIB, n=10).shape.chunks == 10
+    assert planned(device, chunk, 80 * GIB, n=10).shape.chunks == 10
 
 
-def test_memory_is_near_what_is_stored() -> None:
+def test_memory_is_near_what_is_stored(device: WatchedDevice) -> None:
     """Of what a wave holds: decoded chunks, encoded ones twice, and the decoder's scratch of three times as much."""
     for chunk, free in ((64 * KIB, 4 * GIB), (MIB, 4 * GIB)):
-        shape = planned(chunk, free).shape
+        shape = planned(device, chunk, free).shape
         decoded = shape.chunks * chunk
         assert shape.encoded <= 1.2 * decoded + 2 * chunk + 64 * KIB
         assert shape.nbytes - shape.scratch <= 3.7 * decoded
         # It was 11 times the decoded bytes for 64 KiB, and 9 times for 1 MiB.
         assert shape.nbytes <= 7.5 * decoded
-        less = planned(chunk, free, stored=chunk // 4).shape
+        less = planned(device, chunk, free, stored=chunk // 4).shape
         assert less.chunks > shape.chunks
         assert less.encoded <= 0.4 * less.chunks * chunk + 2 * chunk + 64 * KIB
 
 
 @pytest.mark.parametrize("free", [GIB, 4 * GIB, 16 * GIB, 80 * GIB])
 @pytest.mark.parametrize("chunk", [4 * KIB, MIB, 8 * MIB])
-def test_waves_stay_within_the_default(chunk: int, free: int) -> None:
-    waves = planned(chunk, free)
+def test_waves_stay_within_the_default(chunk: int, free: int, device: WatchedDevice) -> None:
+    waves = planned(device, chunk, free)
     assert waves.shape.nbytes * waves.flight <= min(8 * GIB, free // 4)
     assert waves.shape.staging_bytes * waves.flight <= wave_plan.MAX_IDLE_PINNED_BYTES
 
 
-def test_large_frames_come_in_more_than_before() -> None:
+def test_large_frames_come_in_more_than_before(device: WatchedDevice) -> None:
     # There were 37 of them; as many as page-locked memory allows now, and more if they compress.
-    assert planned(MIB, 80 * GIB).shape.chunks >= 350
-    assert planned(MIB, 80 * GIB, stored=MIB // 2).shape.chunks >= 500
+    assert planned(device, MIB, 80 * GIB).shape.chunks >= 350
+    assert planned(device, MIB, 80 * GIB, stored=MIB // 2).shape.chunks >= 500
 
 
 def test_what_a_first_wave_held_never_takes_more_than_the_share_of_a_wave() -> None:
@@ -87,7 +88,7 @@ def test_what_a_first_wave_held_never_takes_more_than_the_share_of_a_wave() -> N
     planner = WavePlanner(
         program, NvcompDecompressor("zstd"), 3 * MIB, np.ones(9000, np.int64), 3, 1, direct=False, reserved=5 * MIB
     )
-    budget = Budget(SimulatedDevice(capacity=GIB), 200 * MIB)
+    budget = Budget(WatchedDevice(capacity=GIB), 200 * MIB)
     before = planner.plan(expected(program, 1, np.full(9000, -1)), budget)
     for ratio, frames in ((0.01, 1), (0.5, 2), (1.5, 1), (2.9, 300)):
         after = planner.plan(Expected(ratio * MIB, frames), budget, before)
@@ -105,7 +106,7 @@ def array_of(path: Any, data: np.ndarray[Any, Any], chunk: int, **options: Any) 
 
 @pytest.mark.parametrize("wave_frames", [1, 7, 100, 5000])
 def test_waves_of_few_and_of_many_frames(
-    wave_frames: int, tmp_path: Path, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+    wave_frames: int, tmp_path: Path, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wave_plan, "WAVE_FRAMES", wave_frames)
     monkeypatch.setattr(wave_plan, "WAVE_BYTES", 1)
@@ -119,7 +120,7 @@ def test_waves_of_few_and_of_many_frames(
 @pytest.mark.parametrize("where", ["files", "memory", "shards"])
 @pytest.mark.parametrize("budget", [None, 2_000_000])
 def test_chunks_that_are_larger_than_the_first_ones(
-    where: str, budget: int | None, tmp_path: Path, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+    where: str, budget: int | None, tmp_path: Path, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a first wave that compressed well, the next ones do not fit: what is left over comes later."""
     monkeypatch.setattr(wave_plan, "WAVE_FRAMES", 24)
@@ -138,7 +139,7 @@ def test_chunks_that_are_larger_than_the_first_ones(
 
 @pytest.mark.parametrize("error", [OSError("no such luck"), KeyboardInterrupt(), MemoryError()])
 def test_an_error_of_a_wave_that_is_staged_aside_reaches_the_caller(
-    error: BaseException, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+    error: BaseException, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wave_plan, "WAVE_FRAMES", 4)
     monkeypatch.setattr(wave_plan, "WAVE_BYTES", 1)
@@ -168,7 +169,7 @@ def test_an_error_of_a_wave_that_is_staged_aside_reaches_the_caller(
     assert device.held == 0
 
 
-def test_a_chunk_that_fails_late_is_named(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_that_fails_late_is_named(device: WatchedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wave_plan, "WAVE_FRAMES", 4)
     monkeypatch.setattr(wave_plan, "WAVE_BYTES", 1)
     store = gzarr.MemoryStore()
@@ -178,7 +179,7 @@ def test_a_chunk_that_fails_late_is_named(device: SimulatedDevice, monkeypatch: 
         array.read(decode="cuda")
 
 
-def test_the_router_reckons_with_the_waves_that_will_be(tmp_path: Path, device: SimulatedDevice) -> None:
+def test_the_router_reckons_with_the_waves_that_will_be(tmp_path: Path, device: WatchedDevice) -> None:
     shape = (40_000, MIB)
     gzarr.create_array(tmp_path / "a", shape=shape, chunks=(1, MIB), dtype="u1", codecs=CHAIN, device="cpu")
     engine = gzarr.open_array(tmp_path / "a", device="cuda")._reader._the_cuda_engine
