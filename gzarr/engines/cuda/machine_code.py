@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
 from typing import TYPE_CHECKING
 
 from ...errors import DeviceError
@@ -35,8 +36,8 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     Raises
     ------
     DeviceError
-        If numba-cuda cannot compile it because a part of the CUDA toolkit is missing, or if the GPU is older than those
-        for which the wheel has kernels.
+        If numba-cuda cannot compile it because a part of the CUDA toolkit is missing or its simulator is on, or if the
+        GPU is older than those for which the wheel has kernels.
     """
     from gzarr_kernels.device import ptx, target
 
@@ -55,6 +56,8 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     found = _read(path)
     if found is not None:
         return found
+    if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
+        raise DeviceError("numba-cuda compiles no kernels in its simulator: unset NUMBA_ENABLE_CUDASIM")
     kernels.announce_compilation("device kernels")
     try:
         made = compiler.compiled(kernel, word, capability)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .addressing import get
+from .addressing import get, quotient
 from .language import cuda, int64, uint64
 from .target import THREADS, blocks, body, kernel
 
@@ -67,8 +67,9 @@ def _copy_frames(arena: Bytes, columns: Column, job: int, block: int, grid: int,
     units = frames * get(columns, job + PARTS)
     unit = block
     while unit < units:
-        frame = unit % frames
-        begin = unit // frames * PART_BYTES
+        part = quotient(unit, frames)
+        frame = unit - part * frames
+        begin = part * PART_BYTES
         nbytes = get(columns, get(columns, job + NBYTES) + frame) - begin
         if nbytes > 0:
             source = get(columns, get(columns, job + SOURCE) + frame) + begin

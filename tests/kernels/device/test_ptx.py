@@ -55,6 +55,18 @@ compilers = sorted({"numba", "llvmlite", "numba_cuda"} & set(sys.modules))
 print(json.dumps([found, refused, compilers, devices.missing_parts()]))
 """
 
+#: In Numba's simulator.
+SIMULATED = """
+from gzarr.engines.cuda import machine_code
+from gzarr.errors import DeviceError
+from gzarr_kernels.device import copies
+
+try:
+    machine_code.load(copies.copy_frames, 8, (9, 0))
+except DeviceError as error:
+    print(error)
+"""
+
 
 def run(*arguments: str, **environment: str) -> str:
     own = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
@@ -142,3 +154,8 @@ def test_a_damaged_file_is_not_used(built: Path, tmp_path: Path) -> None:
     assert run("-c", code, GZARR_KERNELS=str(tmp_path), GZARR_JIT="0") == "0\n"
     assert run("-c", code, GZARR_KERNELS=str(built), GZARR_JIT="1") == "0\n"
     assert run("-c", code, GZARR_KERNELS=str(built), GZARR_JIT="0") == "21\n"
+
+
+def test_numbas_simulator_compiles_nothing(tmp_path: Path) -> None:
+    variables = {"GZARR_JIT": "1", "NUMBA_ENABLE_CUDASIM": "1", "XDG_CACHE_HOME": str(tmp_path)}
+    assert run("-c", SIMULATED, **variables).endswith("unset NUMBA_ENABLE_CUDASIM\n")
