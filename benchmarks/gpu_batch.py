@@ -35,27 +35,10 @@ def aligned(nbytes: int, to: int = ALIGNMENT) -> int:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of a run: by the host's clock, synchronized, and between two events of the device (None: no clock)."""
+    """Seconds of a run: by the host's clock, synchronized, and between two events of the device."""
 
     host_s: float
-    device_s: float | None
-
-    @property
-    def best_s(self) -> float:
-        """The device's time if there is one, else the host's."""
-        return self.host_s if self.device_s is None else self.device_s
-
-
-def _events() -> tuple[Any, Any] | None:
-    """Return two events with a clock, or None on a simulated device."""
-    from gzarr.engines.cuda import devices
-    from gzarr.engines.cuda.cupy_device import CupyDevice
-
-    if not isinstance(devices.get_device(devices.current()), CupyDevice):
-        return None
-    import cupy
-
-    return cupy.cuda.Event(), cupy.cuda.Event()
+    device_s: float
 
 
 def time_runs(stream: Any, enqueue: Callable[[], object], runs: int = 5, seconds: float = 2.0) -> Timing:
@@ -72,7 +55,9 @@ def time_runs(stream: Any, enqueue: Callable[[], object], runs: int = 5, seconds
     seconds
         Time after the first run in which other runs may begin.
     """
-    events = _events()
+    import cupy
+
+    events = cupy.cuda.Event(), cupy.cuda.Event()
     host: list[float] = []
     device: list[float] = []
     enqueue()
@@ -80,18 +65,13 @@ def time_runs(stream: Any, enqueue: Callable[[], object], runs: int = 5, seconds
     begin = time.perf_counter()
     while not host or (len(host) < runs and time.perf_counter() - begin < seconds):
         start = time.perf_counter()
-        if events is not None:
-            events[0].record(stream.cupy)
+        events[0].record(stream.cupy)
         enqueue()
-        if events is not None:
-            events[1].record(stream.cupy)
+        events[1].record(stream.cupy)
         stream.synchronize()
         host.append(time.perf_counter() - start)
-        if events is not None:
-            import cupy
-
-            device.append(cupy.cuda.get_elapsed_time(*events) / 1e3)
-    return Timing(statistics.median(host), statistics.median(device) if device else None)
+        device.append(cupy.cuda.get_elapsed_time(*events) / 1e3)
+    return Timing(statistics.median(host), statistics.median(device))
 
 
 def pack(frames: Sequence[bytes], alignment: int) -> tuple[Bytes, IntArray, IntArray]:

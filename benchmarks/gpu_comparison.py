@@ -39,46 +39,32 @@ class NoLimitsError(Exception):
 
 
 class Clock:
-    """Times of calls on a device: by the host's clock, synchronized; and between two events, if the device has them."""
+    """Times of calls on a device: by the host's clock, synchronized; and between two events."""
 
     def __init__(self, device: Device) -> None:
-        from gzarr.engines.cuda.cupy_device import CupyDevice
+        import cupy
 
         self._device = device
-        self._events: Any = None
-        if isinstance(device, CupyDevice):
-            import cupy
+        self._events = cupy.cuda.Event(), cupy.cuda.Event()
 
-            self._events = cupy.cuda.Event(), cupy.cuda.Event()
-
-    def _synchronize(self, stream: Any) -> None:
-        """Wait for a stream; on a real device for all streams, since other readers have their own."""
-        stream.synchronize()
-        if self._events:
-            import cupy
-
-            cupy.cuda.runtime.deviceSynchronize()
-
-    def run(self, calls: Sequence[Call], stream: Any = None) -> tuple[float, float | None]:
+    def run(self, calls: Sequence[Call], stream: Any = None) -> tuple[float, float]:
         """Return the host's and the device's seconds of some calls, without freeing results."""
+        import cupy
+
         stream = self._device.current_stream() if stream is None else stream
         host, on_device = 0.0, 0.0
         for call in calls:
-            self._synchronize(stream)
+            # All streams: other readers have their own.
+            cupy.cuda.runtime.deviceSynchronize()
             start = time.perf_counter()
-            if self._events:
-                self._events[0].record(stream.cupy)
+            self._events[0].record(stream.cupy)
             result = call()
-            if self._events:
-                self._events[1].record(stream.cupy)
-            self._synchronize(stream)
+            self._events[1].record(stream.cupy)
+            cupy.cuda.runtime.deviceSynchronize()
             host += time.perf_counter() - start
-            if self._events:
-                import cupy
-
-                on_device += cupy.cuda.get_elapsed_time(*self._events) / 1e3
+            on_device += cupy.cuda.get_elapsed_time(*self._events) / 1e3
             del result
-        return host, on_device if self._events else None
+        return host, on_device
 
 
 def part_of(workload: Workload, parts: int) -> Workload | None:
@@ -290,8 +276,7 @@ class Comparison:
                     continue
                 times = self.measured.estimated.get(name, 1)
                 self.measured.rounds_ms.setdefault(name, []).append(1e3 * host * times)
-                if on_device is not None:
-                    self.measured.device_rounds_ms.setdefault(name, []).append(1e3 * on_device * times)
+                self.measured.device_rounds_ms.setdefault(name, []).append(1e3 * on_device * times)
             self._keep()
         for name in ready:
             done = len(self.measured.rounds_ms.get(name, ()))

@@ -83,12 +83,13 @@ def test_large_frames_come_in_more_than_before(device: WatchedDevice) -> None:
     assert planned(device, MIB, 80 * GIB, stored=MIB // 2).shape.chunks >= 500
 
 
-def test_what_a_first_wave_held_never_takes_more_than_the_share_of_a_wave() -> None:
+def test_what_a_first_wave_held_never_takes_more_than_the_share_of_a_wave(device: WatchedDevice) -> None:
     program = DeviceProgram(FrameFormat("zstd", "zstd", 0, MIB), 0, 0, (MIB,), bits=False)
     planner = WavePlanner(
         program, NvcompDecompressor("zstd"), 3 * MIB, np.ones(9000, np.int64), 3, 1, direct=False, reserved=5 * MIB
     )
-    budget = Budget(WatchedDevice(capacity=GIB), 200 * MIB)
+    device.capacity = GIB
+    budget = Budget(device, 200 * MIB)
     before = planner.plan(expected(program, 1, np.full(9000, -1)), budget)
     for ratio, frames in ((0.01, 1), (0.5, 2), (1.5, 1), (2.9, 300)):
         after = planner.plan(Expected(ratio * MIB, frames), budget, before)
@@ -164,8 +165,6 @@ def test_an_error_of_a_wave_that_is_staged_aside_reaches_the_caller(
     # All memory is free again, and the next read is right.
     assert (array.read(decode="cuda").get() == data).all()
     gzarr.release_memory()
-    device.finish()
-    device.sweep()
     assert device.held == 0
 
 
