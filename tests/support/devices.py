@@ -169,6 +169,8 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
         finally:
             cuda.host.clear_faults()
             _give_all_back()
+            # Elsewhere, ``device="auto"`` is the CPU.
+            cuda.host.visible(0)
     assert cuda.host.drain(), "operations do not end"
     wrong = cuda.errors()
     assert not wrong, wrong
