@@ -1,4 +1,4 @@
-"""Batches on a device whose streams run late: a consumer's work is in order with reads, and the host waits for neither."""
+"""Batches on a device whose streams run late: work of a consumer is in order with reads, and the host waits for neither."""
 
 from __future__ import annotations
 
