@@ -1,4 +1,4 @@
-"""Batches on a device whose streams run late: work of a consumer is in order with reads, and the host waits for neither."""
+"""Batches on a device whose streams run late: what a consumer enqueues is in order with reads, and nobody waits."""
 
 from __future__ import annotations
 
