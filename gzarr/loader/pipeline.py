@@ -131,8 +131,11 @@ class Pipeline:
 
     def _take_back(self) -> None:
         """Take the last batch's memory back: the consumer has enqueued what it does with it."""
-        self._kept = None
-        self._work.memory.take_back(consumer_stream(self._like, self._consumer))
+        try:
+            self._work.memory.take_back(consumer_stream(self._like, self._consumer))
+        finally:
+            # Not before: other threads take memory that is free, for work that then would not wait.
+            self._kept = None
 
     @property
     def ended(self) -> bool:

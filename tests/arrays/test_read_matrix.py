@@ -570,7 +570,7 @@ def basic_selections(shape: tuple[int, ...]) -> list[Any]:
     return found
 
 
-#: ENGINES, where the selections on a device in host memory take most of the time.
+#: ENGINES, where the selections of CUDA in host memory take most of the time.
 _SLOW_ON_CUDA = [
     *ENGINES[:2],
     pytest.param(*ENGINES[2].values, id=ENGINES[2].id, marks=[*ENGINES[2].marks, pytest.mark.slow]),

@@ -22,6 +22,7 @@ import numcodecs
 import numpy as np
 import pytest
 from gzarr_kernels import libraries
+from gzarr_kernels.device import ptx
 from rich.console import Console
 from support import devices as tested
 
@@ -144,7 +145,9 @@ class TestCommand:
         ]:
             (tmp_path / name).mkdir()
             (tmp_path / name / "__init__.py").write_text(code)
-        result = run("--device", "cpu", PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]))
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        # Without kernels of a wheel, with which numba-cuda is not needed.
+        result = run("--device", "cpu", PYTHONPATH=path, GZARR_KERNELS=str(tmp_path / "none"))
         assert (result.returncode, result.stderr) == (0, "")
         found = {line[:19].strip(): line[19:] for line in result.stdout.splitlines()}
         for title in ("CuPy", "CUDA runtime"):
@@ -161,6 +164,8 @@ class TestCommand:
             mock.patch.dict(sys.modules, {**others, **dict.fromkeys(names)}, clear=True),
             mock.patch("importlib.util.find_spec", return_value=None),
             mock.patch.object(ctypes, "CDLL", side_effect=OSError("no such file")),
+            # With kernels of a wheel, numba-cuda is not needed.
+            mock.patch.object(ptx, "programs", return_value={}),
         ):
             found = doctor.environment()
         nvcomp.load.cache_clear()

@@ -31,7 +31,7 @@ def test_results_are_taken_on_any_stream(version: Any, decode: Any) -> None:
                 np.testing.assert_array_equal(taken.read(stream), DATA)
                 assert taken.pointer == result.data.ptr
                 taken.release()
-        del result, taken
+        del result, taken, read_on, taken_on
 
 
 @pytest.mark.parametrize("newest", [(0, 8), (1, 0)])
@@ -56,3 +56,4 @@ def test_values_are_waited_for(newest: tuple[int, int]) -> None:
         array[:20] = dlpack.Offered(values.T[20:], late.ptr, newest=newest)
         np.testing.assert_array_equal(array[...].get(), np.concatenate([DATA[20:], DATA[20:]]))
         assert offered.exported == offered.deleted == 1
+        del late, values, pinned, offered

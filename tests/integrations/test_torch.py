@@ -219,15 +219,17 @@ def test_a_read_to_a_device_is_on_the_current_stream_of_torch(
             stream = device.stream()
         asked: list[Any] = []
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda *name: asked.append(name) or CurrentStream(stream.ptr))
+        current = CurrentStream(stream.ptr)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda *name: asked.append(name) or current)
         tensor = gzarr.open_array(store, device="cuda").to_torch()
         assert asked == [(device.name,), ()]
         assert torch.equal(tensor, torch.from_numpy(data))
-        # Its memory goes back to that stream.
-        (result,) = results
-        assert result.data.mem.stream_ref().ptr == stream.ptr
-        del result
-        results.clear()
+        # Later work of that stream, and of no other, gets its memory.
+        pointer = results.pop().data.ptr
+        with device:
+            assert device.empty(data.shape, data.dtype, device.current_stream()).data.ptr != pointer
+            assert device.empty(data.shape, data.dtype, stream).data.ptr == pointer
+        del stream
 
 
 @pytest.mark.parametrize("name", ["f4", "bfloat16"])

@@ -150,8 +150,8 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
 
     cuda = whole()
     _give_all_back()
-    _let_cupy_give_back()
     cuda.reset(zlib.crc32(f"{os.environ.get('GZARR_TEST_SEED')} {os.environ.get('PYTEST_CURRENT_TEST')}".encode()))
+    _let_cupy_give_back()
     before = cuda.host.live()
     made: dict[int, WatchedDevice] = {}
 
@@ -169,10 +169,14 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
         finally:
             cuda.host.clear_faults()
             _give_all_back()
+            # Elsewhere, ``device="auto"`` is the CPU.
+            cuda.host.visible(0)
     assert cuda.host.drain(), "operations do not end"
     wrong = cuda.errors()
     assert not wrong, wrong
+    cuda.host.visible(2)
     _let_cupy_give_back()
+    cuda.host.visible(0)
     left = cuda.host.live() - before
     if left:
         # Errors refer to what raised them, in circles.
