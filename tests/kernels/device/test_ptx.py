@@ -16,7 +16,8 @@ from cuda.bindings import nvjitlink
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+# All kernels are compiled.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 #: Compiles some kernels with numba-cuda, and prints their PTX.
 COMPILE = """
