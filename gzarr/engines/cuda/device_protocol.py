@@ -1,7 +1,7 @@
 """What the engine needs from a device: memory, streams, kernels, batched decoders and encoders.
 
-:class:`gzarr.engines.cuda.cupy_device.CupyDevice` is the one implementation; tests watch its calls. The rest of the engine
-knows nothing of CuPy.
+:class:`gzarr.engines.cuda.cupy_device.CupyDevice` is the one implementation; tests watch its calls. The rest of the
+engine knows nothing of CuPy.
 """
 
 from __future__ import annotations
