@@ -412,6 +412,10 @@ class _Read:
             slot = self._slot(shape.staging_bytes, shape.results_bytes)
         elif self._budget.strict:
             slot.shrink(shape.staging_bytes, shape.results_bytes)
+            if slot.arena_bytes < shape.arena_bytes:
+                # CuPy would keep the memory of the smaller wave before beside that of this one.
+                slot.stream.synchronize()
+                self._device.free_cached(slot.stream)
         wave = Wave(self._device, slot, planner.program, planner.decoder, shape)
         try:
             wave.staging = slot.staging(shape.staging_bytes)

@@ -41,9 +41,11 @@ class Slot:
         Events: the statuses are on the host; the results are written.
     gated
         Whether the stream waits for ``assembled``.
+    arena_bytes
+        Device memory of the last wave.
     """
 
-    __slots__ = ("_borrowed", "_device", "_pinned", "_results", "assembled", "decoded", "gated", "stream")
+    __slots__ = ("_borrowed", "_device", "_pinned", "_results", "arena_bytes", "assembled", "decoded", "gated", "stream")
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -52,6 +54,7 @@ class Slot:
         self.decoded: Event = device.event()
         self.assembled: Event = device.event()
         self.gated: bool = False
+        self.arena_bytes: int = 0
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._results: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 

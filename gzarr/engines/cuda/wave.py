@@ -66,9 +66,15 @@ class Wave:
         order of the stream it was allocated for: enqueued kernels may still read its previous contents, and with some
         pools it does not even exist yet. Reads of files are not ordered with any stream.
         """
-        arena = self.memory = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
+        arena = self._arena()
         self.slot.stream.synchronize()
         return arena[: self._shape.encoded]
+
+    def _arena(self) -> Any:
+        """Allocate the arena."""
+        self.slot.arena_bytes = self._shape.arena_bytes
+        self.memory = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
+        return self.memory
 
     def enqueue(
         self,
@@ -93,9 +99,7 @@ class Wave:
         # Set first: an error message names these chunks if the device fails.
         self.rows = staged.rows[staged.state == READY]
         device, own = self._device, self.slot.stream
-        if self.memory is None:
-            self.memory = device.allocate(self._shape.arena_bytes, own)
-        arena = self.memory
+        arena = self._arena() if self.memory is None else self.memory
         address = device.address(arena)
         layout = lay_out(
             self._shape, self._program, self._decoder, staged, frames, self.staging, place, output, address

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -97,20 +98,33 @@ def _held(device: TestedDevice, stack: ExitStack) -> Callable[[], int]:
         return lambda: watched.peak
     if not device.is_cuda:
         return lambda: 0
-    cupy: Any = importlib.import_module("cupy")
-    pool = cupy.cuda.MemoryPool()
+    pool = importlib.import_module("cupy").get_default_memory_pool()
     current = stack.enter_context(devices.get_device(device.name))
-    pinned: list[int] = []
-    make = current.pinned
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    pinned, most = [0], [0]
+    pin, allocate = current.pinned, current.allocate
 
-    def counted(nbytes: int) -> Any:
-        pinned.append(nbytes)
-        return make(nbytes)
+    def note(more: int) -> None:
+        # Blocks that went back to the pool are still its own: this is what there is at once, or more.
+        pinned[0] += more
+        most[0] = max(most[0], pinned[0] + pool.total_bytes() - before)
 
-    stack.enter_context(pytest.MonkeyPatch.context()).setattr(current, "pinned", counted)
-    stack.enter_context(cupy.cuda.using_allocator(pool.malloc))
-    # Blocks that went back to the pool are still its own: this is the most that there were at once, or more.
-    return lambda: pool.total_bytes() + sum(pinned)
+    def counted_pinned(nbytes: int) -> Any:
+        made = pin(nbytes)
+        note(nbytes)
+        weakref.finalize(made, note, -nbytes)
+        return made
+
+    def counted(nbytes: int, stream: Any) -> Any:
+        made = allocate(nbytes, stream)
+        note(0)
+        return made
+
+    patch = stack.enter_context(pytest.MonkeyPatch.context())
+    patch.setattr(current, "pinned", counted_pinned)
+    patch.setattr(current, "allocate", counted)
+    return lambda: most[0]
 
 
 # -- reads past host memory
