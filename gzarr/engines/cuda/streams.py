@@ -30,6 +30,9 @@ MAX_IDLE_STREAMS: Final = 32
 
 #: Idle streams by name of their device, each with the device: the one given back last is the last.
 _idle: dict[str, deque[tuple[Device, Stream]]] = {}
+#: Borrowed streams by their identity. The garbage collector finalizes a whole circle of objects at once: a stream that
+#: only its borrower referred to would be destroyed when it is given back.
+_lent: dict[int, Stream] = {}
 #: Streams that failed: what is enqueued there may still use their memory.
 _unusable: list[Stream] = []
 
@@ -55,6 +58,7 @@ class BorrowedStream:
         self._device = device
         self._pid = os.getpid()
         self.stream: Stream = _taken(device)
+        _lent[id(self.stream)] = self.stream
         self._given_back.clear()
 
     def close(self) -> None:
@@ -72,6 +76,8 @@ class BorrowedStream:
             if os.getpid() != self._pid:
                 _abandoned.append(self.stream)
                 return
+            # Before it is another's.
+            del _lent[id(self.stream)]
             _idle.setdefault(self._device.name, deque()).append((self._device, self.stream))
 
 
@@ -129,8 +135,9 @@ def release() -> None:
 
 def _forget() -> None:
     # Objects of the parent's CUDA context must not even be freed here.
-    _abandoned.append(dict(_idle))
+    _abandoned.extend([dict(_idle), dict(_lent)])
     _idle.clear()
+    _lent.clear()
 
 
 _abandoned: list[object] = []

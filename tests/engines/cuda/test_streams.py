@@ -119,6 +119,20 @@ def test_a_stream_goes_back_when_it_is_closed_or_collected(device: WatchedDevice
     assert made(device) == 2
 
 
+def test_a_stream_that_is_collected_in_a_circle_goes_back_alive(device: WatchedDevice) -> None:
+    """As one whose borrower an error's traceback refers to."""
+    with device:
+        circle: list[Any] = [BorrowedStream(device)]
+        circle.append(circle)
+        address = circle[0].stream.ptr
+        del circle
+        gc.collect()
+        again = BorrowedStream(device)
+        assert again.stream.ptr == address
+        again.stream.synchronize()
+    assert made(device) == 1
+
+
 def test_no_more_streams_are_kept_than_promised(device: WatchedDevice) -> None:
     with device:
         borrowed = [BorrowedStream(device) for _ in range(streams.MAX_IDLE_STREAMS + 5)]
