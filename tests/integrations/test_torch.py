@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
 from support import devices
-from support.cuda_on_host import dlpack
-from support.foreign_results import NUMBERS, SELECTIONS, collected_results, random_array, same_bits
+from support.foreign_results import NUMBERS, SELECTIONS, collected_results, random_array, same_bits, torch_takes_copies
 
 import gzarr
 from gzarr.arrays.elements import type_on_device
 from gzarr.engines import result_memory
 from gzarr.integrations.torch import as_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.cuda_on_host.dlpack import Imported
 
 #: PyTorch's names of types that NumPy has only with ml_dtypes, and an integer type of their size.
 VIEWED = {
@@ -188,27 +192,13 @@ class CurrentStream:
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[dlpack.Imported]:
-    """Collect what is handed to PyTorch for a device: its build for the CPU does not take that, but gets a copy."""
-    found: list[dlpack.Imported] = []
-    own = torch.from_dlpack
-
-    def take(values: Any) -> torch.Tensor:
-        if isinstance(values, np.ndarray):
-            return own(values)
-        # As PyTorch does: on its own current stream.
-        stream = torch.cuda.current_stream().cuda_stream or dlpack.LEGACY
-        found.append(dlpack.imported(values, stream))
-        tensor = torch.from_numpy(found[-1].read(stream))
-        found[-1].release()
-        return tensor
-
-    monkeypatch.setattr(torch, "from_dlpack", take)
-    return found
+def taken() -> Iterator[list[Imported]]:
+    with torch_takes_copies() as found:
+        yield found
 
 
 def test_a_read_to_a_device_is_on_the_current_stream_of_torch(
-    monkeypatch: pytest.MonkeyPatch, taken: list[dlpack.Imported]
+    monkeypatch: pytest.MonkeyPatch, taken: list[Imported]
 ) -> None:
     data = np.arange(24, dtype="f4").reshape(4, 6)
     store: dict[str, bytes] = {}
@@ -233,13 +223,12 @@ def test_a_read_to_a_device_is_on_the_current_stream_of_torch(
 
 
 @pytest.mark.parametrize("name", ["f4", "bfloat16"])
-def test_elements_of_a_device(name: str, monkeypatch: pytest.MonkeyPatch, taken: list[dlpack.Imported]) -> None:
+def test_elements_of_a_device(name: str, monkeypatch: pytest.MonkeyPatch, taken: list[Imported]) -> None:
     """Without CUDA in PyTorch, a read is on CuPy's current stream, for which the tensor waits."""
     host = random_array(name, chunks=(20, 25), codecs=None)
     expected = host[...]
     results = collected_results(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: CurrentStream(0))
     with devices.use("on host") as device:
         array = device.open(host.store, mode="r+")
         tensor = array.to_torch()

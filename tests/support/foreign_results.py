@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 
 import gzarr
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
+    from support.cuda_on_host.dlpack import Imported
 
 #: NumPy's numbers, in the spelling of a stored array.
 NUMBERS = ["bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", ">i2", ">f4", ">c16"]
@@ -47,6 +52,29 @@ def collected_results(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(gzarr.Array, "read", collected)
     return found
+
+
+@contextmanager
+def torch_takes_copies() -> Iterator[list[Imported]]:
+    """Let PyTorch's build for the CPU get copies of what it is handed on a device; collect what that is."""
+    import torch
+    from support.cuda_on_host import dlpack
+
+    found: list[Imported] = []
+    own = torch.from_dlpack
+
+    def take(values: Any) -> torch.Tensor:
+        if isinstance(values, np.ndarray):
+            return own(values)
+        # As PyTorch does: on its own current stream.
+        stream = torch.cuda.current_stream().cuda_stream if torch.cuda.is_available() else dlpack.LEGACY
+        found.append(dlpack.imported(values, stream))
+        tensor = torch.from_numpy(found[-1].read(stream))
+        found[-1].release()
+        return tensor
+
+    with mock.patch.object(torch, "from_dlpack", take):
+        yield found
 
 
 def same_bits(found: Any, expected: Any) -> None:
