@@ -68,13 +68,16 @@ int host_cudaGetDeviceCount(int *count) {
     return SUCCESS;
 }
 
+/* These two work until the end of the process, when CuPy frees what is left. */
 int host_cudaGetDevice(int *device) {
-    BEGIN(DRIVER, "");
     *device = coh_here.device;
+    if (coh_closing) return SUCCESS;
+    BEGIN(DRIVER, "");
     return SUCCESS;
 }
 
 int host_cudaSetDevice(int device) {
+    if (coh_closing) return SUCCESS;
     BEGIN(DRIVER, "enter");
     if (!coh_valid_device(device)) return coh_last(INVALID_DEVICE);
     coh_here.device = device;
