@@ -45,7 +45,9 @@ class Slot:
         Device memory of the last wave.
     """
 
-    __slots__ = ("_borrowed", "_device", "_pinned", "_results", "arena_bytes", "assembled", "decoded", "gated", "stream")
+    __slots__ = (
+        "_borrowed", "_device", "_pinned", "_results", "arena_bytes", "assembled", "decoded", "gated", "stream",
+    )  # fmt: skip
 
     def __init__(self, device: Device) -> None:
         self._device = device
