@@ -118,6 +118,10 @@ class FsspecStore(RequestedValues, WholeValues):
     def __repr__(self) -> str:
         return f"<gzarr.FsspecStore {self.url!r}>"
 
+    def filesystem(self) -> tuple[Any, str]:
+        """Return the filesystem, and the path of the root there."""
+        return self._calls.fs, self._base.rstrip("/")
+
     def _identity(self) -> tuple[Any, ...]:
         return self._base, self.read_only, self._calls.timeout, self._missing
 

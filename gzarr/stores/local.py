@@ -33,6 +33,7 @@ from .byte_ranges import check_range, resolve_range, splice
 from .file_locks import STRIPES, FileLock, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, identity, is_directory, is_link
 from .keys import split_key, split_prefix
+from .staging import Stage, can_be_staged
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -497,6 +498,30 @@ class LocalStore:
             self._fail("erase", prefix, exc)
         self._drop_empty(segments[:-1])
 
+    def stage(self, prefix: str, *, replace: bool) -> Stage | None:
+        """Begin to make what is at a prefix aside; see :class:`gzarr.stores.base.StagingStore`."""
+        self._check_writable()
+        segments = split_prefix(prefix)
+        self._check_name(segments, prefix)
+        if not self.follow_symlinks:
+            return None
+        target = os.path.realpath(self._tree.path(segments))
+        if not can_be_staged(target) or (os.path.exists(target) and not (replace or _is_empty(target))):  # noqa: PTH110
+            return None
+        try:
+            return Stage(target, "/".join(segments), self._elsewhere, durable=self.durable)
+        except OSError:
+            # Nothing can be made beside it.
+            return None
+
+    def _elsewhere(self, root: Path) -> LocalStore:
+        """Return a store of another directory that is otherwise like this one, also if its class is another one."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.root = root
+        made._tree = FileTree(str(root), follow_symlinks=self.follow_symlinks, durable=self.durable)
+        return made
+
     # -- locks
 
     @contextlib.contextmanager
@@ -557,6 +582,14 @@ class LocalStore:
                 if not all(lock.is_in_place(now) for lock in locks):
                     raise FileNotFoundError(errno.ENOENT, "the lock was erased while waiting for it")
             yield
+
+
+def _is_empty(directory: str) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False
 
 
 def _pause(attempt: int) -> None:

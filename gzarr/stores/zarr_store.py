@@ -111,7 +111,13 @@ class ZarrStore(RequestedValues, WholeValues):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrStore):
             return NotImplemented
-        return self.read_only == other.read_only and (self.store is other.store or bool(self.store == other.store))
+        if self.read_only != other.read_only:
+            return False
+        # By identity, as for gzarr's own stores in memory; zarr-python compares all values.
+        in_memory = [getattr(store.store, "_store_dict", None) for store in (self, other)]
+        if in_memory[0] is not None or in_memory[1] is not None:
+            return in_memory[0] is in_memory[1]
+        return self.store is other.store or bool(self.store == other.store)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 

@@ -13,9 +13,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
@@ -30,10 +28,11 @@ from ..nodes.change import delete_node, hold_documents, reader_of, writable
 from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
 from ..nodes.reader import NodeReader
 from ..progress import watch
-from ..stores.base import LocalFiles, LocatedStore, flush_opened, is_listable
+from ..stores.base import flush_opened, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.locks import hold_node
-from ..stores.memory import MemoryStore
+from ..stores.places import place_of
+from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
 from .copied_metadata import KEEP, array_metadata, group_metadata
 from .copy_array import ArrayCopy
@@ -386,7 +385,9 @@ def prepare_copy(
     opened, base = as_store(dest, "a", dest_options)
     target = join_path(base, normalize_path(dest_path))
     store = writable(opened, f"'/{target}'")
-    check_apart(root, store, target)
+    check_apart(
+        root, place_of(store, target), operation="copy", instead="copy to another path, and move the copy if need be"
+    )
     location = inspect_location(store, target, target_format)
     check_name(target, location, target_format)
     groups: dict[str, GroupMetadata] = {}
@@ -449,44 +450,3 @@ def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
             if isinstance(node, MetadataError):
                 raise node
             yield path, node.metadata
-
-
-def check_apart(root: Array | Group, store: Store, target: str) -> None:
-    """Refuse to copy a node into itself or over a group that contains it.
-
-    Raises
-    ------
-    ArgumentError
-        If the node and the one to be written at ``target`` are the same, or one contains the other.
-    """
-    one, other = _names(root.store, root.path), _names(store, target)
-    nested = any(a is not None and b is not None and _overlap(a, b) for a, b in zip(one, other, strict=True))
-    if nested or (_are_one(root.store, store) and _overlap(f"{root.path}/".lstrip("/"), f"{target}/".lstrip("/"))):
-        raise ArgumentError(
-            f"the destination '/{target}' in {store!r} and the source {root.name} overlap; copy to another path"
-        )
-
-
-def _are_one(one: ReadableStore, other: ReadableStore) -> bool:
-    if isinstance(one, MemoryStore) and isinstance(other, MemoryStore):
-        # One of them may be read-only.
-        return one.mapping is other.mapping
-    return one == other
-
-
-def _names(store: ReadableStore, path: str) -> tuple[str | None, str | None]:
-    """Return names of a node that are the same in every store that has it: of its folder, and of its location."""
-    folder = store.file_root() if isinstance(store, LocalFiles) else None
-    location = store.location() if isinstance(store, LocatedStore) else None
-    return (
-        None if folder is None else _folder(folder, path),
-        None if location is None else f"{location}/{path}".rstrip("/") + "/",
-    )
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
-
-
-def _folder(root: bytes, path: str) -> str:
-    return f"{Path(os.fsdecode(root), path).resolve()}{os.sep}"
