@@ -20,7 +20,7 @@ from ..stores import locks
 from ..stores.base import is_listable
 from .elements import as_data
 from .stored_chunks import stored_chunks
-from .write import Writer, between_processes
+from .write import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,11 +39,12 @@ _BATCH: Final = 256
 def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, lock: bool) -> None:
     """Change the shape of an array; see :meth:`gzarr.Array.resize`."""
     store: Store = array.store  # type: ignore[assignment]
-    before: list[ArrayMetadata] = []
+    before = array.metadata
 
     def change(found: ArrayMetadata) -> ArrayMetadata:
-        before.append(_checked(array, found))
-        new = resized(before[0], shape)  # type: ignore[arg-type]
+        nonlocal before
+        before = _checked(array, found)
+        new = resized(before, shape)  # type: ignore[arg-type]
         shrinks = any(a < b for a, b in zip(new.shape, found.shape, strict=True))
         if shrinks and not erase and _grid_is_of_plugin(found):
             raise ArgumentError(
@@ -53,9 +54,9 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
         return new
 
     with _turn(array, lock=lock):
-        after = change_array(store, array.path, array.zarr_format, change, array._become)
+        after = change_array(store, array.path, array.zarr_format, change, array._become, lock=lock)
         if erase:
-            clear_outside(store, array.path, before[0], after, lock=lock)
+            clear_outside(store, array.path, before, after, lock=lock)
 
 
 def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[int, ...]:
@@ -85,7 +86,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[
         def grow(found: ArrayMetadata) -> ArrayMetadata:
             return resized(_checked(array, found), shape)
 
-        change_array(store, array.path, array.zarr_format, grow, array._become)
+        change_array(store, array.path, array.zarr_format, grow, array._become, lock=lock)
         return shape
 
 
@@ -113,7 +114,7 @@ def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(locks.hold_node(array.store, array.path))
         if lock:
-            stack.enter_context(between_processes(array.store, (), array.metadata.key_prefix(array.path)))
+            stack.enter_context(locks.between_processes(array.store, (), array.metadata.key_prefix(array.path)))
         yield
 
 
@@ -173,7 +174,7 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
         outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
         with contextlib.ExitStack() as stack:
             if lock and outside:
-                stack.enter_context(between_processes(store, outside, old.key_prefix(path)))
+                stack.enter_context(locks.between_processes(store, outside, old.key_prefix(path)))
             stack.enter_context(locks.hold(store, outside))
             store.erase_values(outside)
         erased = set(outside)

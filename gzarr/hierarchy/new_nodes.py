@@ -160,9 +160,7 @@ class NewArray:
             array[...] = self._data
             set_documents(stage.store, array_documents(self.array.metadata, self._path))
             with hold_documents(self._store, self._path):
-                if not put_in_place(
-                    stage, self._store, self._path, location, self._format, overwrite=self._overwrite
-                ):
+                if not put_in_place(stage, self._store, self._path, location, self._format, overwrite=self._overwrite):
                     check_free(self._store, self._path, self._location(), self._format, group=False)
                     raise ArgumentError(
                         f"there is no node at '/{self._path}' in {self._store!r}, but something else was stored there "

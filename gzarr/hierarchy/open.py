@@ -13,7 +13,7 @@ from ..metadata.formats import DEFAULT_FORMAT, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader, suggest
-from ..stores.base import is_listable
+from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .group import Group, make_node

@@ -204,6 +204,15 @@ def store(
     if several and region is not None:
         raise gzarr.ArgumentError("region= is for one dask array and one array to write to")
     _check_different(targets)
+    for target in targets:
+        if isinstance(target, gzarr.Array):
+            gzarr.stores.check_apart(
+                sources,
+                _place(target),
+                operation="store",
+                instead="blocks would read what others have written; write to another array, compute the dask array "
+                "first (x.compute(), x.persist()), or use gzarr.map_blocks",
+            )
     counts = [
         _writing(source, target, region, rechunk=rechunk, lock=lock)
         for source, target in zip(sources, targets, strict=True)
@@ -219,10 +228,12 @@ def store(
 
 def _check_different(targets: Sequence[Any]) -> None:
     for one, other in itertools.combinations([a for a in targets if isinstance(a, gzarr.Array)], 2):
-        places = [a.store.location() if hasattr(a.store, "location") else None for a in (one, other)]
-        same = one.store is other.store or places[0] == places[1] is not None
-        if same and one.path == other.path:
+        if _place(one).is_same(_place(other)):
             raise gzarr.ArgumentError(f"{one.name} is written to twice; write the dask arrays one after the other")
+
+
+def _place(array: gzarr.Array) -> gzarr.stores.Place:
+    return gzarr.stores.place_of(array.store, array.path)
 
 
 def _takes_other_processes(collections: Sequence[Any], options: Mapping[str, Any]) -> bool:
@@ -350,12 +361,25 @@ def from_dask(
     trial = gzarr.create_array({}, **layout, **{**arguments, "overwrite": False, "device": "cpu"})
     if not lock:
         _writing(x, trial, None, rechunk=rechunk, lock=False)
+    if arguments.get("overwrite"):
+        _check_not_read(x, store, path or arguments.get("name") or "", storage_options)
     array = gzarr.create_array(store, path=path, storage_options=storage_options, **layout, **arguments)
     written = _store(x, array, rechunk=rechunk, lock=lock, compute=compute, **(compute_options or {}))
     return array if compute else (array, written)
 
 
 _store = store
+
+
+def _check_not_read(x: Any, store: Any, path: str, storage_options: Mapping[str, Any] | None) -> None:
+    """Refuse to erase what a dask array is still to be read from."""
+    opened, base = gzarr.stores.as_store(store, "w", storage_options)
+    gzarr.stores.check_apart(
+        x,
+        gzarr.stores.place_of(opened, "/".join(part for part in (base, path.strip("/")) if part)),
+        operation="from_dask",
+        instead="write to another path, or compute the dask array first (x.compute(), x.persist())",
+    )
 
 
 def _chunks_for(x: Any, chunks: Any, shards: Any, *, rechunk: bool) -> tuple[Any, Any]:

@@ -27,7 +27,7 @@ from .entries import Entry, entry_of
 from .hierarchies import Hierarchies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from ..metadata.format import Format
     from ..metadata.layout import Layout
@@ -54,12 +54,15 @@ class NodeReader:
         None to use consolidated metadata if present, False to ignore it, True to require it.
     allow_fallback
         Whether an unknown data type may be read as the fallback type in its document.
+    tokens
+        Dictionary that gets the tokens of fetched documents; see :func:`gzarr.nodes.documents.fetch`.
     """
 
     store: ReadableStore
     allow_pickle: bool = False
     use_consolidated: bool | None = None
     allow_fallback: bool = False
+    tokens: dict[str, Hashable | None] | None = field(default=None, repr=False, compare=False)
     # Layouts of hierarchies of the 2022 drafts, by path.
     _layouts: dict[str, Layout] = field(default_factory=dict, repr=False, compare=False)
 
@@ -169,7 +172,7 @@ class NodeReader:
 
     def fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Return the existing documents by key; one request."""
-        return fetch(self.store, keys)
+        return fetch(self.store, keys, self.tokens)
 
     def layout(self, path: str) -> Layout | None:
         """Return the layout of the 2022 draft hierarchy that contains ``path``, or None; one request."""

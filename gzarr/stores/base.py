@@ -103,6 +103,8 @@ class Answer:
         Size of the whole value in bytes; None if unknown.
     unchanged
         Whether the value still has the version ``unless_version`` of the request, and so was not sent.
+    token
+        What a change of the value depends on (:class:`ConditionalStore`); None if unknown.
     """
 
     value: Buffer | None
@@ -110,6 +112,7 @@ class Answer:
     error: Exception | None = None
     size: int | None = None
     unchanged: bool = False
+    token: Hashable | None = None
 
 
 @dataclass(frozen=True, slots=True)

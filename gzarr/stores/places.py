@@ -1,8 +1,8 @@
 """Places: where an array or a group lives, whichever store object, spelling, link or URL leads there.
 
 A place is a node in something that holds values: a directory, a bucket, an archive, a mapping in memory. It has one or
-several names, each a root and a path below it, and two places overlap if under some root one path begins with the other.
-So a node overlaps with the groups above it and with everything below it.
+several names, each a root and a path below it, and two places overlap if under some root one path begins with the
+other. So a node overlaps with the groups above it and with everything below it.
 
 - Directories are known by the identities of all directories above them (device and inode), which resolves links, other
   spellings of a path and mounts of a directory in two places.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import types
+from types import ModuleType, NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import ArgumentError
 from . import foreign
 from .base import ReadableStore
+from .fsspec_calls import is_a
 from .places import Place, place_of
 from .zarr_store import store_and_path
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 #: Values that hold no others.
-_LEAVES: Final = (str, bytes, bytearray, memoryview, int, float, complex, type(None), type, types.ModuleType, np.generic)
+_LEAVES: Final = (str, bytes, bytearray, memoryview, int, float, complex, NoneType, type, ModuleType, np.generic)
 #: Packages whose objects are searched attribute by attribute.
 _SEARCHED: Final = frozenset({"dask", "xarray", "gzarr"})
 #: Most elements of an array of objects that are searched.
@@ -137,9 +138,9 @@ def _globals(function: types.FunctionType) -> Iterator[Any]:
 
 def _layer(layer: Any) -> Iterable[Any]:
     """Return what a layer of a graph holds. Layers that describe their tasks are not made to list them."""
-    kinds: Any = sys.modules.get("dask.highlevelgraph")
-    if kinds is not None and isinstance(layer, kinds.MaterializedLayer):
-        return layer.mapping.values()
+    if is_a(layer, "dask.highlevelgraph", "MaterializedLayer"):
+        found: Iterable[Any] = layer.mapping.values()
+        return found
     return _attributes(layer) if not isinstance(layer, dict) else layer.values()
 
 
@@ -156,7 +157,9 @@ def _slots(value: Any) -> Iterator[Any]:
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            hidden = f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+            hidden = (
+                f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+            )
             descriptor = kind.__dict__.get(hidden)
             if isinstance(descriptor, types.MemberDescriptorType):
                 try:

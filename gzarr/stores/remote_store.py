@@ -284,7 +284,7 @@ class RemoteStore(RequestedValues, WholeValues):
         if nbytes != stop - start:
             raise ShortAnswerError(f"the server sent {nbytes} bytes instead of {stop - start}")
         traffic.count(bytes_read=nbytes)
-        return Answer(value, version, size=size)
+        return Answer(value, version, size=size, token=(meta.get("e_tag"), meta.get("version")))
 
     def _too_short(self, key: str, size: int, wanted: ByteRange) -> ValueSizeError:
         return ValueSizeError(
@@ -422,7 +422,7 @@ class RemoteStore(RequestedValues, WholeValues):
         """Store the concatenation of some buffers under ``key``, like :meth:`set`."""
         self.set(key, parts[0] if len(parts) == 1 else b"".join(as_view(part, key) for part in parts))
 
-    def _put(self, key: str, view: memoryview, mode: str, module: Any, store: Any) -> None:
+    def _put(self, key: str, view: memoryview, mode: str | dict[str, Any], module: Any, store: Any) -> None:
         large = view.nbytes > MULTIPART_BYTES and mode == "overwrite" and self._takes_parts
         module.put(store, self._path(key), view, mode=mode, use_multipart=large, chunk_size=PART_BYTES)
         traffic.count(bytes_written=view.nbytes)

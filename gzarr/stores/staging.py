@@ -1,8 +1,8 @@
 """New directories that are made aside, and put in place when they are complete.
 
 So what was there stays until then, also if the writer fails or is killed, and of several writers that make something
-new, one succeeds. What a killed writer leaves has the name of a temporary file, which no reader sees, and which the next
-writer beside it removes (:mod:`gzarr.stores.atomic_files`).
+new, one succeeds. What a killed writer leaves has the name of a temporary file, which no reader sees, and which the
+next writer beside it removes (:mod:`gzarr.stores.atomic_files`).
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Stage:
 
 
 def can_be_staged(target: str) -> bool:
-    """Return whether a directory can be replaced by another one: it is no mount point, and not in use as the current one."""
+    """Return whether a directory can be replaced: it is no mount point, nor has the current directory in it."""
     if os.name != "posix" or os.path.dirname(target) == target or os.path.ismount(target):  # noqa: PTH120
         return False
     try:

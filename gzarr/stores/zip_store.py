@@ -67,8 +67,8 @@ class ZipStore(ZipReader, WholeValues):
     :meth:`flush` and :meth:`close`, at the end of a ``with`` block, when the store is garbage-collected, and when the
     interpreter exits: other processes see either the whole old archive or the whole new one, and a process that is
     killed leaves the old one. So does a ``with`` block that an exception (or Ctrl-C) ends: what it wrote since the last
-    :meth:`flush` is discarded, as by :meth:`discard`. Opening the same path again in the process flushes it first. To add to an existing
-    archive copies it once after each flush; the disk needs room for both.
+    :meth:`flush` is discarded, as by :meth:`discard`. Opening the same path again in the process flushes it first. To
+    add to an existing archive copies it once after each flush; the disk needs room for both.
 
     A value that is replaced or erased leaves the directory of the archive, but its bytes stay in the file; copying the
     hierarchy to a new archive (:func:`gzarr.copy`) gets rid of them. Threads may share a store. Only one process can

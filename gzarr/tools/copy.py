@@ -28,7 +28,7 @@ from ..nodes.change import delete_node, hold_documents, reader_of, writable
 from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
 from ..nodes.reader import NodeReader
 from ..progress import watch
-from ..stores.base import flush_opened, is_listable
+from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.locks import hold_node
 from ..stores.places import place_of
@@ -181,6 +181,10 @@ class Copy:
             check_shared(self._store, "the destination")
             for array in self.arrays:
                 check_shared(array.source.store, "the source")
+        with flushing(self._given, self._store):
+            yield from self._steps(executor)
+
+    def _steps(self, executor: Any) -> Iterator[int]:
         if self._erase:
             delete_node(self._store, self._path)
             self._location = inspect_location(self._store, self._path, self._format)
@@ -193,7 +197,6 @@ class Copy:
             with hold_node(self._store, array.path):
                 self._check_array(array)
                 yield from array.steps(executor)
-        flush_opened(self._given, self._store)
 
     def run(self, client: Any = None, *, progress: bool = True) -> None:
         """Run the whole copy; ``client`` and ``progress`` are as for :func:`copy`."""
