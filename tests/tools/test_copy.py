@@ -272,12 +272,12 @@ def test_nothing_is_copied_into_itself(tmp_path: Path) -> None:
     source = hierarchy(store=tmp_path / "a")
     store = MemoryStore(hierarchy())
     for options in ({}, {"dest_path": "g/x"}, {"path": "g"}):
-        with pytest.raises(ArgumentError, match="overlap"):
+        with pytest.raises(ArgumentError, match="copy would overwrite"):
             copy(source, tmp_path / "a", overwrite=True, **options)
-        with pytest.raises(ArgumentError, match="overlap"):
+        with pytest.raises(ArgumentError, match="copy would overwrite"):
             copy(store, store, overwrite=True, **options)
     for inside in (tmp_path / "a" / "g", tmp_path):
-        with pytest.raises(ArgumentError, match="overlap"):
+        with pytest.raises(ArgumentError, match="copy would overwrite"):
             copy(source, inside, overwrite=True)
     copy(store, store, path="g", dest_path="h")
     copy(source, tmp_path / "ab")
