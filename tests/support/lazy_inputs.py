@@ -76,7 +76,9 @@ def _from_closure(array: gzarr.Array) -> Any:
         where = block_info[None]["array-location"]
         return array[tuple(slice(*ends) for ends in where)]
 
-    return da.map_blocks(block, chunks=((4, 4), (4, 4)), dtype=array.dtype, meta=array[:0, :0])
+    return da.map_blocks(
+        block, chunks=tuple((4,) * (n // 4) for n in array.shape), dtype=array.dtype, meta=array[:0, :0]
+    )
 
 
 def _from_delayed(array: gzarr.Array) -> Any:
