@@ -156,7 +156,9 @@ class Array(WritableArray):
         self._check_writable()
         resize.resize(self, shape, erase=erase, lock=lock)
 
-    def append(self, value: Any, axis: int = 0, *, lock: bool = False) -> tuple[int, ...]:
+    def append(
+        self, value: Any, axis: int = 0, *, lock: bool = False, fill_masked: bool = False
+    ) -> tuple[int, ...]:
         """Append ``value`` along an axis.
 
         The elements are written before the shape, so readers never see an array without some of its elements, and a
@@ -172,6 +174,8 @@ class Array(WritableArray):
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. Without
             it, only one process at a time may append.
+        fill_masked
+            As for :meth:`write`.
 
         Returns
         -------
@@ -185,7 +189,7 @@ class Array(WritableArray):
             As for :meth:`resize`.
         """
         self._check_writable()
-        return resize.append(self, value, axis, lock=lock)
+        return resize.append(self, value, axis, lock=lock, fill_masked=fill_masked)
 
 
 def _device_for(device: str, dtype: np.dtype[Any]) -> str:

@@ -58,10 +58,10 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
             clear_outside(store, array.path, before[0], after, lock=lock)
 
 
-def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[int, ...]:
+def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_masked: bool = False) -> tuple[int, ...]:
     """Write elements beyond the end of an array, then extend its shape; see :meth:`gzarr.Array.append`."""
     store: Store = array.store  # type: ignore[assignment]
-    value = as_data(value, array.dtype, array.name, array.ndim)
+    value = as_data(value, array.dtype, array.name, array.ndim, fill_masked=fill_masked)
     with _turn(array, lock=lock):
         # Others may have appended since this array was opened.
         with hold_documents(store, array.path):
@@ -75,7 +75,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[
         if 0 not in value.shape:
             selection = parse_basic(tuple(region), shape)
             try:
-                array._write([selection], [value], None, lock=lock, aligned=False, metadata=grown)
+                array._write([selection], [value], None, lock=lock, fill_masked=fill_masked, metadata=grown)
             except BaseException:
                 # Elements written beyond the end are not visible, but would be once the array grows.
                 with contextlib.suppress(GzarrError):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..errors import GzarrError
 from ..stores.base import ByteRange, SizedStore
-from ..stores.keys import normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,11 +35,3 @@ def upward(path: str) -> list[str]:
         path = path.rpartition("/")[0]
         paths.append(path)
     return paths
-
-
-def is_node_name(name: str) -> bool:
-    """Return whether a node can have this name."""
-    try:
-        return normalize_path(name) == name
-    except GzarrError:
-        return False

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from .base import ByteRange, Listing
 
-    # Directories from the root down to the current one: prefix, identity, names left.
-    _Levels = list[tuple[str, tuple[int, int], list[str]]]
+    # Directories from the root down to the current one: prefix, names left.
+    _Levels = list[tuple[str, list[str]]]
 
 # Errors that mean an absent key. All others are failures.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
@@ -281,15 +281,15 @@ class LocalStore:
 
     # -- listing
 
-    def _scan(self, segments: Sequence[str], prefix: str) -> tuple[Listing, tuple[int, int]]:
-        """Return the names of files and of directories in a directory, and the identity of the directory."""
+    def _scan(self, segments: Sequence[str], prefix: str) -> Listing:
+        """Return the names of files and of directories in a directory."""
         if _is_hidden(segments):
-            return ([], []), (0, 0)
+            return [], []
         try:
             return self._tree.scan(segments)
         except OSError as exc:
             if exc.errno in _ABSENT:
-                return ([], []), (0, 0)
+                return [], []
             self._fail("list", prefix, exc)
 
     def list(self) -> Iterator[str]:
@@ -307,19 +307,17 @@ class LocalStore:
         return self._walk(split_prefix(prefix), prefix)
 
     def _walk(self, segments: Sequence[str], prefix: str) -> Iterator[str]:
-        # One level per directory: its prefix, its identity and its remaining names, last first. Directories sort with
-        # their slash, so that the keys of the whole walk are sorted.
+        # One level per directory: its prefix and its remaining names, last first. Directories sort with their slash, so
+        # that the keys of the whole walk are sorted.
         levels: _Levels = []
         entering: str | None = prefix
         while True:
             if entering is not None:
                 names = entering[:-1].split("/") if entering else []
-                (files, directories), identity = self._scan(names, entering)
-                if (files or directories) and any(identity == above for _, above, _ in levels):
-                    raise StoreError(f"{self!r}: {entering!r} is a symbolic link to a directory above it", key=entering)
-                levels.append((entering, identity, sorted([*files, *(d + "/" for d in directories)], reverse=True)))
+                files, directories = self._scan(names, entering)
+                levels.append((entering, sorted([*files, *(d + "/" for d in directories)], reverse=True)))
                 entering = None
-            here, _, left = levels[-1]
+            here, left = levels[-1]
             if not left:
                 levels.pop()
                 if not levels:
@@ -334,7 +332,7 @@ class LocalStore:
 
         An empty directory counts as a prefix.
         """
-        (files, directories), _ = self._scan(split_prefix(prefix), prefix)
+        files, directories = self._scan(split_prefix(prefix), prefix)
         return sorted(prefix + name for name in files), sorted(f"{prefix}{name}/" for name in directories)
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:

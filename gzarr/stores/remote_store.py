@@ -17,7 +17,7 @@ from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
 from .byte_ranges import check_range, describe_range
-from .keys import split_key, split_prefix
+from .keys import is_key, split_key, split_prefix
 from .locations import location_of
 from .object_errors import Kind, failure_of
 from .whole_values import RequestedValues, WholeValues
@@ -368,8 +368,11 @@ class RemoteStore(RequestedValues, WholeValues):
                     yield key, entry
 
     def _key(self, path: str) -> str | None:
-        """Return the key of an object, or None if it lies outside the root."""
-        return path[len(self._prefix) :] if path.startswith(self._prefix) else None
+        """Return the key of an object, or the prefix of some; None if it lies outside the root, or is neither."""
+        if not path.startswith(self._prefix):
+            return None
+        key = path[len(self._prefix) :]
+        return key if is_key(key.removesuffix("/")) else None
 
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
