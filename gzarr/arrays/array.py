@@ -127,8 +127,9 @@ class Array(WritableArray):
     def resize(self, shape: int | Sequence[int], *, erase: bool = True, lock: bool = False) -> None:
         """Change the shape. No chunk is moved; new elements have the fill value.
 
-        The metadata is written first: even if the call is interrupted, the array has either the old shape or the new
-        one, and its elements keep their values.
+        Even if the call is interrupted, the array has either the old shape or the new one, and its elements keep their
+        values. What an interrupted call, or another program, has left beyond the shape is erased before the array
+        grows: chunks there are looked for, and those at the edge are read if it cuts them.
 
         Parameters
         ----------
@@ -136,8 +137,8 @@ class Array(WritableArray):
             New shape in elements, with the same number of dimensions.
         erase
             Whether stored elements outside the new shape are erased: whole chunks (shards), and parts of the chunks at
-            its edge. If False, they stay in the store and reappear when the array grows; not possible with a chunk
-            grid from another package.
+            its edge. If False, they stay in the store and reappear when the array grows, with ``erase=False``, too; not
+            possible with a chunk grid from another package.
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 

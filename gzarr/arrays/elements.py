@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -225,9 +224,7 @@ def on_host(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None
     return unmasked(_taken(value, dtype, node, ndim), node)
 
 
-def filled(
-    value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: ObjectType | None = None
-) -> Any:
+def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: ObjectType | None = None) -> Any:
     """Return a value with ``fill`` in place of its masked elements; any other value unchanged.
 
     Parameters
@@ -235,7 +232,7 @@ def filled(
     value, dtype, node, object_type
         As for :func:`as_elements`.
     fill
-        Element of ``dtype``.
+        Element of ``dtype``; None for zero.
 
     Raises
     ------
@@ -252,6 +249,7 @@ def filled(
     if mask.dtype != bool:
         raise ArgumentError(f"{node}: fields of records are masked; fill them with value.filled(...)")
     # What is below the mask need not be an element of the dtype.
+    fill = np.zeros((), dtype)[()] if fill is None else fill
     elements[mask] = fill if elements.dtype.hasobject else np.zeros((), elements.dtype)
     elements = np.array(_converted(elements, dtype, node, object_type))
     elements[mask] = fill
@@ -268,12 +266,11 @@ def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None)
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
             return np.asarray(value.get())
         if hasattr(value, "__array__"):
-            xarray = sys.modules.get("xarray")
-            if xarray is not None and isinstance(value, xarray.DataArray | xarray.Variable):
-                # Its own conversion drops the masks of what it holds, and so does np.asarray.
-                return _taken(value.data, dtype, node, ndim)
-            array = value.__array__()
-            return array if isinstance(array, np.ndarray) else np.asarray(array)
+            if hasattr(value, "__dask_graph__") and hasattr(value, "compute"):
+                # Its own conversion drops masks. (xarray makes NaN of masked elements itself.)
+                value = value.compute()
+                return value if isinstance(value, np.ndarray) else _taken(value, dtype, node, ndim)
+            return np.asarray(value)
         refuse_masked(value, node)
         if dtype is not None and dtype.hasobject:
             return _objects(value, ndim)

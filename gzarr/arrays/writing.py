@@ -262,7 +262,9 @@ class WritableArray(ExportedArray):
             with device:
                 memory = DeviceResults(device, device.as_stream(stream))
         if fill_masked:
-            fill = metadata.absent_value if field is None else metadata.absent_value[field]
+            fill = metadata.absent_value
+            if field is not None and fill is not None:
+                fill = fill[field]
             of = object_type_of(metadata)
             values = [filled(value, dtype, fill, self.name, of) for value in values]
         shapes = [selection.result_shape for selection in selections]

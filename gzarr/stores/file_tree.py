@@ -110,7 +110,8 @@ class FileTree:
                     if entry.is_symlink():
                         self._check_not_above(segments, entry)
                     directories.append(entry.name)
-                elif entry.is_file(follow_symlinks=self.follow_symlinks):
+                # A link to a file that does not exist is a key, whose value cannot be read.
+                elif entry.is_file(follow_symlinks=self.follow_symlinks) or entry.is_symlink():
                     files.append(entry.name)
         return files, directories
 
@@ -140,6 +141,27 @@ def _open_below(directory: int, name: str, flags: int) -> int:
 
 def _refuse(name: str) -> NoReturn:
     raise OSError(errno.ELOOP, f"{name!r} is a symbolic link, and the store was opened with follow_symlinks=False")
+
+
+def dangling_link(root: str, segments: Sequence[str]) -> str | None:
+    """Return what an absent file misses: the first link on its path whose target does not exist, or None.
+
+    Parameters
+    ----------
+    root
+        Directory of the store; links above and in it are not looked at.
+    segments
+        Segments of the key.
+    """
+    path = root
+    for segment in segments:
+        path = f"{path}/{segment}"
+        try:
+            if stat.S_ISLNK(os.lstat(path).st_mode):
+                os.stat(path)  # noqa: PTH116
+        except OSError:
+            return path if is_link(None, path) else None
+    return None
 
 
 def is_link(directory: int | None, name: str) -> bool:

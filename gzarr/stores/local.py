@@ -31,7 +31,7 @@ from .atomic_files import (
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .file_locks import STRIPES, FileLock, stripe
-from .file_tree import CAN_REFUSE_LINKS, FileTree, identity, is_directory, is_link
+from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .keys import split_key, split_prefix
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ class LocalStore:
             fd = self._tree.open_file(segments)
         except OSError as exc:
             if exc.errno in _ABSENT:
+                self.check_absent(key)
                 return None
             self._fail("read", key, exc)
         try:
@@ -175,6 +176,22 @@ class LocalStore:
         if stat.S_ISDIR(status.st_mode):
             return None
         raise StoreError(f"{self!r}: {key!r} is neither a file nor a directory", key=key)
+
+    def check_absent(self, key: str) -> None:
+        """Raise if a file that was not found is a link to one that is absent, as git-annex and DataLad make them.
+
+        Raises
+        ------
+        StoreError
+            If there is such a link, or a directory in the path of the file is one.
+        """
+        link = dangling_link(self._tree.root, key.split("/"))
+        if link is not None:
+            raise StoreError(
+                f"{self!r}: {key!r} is not absent: {link!r} is a symbolic link to {os.readlink(link)!r}, which does not "  # noqa: PTH115
+                "exist. Fetch its content (git annex get, datalad get), or remove the link if the value is to be absent",
+                key=key,
+            )
 
     def _read(self, fd: int, start: int, nbytes: int, key: str) -> bytes:
         try:
@@ -252,6 +269,7 @@ class LocalStore:
             status = self._tree.stat(segments)
         except OSError as exc:
             if exc.errno in _ABSENT:
+                self.check_absent(key)
                 return None
             self._fail("look at", key, exc)
         return identity(status)
