@@ -86,6 +86,7 @@ class Array(WritableArray):
         self._mode = mode
         self._reader = Reader(metadata, store, path, self._device)
         # Never used if the store is read-only.
+        self._keeps_outside = False
         self._writer = Writer(metadata, cast("Store", store), path, write_empty_chunks=write_empty_chunks)
 
     def __eq__(self, other: object) -> bool:
@@ -137,8 +138,8 @@ class Array(WritableArray):
             New shape in elements, with the same number of dimensions.
         erase
             Whether stored elements outside the new shape are erased: whole chunks (shards), and parts of the chunks at
-            its edge. If False, they stay in the store and reappear when the array grows, with ``erase=False``, too; not
-            possible with a chunk grid from another package.
+            its edge. If False, they stay in the store and reappear when the array grows, through this object or with
+            ``erase=False``; not possible with a chunk grid from another package.
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 

@@ -269,7 +269,8 @@ def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None)
             if hasattr(value, "__dask_graph__") and hasattr(value, "compute"):
                 # Its own conversion drops masks. (xarray makes NaN of masked elements itself.)
                 value = value.compute()
-                return value if isinstance(value, np.ndarray) else _taken(value, dtype, node, ndim)
+            if isinstance(value, np.ndarray):
+                return value
             return np.asarray(value)
         refuse_masked(value, node)
         if dtype is not None and dtype.hasobject:

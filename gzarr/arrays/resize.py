@@ -45,7 +45,7 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
     before: list[ArrayMetadata] = []
 
     def clear_beyond(found: ArrayMetadata, new: ArrayMetadata) -> None:
-        if erase and any(a > b for a, b in zip(new.shape, found.shape, strict=True)):
+        if erase and not array._keeps_outside and any(a > b for a, b in zip(new.shape, found.shape, strict=True)):
             _clear_beyond(array, found, new, lock=lock)
 
     def change(found: ArrayMetadata) -> ArrayMetadata:
@@ -65,6 +65,8 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
         after = change_array(store, array.path, array.zarr_format, change, array._become)
         if erase:
             clear_outside(store, array.path, before[0], after, lock=lock)
+        shrunk = any(a < b for a, b in zip(after.shape, before[0].shape, strict=True))
+        array._keeps_outside = not erase and (shrunk or array._keeps_outside)
 
 
 def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_masked: bool = False) -> tuple[int, ...]:

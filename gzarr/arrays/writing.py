@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 class WritableArray(ExportedArray):
     """The part of :class:`gzarr.Array` that writes."""
 
-    __slots__ = ("_writer",)
+    __slots__ = ("_keeps_outside", "_writer")
 
+    #: Whether elements outside the shape were left in the store on purpose.
+    _keeps_outside: bool
     _writer: Writer
 
     @property
