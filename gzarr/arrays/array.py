@@ -158,9 +158,7 @@ class Array(WritableArray):
         self._check_writable()
         resize.resize(self, shape, erase=erase, lock=lock)
 
-    def append(
-        self, value: Any, axis: int = 0, *, lock: bool = False, fill_masked: bool = False
-    ) -> tuple[int, ...]:
+    def append(self, value: Any, axis: int = 0, *, lock: bool = False, fill_masked: bool = False) -> tuple[int, ...]:
         """Append ``value`` along an axis.
 
         The elements are written before the shape, so readers never see an array without some of its elements, and a

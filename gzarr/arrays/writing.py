@@ -86,8 +86,8 @@ class WritableArray(ExportedArray):
             If the array is read-only; nothing was touched.
         ArgumentError
             If the value does not broadcast, if the array's dtype cannot hold one of its elements (a fraction, a number
-            out of range, a string that is too long), if an element is masked, or if ``aligned`` is set and a chunk (shard) would be changed in
-            part; nothing was written.
+            out of range, a string that is too long), if an element is masked, or if ``aligned`` is set and a chunk
+            (shard) would be changed in part; nothing was written.
         SelectionError
             If the selection is invalid for the array.
         ChunkWriteError, ChunkReadError, ChunkDecodeError
@@ -141,9 +141,7 @@ class WritableArray(ExportedArray):
         if number != len(parsed):
             raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {number} values")
         if parsed:
-            self._write(
-                parsed, list(values), None, lock=lock, aligned=aligned, stream=stream, fill_masked=fill_masked
-            )
+            self._write(parsed, list(values), None, lock=lock, aligned=aligned, stream=stream, fill_masked=fill_masked)
 
     # -- writing as in zarr-python
 

@@ -70,7 +70,7 @@ class BloscCodec(Codec):
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> BloscCodec:
-        """Parse a v3 configuration; :func:`gzarr.codecs.fill_values.with_fill_value` fills in a typesize that is missing."""
+        """Parse a v3 configuration; ``gzarr.codecs.fill_values`` fills in a typesize that is missing."""
         cname = configuration.string("cname", _CNAMES)
         clevel = configuration.integer("clevel", 0, 9)
         shuffle = _SHUFFLES[_SHUFFLES.index(configuration.string("shuffle", _SHUFFLES))]

@@ -357,7 +357,9 @@ def from_dask(
     if not lock:
         _writing(x, trial, None, rechunk=rechunk, lock=False)
     array = gzarr.create_array(store, path=path, storage_options=storage_options, **layout, **arguments)
-    written = _store(x, array, rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked, **(compute_options or {}))
+    written = _store(
+        x, array, rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked, **(compute_options or {})
+    )
     return array if compute else (array, written)
 
 

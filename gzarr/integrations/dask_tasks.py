@@ -123,9 +123,7 @@ class Target(_Portable):
     fill_masked: bool = False
 
     @classmethod
-    def of(
-        cls, array: gzarr.Array, *, lock: bool, aligned: bool, offset: tuple[int, ...], fill_masked: bool
-    ) -> Target:
+    def of(cls, array: gzarr.Array, *, lock: bool, aligned: bool, offset: tuple[int, ...], fill_masked: bool) -> Target:
         """Return the target for an array."""
         target = cls(array, writes=True)
         target.__setstate__((lock, aligned, offset, fill_masked))

@@ -36,9 +36,9 @@ class Attributes(MutableMapping[str, Any]):
     concurrent changes by others are kept. Changes inside nested lists and mappings are not tracked: assign the
     attribute again to write them.
 
-    NumPy scalars and arrays become numbers and lists; values that JSON cannot represent are refused: NaN, infinities and
-    masked elements, too. (zarr-python writes a bare ``NaN``, which browsers, tensorstore and zarrs cannot read. It is
-    understood, and stays where it is when other attributes change.)
+    NumPy scalars and arrays become numbers and lists; values that JSON cannot represent are refused: NaN, infinities
+    and masked elements, too. (zarr-python writes a bare ``NaN``, which browsers, tensorstore and zarrs cannot read. It
+    is understood, and stays where it is when other attributes change.)
 
     Parameters
     ----------

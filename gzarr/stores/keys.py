@@ -70,9 +70,9 @@ def split_prefix(prefix: str) -> list[str]:
 
 def is_key(key: str) -> bool:
     """Return whether a text that a store lists is a key; other programs may have left what is none."""
-    if key.isascii() and key[:1] not in ("", "/", ".") and key[-1] != "/" and "\0" not in key and not _FOREIGN:
-        if "//" not in key and "/." not in key:
-            return True
+    plain = key.isascii() and key[:1] not in ("", "/", ".") and key[-1] != "/"
+    if plain and not _FOREIGN and "//" not in key and "/." not in key and "\0" not in key:
+        return True
     try:
         split_key(key)
     except ArgumentError:

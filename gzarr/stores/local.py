@@ -178,7 +178,7 @@ class LocalStore:
         raise StoreError(f"{self!r}: {key!r} is neither a file nor a directory", key=key)
 
     def check_absent(self, key: str) -> None:
-        """Raise if a file that was not found is a link to one that is absent, as git-annex and DataLad make them.
+        """Raise if a file that was not found is a link to an absent one, as git-annex and DataLad make them.
 
         Raises
         ------
@@ -188,8 +188,9 @@ class LocalStore:
         link = dangling_link(self._tree.root, key.split("/"))
         if link is not None:
             raise StoreError(
-                f"{self!r}: {key!r} is not absent: {link!r} is a symbolic link to {os.readlink(link)!r}, which does not "  # noqa: PTH115
-                "exist. Fetch its content (git annex get, datalad get), or remove the link if the value is to be absent",
+                f"{self!r}: {key!r} is not absent: {link!r} is a symbolic link to {os.readlink(link)!r}, "  # noqa: PTH115
+                "which does not exist. Fetch its content (git annex get, datalad get), or remove the link if the value "
+                "is to be absent",
                 key=key,
             )
 

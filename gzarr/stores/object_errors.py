@@ -134,7 +134,9 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
         hint = "the bucket is in another region: pass storage_options={'region': ...}"
         return Failure(Kind.FINAL, status, f"{reason}; {hint}")
     if "invalid path" in text and listing:
-        hint = "an object's name there is not a key (it has an empty, '.' or '..' part), and obstore lists nothing beside"
+        hint = (
+            "an object's name there is not a key (it has an empty, '.' or '..' part), and obstore lists nothing beside"
+        )
         return Failure(Kind.FINAL, status, f"{reason}; {hint} it: erase it, or open nodes by their names")
     if "decoding PROPFIND response" in text:
         return Failure(Kind.NO_LISTING, status, reason)

@@ -58,9 +58,7 @@ from .slots.scratch import PATHS_BYTES
 from .symbols import c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
 
 #: Flags that open a symbolic link itself; 0 where there are none.
-_LINK: Final[int] = (
-    (os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if hasattr(os, "O_PATH") else getattr(os, "O_SYMLINK", 0)
-)
+_LINK: Final[int] = (os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if hasattr(os, "O_PATH") else getattr(os, "O_SYMLINK", 0)
 _EINTR: Final = 4
 _ENOENT: Final = 2
 _ENOTDIR: Final = 20

@@ -72,7 +72,9 @@ def test_after_a_killed_append(layout: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", [(9, 9), (6, 13), (13, 13), (9, 7), (40, 5)])
 def test_chunks_of_another_writer(shape: tuple[int, int]) -> None:
     values: dict[str, Any] = {}
-    theirs = zarr.create_array(zarr.storage.MemoryStore(values), shape=(12, 12), chunks=(4, 4), dtype="i4", fill_value=3)
+    theirs = zarr.create_array(
+        zarr.storage.MemoryStore(values), shape=(12, 12), chunks=(4, 4), dtype="i4", fill_value=3
+    )
     theirs[...] = np.arange(144).reshape(12, 12)
     # Chunks are left whole by writers that only change the document.
     document = values["zarr.json"].to_bytes()

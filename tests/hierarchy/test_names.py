@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import zipfile
 from pathlib import Path
@@ -12,12 +13,11 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import servers
 
 import gzarr
 from gzarr.errors import ArgumentError, GzarrError, MetadataError, StoreError
 from gzarr.stores.keys import MAX_DEPTH, name_fault
-
-from support import servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +29,9 @@ PLACES = ("dict", "memory", "local", "zip", "fsspec", "zarr memory", "zarr local
 
 # Segments that are no names, those that are names of other things, and any text.
 segments = st.one_of(
-    st.sampled_from(["", ".", "..", "...", "zarr.json", ".zarray", ".zgroup", "c", "0", "__x", "a\\b", "a:b", "é", "x"]),
+    st.sampled_from(
+        ["", ".", "..", "...", "zarr.json", ".zarray", ".zgroup", "c", "0", "__x", "a\\b", "a:b", "é", "x"]
+    ),
     st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=8),
 )
 keys = st.lists(segments, min_size=1, max_size=4).map("/".join)
@@ -81,10 +83,8 @@ def leave(kind: str, store: Any, folder: Path, key: str) -> None:
     elif kind == "fsspec":
         import fsspec
 
-        try:
+        with contextlib.suppress(OSError, ValueError):
             fsspec.filesystem("memory").pipe_file(f"{folder}/{key}", b"{}", mode="create")
-        except (OSError, ValueError):
-            pass
     elif kind == "zarr memory":
         buffer = zarr.core.buffer.default_buffer_prototype().buffer.from_bytes(b"{}")
         store._store_dict.setdefault(key, buffer)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from gzarr.errors import GzarrError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 DATA = np.arange(1, 9, dtype="i4")
 SOON: dict[str, Any] = {"timeout": 0.5}
@@ -82,7 +82,7 @@ class Forgetful(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     status = 200
     keep = 0.0
-    values: dict[str, bytes] = {}
+    values: ClassVar[dict[str, bytes]] = {}
 
     def do_PUT(self) -> None:
         value = self.rfile.read(int(self.headers["content-length"]))
@@ -167,7 +167,7 @@ def test_a_listing_that_repeats_ends() -> None:
     try:
         url = f"http://127.0.0.1:{server.server_address[1]}"
         listed = gzarr.open_store("s3://bucket/x", storage_options=servers.s3_options(url))
-        with pytest.raises(StoreError, match="sends the page that begins with .* again"):
+        with pytest.raises(StoreError, match=r"sends the page that begins with .* again"):
             list(listed.list_prefix("c/"))
         assert Repeating.asked < 10
     finally:
