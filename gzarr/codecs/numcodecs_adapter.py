@@ -218,7 +218,8 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
     @property
     def empty_text(self) -> str | bytes | None:  # type: ignore[override]
         """The empty string, or no bytes; None if elements are of another kind."""
-        return {"vlen-utf8": "", "vlen-bytes": b""}.get(self.id)
+        texts: dict[str, str | bytes] = {"vlen-utf8": "", "vlen-bytes": b""}
+        return texts.get(self.id)
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return an unknown size; for ``categorize``, the exact size."""
