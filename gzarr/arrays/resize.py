@@ -209,7 +209,8 @@ def _clear_beyond(array: WritableArray, old: ArrayMetadata, new: ArrayMetadata, 
     kept = new.chunk_grid.count_within(old.shape)
     grid = new.chunk_grid.axes
     cut = [d for d in grown if kept[d] and grid[d].extent(kept[d] - 1)[1] > old.shape[d]]
-    view = None
+    kind: Any = type(array)
+    view: Any = None
     for batch in _batches(_chunks_at(store, path, new, kept, grown, cut)):
         outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
         present = [key for key, there in zip(outside, _present(store, outside), strict=True) if there]
@@ -225,7 +226,7 @@ def _clear_beyond(array: WritableArray, old: ArrayMetadata, new: ArrayMetadata, 
             if key in beyond:
                 continue
             if view is None:
-                view = type(array)(new, store, path, device="cpu", mode="r")
+                view = kind(new, store, path, device="cpu", mode="r")
             for box in _boxes_outside(new, old.shape, coords, cut):
                 block = view[tuple(slice(begin, min(end, n)) for (begin, end), n in zip(box, new.shape, strict=True))]
                 fill = fill_chunk(new.absent_value, ArrayRepresentation(block.shape, new.dtype))

@@ -308,8 +308,8 @@ class _Source:
         joined = join(entries, layout.keys, layout.chunk_shape, drop_axes, find_end=True)
         if source.shape not in ((), joined.shape):
             raise NotOursError("the value has another shape than the selection")
-        # The last chunk is whole though its end is left out: there the array ends. Shards keep what they have behind it,
-        # like zarr-python's.
+        # The last chunk is whole though its end is left out: there the array ends. Shards keep what they have behind
+        # it, like zarr-python's.
         long = _at_least(layout.shape, joined.extent)
         ended = tuple([n if end is None else end for n, end in zip(long, joined.end, strict=True)])
         keeps = layout.inner_shape is not None and ended != tuple(long)

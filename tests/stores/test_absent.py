@@ -56,7 +56,7 @@ def test_not_modified_without_a_condition(kind: str, cached: bool, proxy: FaultP
         at = gzarr.open_store(f"{front.url}/x")
     try:
         if cached:
-            at = gzarr.CachedStore(at, directory=tmp_path / "cache")
+            at = gzarr.CachedStore(at, tmp_path / "cache", 1 << 24)
         a = gzarr.open_array(at)
         front.fault_of = lambda number, seen: (
             "status 304" if seen.path.endswith("c/1") and "if-none-match" not in seen.headers else None
