@@ -12,6 +12,7 @@ import numpy as np
 
 from ..arrays.array import Array
 from ..arrays.stored_chunks import stored_chunks
+from ..dtypes.masks import unmasked
 from ..errors import ArgumentError, NodeNotFoundError, OutputError
 from ..hierarchy.create_filled import arguments_like
 from ..hierarchy.new_nodes import NewArray
@@ -238,6 +239,8 @@ def write(output: Any, box: Box, result: Any, memory: BlockMemory) -> None:
     ArgumentError, ChunkWriteError
         If the output cannot hold an element, or if a chunk cannot be written.
     """
+    if isinstance(result, np.ndarray):
+        result = unmasked(result, "map_blocks: a result")
     if isinstance(output, Array):
         output.write(box, result, aligned=True, stream=memory.stream)
         return

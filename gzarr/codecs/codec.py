@@ -126,6 +126,8 @@ class Codec(ABC):
     """One codec of a chain. Subclasses are frozen dataclasses."""
 
     kind: ClassVar[CodecKind]
+    #: What an element is that was never written, if elements are texts of any length and the document says nothing.
+    empty_text: str | bytes | None = None
 
     @property
     @abstractmethod

@@ -215,6 +215,12 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
 
+    @property
+    def empty_text(self) -> str | bytes | None:  # type: ignore[override]
+        """The empty string, or no bytes; None if elements are of another kind."""
+        texts: dict[str, str | bytes] = {"vlen-utf8": "", "vlen-bytes": b""}
+        return texts.get(self.id)
+
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return an unknown size; for ``categorize``, the exact size."""
         array = need_array(decoded, self.label)

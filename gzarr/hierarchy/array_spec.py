@@ -68,6 +68,7 @@ class NewArrayArguments(ArrayArguments, total=False):
     shape: Any
     data: Any
     write_empty_chunks: bool
+    fill_masked: bool
 
 
 def check_names(arguments: Mapping[str, Any]) -> None:

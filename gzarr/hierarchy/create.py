@@ -52,6 +52,7 @@ def create_array(
     missing: Missing = "fill",
     verify: Verify = "none",
     write_empty_chunks: bool = False,
+    fill_masked: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Array:
     """Create an array, and explicit groups above it.
@@ -112,6 +113,8 @@ def create_array(
         As for :func:`gzarr.open_array`.
     write_empty_chunks
         Whether chunks that hold only the fill value are stored when they are written.
+    fill_masked
+        Whether masked elements of ``data`` become the fill value; otherwise they are an error.
     storage_options
         Options for the store of a URL: see :func:`gzarr.open_store`.
 
@@ -151,6 +154,7 @@ def create_array(
             missing=missing,
             verify=verify,
             write_empty_chunks=write_empty_chunks,
+            fill_masked=fill_masked,
             shape=shape,
             data=data,
             arguments=ArrayArguments(

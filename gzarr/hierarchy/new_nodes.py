@@ -55,6 +55,7 @@ class NewArrayOptions(TypedDict):
     missing: Missing
     verify: NotRequired[Verify]
     write_empty_chunks: bool
+    fill_masked: NotRequired[bool]
     shape: Any
     data: Any
     arguments: ArrayArguments
@@ -82,6 +83,7 @@ class NewArray:
         missing: Missing,
         verify: Verify = "none",
         write_empty_chunks: bool,
+        fill_masked: bool = False,
         shape: Any,
         data: Any,
         arguments: ArrayArguments,
@@ -89,13 +91,15 @@ class NewArray:
         check_zarr_format(zarr_format)
         check_names(arguments)
         if data is not None:
-            data, shape, arguments = arguments_of_data(data, shape, arguments, zarr_format)
+            data, shape, arguments = arguments_of_data(
+                data, shape, arguments, zarr_format, fill_masked=fill_masked
+            )
         elif shape is None:
             raise ArgumentError("a new array needs a shape (or data)")
         # Arguments first: checking them needs no store.
         metadata = new_metadata(path, shape, zarr_format, **arguments)
         # Read before anything is erased: data may be what is overwritten.
-        self._data = data if data is None else all_of(data, metadata, f"/{path}")
+        self._data = data if data is None else all_of(data, metadata, f"/{path}", fill_masked=fill_masked)
         self._store, self._path, self._format = store, path, zarr_format
         self._overwrite = overwrite
         self._shape, self._arguments = shape, arguments
@@ -206,14 +210,14 @@ def new_group(
 
 
 def arguments_of_data(
-    data: Any, shape: Any, arguments: ArrayArguments, zarr_format: ZarrFormat
+    data: Any, shape: Any, arguments: ArrayArguments, zarr_format: ZarrFormat, *, fill_masked: bool = False
 ) -> tuple[Any, tuple[int, ...], ArrayArguments]:
     """Return data as an array, with the shape and the other arguments, including dtype, of the array for it."""
     dtype = arguments.get("dtype")
     if dtype is None and isinstance(data, Array) and data.dtype.hasobject:
         dtype = TEXTS.get(object_codec(data.metadata.codecs) or "", object)
     wanted = None if dtype is None else data_type(dtype, zarr_format)[0]
-    data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)))
+    data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)), fill_masked=fill_masked)
     if shape is not None and check_shape(shape) != tuple(data.shape):
         raise ArgumentError(f"shape {quote(shape)} differs from the shape of the data, {tuple(data.shape)}")
     if dtype is None:

@@ -436,6 +436,7 @@ def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
             missing=request.missing,
             verify=request.verify,
             write_empty_chunks=bool(arguments.pop("write_empty_chunks", False)),
+            fill_masked=bool(arguments.pop("fill_masked", False)),
             shape=arguments.pop("shape", None),
             data=arguments.pop("data", None),
             arguments=cast("ArrayArguments", arguments),

@@ -38,8 +38,9 @@ class Attributes(MutableMapping[str, Any]):
     all of them pass ``lock=True`` (to :meth:`put`, :meth:`change`, or the node's ``update_attributes``). Changes inside
     nested lists and mappings are not tracked: assign the attribute again to write them.
 
-    NumPy scalars and arrays become numbers and lists; values that JSON cannot represent are refused. As in zarr-python,
-    NaN and infinities are written as ``NaN``, ``Infinity`` and ``-Infinity``, which JSON does not define.
+    NumPy scalars and arrays become numbers and lists; values that JSON cannot represent are refused: NaN, infinities
+    and masked elements, too. (zarr-python writes a bare ``NaN``, which browsers, tensorstore and zarrs cannot read. It
+    is understood, and stays where it is when other attributes change.)
 
     Parameters
     ----------

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..errors import GzarrError
 from ..stores.base import ByteRange, ConditionalStore, SizedStore, knows_of
-from ..stores.keys import normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -63,11 +61,3 @@ def upward(path: str) -> list[str]:
         path = path.rpartition("/")[0]
         paths.append(path)
     return paths
-
-
-def is_node_name(name: str) -> bool:
-    """Return whether a node can have this name."""
-    try:
-        return normalize_path(name) == name
-    except GzarrError:
-        return False

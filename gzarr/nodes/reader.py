@@ -22,7 +22,8 @@ from ..errors import ArgumentError, MetadataError, StoreError
 from ..metadata.formats import V3_DRAFT, formats_of
 from ..metadata.model import GroupMetadata
 from ..stores.base import RemoteValues, is_listable
-from .documents import NODES_PER_REQUEST, fetch, is_node_name, upward
+from ..stores.keys import MAX_DEPTH, is_node_name
+from .documents import NODES_PER_REQUEST, fetch, upward
 from .entries import Entry, entry_of
 from .hierarchies import Hierarchies
 
@@ -140,7 +141,14 @@ class NodeReader:
             return self._hierarchies.children(path, self.store)
         prefix = f"{path}/" if path else ""
         _, prefixes = self.store.list_dir(prefix)
+        # Other programs may have left keys beside nodes.
         names = sorted(name for p in prefixes if is_node_name(name := p[len(prefix) : -1]))
+        if names and path.count("/") + 1 >= MAX_DEPTH:
+            raise StoreError(
+                f"{self.store!r}: '/{path[:80]}...' has groups below it that are more than {MAX_DEPTH} levels deep; "
+                "they are not read",
+                key=prefix,
+            )
         entries: dict[str, Entry] = {}
         for first in range(0, len(names), NODES_PER_REQUEST):
             some = names[first : first + NODES_PER_REQUEST]
