@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ..dtypes.times import not_a_time
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: ``"3-draft-2022"`` means the drafts of version 3 from 2020 to 2022, which share only the number with version 3.
 ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3]
+
+#: By the ``id`` of the codec of variable-length items, the item of absent chunks without a fill value.
+_EMPTY: Final = {"vlen-utf8": "", "vlen-bytes": b""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +135,14 @@ class ArrayMetadata:
     def absent_value(self) -> Any:
         """Value of the elements of absent chunks; None for zeros.
 
-        If the document has no fill value, dates and times are NaT, as in zarr-python.
+        If the document has no fill value, dates and times are NaT, as in zarr-python, strings and bytes are empty.
         """
-        if self.fill_value is None and self.dtype.kind in "mM":
-            return not_a_time(self.dtype)
+        if self.fill_value is None:
+            if self.dtype.kind in "mM":
+                return not_a_time(self.dtype)
+            if self.dtype.hasobject:
+                found = (getattr(codec, "id", None) for codec in self.codecs)
+                return next((_EMPTY[id] for id in found if id in _EMPTY), None)
         return self.fill_value
 
     @property
