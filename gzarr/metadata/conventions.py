@@ -394,27 +394,36 @@ def _same_bits(fill_value: Any, metadata: ArrayMetadata) -> bool:
     )
 
 
-# -- what a reader sees -----------------------------------------------------------------------------------------------
+# -- what changes ------------------------------------------------------------------------------------------------------
 
 
-def seen(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return what xarray sees of an array beside its elements, in any format, to be compared.
+def differences(source: NodeMetadata, copied: NodeMetadata) -> list[str]:
+    """Return what the documents of a copy say otherwise than those of the source, beside storage, in lines of text."""
+    found = []
+    if isinstance(source, ArrayMetadata) and isinstance(copied, ArrayMetadata):
+        one, other = source.fill_value, copied.fill_value
+        if (one is None) != (other is None) or not (one is None or _same_bits(other, source)):
+            found.append(f"the fill value {_text(one)} becomes {_text(other)}")
+        if source.dimension_names != copied.dimension_names:
+            found.append(f"the dimension names {_text(source.dimension_names)} become {_text(copied.dimension_names)}")
+        keys = source.chunk_key_encoding, copied.chunk_key_encoding
+        if keys[0] != keys[1]:
+            zeros = (0,) * max(source.ndim, 1)
+            found.append(f"the keys of chunks, such as {keys[0].encode(zeros)}, become {keys[1].encode(zeros)}")
+    for name in [*source.attributes, *(name for name in copied.attributes if name not in source.attributes)]:
+        if name not in copied.attributes:
+            found.append(f"the attribute {name} is left out")
+        elif name not in source.attributes:
+            found.append(f"the attribute {name} is added: {_text(copied.attributes[name])}")
+        elif source.attributes[name] != copied.attributes[name] and not _are_nan(source, copied, name):
+            found.append(f"the attribute {name} becomes {_text(copied.attributes[name])}")
+    return found
 
-    Returns
-    -------
-    Names of dimensions, the mask in the notation of version 3, other attributes.
-    """
-    if FORMATS[metadata.zarr_format].features.mask_attribute:
-        attributes = dict(metadata.attributes)
-        names = metadata.dimension_names
-    else:
-        meaning = Conventions(metadata.zarr_format, 3, {}).of_array("array", metadata)
-        attributes, names = meaning.attributes, meaning.dimension_names
-    if not metadata.ndim:
-        names = ()
-    if metadata.dtype.kind == "f" and (value := attributes.get(_MASK)) is not None:
-        found = _from_base64(value)
-        # To mask NaN changes nothing.
-        if found is not None and found != found:
-            del attributes[_MASK]
-    return {"dimension_names": names, "attributes": attributes}
+
+def _are_nan(source: NodeMetadata, copied: NodeMetadata, name: str) -> bool:
+    one, other = source.attributes[name], copied.attributes[name]
+    return bool(one != one and other != other)
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else quote(plain_json(value) if not isinstance(value, tuple) else list(value))

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
+from ..codecs.choice import AUTO
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.group import Group, make_node
-from ..metadata.conventions import Conventions
+from ..metadata.conventions import Conventions, differences
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import dump
@@ -62,8 +63,12 @@ class Copy:
         Metadata of each group by path in the target, parents first.
     arrays
         Copies of the arrays.
+    formats
+        Zarr formats of the source and of the copy.
     changes
-        By path in the source, what the copy says otherwise than the source, in lines of text.
+        By path in the source, what the copy says otherwise than the source beside storage, in lines of text.
+    losses
+        By path in the source, what some reader will no longer see, with ``lossy``; also among the changes.
     consolidated
         Paths in the target of the groups whose metadata is consolidated, as in the source.
     """
@@ -76,7 +81,9 @@ class Copy:
         groups: dict[str, GroupMetadata],
         arrays: list[ArrayCopy],
         given: StoreLike,
+        formats: tuple[ZarrFormat, ZarrFormat],
         changes: dict[str, list[str]],
+        losses: dict[str, list[str]],
         consolidated: list[str],
     ) -> None:
         self._store = store
@@ -87,7 +94,9 @@ class Copy:
         self._resume = False
         self.groups = groups
         self.arrays = arrays
+        self.formats = formats
         self.changes = changes
+        self.losses = losses
         self.consolidated = consolidated
 
     @property
@@ -417,15 +426,21 @@ def prepare_copy(
     check_apart(root, store, target)
     location = inspect_location(store, target, target_format)
     check_name(target, location, target_format)
+    if shards == AUTO and not format.features.shards:
+        shards = None
     groups: dict[str, GroupMetadata] = {}
     arrays: list[ArrayCopy] = []
     changes: dict[str, list[str]] = {}
+    losses: dict[str, list[str]] = {}
     nodes = dict(_nodes(root))
     conventions = Conventions(root.zarr_format, target_format, nodes)
     for below, metadata in nodes.items():
         to, at = join_path(target, below), join_path(root.path, below)
         if isinstance(metadata, GroupMetadata):
-            groups[to] = group_metadata(metadata, target_format, conventions.of_group(below, metadata.attributes))
+            group = group_metadata(metadata, target_format, conventions.of_group(below, metadata.attributes))
+            groups[to] = group
+            if changed := differences(metadata, group):
+                changes[f"/{at}"] = changed
             continue
         meaning = conventions.of_array(below, metadata)
         if meaning.losses and not lossy:
@@ -433,12 +448,15 @@ def prepare_copy(
                 f"'/{at}' cannot be copied to Zarr format {target_format!r} without loss: {'; '.join(meaning.losses)}; "
                 "lossy=True (--lossy) copies it nevertheless"
             )
-        if meaning.losses or meaning.changes:
-            changes[f"/{at}"] = meaning.losses + meaning.changes
         wanted: tuple[Any, Any, Any] = (KEEP, KEEP, KEEP) if at in kept_arrays else (chunks, shards, codecs)
         made = array_metadata(
             metadata, at, to, target_format, location.layout, *wanted, meaning=meaning, axes=conventions.axes(below)
         )
+        if meaning.losses:
+            losses[f"/{at}"] = meaning.losses
+        absent = ["absent chunks are stored"] if meaning.writes_absent else []
+        if changed := meaning.losses + differences(metadata, made) + absent + meaning.changes:
+            changes[f"/{at}"] = changed
         arrays.append(
             ArrayCopy(
                 metadata,
@@ -458,7 +476,8 @@ def prepare_copy(
     if format.consolidated_document is not None:
         below_of = {join_path(target, below): below for below in nodes}
         consolidated = [path for path in groups if _is_consolidated(root, below_of[path])]
-    planned = Copy(store, target, location, groups, arrays, dest, changes, consolidated)
+    formats = root.zarr_format, target_format
+    planned = Copy(store, target, location, groups, arrays, dest, formats, changes, losses, consolidated)
     planned.check_free(overwrite=overwrite, resume=resume)
     return planned
 
