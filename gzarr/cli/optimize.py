@@ -119,18 +119,12 @@ class Forecast:
         now, then = self.now, self.then
         if now.stored_nbytes is not None and then.stored_nbytes is not None and then.stored_nbytes > now.stored_nbytes:
             return (
-                f"{then.stored_as} would take about {_exact_size(then.stored_nbytes, now.stored_nbytes)}, "
-                f"not {_exact_size(now.stored_nbytes, then.stored_nbytes)}"
+                f"{then.stored_as} would take about {readable_size(then.stored_nbytes)}, "
+                f"not {readable_size(now.stored_nbytes)}"
             )
         if now.seconds is not None and (then.seconds is None or then.seconds > now.seconds):
             return f"{then.stored_as} would be decoded in {_duration(then.seconds)}, not in {_duration(now.seconds)}"
         return None
-
-
-def _exact_size(nbytes: int, other: int) -> str:
-    """Return a size so that it can be told from another one."""
-    text = readable_size(nbytes)
-    return text if text != readable_size(other) else f"{nbytes:,} bytes"
 
 
 def _duration(seconds: float | None) -> str:
