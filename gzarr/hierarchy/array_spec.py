@@ -18,7 +18,7 @@ from ..dtypes.properties import kind_of, native, packed
 from ..dtypes.times import not_a_time
 from ..dtypes.v2 import parse_v2
 from ..dtypes.v3 import parse_v3
-from ..dtypes.variable_length import is_variable_bytes
+from ..dtypes.variable_length import is_variable_bytes, registered_name
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..metadata.chunk_grid import ChunkGrid
 from ..metadata.formats import FORMATS
@@ -230,7 +230,7 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
             raise ArgumentError(f"dtype: {error.message}") from None
         else:
             text = _TEXT_CODECS[is_variable_bytes(name)] if element.hasobject else None
-            return element, text, name
+            return element, text, registered_name(name)
     try:
         result: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError) as error:
