@@ -232,7 +232,8 @@ def _encoded_share(array: ArrayCopy) -> float | None:
         whole: Any = np.zeros(chunk.shape, chunk.dtype)
         if array.metadata.absent_value is not None:
             whole[...] = array.metadata.absent_value
-        whole[tuple(slice(n) for n in data.shape)] = data
+        # With an ellipsis, the item of an array without dimensions is assigned, not the array.
+        whole[(*(slice(n) for n in data.shape), ...)] = data
         encoded += len(memoryview(encode_chain(decoding.codecs, whole, chunk)).cast("B"))
         decoded += data.nbytes
     return encoded / decoded if decoded else None

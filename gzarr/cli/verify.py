@@ -69,11 +69,11 @@ def run(args: argparse.Namespace) -> int:
         counts = {name: getattr(verification, name) for name in names}
         print(json.dumps({"ok": not count, **counts, "problems": found}, indent=1))
     else:
-        what = f"{counted(verification.chunks, 'stored chunk')} of {counted(verification.arrays, 'array')}"
-        print(f"{what}: {counted(count, 'problem') if count else 'no problems'}")
         if verification.unchecked:
             unchecked = counted(verification.unchecked, "stored chunk")
             print(f"{unchecked} without a checksum: damage that can still be decoded is not found there")
+        what = f"{counted(verification.chunks, 'stored chunk')} of {counted(verification.arrays, 'array')}"
+        print(f"{what}: {counted(count, 'problem') if count else 'no problems'}")
     return 1 if count else 0
 
 

@@ -215,7 +215,7 @@ class Conventions:
             return
         meaning.fill_value = _as_element(mask, metadata.dtype)
         del attributes[_MASK]
-        if metadata.dtype.kind in "iuf" and math.isfinite(mask):
+        if metadata.dtype.kind in "iuf" and math.isfinite(mask) and _nczarr_has_mask(attributes):
             # netCDF-C reads only this; xarray only if the fill value is null, because no element can have the value.
             attributes[_MASK] = mask
 
@@ -234,6 +234,13 @@ class _InexpressibleError(ValueError):
 
 def _nczarr_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if name.lower().startswith(_NCZARR_PREFIX)}
+
+
+def _nczarr_has_mask(attributes: Mapping[str, Any]) -> bool:
+    """Return whether an array has the attribute for netCDF-C, as far as NCZarr's list of attributes says."""
+    listed = attributes.get("_nczarr_attr")
+    types = listed.get("types") if isinstance(listed, dict) else None
+    return not isinstance(types, dict) or _MASK in types
 
 
 def nczarr_dimension_names(metadata: ArrayMetadata) -> list[str] | None:

@@ -331,8 +331,8 @@ def verify(
     """Decode every stored chunk of an array, or of all arrays in a hierarchy, on the CPU, and report problems.
 
     Checksums, sizes, shard indexes and metadata documents are checked as in a read; chunks without a checksum are
-    counted, because damage that leaves them decodable is not found. Consolidated metadata is not checked. At most 64 MiB
-    of decoded chunks are held at a time, or one larger chunk.
+    counted, because damage that leaves them decodable is not found. Consolidated metadata is not checked. At most 64
+    MiB of decoded chunks are held at a time, or one larger chunk.
 
     Parameters
     ----------
