@@ -183,6 +183,11 @@ class Codec(ABC):
         """
         return None
 
+    @property
+    def has_checksum(self) -> bool:
+        """Whether decoding finds any change of a few encoded bytes, by a checksum or a hash of the data."""
+        return False
+
     def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
         """Return the native encoding step, or None if only :meth:`encode` can encode.
 

@@ -74,6 +74,11 @@ class _DeflateCodec(Codec):
     _window_bits: ClassVar[int]
     level: int = 1
 
+    @property
+    def has_checksum(self) -> bool:
+        """Adler-32 or CRC-32 of the data."""
+        return True
+
     @classmethod
     def from_v2(cls, configuration: Configuration) -> Self:
         """Parse a v2 configuration."""

@@ -67,6 +67,11 @@ class NumcodecsCodec(Codec):
     configuration: Mapping[str, Any] = field(hash=False)
 
     @property
+    def has_checksum(self) -> bool:
+        """Whether it is one of numcodecs' checksums."""
+        return self.id in _CHECKSUMS
+
+    @property
     def label(self) -> str:
         """For example ``numcodecs.delta``."""
         return self.id if self.id in ("vlen-utf8", "vlen-bytes") else f"numcodecs.{self.id}"

@@ -91,9 +91,7 @@ class NewArray:
         check_zarr_format(zarr_format)
         check_names(arguments)
         if data is not None:
-            data, shape, arguments = arguments_of_data(
-                data, shape, arguments, zarr_format, fill_masked=fill_masked
-            )
+            data, shape, arguments = arguments_of_data(data, shape, arguments, zarr_format, fill_masked=fill_masked)
         elif shape is None:
             raise ArgumentError("a new array needs a shape (or data)")
         # Arguments first: checking them needs no store.

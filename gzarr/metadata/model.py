@@ -132,7 +132,7 @@ class ArrayMetadata:
     def absent_value(self) -> Any:
         """Value of the elements of absent chunks; None for zeros.
 
-        If the document has no fill value, dates and times are NaT, as in zarr-python, and texts of any length empty.
+        If the document has no fill value, dates and times are NaT, as in zarr-python, strings and bytes are empty.
         """
         if self.fill_value is None:
             if self.dtype.kind in "mM":
