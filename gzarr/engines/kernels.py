@@ -1,8 +1,9 @@
 """The compiled kernels, loaded when first needed, and the scratch buffers that workers keep between reads.
 
 A compiled function runs without the GIL, and only for a worker. When the interpreter shuts down, a daemon thread that
-returned from one would be ended in the middle of it, which aborts the process. So at exit, running functions come to
-their end first, and threads other than the main one get no more workers: they wait until the process ends.
+returned from one would be ended in the middle of it, which aborts the process. So at exit, running functions, and the
+compilation of one, come to their end first, and threads other than the main one get no more workers: they wait until
+the process ends.
 """
 
 from __future__ import annotations
@@ -113,12 +114,17 @@ def _apart(load: Callable[[], None]) -> None:
     def run() -> None:
         try:
             with _lock.lock:
-                load()
+                if is_main or not _ending:
+                    load()
+                    return
         except BaseException as error:
             failures.append(error)
+            return
+        _wait_for_the_end()
 
+    is_main = threading.current_thread() is threading.main_thread()
     thread = threading.Thread(target=run, name="gzarr-kernels", daemon=True)
-    if threading.current_thread() is not threading.main_thread():
+    if not is_main:
         run()
     else:
         try:
@@ -181,17 +187,10 @@ class Worker:
             _release(self.context_address, -1)
 
 
-class _AtExit(deque[Worker]):
-    """The idle workers of a process that ends: for the main thread only."""
-
-    def pop(self) -> Worker:  # type: ignore[override]
-        if threading.current_thread() is not threading.main_thread():
-            _wait_for_the_end()
-        return super().pop()
-
-
 # Taking and giving back are atomic operations of a deque, so no lock can be held when a process forks.
 _idle: deque[Worker] = deque()
+# Whether the process ends: then only the main thread gets workers.
+_ending = False
 # One entry for each worker.
 _live: list[None] = []
 # What the workers of each run share, by its identity.
@@ -201,16 +200,21 @@ _runs: dict[int, npt.NDArray[np.int64]] = {}
 def take_worker() -> Worker:
     """Return an idle worker, or a new one. Call :func:`entry` first."""
     try:
-        return _idle.pop()
+        worker = _idle.pop()
     except IndexError:
-        return Worker()
+        worker = Worker()
+    # Only now: a worker that is taken before the process begins to end is waited for.
+    if _ending and threading.current_thread() is not threading.main_thread():
+        _idle.append(worker)
+        _wait_for_the_end()
+    return worker
 
 
 def give_worker_back(worker: Worker, *, small: bool = False) -> None:
     """Keep a worker for the next read, without its large buffers (``small``: there are none)."""
     if not small:
         _release(worker.context_address, KEEP_BYTES // pool.thread_count())
-    if len(_idle) < KEEP_WORKERS or _is_ending():
+    if len(_idle) < KEEP_WORKERS or _ending:
         _idle.append(worker)
 
 
@@ -271,16 +275,12 @@ def run(
     _runs[id(shared)] = shared
     try:
         # At exit, helpers get no workers.
-        pool.run(loop, 1 if _is_ending() else workers)
+        pool.run(loop, 1 if _ending else workers)
     finally:
         _runs.pop(id(shared), None)
-    if shared[1] and _is_ending() and threading.current_thread() is not threading.main_thread():
+    if shared[1] and _ending and threading.current_thread() is not threading.main_thread():
         # It was stopped in the middle: its results are of no use.
         _wait_for_the_end()
-
-
-def _is_ending() -> bool:
-    return type(_idle) is _AtExit
 
 
 def _wait_for_the_end() -> NoReturn:
@@ -291,8 +291,11 @@ def _wait_for_the_end() -> NoReturn:
 
 def _end() -> None:
     """Let the running functions of other threads end, and let none begin."""
-    global _idle
-    _idle = _AtExit(_idle)
+    global _ending
+    _ending = True
+    # A compiler that runs is not stopped either: its threads would be ended in C++, which aborts.
+    with _lock.lock:
+        pass
     end = time.monotonic() + EXIT_S
     while len(_live) > len(_idle) and time.monotonic() < end:
         for shared in list(_runs.values()):

@@ -69,6 +69,23 @@ def test_what_runs_at_exit_may_read_and_write(volume: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{2 * 16**3}\n"), done.stderr
 
 
+def test_a_compiler_that_runs_at_exit_ends_first() -> None:
+    """Its threads would be ended in C++, which aborts; it is not begun anew."""
+    program = """
+import sys, threading, time
+from gzarr.engines import kernels
+def load():
+    print("begins", flush=True)
+    time.sleep(1)
+    print("ends", flush=True)
+for _ in range(3):
+    threading.Thread(target=kernels._apart, args=(load,), daemon=True).start()
+time.sleep(0.3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "begins\nends\n"), done.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_an_iterator_of_the_parent_in_a_forked_child(prefetch: int, tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ def test_what_optimize_says_changes(tmp_path: Path, capsys: Any) -> None:
     for line in (
         "the keys of chunks, such as 0, become c/0",
         "the attribute _ARRAY_DIMENSIONS is left out",
-        'the attribute _FillValue is added: "AAAAAICHw8A="',
+        "the attribute _FillValue is added: 'AAAAAICHw8A='",
         "Zarr format 2 becomes 3",
         "/  consolidated metadata is written anew",
     ):
