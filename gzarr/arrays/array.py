@@ -86,6 +86,7 @@ class Array(WritableArray):
         self._mode = mode
         self._reader = Reader(metadata, store, path, self._device)
         # Never used if the store is read-only.
+        self._keeps_outside = False
         self._writer = Writer(metadata, cast("Store", store), path, write_empty_chunks=write_empty_chunks)
 
     def __eq__(self, other: object) -> bool:
@@ -127,8 +128,9 @@ class Array(WritableArray):
     def resize(self, shape: int | Sequence[int], *, erase: bool = True, lock: bool = False) -> None:
         """Change the shape. No chunk is moved; new elements have the fill value.
 
-        The metadata is written first: even if the call is interrupted, the array has either the old shape or the new
-        one, and its elements keep their values.
+        Even if the call is interrupted, the array has either the old shape or the new one, and its elements keep their
+        values. What an interrupted call, or another program, has left beyond the shape is erased before the array
+        grows: chunks there are looked for, and those at the edge are read if it cuts them.
 
         Parameters
         ----------
@@ -136,8 +138,8 @@ class Array(WritableArray):
             New shape in elements, with the same number of dimensions.
         erase
             Whether stored elements outside the new shape are erased: whole chunks (shards), and parts of the chunks at
-            its edge. If False, they stay in the store and reappear when the array grows; not possible with a chunk
-            grid from another package.
+            its edge. If False, they stay in the store and reappear when the array grows, through this object or with
+            ``erase=False``; not possible with a chunk grid from another package.
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 
@@ -156,7 +158,7 @@ class Array(WritableArray):
         self._check_writable()
         resize.resize(self, shape, erase=erase, lock=lock)
 
-    def append(self, value: Any, axis: int = 0, *, lock: bool = False) -> tuple[int, ...]:
+    def append(self, value: Any, axis: int = 0, *, lock: bool = False, fill_masked: bool = False) -> tuple[int, ...]:
         """Append ``value`` along an axis.
 
         The elements are written before the shape, so readers never see an array without some of its elements, and a
@@ -172,6 +174,8 @@ class Array(WritableArray):
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. Without
             it, only one process at a time may append.
+        fill_masked
+            As for :meth:`write`.
 
         Returns
         -------
@@ -185,7 +189,7 @@ class Array(WritableArray):
             As for :meth:`resize`.
         """
         self._check_writable()
-        return resize.append(self, value, axis, lock=lock)
+        return resize.append(self, value, axis, lock=lock, fill_masked=fill_masked)
 
 
 def _device_for(device: str, dtype: np.dtype[Any]) -> str:

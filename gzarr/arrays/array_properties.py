@@ -192,9 +192,13 @@ class ArrayProperties:
         """User attributes, as a mapping. Each change is written at once; a read-only array refuses changes."""
         return Attributes(self, self._take_attributes)
 
-    def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """Change some user ``attributes`` in one write, as ``attrs.update`` does; return this array."""
-        self.attrs.update(attributes)
+    def update_attributes(self, attributes: Mapping[str, Any], *, lock: bool = False) -> Self:
+        """Change some user ``attributes`` in one write, as ``attrs.update`` does; return this array.
+
+        ``lock`` excludes other processes that also pass ``lock=True``, by a file lock beside the data.
+        """
+        given = dict(attributes)
+        self.attrs.change(lambda present: {**present, **given}, lock=lock)
         return self
 
     def _take_attributes(self, found: ArrayMetadata) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..documents.json import quote
+from ..dtypes.masks import has_masked, refuse_masked, unmasked
 from ..dtypes.properties import kind_of
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
@@ -110,8 +111,10 @@ def all_elements(
     ], None
 
 
-def all_of(data: Any, metadata: ArrayMetadata, node: str) -> Any:
+def all_of(data: Any, metadata: ArrayMetadata, node: str, *, fill_masked: bool = False) -> Any:
     """Return data as the elements of a whole array; data on a device stay there if they have the array's dtype."""
+    if fill_masked:
+        data = filled(data, metadata.dtype, metadata.absent_value, node, object_type_of(metadata))
     found = type_on_device(data)
     # NumPy treats None as its default dtype, so a comparison alone would not do.
     if found is not None and found == metadata.dtype:
@@ -150,7 +153,9 @@ def type_on_device(value: Any) -> np.dtype[Any] | None:
     return value.dtype if isinstance(value.dtype, np.dtype) else np.dtype(interface["typestr"])
 
 
-def as_data(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None = None) -> Any:
+def as_data(
+    value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None = None, *, fill_masked: bool = False
+) -> Any:
     """Return a value as an array-like with a shape and a NumPy dtype.
 
     Parameters
@@ -163,12 +168,17 @@ def as_data(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None
         Path of the array, for messages.
     ndim
         Number of dimensions, if known: lists nested more deeply are elements.
+    fill_masked
+        Whether a masked array may be returned, whose masked elements will be filled (:func:`filled`).
 
     Raises
     ------
     ArgumentError
-        If the value is ragged, has elements that are not of ``dtype``, or is not exported by its library.
+        If the value is ragged, has elements that are not of ``dtype`` or masked ones, or is not exported by its
+        library.
     """
+    if not fill_masked:
+        refuse_masked(value, node)
     found = getattr(value, "dtype", None)
     if (
         isinstance(found, np.dtype)
@@ -211,16 +221,58 @@ def _on_device(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], memory:
 
 def on_host(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None = None) -> npt.NDArray[Any]:
     """Return a value as an array in host memory, as :func:`as_data`; its dtype may differ from ``dtype``."""
+    return unmasked(_taken(value, dtype, node, ndim), node)
+
+
+def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: ObjectType | None = None) -> Any:
+    """Return a value with ``fill`` in place of its masked elements; any other value unchanged.
+
+    Parameters
+    ----------
+    value, dtype, node, object_type
+        As for :func:`as_elements`.
+    fill
+        Element of ``dtype``; None for zero.
+
+    Raises
+    ------
+    ArgumentError
+        If ``dtype`` cannot hold an element that is not masked, or if only some fields of a record are masked.
+    """
+    if not isinstance(value, np.ma.MaskedArray):
+        if type_on_device(value) is not None or not hasattr(value, "__array__"):
+            return value
+        value = _taken(value, dtype, node, None)
+    if not has_masked(value):
+        return value
+    mask, elements = np.ma.getmaskarray(value), np.array(np.ma.getdata(value))
+    if mask.dtype != bool:
+        raise ArgumentError(f"{node}: fields of records are masked; fill them with value.filled(...)")
+    # What is below the mask need not be an element of the dtype.
+    fill = np.zeros((), dtype)[()] if fill is None else fill
+    elements[mask] = fill if elements.dtype.hasobject else np.zeros((), elements.dtype)
+    elements = np.array(_converted(elements, dtype, node, object_type))
+    elements[mask] = fill
+    return elements
+
+
+def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None) -> npt.NDArray[Any]:
+    """Return a value as an array in host memory, or as a masked one."""
     try:
         if isinstance(value, np.ndarray):
-            # Subclasses may change indexing, comparison and broadcasting; a matrix always has two dimensions.
-            return np.asarray(value)
+            return value
         if is_tensor(value):
             return tensor_on_host(value)
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
             return np.asarray(value.get())
         if hasattr(value, "__array__"):
+            if hasattr(value, "__dask_graph__") and hasattr(value, "compute"):
+                # Its own conversion drops masks. (xarray makes NaN of masked elements itself.)
+                value = value.compute()
+            if isinstance(value, np.ndarray):
+                return value
             return np.asarray(value)
+        refuse_masked(value, node)
         if dtype is not None and dtype.hasobject:
             return _objects(value, ndim)
         if hasattr(value, "__dlpack__"):

@@ -8,8 +8,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
+
 from ..codecs.codec import ArrayRepresentation
 from ..engines.cpu.threads import fill_chunk
+from ..engines.cpu.write_threads import is_fill
 from ..errors import ArgumentError, GzarrError
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata
@@ -17,10 +20,10 @@ from ..metadata.to_documents import resized
 from ..nodes.change import change_array, hold_documents, reader_of
 from ..plan.selection import parse_basic
 from ..stores import locks
-from ..stores.base import is_listable
+from ..stores.base import ByteRange, PresenceStore, is_listable
 from .elements import as_data
 from .stored_chunks import stored_chunks
-from .write import Writer, between_processes
+from .write import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,29 +42,38 @@ _BATCH: Final = 256
 def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, lock: bool) -> None:
     """Change the shape of an array; see :meth:`gzarr.Array.resize`."""
     store: Store = array.store  # type: ignore[assignment]
-    before: list[ArrayMetadata] = []
+    before = array.metadata
+
+    def clear_beyond(found: ArrayMetadata, new: ArrayMetadata) -> None:
+        if erase and not array._keeps_outside and any(a > b for a, b in zip(new.shape, found.shape, strict=True)):
+            _clear_beyond(array, found, new, lock=lock)
 
     def change(found: ArrayMetadata) -> ArrayMetadata:
-        before.append(_checked(array, found))
-        new = resized(before[0], shape)  # type: ignore[arg-type]
+        nonlocal before
+        before = _checked(array, found)
+        new = resized(before, shape)  # type: ignore[arg-type]
         shrinks = any(a < b for a, b in zip(new.shape, found.shape, strict=True))
         if shrinks and not erase and _grid_is_of_plugin(found):
             raise ArgumentError(
                 f"{array.name}: erase=False is not possible with the chunk grid of another package, which may use "
                 "other chunks when the array grows again"
             )
+        # Before the new shape is there, since what is beyond the old one is invisible until then.
+        clear_beyond(before, new)
         return new
 
     with _turn(array, lock=lock):
-        after = change_array(store, array.path, array.zarr_format, change, array._become)
+        after = change_array(store, array.path, array.zarr_format, change, array._become, lock=lock)
         if erase:
-            clear_outside(store, array.path, before[0], after, lock=lock)
+            clear_outside(store, array.path, before, after, lock=lock)
+        shrunk = any(a < b for a, b in zip(after.shape, before.shape, strict=True))
+        array._keeps_outside = not erase and (shrunk or array._keeps_outside)
 
 
-def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[int, ...]:
+def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_masked: bool = False) -> tuple[int, ...]:
     """Write elements beyond the end of an array, then extend its shape; see :meth:`gzarr.Array.append`."""
     store: Store = array.store  # type: ignore[assignment]
-    value = as_data(value, array.dtype, array.name, array.ndim)
+    value = as_data(value, array.dtype, array.name, array.ndim, fill_masked=fill_masked)
     with _turn(array, lock=lock):
         # Others may have appended since this array was opened.
         with hold_documents(store, array.path):
@@ -75,7 +87,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[
         if 0 not in value.shape:
             selection = parse_basic(tuple(region), shape)
             try:
-                array._write([selection], [value], None, lock=lock, aligned=False, metadata=grown)
+                array._write([selection], [value], None, lock=lock, fill_masked=fill_masked, metadata=grown)
             except BaseException:
                 # Elements written beyond the end are not visible, but would be once the array grows.
                 with contextlib.suppress(GzarrError):
@@ -85,7 +97,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool) -> tuple[
         def grow(found: ArrayMetadata) -> ArrayMetadata:
             return resized(_checked(array, found), shape)
 
-        change_array(store, array.path, array.zarr_format, grow, array._become)
+        change_array(store, array.path, array.zarr_format, grow, array._become, lock=lock)
         return shape
 
 
@@ -113,7 +125,7 @@ def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(locks.hold_node(array.store, array.path))
         if lock:
-            stack.enter_context(between_processes(array.store, (), array.metadata.key_prefix(array.path)))
+            stack.enter_context(locks.between_processes(array.store, (), array.metadata.key_prefix(array.path)))
         yield
 
 
@@ -173,7 +185,7 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
         outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
         with contextlib.ExitStack() as stack:
             if lock and outside:
-                stack.enter_context(between_processes(store, outside, old.key_prefix(path)))
+                stack.enter_context(locks.between_processes(store, outside, old.key_prefix(path)))
             stack.enter_context(locks.hold(store, outside))
             store.erase_values(outside)
         erased = set(outside)
@@ -181,10 +193,83 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
         _fill_edges(store, path, old, new, edge, cut, lock=lock)
 
 
-def _chunks_at(store: Store, path: str, old: ArrayMetadata, kept: tuple[int, ...], cut: Sequence[int]) -> Chunks:
-    """Yield the chunks that are, or may be, outside the new shape or at its edge."""
+def _clear_beyond(array: WritableArray, old: ArrayMetadata, new: ArrayMetadata, *, lock: bool) -> None:
+    """Erase what is stored beyond the shape of an array that is about to grow: it would become elements.
+
+    A killed change of shape leaves it, and so do other programs. Where nothing is there, nothing is written: chunks
+    beyond the grid are only looked for, and those at the edge are read if it cuts them.
+
+    Raises
+    ------
+    StoreError, ChunkError
+        As for :func:`clear_outside`.
+    """
+    store: Store = array.store  # type: ignore[assignment]
+    path = array.path
+    grown = [d for d, (before, after) in enumerate(zip(old.shape, new.shape, strict=True)) if after > before]
+    kept = new.chunk_grid.count_within(old.shape)
+    grid = new.chunk_grid.axes
+    cut = [d for d in grown if kept[d] and grid[d].extent(kept[d] - 1)[1] > old.shape[d]]
+    kind: Any = type(array)
+    view: Any = None
+    for batch in _batches(_chunks_at(store, path, new, kept, grown, cut)):
+        outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
+        present = [key for key, there in zip(outside, _present(store, outside), strict=True) if there]
+        if present:
+            with contextlib.ExitStack() as stack:
+                if lock:
+                    stack.enter_context(locks.between_processes(store, present, old.key_prefix(path)))
+                stack.enter_context(locks.hold(store, present))
+                store.erase_values(present)
+        beyond = set(outside)
+        edge = []
+        for key, coords in batch:
+            if key in beyond:
+                continue
+            if view is None:
+                view = kind(new, store, path, device="cpu", mode="r")
+            for box in _boxes_outside(new, old.shape, coords, cut):
+                block = view[tuple(slice(begin, min(end, n)) for (begin, end), n in zip(box, new.shape, strict=True))]
+                fill = fill_chunk(new.absent_value, ArrayRepresentation(block.shape, new.dtype))
+                if not is_fill(np.ascontiguousarray(block), fill):
+                    edge.append(coords)
+                    break
+        _fill_edges(store, path, new, old, edge, cut, lock=lock)
+
+
+def _present(store: Store, keys: Sequence[str]) -> Sequence[bool]:
+    """Return whether each key has a value."""
+    if not keys:
+        return []
+    if isinstance(store, PresenceStore):
+        return store.contains(keys)
+    return [value is not None for value in store.get_partial_values([(key, ByteRange(0, 0)) for key in keys])]
+
+
+def _chunks_at(
+    store: Store,
+    path: str,
+    old: ArrayMetadata,
+    kept: tuple[int, ...],
+    changed: Sequence[int],
+    cut: Sequence[int] | None = None,
+) -> Chunks:
+    """Yield the chunks that are, or may be, outside the smaller shape or at its edge.
+
+    Parameters
+    ----------
+    store, path, old
+        Store and path of the array, and its metadata with the larger shape.
+    kept
+        Chunks along each dimension in the smaller shape.
+    changed
+        Dimensions in which the shapes differ.
+    cut
+        Those in which the last kept chunk may be partially outside; None for all of them.
+    """
     had = old.chunk_grid.count_within(old.shape)
-    # One less along shrunk dimensions, since the last kept chunk may be partially outside.
+    cut = changed if cut is None else cut
+    # One less along these dimensions, since the last kept chunk may be partially outside.
     inner = tuple(max(n - (d in cut), 0) for d, n in enumerate(map(min, kept, had)))
     if math.prod(had) - math.prod(inner) > MAX_NAMED and is_listable(store):
         # Including remains of interrupted changes beyond the grid.
@@ -207,6 +292,19 @@ def _batches(chunks: Chunks) -> Iterator[list[tuple[str, tuple[int, ...]]]]:
         yield batch
 
 
+def _boxes_outside(
+    metadata: ArrayMetadata, shape: tuple[int, ...], coords: tuple[int, ...], cut: Sequence[int]
+) -> list[list[tuple[int, int]]]:
+    """Return the parts of a chunk that are outside a shape, one along each dimension that cuts it."""
+    boxes = []
+    box = metadata.chunk_grid.extent(coords)
+    for d in cut:
+        begin, end = box[d]
+        if begin < shape[d] < end:
+            boxes.append([*box[:d], (shape[d], end), *box[d + 1 :]])
+    return boxes
+
+
 def _fill_edges(
     store: Store,
     path: str,
@@ -218,13 +316,7 @@ def _fill_edges(
     lock: bool,
 ) -> None:
     """Write the fill value to those parts of chunks at the new edge that are outside the new shape."""
-    boxes = []
-    for coords in chunks:
-        box = old.chunk_grid.extent(coords)
-        for d in cut:
-            begin, end = box[d]
-            if begin < new.shape[d] < end:
-                boxes.append([*box[:d], (new.shape[d], end), *box[d + 1 :]])
+    boxes = [box for coords in chunks for box in _boxes_outside(old, new.shape, coords, cut)]
     if not boxes:
         return
     selections = [parse_basic(tuple(slice(begin, end) for begin, end in box), old.shape) for box in boxes]

@@ -21,11 +21,10 @@ from ..plan.encode_program import EncodingProgram, analyse_encoding
 from ..plan.keys import ChunkKeys, distinct_rows
 from ..plan.planner import box_chunks, by_shape, plan
 from ..stores import locks
-from ..stores.base import LockingStore
 from .read import KEEP_SHAPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ..metadata.model import ArrayMetadata
     from ..plan.planner import Plan
     from ..plan.selection import Selection
-    from ..stores.base import ReadableStore, Store
+    from ..stores.base import Store
     from .outputs import DeviceResults
 
 
@@ -277,7 +276,7 @@ class Writer:
     def _run(self, request: WriteRequest, chain: _Chain, memory: DeviceResults | None, *, lock: bool) -> None:
         with contextlib.ExitStack() as stack:
             if lock:
-                stack.enter_context(between_processes(self._store, request.keys.all(), self._prefix))
+                stack.enter_context(locks.between_processes(self._store, request.keys.all(), self._prefix))
             if memory is None:
                 _write(request, chain)
                 return
@@ -318,34 +317,6 @@ def _contiguous(value: Any, memory: DeviceResults | None) -> Any:
     copy = memory.empty(value.shape, value.dtype)
     memory.copy(copy, value)
     return copy
-
-
-@contextlib.contextmanager
-def between_processes(store: ReadableStore, keys: Iterable[str], below: str = "") -> Iterator[None]:
-    """Hold the locks of some keys, which processes share.
-
-    Parameters
-    ----------
-    store
-        Store of the keys.
-    keys
-        Keys to lock, all in one call to avoid deadlocks; none to lock the node itself.
-    below
-        Prefix of their node.
-
-    Raises
-    ------
-    ArgumentError
-        If the store has no such locks.
-    """
-    if not isinstance(store, LockingStore):
-        raise ArgumentError(
-            f"{store!r} has no locks between processes; only local stores have them. Without lock=True, processes may "
-            "write to one array as long as no two write to the same chunk (in a sharded array, shard): let each write "
-            "whole ones"
-        )
-    with store.lock(*keys, below=below):
-        yield
 
 
 def _write(request: WriteRequest, chain: _Chain) -> None:

@@ -9,7 +9,7 @@ from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, ReadOnlyError, SelectionError
 from ..nodes.change import hold_documents
 from ..plan.selection import parse_basic, parse_orthogonal
-from .elements import all_elements, as_data
+from .elements import all_elements, as_data, filled
 from .exporting import ExportedArray
 from .objects import object_type_of
 from .outputs import DeviceResults
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 class WritableArray(ExportedArray):
     """The part of :class:`gzarr.Array` that writes."""
 
-    __slots__ = ("_writer",)
+    __slots__ = ("_keeps_outside", "_writer")
 
+    #: Whether elements outside the shape were left in the store on purpose.
+    _keeps_outside: bool
     _writer: Writer
 
     @property
@@ -41,7 +43,14 @@ class WritableArray(ExportedArray):
         self.write(selection, value)
 
     def write(
-        self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False, stream: Any = None
+        self,
+        selection: Any,
+        value: Any,
+        *,
+        lock: bool = False,
+        aligned: bool = False,
+        stream: Any = None,
+        fill_masked: bool = False,
     ) -> None:
         """Write to a selection, as NumPy's ``a[selection] = value`` does.
 
@@ -67,6 +76,9 @@ class WritableArray(ExportedArray):
         stream
             Stream of the array's device, as for :meth:`read`, on which a value on that device can be read. Whole
             chunks of such values are encoded on the device. The data is stored when the call returns.
+        fill_masked
+            Whether masked elements of a masked array of NumPy become the array's fill value; otherwise they are an
+            error, since an array has no place for a mask.
 
         Raises
         ------
@@ -74,8 +86,8 @@ class WritableArray(ExportedArray):
             If the array is read-only; nothing was touched.
         ArgumentError
             If the value does not broadcast, if the array's dtype cannot hold one of its elements (a fraction, a number
-            out of range, a string that is too long), or if ``aligned`` is set and a chunk (shard) would be changed in
-            part; nothing was written.
+            out of range, a string that is too long), if an element is masked, or if ``aligned`` is set and a chunk
+            (shard) would be changed in part; nothing was written.
         SelectionError
             If the selection is invalid for the array.
         ChunkWriteError, ChunkReadError, ChunkDecodeError
@@ -84,7 +96,15 @@ class WritableArray(ExportedArray):
         """
         self._check_writable()
         rest, field = self._split_field(selection)
-        self._write([parse_basic(rest, self.shape)], [value], field, lock=lock, aligned=aligned, stream=stream)
+        self._write(
+            [parse_basic(rest, self.shape)],
+            [value],
+            field,
+            lock=lock,
+            aligned=aligned,
+            stream=stream,
+            fill_masked=fill_masked,
+        )
 
     def write_many(
         self,
@@ -94,6 +114,7 @@ class WritableArray(ExportedArray):
         lock: bool = False,
         aligned: bool = False,
         stream: Any = None,
+        fill_masked: bool = False,
     ) -> None:
         """Write many boxes in one plan: a chunk (shard) that several of them touch is written once.
 
@@ -104,7 +125,7 @@ class WritableArray(ExportedArray):
             the last one wins.
         values
             One value for each selection, or an array with one more dimension.
-        lock, aligned, stream
+        lock, aligned, stream, fill_masked
             As for :meth:`write`; so are the errors.
         """
         self._check_writable()
@@ -120,7 +141,7 @@ class WritableArray(ExportedArray):
         if number != len(parsed):
             raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {number} values")
         if parsed:
-            self._write(parsed, list(values), None, lock=lock, aligned=aligned, stream=stream)
+            self._write(parsed, list(values), None, lock=lock, aligned=aligned, stream=stream, fill_masked=fill_masked)
 
     # -- writing as in zarr-python
 
@@ -223,6 +244,7 @@ class WritableArray(ExportedArray):
         lock: bool = False,
         aligned: bool = False,
         stream: Any = None,
+        fill_masked: bool = False,
         metadata: ArrayMetadata | None = None,
     ) -> None:
         """Write to selections of the array as described by ``metadata``: its future metadata; None for the present."""
@@ -239,6 +261,12 @@ class WritableArray(ExportedArray):
             device = get_device(self.device)
             with device:
                 memory = DeviceResults(device, device.as_stream(stream))
+        if fill_masked:
+            fill = metadata.absent_value
+            if field is not None and fill is not None:
+                fill = fill[field]
+            of = object_type_of(metadata)
+            values = [filled(value, dtype, fill, self.name, of) for value in values]
         shapes = [selection.result_shape for selection in selections]
         arrays, memory = all_elements(values, dtype, shapes, self.name, memory, object_type_of(metadata))
         writer.write(selections, arrays, field, aligned=aligned, lock=lock, memory=memory)

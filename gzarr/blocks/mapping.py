@@ -9,7 +9,7 @@ from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
-from .outputs import DoneBlocks, NewOutput, Output, make_output, on_device, output_shapes
+from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, on_device, output_shapes
 from .plan import Geometry, block_axes, check_blocks, target_bytes
 from .work import BlockWork, most_threads
 
@@ -35,6 +35,7 @@ def map_blocks(
     reduce: Callable[[Any, Any], Any] | None = None,
     device: str | None = None,
     overlap: bool = True,
+    overwrite: bool = False,
     resume: bool = False,
     progress: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
@@ -84,6 +85,9 @@ def map_blocks(
         Device of the blocks: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None for that of the first input.
     overlap
         Whether blocks are worked on at the same time. If False, there is one thread.
+    overwrite
+        Whether nodes that exist where outputs are created are erased, with everything below them, once all arguments
+        are checked. Not with ``resume``.
     resume
         Whether blocks whose chunks are all stored in the outputs are taken as done. Chunks that only have the fill
         value are not stored, and are computed again.
@@ -104,7 +108,8 @@ def map_blocks(
     Raises
     ------
     ArgumentError, OutputError, ReadOnlyError
-        If an argument is wrong; nothing was written.
+        If an argument is wrong, or an output is an input of which several blocks need the same chunks; nothing was
+        created or written.
     ArgumentError
         If ``function`` returns something else than described above.
     ChunkError, StoreError
@@ -127,6 +132,8 @@ def map_blocks(
     called: tuple[object, ...] = (function,) if reduce is None else (function, reduce)
     if not all(map(callable, called)):
         raise ArgumentError("function and reduce must be callable")
+    if overwrite and resume:
+        raise ArgumentError("overwrite=True begins again, and resume=True continues: pass only one of them")
     if type(budget_bytes) is not int or budget_bytes < 1:
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
     device = arrays[0].device if device is None else resolve_device(device)
@@ -138,10 +145,11 @@ def map_blocks(
     # Without outputs, blocks are those of one that there could be.
     shapes = output_shapes(geometries, [output.target for output in wanted] or [None])
     check_blocks(geometries[0], shapes[: len(wanted)], inputs)
-    outputs = [
-        make_output(one, geometry, shape, inputs[0], dtype, device, resume=resume)
+    planned = [
+        make_output(one, geometry, shape, inputs[0], dtype, device, overwrite=overwrite, resume=resume)
         for one, geometry, shape in zip(wanted, geometries, shapes, strict=False)
     ]
+    outputs = [one.array if isinstance(one, CreatedOutput) else one for one in planned]
     threads = most_threads([*inputs, *outputs], device) if overlap else 1
     first = geometries[0]
     blocks = block_axes(geometries, inputs, outputs, shapes, block, target_bytes(budget_bytes, threads))
@@ -151,6 +159,14 @@ def map_blocks(
     work.check_apart(resume=resume)
     if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
+    if client is not None:
+        work.check_shared()
+    for one in planned:
+        if isinstance(one, CreatedOutput):
+            one.check(inputs)
+    # Everything is checked; from here on, something is created.
+    outputs = [one.create() if isinstance(one, CreatedOutput) else one for one in planned]
+    work.write_to(outputs)
     done = DoneBlocks(outputs, work.grid) if resume else None
     if device != "cpu":
         # What the caller has enqueued on arrays of the device comes before blocks.

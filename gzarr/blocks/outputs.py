@@ -13,16 +13,24 @@ import numpy as np
 from ..arrays.array import Array
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.stored_chunks import stored_chunks
+from ..dtypes.masks import unmasked
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, NodeNotFoundError, OutputError
-from ..hierarchy.create_filled import empty_like
+from ..hierarchy.create_filled import arguments_like
+from ..hierarchy.new_nodes import NewArray
 from ..hierarchy.open import open_array
+from ..nodes.change import writable
+from ..stores.places import place_of
+from ..stores.places_read import check_apart
+from ..stores.resolve import as_store
+from .memory import BlockMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..arrays.outputs import Results
     from ..engines.cuda.device_protocol import Event
+    from ..hierarchy.array_spec import ArrayArguments
     from .blocks import Grid, OutputBlocks
     from .memory import BlockMemory
     from .plan import Geometry
@@ -84,9 +92,17 @@ def output_shapes(geometries: Sequence[Geometry], outputs: Sequence[Any]) -> lis
 
 
 def make_output(
-    output: Output, geometry: Geometry, shape: tuple[int, ...], like: Array, dtype: Any, device: str, *, resume: bool
+    output: Output,
+    geometry: Geometry,
+    shape: tuple[int, ...],
+    like: Array,
+    dtype: Any,
+    device: str,
+    *,
+    overwrite: bool,
+    resume: bool,
 ) -> Any:
-    """Return an output: an array of gzarr, a device's, or a new one.
+    """Return an output: an array of gzarr, a device's, or one that is to be created. Nothing is created here.
 
     Parameters
     ----------
@@ -96,7 +112,7 @@ def make_output(
         How it lies to the inputs, and its shape.
     like
         The first input; created arrays are like it.
-    dtype, device, resume
+    dtype, device, overwrite, resume
         Arguments of the call.
     """
     value, dtype = output.target, dtype if output.dtype is None else output.dtype
@@ -118,8 +134,62 @@ def make_output(
                 raise OutputError(f"{found.name}, to be resumed, has shape {found.shape}; results have shape {shape}")
             return on_device(found, device)
     layout = {} if geometry.kept == tuple(range(like.ndim)) else _layout(geometry, shape, like)
-    made = empty_like(like, value, shape=shape, dtype=like.dtype if dtype is None else dtype, **layout)
-    return on_device(made, device)
+    layout = {"shape": shape, "dtype": like.dtype if dtype is None else dtype, **layout}
+    return CreatedOutput(value, arguments_like(like, layout), device, overwrite=overwrite)
+
+
+class CreatedOutput:
+    """An output that is an array to be created in a store.
+
+    Parameters
+    ----------
+    store
+        The store, as for :func:`gzarr.create_array`.
+    arguments
+        Arguments of that function.
+    device
+        Device of the blocks.
+    overwrite
+        Whether to erase a node that exists there.
+
+    Attributes
+    ----------
+    array
+        The array, as it will be.
+    """
+
+    def __init__(self, store: Any, arguments: dict[str, Any], device: str, *, overwrite: bool) -> None:
+        opened, path = as_store(store, "w" if overwrite else "a")
+        self._planned = NewArray(
+            writable(opened, f"'/{path}'"),
+            path,
+            arguments.pop("zarr_format"),
+            overwrite=overwrite,
+            device=device,
+            missing="fill",
+            write_empty_chunks=False,
+            shape=arguments.pop("shape"),
+            data=None,
+            arguments=cast("ArrayArguments", arguments),
+        )
+        self._overwrite = overwrite
+        self.array: Array = self._planned.array
+
+    def check(self, inputs: Sequence[Array]) -> None:
+        """Refuse a location where the array cannot be created, or where that would erase an input."""
+        if self._overwrite:
+            check_apart(
+                list(inputs),
+                place_of(self.array.store, self.array.path),
+                operation="map_blocks",
+                instead="pass another out=, or the array itself, opened with mode='r+', if each block only needs the "
+                "chunks that it replaces",
+            )
+        self._planned.check()
+
+    def create(self) -> Array:
+        """Create the array."""
+        return self._planned.create()
 
 
 def _layout(geometry: Geometry, shape: tuple[int, ...], like: Array) -> dict[str, Any]:
@@ -185,6 +255,8 @@ def write(output: Any, box: Box, result: Any, memory: BlockMemory) -> None:
     ArgumentError, ChunkWriteError
         If the output cannot hold an element, or if a chunk cannot be written.
     """
+    if isinstance(result, np.ndarray):
+        result = unmasked(result, "map_blocks: a result")
     if isinstance(output, Array):
         output.write(box, result, aligned=True, stream=memory.stream)
         return

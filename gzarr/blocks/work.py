@@ -17,6 +17,7 @@ from ..engines.result_memory import recycle_bytes
 from ..errors import ArgumentError
 from ..progress import watch
 from ..stores.base import RemoteValues
+from ..stores.places import place_of
 from ..tools.processes import as_executor, check_shared, in_processes
 from .assembly import kept_assemblies
 from .inputs import Input
@@ -100,16 +101,33 @@ class BlockWork:
         """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it."""
         outputs = zip(self._outputs, self.grid.outputs, strict=True)
         inputs = zip(self._inputs, self._axes, strict=True)
+        arrays = [array for array in (*self._outputs, *self._inputs) if isinstance(array, Array)]
+        places = {id(array): place_of(array.store, array.path) for array in arrays}
+        for one, other in itertools.combinations([array for array in self._outputs if isinstance(array, Array)], 2):
+            if places[id(one)].overlaps(places[id(other)]):
+                raise ArgumentError(f"{one.name} is an output twice; pass another array, or store, for one of them")
         for (output, blocks), (array, axes) in itertools.product(outputs, inputs):
-            if not isinstance(output, Array) or (output.store, output.path) != (array.store, array.path):
+            if not isinstance(output, Array) or not places[id(output)].is_same(places[id(array)]):
                 continue
             if resume:
                 raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
             same = blocks.sources == tuple(range(len(axes))) and blocks.of == tuple(axis.output for axis in axes)
             if not same or any(axis.is_shared or axis.halo for axis in axes):
                 raise ArgumentError(
-                    f"{array.name} is read for several blocks, and cannot be the output at the same time"
+                    f"{array.name} in {array.store!r} is read for several blocks, and cannot be the output at the same "
+                    "time; write to another array"
                 )
+
+    def write_to(self, outputs: Sequence[Any]) -> None:
+        """Take outputs in place of those that were only planned."""
+        self._outputs = outputs
+
+    def check_shared(self) -> None:
+        """Refuse arrays that other processes do not see."""
+        for array in (*self._inputs, *self._outputs):
+            if not isinstance(array, Array):
+                raise ArgumentError("with client=, outputs must be arrays that other processes see, not in memory")
+            check_shared(array.store, array.name)
 
     def values(self, done: DoneBlocks | None, client: Any, *, progress: bool) -> Values:
         """Work on all blocks; yield the place of each in the order, and its value."""
@@ -178,10 +196,6 @@ class BlockWork:
 
     def _elsewhere(self, client: Any, indices: Iterable[Index], total: int) -> Values:
         """Have other processes do the work; yield numbers and values of blocks."""
-        for array in (*self._inputs, *self._outputs):
-            if not isinstance(array, Array):
-                raise ArgumentError("with client=, outputs must be arrays that other processes see, not in memory")
-            check_shared(array.store, array.name)
         size = max(total // _PARTS, 1)
         numbered = enumerate(indices)
         parts = iter(lambda: list(itertools.islice(numbered, size)), [])

@@ -9,11 +9,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import plugins
+from ..display import printable
 from ..errors import GzarrError
 from .bench import parse_size
 from .locations import add_options, is_url, options_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..tools.copy import Copy
 
 _FORMATS = (1, 2, 3, "3-draft-2022")
@@ -123,6 +126,9 @@ def add_where(parser: argparse.ArgumentParser) -> None:
         "--read-back", action="store_true", help="read everything back after writing, and compare it bit by bit"
     )
     parser.add_argument(
+        "--lossy", action="store_true", help="copy also what some reader will see less of, and say what that is"
+    )
+    parser.add_argument(
         "--dask",
         metavar="ADDRESS",
         help="copy in the workers of a dask cluster, by the address of its scheduler, such as tcp://10.0.0.1:8786",
@@ -174,11 +180,16 @@ def run(args: argparse.Namespace) -> int:
     """
     planned = prepare(args, chunks=args.chunks, shards=args.shards, codecs=args.codecs)
     execute(planned, args.dask)
+    for node, lost in planned.losses.items():
+        for line in lost:
+            print(f"{printable(node)}: {printable(line)}", file=sys.stderr)
     print(summary(planned, args))
     return 0
 
 
-def prepare(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) -> Copy:
+def prepare(
+    args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any, kept_arrays: Collection[str] = ()
+) -> Copy:
     """Return the planned copy for arguments of :func:`add_where`."""
     from ..tools.copy import DEFAULT_BUDGET_BYTES, prepare_copy
 
@@ -195,9 +206,11 @@ def prepare(args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any) 
         overwrite=args.overwrite,
         resume=args.resume,
         read_back=args.read_back,
+        lossy=args.lossy,
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
         source_options=options_of(args.storage_option if is_url(args.source) else (), args.source_option),
         dest_options=options_of_dest(args),
+        kept_arrays=kept_arrays,
     )
 
 

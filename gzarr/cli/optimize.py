@@ -4,6 +4,9 @@
 shows the number of frames (units of decompression), where the router would decode a read of the whole array with the
 assumed rates of a device, and the size in the store. For the copy, that size is estimated from a sample.
 
+The copy has the format of the source, unless one is named. An array for which the forecast says that reads would be
+slower or the store larger keeps its chunks, shards and codecs. Everything else that changes is listed, too.
+
 OME-Zarr stays OME-Zarr, of the version that the format of the copy has. Images that have only one level are named, and
 get others with ``--levels``.
 """
@@ -26,7 +29,6 @@ from ..engines import kernels, pool
 from ..engines.cuda import router
 from ..engines.cuda.device_program import device_program
 from ..errors import MetadataError
-from ..metadata.formats import FORMATS
 from ..ome.metadata.parse import parse
 from ..ome.writing.building import DEFAULT_BUDGET_BYTES
 from ..ome.writing.pyramid import Pyramid
@@ -39,11 +41,12 @@ from .pyramid import parse_levels
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..arrays.array import Array
     from ..metadata.model import ArrayMetadata
     from ..plan.decode_program import Decoding
+    from ..tools.copy import Copy
     from ..tools.copy_array import ArrayCopy
 
 #: Stored chunks of each array that are encoded anew to estimate its size.
@@ -70,6 +73,8 @@ class StorageProfile:
         Reason of the router, one line.
     stored_nbytes
         Bytes in the store, estimated from a sample for a planned copy; None if unknown.
+    seconds
+        The router's estimate of the seconds to decode the whole array there; None if there is none.
     """
 
     stored_as: str
@@ -78,26 +83,63 @@ class StorageProfile:
     decode: str
     reason: str
     stored_nbytes: int | None
+    seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Changes to one array by ``gzarr optimize``."""
+    """Changes to one array by ``gzarr optimize``.
+
+    Attributes
+    ----------
+    node, shape, dtype
+        Path, shape and data type of the array.
+    now, then
+        Its storage before and after.
+    zarr_format
+        Formats before and after.
+    changes
+        What its documents will say otherwise, beside storage, in lines of text.
+    kept
+        Why it keeps its chunks, shards and codecs; None if they change.
+    """
 
     node: str
     shape: tuple[int, ...]
     dtype: str
     now: StorageProfile
     then: StorageProfile
+    zarr_format: tuple[Any, Any]
+    changes: tuple[str, ...]
+    kept: str | None = None
+
+    @property
+    def drawback(self) -> str | None:
+        """Why the copy would be worse, or None."""
+        now, then = self.now, self.then
+        if now.stored_nbytes is not None and then.stored_nbytes is not None and then.stored_nbytes > now.stored_nbytes:
+            return (
+                f"{then.stored_as} would take about {readable_size(then.stored_nbytes)}, "
+                f"not {readable_size(now.stored_nbytes)}"
+            )
+        if now.seconds is not None and (then.seconds is None or then.seconds > now.seconds):
+            return f"{then.stored_as} would be decoded in {_duration(then.seconds)}, not in {_duration(now.seconds)}"
+        return None
 
 
-def forecast(array: ArrayCopy) -> Forecast:
+def _duration(seconds: float | None) -> str:
+    return "an unknown time" if seconds is None else f"about {seconds * 1e3:.3g} ms"
+
+
+def forecast(array: ArrayCopy, changes: Sequence[str] = (), kept: str | None = None) -> Forecast:
     """Return the changes that the copy of an array will make.
 
     Parameters
     ----------
     array
         Planned copy, not yet started.
+    changes, kept
+        As in the result.
 
     Raises
     ------
@@ -105,16 +147,20 @@ def forecast(array: ArrayCopy) -> Forecast:
         If chunks of the sample cannot be read, or the store fails.
     """
     source = array.source
-    stored = _stored_nbytes(source)
-    ratio = _encoded_share(array)
-    decoded_share = _present_share(source)
-    then = None if ratio is None else int(ratio * decoded_share * source.nbytes)
+    stored = then = _stored_nbytes(source)
+    if not array.copies_values:
+        ratio = _encoded_share(array)
+        decoded_share = _present_share(source)
+        then = None if ratio is None else int(ratio * decoded_share * source.nbytes)
     return Forecast(
         node=source.name,
         shape=source.shape,
         dtype=str(source.dtype),
         now=_profile(source.metadata, stored),
         then=_profile(array.metadata, then),
+        zarr_format=(source.zarr_format, array.metadata.zarr_format),
+        changes=tuple(changes),
+        kept=kept,
     )
 
 
@@ -144,6 +190,7 @@ def _profile(metadata: ArrayMetadata, stored_nbytes: int | None) -> StorageProfi
         decode=route.decode,
         reason=route.reason,
         stored_nbytes=stored_nbytes,
+        seconds=min((n for n in (route.gpu_seconds, route.cpu_seconds) if n is not None), default=None),
     )
 
 
@@ -185,7 +232,8 @@ def _encoded_share(array: ArrayCopy) -> float | None:
         whole: Any = np.zeros(chunk.shape, chunk.dtype)
         if array.metadata.absent_value is not None:
             whole[...] = array.metadata.absent_value
-        whole[tuple(slice(n) for n in data.shape)] = data
+        # With an ellipsis, the item of an array without dimensions is assigned, not the array.
+        whole[(*(slice(n) for n in data.shape), ...)] = data
         encoded += len(memoryview(encode_chain(decoding.codecs, whole, chunk)).cast("B"))
         decoded += data.nbytes
     return encoded / decoded if decoded else None
@@ -214,7 +262,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show what will change, and write nothing")
     parser.add_argument("--json", action="store_true", help="print what will change as JSON")
-    parser.set_defaults(zarr_format=3)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -234,13 +281,19 @@ def run(args: argparse.Namespace) -> int:
     GzarrError
         If the copy fails. An incomplete copy can be resumed.
     """
-    shards = AUTO if FORMATS[args.zarr_format].features.shards else None
-    planned = prepare(args, chunks=AUTO, shards=shards, codecs=AUTO)
+    planned = prepare(args, chunks=AUTO, shards=AUTO, codecs=AUTO)
     forecasts = [forecast(array) for array in planned.arrays]
+    worse = {one.node.lstrip("/"): one.drawback for one in forecasts if one.drawback is not None}
+    if worse:
+        planned = prepare(args, chunks=AUTO, shards=AUTO, codecs=AUTO, kept_arrays=worse)
+    forecasts = [
+        forecast(array, planned.changes.get(array.source.name, ()), worse.get(array.source.path))
+        for array in planned.arrays
+    ]
     if args.json:
         print(json.dumps([asdict(one) for one in forecasts], indent=1))
     else:
-        print("\n\n".join(map(_text, forecasts)))
+        print("\n\n".join([*map(_text, forecasts), *_other_changes(planned, forecasts)]))
     if not args.dry_run:
         execute(planned, args.dask)
         if not args.json:
@@ -254,6 +307,17 @@ def run(args: argparse.Namespace) -> int:
         for below in single:
             _add_levels(below, args)
     return 0
+
+
+def _other_changes(planned: Copy, forecasts: Sequence[Forecast]) -> list[str]:
+    """Return texts of what changes beside arrays: the format, groups, consolidated metadata."""
+    lines = [f"Zarr format {one} becomes {other}" for one, other in [planned.formats] if one != other]
+    of_arrays = {one.node for one in forecasts}
+    for node, changes in planned.changes.items():
+        if node not in of_arrays:
+            lines += [f"{printable(node)}  {printable(change)}" for change in changes]
+    lines += [f"{printable('/' + path)}  consolidated metadata is written anew" for path in planned.consolidated]
+    return ["\n".join(lines)] if lines else []
 
 
 def _has_one_level(attributes: Any) -> bool:
@@ -292,4 +356,7 @@ def _text(one: Forecast) -> str:
         lines.append(f"        {stored if name == 'now' else f'about {stored}'}; {frames}")
         where = "GPU" if profile.decode == "cuda" else "CPU"
         lines.append(f"        decoded on the {where}, with assumed rates: {profile.reason}")
+    if one.kept is not None:
+        lines.append(f"  chunks, shards and codecs are kept: {printable(one.kept)}")
+    lines += [f"  {printable(change)}" for change in one.changes]
     return "\n".join(lines)

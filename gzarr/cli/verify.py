@@ -1,7 +1,8 @@
 """``gzarr verify PATH``: decode every stored chunk of a hierarchy, and list problems.
 
 With ``--json``, one JSON document is printed: ``ok``; ``arrays``, ``groups`` and ``chunks``, the numbers of those
-checked; and ``problems``, a list of :class:`gzarr.tools.verify.Problem` as objects.
+checked; ``unchecked``, how many of these chunks have no checksum; and ``problems``, a list of
+:class:`gzarr.tools.verify.Problem` as objects.
 """
 
 from __future__ import annotations
@@ -64,9 +65,13 @@ def run(args: argparse.Namespace) -> int:
             else:
                 print(printable(_line(problem), 2000), flush=True)
     if args.json:
-        counts = {"arrays": verification.arrays, "groups": verification.groups, "chunks": verification.chunks}
+        names = ("arrays", "groups", "chunks", "unchecked")
+        counts = {name: getattr(verification, name) for name in names}
         print(json.dumps({"ok": not count, **counts, "problems": found}, indent=1))
     else:
+        if verification.unchecked:
+            unchecked = counted(verification.unchecked, "stored chunk")
+            print(f"{unchecked} without a checksum: damage that can still be decoded is not found there")
         what = f"{counted(verification.chunks, 'stored chunk')} of {counted(verification.arrays, 'array')}"
         print(f"{what}: {counted(count, 'problem') if count else 'no problems'}")
     return 1 if count else 0

@@ -56,7 +56,7 @@ class BloscCodec(Codec):
     shuffle
         Kind of shuffle; None if a v2 document derives it from the item size and that is not known.
     typesize
-        Bytes per element, for the shuffle; None if a v2 document derives it from the item size and that is not known.
+        Bytes per element, for the shuffle; None if the document derives it from the item size and that is not known.
     blocksize
         Bytes per block; 0 is automatic.
     """
@@ -70,15 +70,16 @@ class BloscCodec(Codec):
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> BloscCodec:
-        """Parse a v3 configuration."""
+        """Parse a v3 configuration; ``gzarr.codecs.fill_values`` fills in a typesize that is missing."""
         cname = configuration.string("cname", _CNAMES)
         clevel = configuration.integer("clevel", 0, 9)
         shuffle = _SHUFFLES[_SHUFFLES.index(configuration.string("shuffle", _SHUFFLES))]
         blocksize = configuration.integer("blocksize", 0, 2**31 - 1, 0)
-        if shuffle != "noshuffle" or "typesize" in configuration:
-            typesize: int | None = configuration.integer("typesize", 1, 2**31 - 1)
-        else:
-            typesize = None
+        typesize: int | None = None
+        if "typesize" in configuration:
+            typesize = configuration.integer("typesize", 1, 2**31 - 1)
+        elif shuffle != "noshuffle":
+            note("a shuffle of blosc without a typesize; read as the element size", configuration.json_path)
         configuration.finish()
         return cls(cname, clevel, shuffle, typesize, blocksize)
 

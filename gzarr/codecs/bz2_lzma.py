@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # A header may request a dictionary of 4 GiB; xz -9 needs 64 MiB, and its manual page calls this much extreme.
 _LZMA_MEMORY_BYTES = 512 << 20
 _FORMAT_RAW = 3
+_CHECKED_FORMATS = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Bz2Codec(Codec):
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
     level: int = 1
+
+    @property
+    def has_checksum(self) -> bool:
+        """CRC-32 of each block."""
+        return True
 
     @classmethod
     def from_v2(cls, configuration: Configuration) -> Bz2Codec:
@@ -98,6 +104,11 @@ class LzmaCodec(Codec):
     check: int = -1
     preset: int | None = None
     filters: tuple[Mapping[str, int], ...] | None = field(default=None, hash=False)
+
+    @property
+    def has_checksum(self) -> bool:
+        """That of xz, unless it is configured to have none."""
+        return self.format in _CHECKED_FORMATS and self.check != 0
 
     @classmethod
     def from_v2(cls, configuration: Configuration) -> LzmaCodec:

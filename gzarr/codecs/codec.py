@@ -126,6 +126,8 @@ class Codec(ABC):
     """One codec of a chain. Subclasses are frozen dataclasses."""
 
     kind: ClassVar[CodecKind]
+    #: What an element is that was never written, if elements are texts of any length and the document says nothing.
+    empty_text: str | bytes | None = None
 
     @property
     @abstractmethod
@@ -180,6 +182,11 @@ class Codec(ABC):
             Representation of the output.
         """
         return None
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether decoding finds any change of a few encoded bytes, by a checksum or a hash of the data."""
+        return False
 
     def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
         """Return the native encoding step, or None if only :meth:`encode` can encode.

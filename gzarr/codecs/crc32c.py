@@ -39,6 +39,11 @@ class Crc32cCodec(Codec):
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
 
+    @property
+    def has_checksum(self) -> bool:
+        """Always."""
+        return True
+
     @classmethod
     def from_v3(cls, configuration: Configuration) -> Crc32cCodec:
         """Parse a v3 configuration, which must be empty."""

@@ -18,6 +18,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ..documents.departures import note
 from .buffers import compressed, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 from .streams import decompress
@@ -73,6 +74,11 @@ class _DeflateCodec(Codec):
     _window_bits: ClassVar[int]
     level: int = 1
 
+    @property
+    def has_checksum(self) -> bool:
+        """Adler-32 or CRC-32 of the data."""
+        return True
+
     @classmethod
     def from_v2(cls, configuration: Configuration) -> Self:
         """Parse a v2 configuration."""
@@ -121,8 +127,10 @@ class GzipCodec(_DeflateCodec):
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> GzipCodec:
-        """Parse a v3 configuration."""
-        codec = cls(configuration.integer("level", 0, 9))
+        """Parse a v3 configuration; zarr-python takes one without a level, which readers do not need."""
+        if "level" not in configuration:
+            note(f"gzip without a level; {_DEFAULT_LEVEL} for writing", configuration.json_path)
+        codec = cls(configuration.integer("level", 0, 9, _DEFAULT_LEVEL))
         configuration.finish()
         return codec
 

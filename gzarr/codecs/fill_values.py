@@ -13,6 +13,7 @@ import numpy as np
 
 from ..documents.json import quote
 from ..errors import MetadataError
+from .blosc import BloscCodec
 from .cast_value import CastValueCodec
 from .chain import representations
 from .codec import ArrayRepresentation
@@ -31,6 +32,8 @@ def with_fill_value(
 ) -> tuple[Codec, ...]:
     """Give every sharding codec of a chain its fill value, and check that casts preserve the array's.
 
+    Shuffles of Blosc that leave the size of an element open get it, too.
+
     Parameters
     ----------
     codecs
@@ -48,10 +51,13 @@ def with_fill_value(
         If a codec cannot encode its input or the fill value, or does not decode back to the fill value.
     """
     result = list(codecs)
-    value = fill_value
+    value, itemsize = fill_value, 0
     for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk, json_path), strict=False)):
+        if isinstance(codec, BloscCodec) and codec.typesize is None and codec.shuffle != "noshuffle" and itemsize:
+            result[i] = codec.with_itemsize(itemsize)
         if not isinstance(before, ArrayRepresentation):
-            break
+            continue
+        itemsize = before.dtype.itemsize if not before.dtype.hasobject else 0
         if isinstance(codec, ShardingIndexed):
             at = f"{json_path}[{i}].configuration.codecs"
             inner = with_fill_value(codec.codecs, value, codec.inner(before), at)

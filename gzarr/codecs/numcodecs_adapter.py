@@ -67,6 +67,11 @@ class NumcodecsCodec(Codec):
     configuration: Mapping[str, Any] = field(hash=False)
 
     @property
+    def has_checksum(self) -> bool:
+        """Whether it is one of numcodecs' checksums."""
+        return self.id in _CHECKSUMS
+
+    @property
     def label(self) -> str:
         """For example ``numcodecs.delta``."""
         return self.id if self.id in ("vlen-utf8", "vlen-bytes") else f"numcodecs.{self.id}"
@@ -214,6 +219,12 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
     """A codec of arrays: Python objects of any length, or numbers compressed as an array."""
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
+
+    @property
+    def empty_text(self) -> str | bytes | None:  # type: ignore[override]
+        """The empty string, or no bytes; None if elements are of another kind."""
+        texts: dict[str, str | bytes] = {"vlen-utf8": "", "vlen-bytes": b""}
+        return texts.get(self.id)
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return an unknown size; for ``categorize``, the exact size."""

@@ -60,6 +60,11 @@ class ShardingIndexed(Codec):
     index_location: Literal["start", "end"] = "end"
     fill_value: Any = field(default=None, compare=False, repr=False)
 
+    @property
+    def has_checksum(self) -> bool:
+        """Whether the inner chunks have one: that of the index is of the index only."""
+        return any(codec.has_checksum for codec in self.codecs)
+
     @classmethod
     def from_v3(cls, configuration: Configuration, *, allow_pickle: bool = False, depth: int = 0) -> ShardingIndexed:
         """Parse a v3 configuration."""

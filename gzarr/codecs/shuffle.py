@@ -11,7 +11,8 @@ v2      ``shuffle``: ``{"id": "shuffle", "elementsize": 4}``
 
 In version 2, netCDF-C writes ``0`` or a string as element size, and means the element size by its own definition:
 https://github.com/Unidata/netcdf-c/blob/main/plugins/NCZhdf5filters.c. It leaves trailing bytes that do not fill an
-element in place (``H5Zshuffle.c`` in the same directory).
+element in place (``H5Zshuffle.c`` in the same directory). To numcodecs, ``0`` means no shuffle, as its own fixtures do;
+:mod:`gzarr.metadata.v2.parse` tells by the rest of the documents who wrote them.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ class ShuffleCodec(Codec):
 
     @classmethod
     def from_v2(cls, configuration: Configuration) -> ShuffleCodec:
-        """Parse a v2 configuration; the element size is 0 if netCDF-C left it open.
+        """Parse a v2 configuration; the element size is 0 if the document leaves it open.
 
-        netCDF-C takes the size from the data type, whatever the document says; it writes 0, and before 4.10 a string.
+        netCDF-C takes the size from the data type, whatever the document says; it writes 0, and before 4.10 a string,
+        which nobody else does: then the codec has a tail already.
         """
         value = configuration.any("elementsize", 4)
         text = isinstance(value, str) and value.isascii() and value.isdecimal()
-        codec = cls(0 if text else configuration.integer("elementsize", 0, 2**31 - 1, 4))
+        codec = cls(0, tail=True) if text else cls(configuration.integer("elementsize", 0, 2**31 - 1, 4))
         configuration.finish()
         return codec
 

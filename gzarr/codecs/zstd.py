@@ -44,6 +44,11 @@ class ZstdCodec(Codec):
     level: int = 0
     checksum: bool = False
 
+    @property
+    def has_checksum(self) -> bool:
+        """As configured."""
+        return self.checksum
+
     @classmethod
     def from_v3(cls, configuration: Configuration) -> ZstdCodec:
         """Parse a v3 configuration."""

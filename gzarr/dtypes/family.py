@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -186,6 +187,27 @@ def checked_size(nbytes: int, json_path: str) -> int:
             json_path=json_path,
         )
     return nbytes
+
+
+def need_members(name: str, configuration: dict[str, Any], examples: dict[str, Any], json_path: str) -> None:
+    """Raise if the configuration of a data type lacks members, given with an example of each.
+
+    Parameters
+    ----------
+    name
+        Name of the data type.
+    configuration, json_path
+        Its configuration and where that is.
+    examples
+        Members that it needs, with values that it could have.
+    """
+    missing = [member for member in examples if member not in configuration]
+    if missing:
+        example = json.dumps({"name": name, "configuration": examples})
+        raise MetadataError(
+            f"the data type {name!r} lacks {' and '.join(map(repr, missing))} in its configuration; such as {example}",
+            json_path=json_path,
+        )
 
 
 def configured_integer(configuration: dict[str, Any], name: str, json_path: str) -> int:

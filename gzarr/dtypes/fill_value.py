@@ -51,9 +51,20 @@ def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "
         If it is not a value of the data type.
     """
     family = family_of(dtype)
+    if kind_of(dtype) == "b" and type(value) in (int, float) and value in (0, 1):
+        note(f"{value} in place of {str(bool(value)).lower()}", json_path)
+        value = bool(value)
     if dtype.hasobject and variable_length.is_variable_bytes(data_type):
         family = variable_length.BYTES
     return _parse(value, dtype, json_path, data_type, family, V3)
+
+
+def nan_of(dtype: np.dtype[Any]) -> Any:
+    """Return NaN as an element of a floating-point dtype, in native byte order; None if it has none."""
+    try:
+        return from_v3("NaN", dtype, str(dtype))
+    except MetadataError:
+        return None
 
 
 def from_v2(

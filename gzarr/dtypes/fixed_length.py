@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from ..errors import MetadataError
-from .family import Family, checked_size, configured_integer, need_no_more, no_data_type
+from .family import Family, checked_size, configured_integer, need_members, need_no_more, no_data_type
 from .fill_value_spelling import (
     FillValueError,
     bytes_of_element,
@@ -48,6 +48,7 @@ class FixedLength(Family):
         if name != self.name:
             return None
         at = f"{json_path}.configuration"
+        need_members(name, configuration, {"length_bytes": 16}, at)
         size = configured_integer(configuration, "length_bytes", at)
         need_no_more(configuration, ("length_bytes",), at)
         return self._of_size(checked_size(size, f"{at}.length_bytes"), f"{at}.length_bytes")

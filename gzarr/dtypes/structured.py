@@ -56,6 +56,8 @@ class Structured(Family):
         if parse_field is None:
             raise _too_deep(at)
         fields: list[tuple[Any, ...]] = []
+        # There may be tens of thousands, of few types.
+        known: dict[str, np.dtype[Any]] = {}
         for i, item in enumerate(items):
             if isinstance(item, dict) and set(item) == {"name", "data_type"}:
                 field, data_type = item["name"], item["data_type"]
@@ -66,7 +68,12 @@ class Structured(Family):
                     f'expected {{"name": …, "data_type": …}} or [name, data type], got {quote(item)}',
                     json_path=f"{at}[{i}]",
                 )
-            fields.append((field, parse_field(data_type, f"{at}[{i}]")))
+            dtype = known.get(data_type) if isinstance(data_type, str) else None
+            if dtype is None:
+                dtype = parse_field(data_type, f"{at}[{i}]")
+                if isinstance(data_type, str):
+                    known[data_type] = dtype
+            fields.append((field, dtype))
         return _structured(fields, at)
 
     def to_v3(self, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -164,12 +171,13 @@ def _too_deep(json_path: str) -> MetadataError:
 
 
 def _structured(fields: list[tuple[Any, ...]], json_path: str) -> np.dtype[Any]:
-    names = [field[0] for field in fields]
-    for i, name in enumerate(names):
+    seen: set[str] = set()
+    for i, name in enumerate(field[0] for field in fields):
         if not isinstance(name, str) or not name:
             raise MetadataError(f"a field needs a name, got {quote(name)}", json_path=f"{json_path}[{i}]")
-        if name in names[:i]:
+        if name in seen:
             raise MetadataError(f"the field name {quote(name)} occurs twice", json_path=f"{json_path}[{i}]")
+        seen.add(name)
         if fields[i][1].hasobject:
             raise UnsupportedError("a field of a structured type needs a fixed size", json_path=f"{json_path}[{i}]")
     size = sum(f[1].itemsize * (math.prod(f[2]) if len(f) > 2 else 1) for f in fields)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..documents.json import quote
 from ..errors import MetadataError
-from .family import Family, configured_integer, need_no_more
+from .family import Family, configured_integer, need_members, need_no_more
 from .fill_value_spelling import FillValueError
 from .properties import native
 
@@ -40,6 +40,7 @@ class Times(Family):
         if name not in _NAMES:
             return None
         at = f"{json_path}.configuration"
+        need_members(name, configuration, {"unit": "s", "scale_factor": 1}, at)
         factor = configured_integer(configuration, "scale_factor", at)
         unit = configuration.get("unit")
         need_no_more(configuration, ("scale_factor", "unit"), at)

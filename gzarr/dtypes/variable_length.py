@@ -87,3 +87,8 @@ BYTES: Final = VariableLengthBytes()
 def is_variable_bytes(data_type: str) -> bool:
     """Return whether a v3 data type holds byte strings of any length."""
     return data_type in BYTES.names
+
+
+def registered_name(data_type: str) -> str:
+    """Return the name that the registry has for a v3 data type: an alias of strings is read, but not written."""
+    return TEXT.names[0] if data_type in TEXT.names else data_type

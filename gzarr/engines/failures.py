@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from gzarr_kernels import status as s
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 _Failure = TypeVar("_Failure", bound=ChunkError)
 
+_DANGLING: Final = (
+    "the file is a symbolic link to one that does not exist; fetch its content (git annex get, datalad get), or remove "
+    "the link if the chunk is to be absent"
+)
+
 
 def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tuple[type[ChunkError], str]:
     """Return class and reason of the error for a chunk's status (``gzarr_kernels.status``) other than success."""
@@ -29,6 +34,8 @@ def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tup
         return MissingChunkError, "the store has no such chunk, and missing='error' was requested"
     if code == s.IO_ERROR:
         return ChunkReadError, f"the file cannot be read: {_system(detail)}"
+    if code == s.DANGLING_LINK:
+        return ChunkReadError, _DANGLING
     if code == s.NO_MEMORY:
         return ChunkReadError, f"out of memory while decoding; {expected}"
     if code == s.SHORT_READ:
@@ -49,6 +56,8 @@ def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
     """Return class and reason of the error for the status of a shard's index other than success."""
     if code == s.IO_ERROR:
         return ChunkReadError, f"the index of its shard cannot be read: {_system(detail)}"
+    if code == s.DANGLING_LINK:
+        return ChunkReadError, _DANGLING
     if code == s.SHORT_READ:
         return ChunkDecodeError, f"its shard has {detail} bytes, fewer than its index should have: truncated"
     if code == s.BAD_CHECKSUM:

@@ -1,12 +1,20 @@
-"""The compiled kernels, loaded when first needed, and the scratch buffers that workers keep between reads."""
+"""The compiled kernels, loaded when first needed, and the scratch buffers that workers keep between reads.
+
+A compiled function runs without the GIL, and only for a worker. When the interpreter shuts down, a daemon thread that
+returned from one would be ended in the middle of it, which aborts the process. So at exit, running functions, and the
+compilation of one, come to their end first, and threads other than the main one get no more workers: they wait until
+the process ends.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
+import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 from gzarr_kernels import compiled, libraries
@@ -32,6 +40,9 @@ OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK
 # How long the caller's thread stays in a loop at a time. Returning may mean waiting for the GIL, so this is much longer
 # than Python's switch interval.
 _SLICE_NS = 100_000_000
+
+#: Seconds that running functions get at exit.
+EXIT_S: Final = 10.0
 
 # A fork waits for a load in progress; the child would otherwise inherit half of it.
 _lock = ForkSafeLock()
@@ -103,12 +114,17 @@ def _apart(load: Callable[[], None]) -> None:
     def run() -> None:
         try:
             with _lock.lock:
-                load()
+                if is_main or not _ending:
+                    load()
+                    return
         except BaseException as error:
             failures.append(error)
+            return
+        _wait_for_the_end()
 
+    is_main = threading.current_thread() is threading.main_thread()
     thread = threading.Thread(target=run, name="gzarr-kernels", daemon=True)
-    if threading.current_thread() is not threading.main_thread():
+    if not is_main:
         run()
     else:
         try:
@@ -156,6 +172,7 @@ class Worker:
     __slots__ = ("context", "context_address", "scratch", "scratch_address")
 
     def __init__(self) -> None:
+        _live.append(None)
         # What the end of a worker needs, if it comes right away.
         self.context_address: int = 0
         self.context: npt.NDArray[np.int64] = np.zeros(SIZE, np.int64)
@@ -164,27 +181,40 @@ class Worker:
         self.scratch_address: int = address(self.scratch)
 
     def __del__(self) -> None:
+        if _live:
+            _live.pop()
         if _release is not None and self.context_address and not sys.is_finalizing():
             _release(self.context_address, -1)
 
 
 # Taking and giving back are atomic operations of a deque, so no lock can be held when a process forks.
 _idle: deque[Worker] = deque()
+# Whether the process ends: then only the main thread gets workers.
+_ending = False
+# One entry for each worker.
+_live: list[None] = []
+# What the workers of each run share, by its identity.
+_runs: dict[int, npt.NDArray[np.int64]] = {}
 
 
 def take_worker() -> Worker:
     """Return an idle worker, or a new one. Call :func:`entry` first."""
     try:
-        return _idle.pop()
+        worker = _idle.pop()
     except IndexError:
-        return Worker()
+        worker = Worker()
+    # Only now: a worker that is taken before the process begins to end is waited for.
+    if _ending and threading.current_thread() is not threading.main_thread():
+        _idle.append(worker)
+        _wait_for_the_end()
+    return worker
 
 
 def give_worker_back(worker: Worker, *, small: bool = False) -> None:
     """Keep a worker for the next read, without its large buffers (``small``: there are none)."""
     if not small:
         _release(worker.context_address, KEEP_BYTES // pool.thread_count())
-    if len(_idle) < KEEP_WORKERS:
+    if len(_idle) < KEEP_WORKERS or _ending:
         _idle.append(worker)
 
 
@@ -242,7 +272,46 @@ def run(
                 monitor.add("decoder", (decoded + placed) / 1e9)
             give_worker_back(worker)
 
-    pool.run(loop, workers)
+    _runs[id(shared)] = shared
+    try:
+        # At exit, helpers get no workers.
+        pool.run(loop, 1 if _ending else workers)
+    finally:
+        _runs.pop(id(shared), None)
+    if shared[1] and _ending and threading.current_thread() is not threading.main_thread():
+        # It was stopped in the middle: its results are of no use.
+        _wait_for_the_end()
+
+
+def _wait_for_the_end() -> NoReturn:
+    """Wait until the process ends, and this thread with it."""
+    while True:
+        time.sleep(3600)
+
+
+def _end() -> None:
+    """Let the running functions of other threads end, and let none begin."""
+    global _ending
+    _ending = True
+    # A compiler that runs is not stopped either: its threads would be ended in C++, which aborts.
+    with _lock.lock:
+        pass
+    end = time.monotonic() + EXIT_S
+    while len(_live) > len(_idle) and time.monotonic() < end:
+        for shared in list(_runs.values()):
+            shared[1] = 1
+        time.sleep(0.001)
+
+
+def _forget_others() -> None:
+    # A child has none of its parent's threads, and so none of their workers.
+    _live[:] = [None] * len(_idle)
+    _runs.clear()
+
+
+atexit.register(_end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_others)
 
 
 def idle_workers() -> list[Worker]:

@@ -18,7 +18,7 @@ from ..dtypes.properties import kind_of, native, packed
 from ..dtypes.times import not_a_time
 from ..dtypes.v2 import parse_v2
 from ..dtypes.v3 import parse_v3
-from ..dtypes.variable_length import is_variable_bytes
+from ..dtypes.variable_length import is_variable_bytes, registered_name
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..metadata.chunk_grid import ChunkGrid
 from ..metadata.formats import FORMATS
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 #: Assumed bytes of a variable-length item, where sizes are chosen.
 _TEXT_NBYTES: Final = 16
 _TEXT_CODECS: Final = tuple(TEXTS)
+#: A ``fill_value`` that is ``null`` in the document, where the format allows that: nothing is said of absent chunks.
+UNDEFINED: Final = object()
 
 
 class LayoutArguments(TypedDict, total=False):
@@ -68,6 +70,7 @@ class NewArrayArguments(ArrayArguments, total=False):
     shape: Any
     data: Any
     write_empty_chunks: bool
+    fill_masked: bool
 
 
 def check_names(arguments: Mapping[str, Any]) -> None:
@@ -107,6 +110,8 @@ def new_metadata(
         Path of the array in its store.
     zarr_format
         Zarr format of its documents.
+    fill_value
+        Also :data:`UNDEFINED`; version 3 then has zero.
     layout
         Layout of the 2022 draft hierarchy that the array will be in; None for a new hierarchy.
 
@@ -174,7 +179,7 @@ def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:
     assert entry is not None
     read = entry.metadata
     assert isinstance(read, ArrayMetadata)
-    if not metadata.dtype.hasobject and _bits(metadata) != _bits(read):
+    if not metadata.dtype.hasobject and metadata.fill_value is not None and _bits(metadata) != _bits(read):
         raise ArgumentError(
             f"fill_value: a document of zarr_format={metadata.zarr_format!r} cannot hold the bits of "
             f"{metadata.fill_value!r}, {_bits(metadata)[:32].hex()}: they would be read as {_bits(read)[:32].hex()}; "
@@ -226,7 +231,7 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
             raise ArgumentError(f"dtype: {error.message}") from None
         else:
             text = _TEXT_CODECS[is_variable_bytes(name)] if element.hasobject else None
-            return element, text, name
+            return element, text, registered_name(name)
     try:
         result: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -245,6 +250,8 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
 
 def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str | None) -> Any:
     """Return the fill value as an element; for None, zero: NaT for dates and times, the empty string for strings."""
+    if value is UNDEFINED:
+        return None
     if dtype.hasobject:
         return _object_fill_value(value, text, codec)
     if value is None:

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..metadata.formats import check_zarr_format
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader
-from ..stores.base import flush_opened
+from ..stores.base import flushing
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .array_spec import ArrayArguments
@@ -52,6 +52,7 @@ def create_array(
     missing: Missing = "fill",
     verify: Verify = "none",
     write_empty_chunks: bool = False,
+    fill_masked: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Array:
     """Create an array, and explicit groups above it.
@@ -112,6 +113,8 @@ def create_array(
         As for :func:`gzarr.open_array`.
     write_empty_chunks
         Whether chunks that hold only the fill value are stored when they are written.
+    fill_masked
+        Whether masked elements of ``data`` become the fill value; otherwise they are an error.
     storage_options
         Options for the store of a URL: see :func:`gzarr.open_store`.
 
@@ -141,35 +144,34 @@ def create_array(
     opened, base = as_store(store, "w" if overwrite else "a", storage_options)
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
-    array = new_array(
-        target,
-        where,
-        zarr_format,
-        overwrite=overwrite,
-        device=device,
-        missing=missing,
-        verify=verify,
-        write_empty_chunks=write_empty_chunks,
-        shape=shape,
-        data=data,
-        arguments=ArrayArguments(
-            dtype=dtype,
-            chunks=chunks,
-            shards=shards,
-            codecs=codecs,
-            filters=filters,
-            serializer=serializer,
-            compressors=compressors,
-            fill_value=fill_value,
-            order=order,
-            attributes=attributes,
-            dimension_names=dimension_names,
-            chunk_key_encoding=chunk_key_encoding,
-        ),
-    )
-    if data is not None:
-        flush_opened(store, target)
-    return array
+    with flushing(store, target, flush=data is not None):
+        return new_array(
+            target,
+            where,
+            zarr_format,
+            overwrite=overwrite,
+            device=device,
+            missing=missing,
+            verify=verify,
+            write_empty_chunks=write_empty_chunks,
+            fill_masked=fill_masked,
+            shape=shape,
+            data=data,
+            arguments=ArrayArguments(
+                dtype=dtype,
+                chunks=chunks,
+                shards=shards,
+                codecs=codecs,
+                filters=filters,
+                serializer=serializer,
+                compressors=compressors,
+                fill_value=fill_value,
+                order=order,
+                attributes=attributes,
+                dimension_names=dimension_names,
+                chunk_key_encoding=chunk_key_encoding,
+            ),
+        )
 
 
 def create_group(

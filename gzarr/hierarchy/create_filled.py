@@ -12,6 +12,8 @@ from .create import create_array
 from .new_nodes import arguments_of_data
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..stores.resolve import StoreLike
 
 
@@ -136,7 +138,12 @@ def empty_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> 
     -------
     The array.
     """
-    return create_array({} if store is None else store, **{**_like(array, arguments), **arguments})
+    return create_array({} if store is None else store, **arguments_like(array, arguments))
+
+
+def arguments_like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of :func:`create_array` for an array like another one; some are given."""
+    return {**_like(array, arguments), **arguments}
 
 
 def zeros_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
@@ -188,7 +195,7 @@ def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arg
     return empty_like(array, store, fill_value=fill_value, **arguments)
 
 
-def _like(array: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(array, Array):
         _, shape, found = arguments_of_data(array, None, {}, arguments.get("zarr_format", DEFAULT_FORMAT))
         return {"shape": shape, "dtype": found["dtype"]}

@@ -324,6 +324,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         data: Any = None,
         overwrite: bool = False,
         write_empty_chunks: bool = False,
+        fill_masked: bool = False,
         **arguments: Unpack[LayoutArguments],
     ) -> Array:
         """Create an array below, in this group's format.
@@ -332,7 +333,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         ----------
         name
             Path of the array, relative to this group.
-        shape, dtype, data, overwrite, write_empty_chunks, **arguments
+        shape, dtype, data, overwrite, write_empty_chunks, fill_masked, **arguments
             As for :func:`gzarr.create_array`.
 
         Returns
@@ -353,6 +354,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             missing=self._missing,
             verify=self._verify,
             write_empty_chunks=write_empty_chunks,
+            fill_masked=fill_masked,
             shape=shape,
             data=data,
             arguments={"dtype": dtype, **arguments},

@@ -58,9 +58,13 @@ class GroupProperties:
         """User attributes, as a mapping. Each change is written at once; a read-only group refuses changes."""
         return Attributes(self, self._become)
 
-    def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """Change some user ``attributes`` in one write, as ``attrs.update`` does; return this group."""
-        self.attrs.update(attributes)
+    def update_attributes(self, attributes: Mapping[str, Any], *, lock: bool = False) -> Self:
+        """Change some user ``attributes`` in one write, as ``attrs.update`` does; return this group.
+
+        ``lock`` excludes other processes that also pass ``lock=True``, by a file lock beside the data.
+        """
+        given = dict(attributes)
+        self.attrs.change(lambda present: {**present, **given}, lock=lock)
         return self
 
     def _become(self, metadata: GroupMetadata) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import contextlib
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
@@ -11,69 +12,177 @@ from ..arrays.elements import all_of, as_data, type_on_device
 from ..arrays.objects import TEXTS, object_codec
 from ..documents.json import quote
 from ..dtypes.properties import native
-from ..errors import ArgumentError, NodeTypeError
+from ..errors import ArgumentError, NodeTypeError, StoreError
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
-from ..metadata.to_documents import check_shape, plain
-from ..nodes.change import hold_documents
-from ..nodes.create import check_name, inspect_location, write_new_array, write_new_group
+from ..metadata.to_documents import array_documents, check_shape, plain
+from ..nodes.change import hold_documents, set_documents
+from ..nodes.create import (
+    begin_array,
+    check_free,
+    check_name,
+    erase_strays,
+    finish_array,
+    inspect_location,
+    put_in_place,
+    write_new_array,
+    write_new_group,
+)
+from ..stores.base import StagingStore
 from ..stores.locks import hold_node
 from .array_spec import ArrayArguments, check_names, data_type, new_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import NotRequired, Unpack
 
     from ..engines.request import Missing, Verify
     from ..metadata.model import ZarrFormat
-    from ..stores.base import Store
+    from ..nodes.create import Location
+    from ..stores.base import Stage, Store
 
 
-def new_array(
-    store: Store,
-    path: str,
-    zarr_format: ZarrFormat,
-    *,
-    overwrite: bool,
-    device: str,
-    missing: Missing,
-    verify: Verify = "none",
-    write_empty_chunks: bool,
-    shape: Any,
-    data: Any,
-    arguments: ArrayArguments,
-) -> Array:
+def new_array(store: Store, path: str, zarr_format: ZarrFormat, **options: Unpack[NewArrayOptions]) -> Array:
     """Create an array in a writable store and write its data; parameters are those of ``create_array``."""
-    check_zarr_format(zarr_format)
-    check_names(arguments)
-    if data is not None:
-        data, shape, arguments = arguments_of_data(data, shape, arguments, zarr_format)
-    elif shape is None:
-        raise ArgumentError("a new array needs a shape (or data)")
-    # Arguments first: checking them needs no store.
-    metadata = new_metadata(path, shape, zarr_format, **arguments)
-    if data is not None:
-        data = all_of(data, metadata, f"/{path}")
-    # The node is held until its data is written, so that nobody replaces the node and gets a mixture of data.
-    with hold_node(store, path):
+    return NewArray(store, path, zarr_format, **options).create()
+
+
+class NewArrayOptions(TypedDict):
+    """Keyword-only arguments of :class:`NewArray`."""
+
+    overwrite: bool
+    device: str
+    missing: Missing
+    verify: NotRequired[Verify]
+    write_empty_chunks: bool
+    fill_masked: NotRequired[bool]
+    shape: Any
+    data: Any
+    arguments: ArrayArguments
+
+
+class NewArray:
+    """An array that is to be created in a writable store; its arguments are checked, and nothing is written.
+
+    Parameters are those of ``create_array``; ``arguments`` are those that describe an array.
+
+    Attributes
+    ----------
+    array
+        The array, as it will be (in a draft hierarchy, but for the keys of its chunks).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        zarr_format: ZarrFormat,
+        *,
+        overwrite: bool,
+        device: str,
+        missing: Missing,
+        verify: Verify = "none",
+        write_empty_chunks: bool,
+        fill_masked: bool = False,
+        shape: Any,
+        data: Any,
+        arguments: ArrayArguments,
+    ) -> None:
+        check_zarr_format(zarr_format)
+        check_names(arguments)
+        if data is not None:
+            data, shape, arguments = arguments_of_data(data, shape, arguments, zarr_format, fill_masked=fill_masked)
+        elif shape is None:
+            raise ArgumentError("a new array needs a shape (or data)")
+        # Arguments first: checking them needs no store.
+        metadata = new_metadata(path, shape, zarr_format, **arguments)
+        # Read before anything is erased: data may be what is overwritten.
+        self._data = data if data is None else all_of(data, metadata, f"/{path}", fill_masked=fill_masked)
+        self._store, self._path, self._format = store, path, zarr_format
+        self._overwrite = overwrite
+        self._shape, self._arguments = shape, arguments
+        self._options: dict[str, Any] = {
+            "device": device,
+            "missing": missing,
+            "verify": verify,
+            "mode": "r+",
+            "write_empty_chunks": write_empty_chunks,
+        }
+        self.array: Array = Array(metadata, store, path, **self._options)
+
+    def check(self) -> None:
+        """Refuse a location where the array cannot be created, as :meth:`create` would."""
+        location = self._location()
+        if not self._overwrite:
+            check_free(self._store, self._path, location, self._format, group=False)
+
+    def _location(self) -> Location:
+        location = inspect_location(self._store, self._path, self._format)
+        check_name(self._path, location, self._format)
+        return location
+
+    def create(self) -> Array:
+        """Create the array and write its data."""
+        # The node is held until its data is written, so that nobody replaces the node and gets a mixture of data.
+        with hold_node(self._store, self._path):
+            with hold_documents(self._store, self._path):
+                location = self._location()
+                if location.layout is not None:
+                    made = new_metadata(
+                        self._path, self._shape, self._format, layout=location.layout, **self._arguments
+                    )
+                    self.array = Array(made, self._store, self._path, **self._options)
+                metadata = self.array.metadata
+                if self._data is None or not metadata.size:
+                    write_new_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
+                    return self.array
+                stage = self._stage(location)
+                if stage is None:
+                    location = begin_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
+            if stage is not None:
+                self._write_aside(stage, location)
+            else:
+                self._write_in_place(location)
+        return self.array
+
+    def _stage(self, location: Location) -> Stage | None:
+        """Begin to make the array aside, if the store can do that and it will be all that there is at its place."""
+        store = self._store
+        if location.layout is not None or location.old_layout is not None or not isinstance(store, StagingStore):
+            return None
+        if not self._overwrite:
+            check_free(store, self._path, location, self._format, group=False)
+        prefix = f"{self._path}/" if self._path else ""
+        return store.stage(prefix, replace=self._overwrite and location.occupied)
+
+    def _write_aside(self, stage: Stage, location: Location) -> None:
+        """Write data and documents aside, and put both in place in one step."""
+        array = Array(self.array.metadata, stage.store, self._path, **self._options)
+        try:
+            array[...] = self._data
+            set_documents(stage.store, array_documents(self.array.metadata, self._path))
+            with hold_documents(self._store, self._path):
+                if not put_in_place(stage, self._store, self._path, location, self._format, overwrite=self._overwrite):
+                    check_free(self._store, self._path, self._location(), self._format, group=False)
+                    raise ArgumentError(
+                        f"there is no node at '/{self._path}' in {self._store!r}, but something else was stored there "
+                        "meanwhile; pass overwrite=True to erase it"
+                    )
+        finally:
+            stage.discard()
+
+    def _write_in_place(self, location: Location) -> None:
+        """Write data, and then the documents: an array that is not complete is none."""
+        store, path, metadata = self._store, self._path, self.array.metadata
+        try:
+            self.array[...] = self._data
+        except BaseException:
+            # Without an array, they would only be in the way of the next one.
+            with contextlib.suppress(StoreError):
+                erase_strays(store, path, metadata)
+            raise
         with hold_documents(store, path):
-            location = inspect_location(store, path, zarr_format)
-            check_name(path, location, zarr_format)
-            if location.layout is not None:
-                metadata = new_metadata(path, shape, zarr_format, layout=location.layout, **arguments)
-            array = Array(
-                metadata,
-                store,
-                path,
-                device=device,
-                missing=missing,
-                verify=verify,
-                mode="r+",
-                write_empty_chunks=write_empty_chunks,
-            )
-            write_new_array(store, path, metadata, location, overwrite=overwrite)
-        if data is not None and metadata.size:
-            array[...] = data
-    return array
+            finish_array(store, path, metadata, location, overwrite=self._overwrite)
 
 
 def new_group(
@@ -99,14 +208,14 @@ def new_group(
 
 
 def arguments_of_data(
-    data: Any, shape: Any, arguments: ArrayArguments, zarr_format: ZarrFormat
+    data: Any, shape: Any, arguments: ArrayArguments, zarr_format: ZarrFormat, *, fill_masked: bool = False
 ) -> tuple[Any, tuple[int, ...], ArrayArguments]:
     """Return data as an array, with the shape and the other arguments, including dtype, of the array for it."""
     dtype = arguments.get("dtype")
     if dtype is None and isinstance(data, Array) and data.dtype.hasobject:
         dtype = TEXTS.get(object_codec(data.metadata.codecs) or "", object)
     wanted = None if dtype is None else data_type(dtype, zarr_format)[0]
-    data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)))
+    data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)), fill_masked=fill_masked)
     if shape is not None and check_shape(shape) != tuple(data.shape):
         raise ArgumentError(f"shape {quote(shape)} differs from the shape of the data, {tuple(data.shape)}")
     if dtype is None:

@@ -13,7 +13,7 @@ from ..metadata.formats import DEFAULT_FORMAT, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader, suggest
-from ..stores.base import is_listable
+from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .group import Group, make_node
@@ -367,6 +367,7 @@ def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
 class _OpenRequest:
     """Checked arguments of a function that opens a node."""
 
+    given: StoreLike
     reader: NodeReader
     path: str
     mode: Mode
@@ -411,7 +412,8 @@ def _open_or_make(
         if request.mode != "a":
             raise _not_found(kind, request)
     try:
-        return make()
+        with flushing(request.given, request.reader.store, flush=False):
+            return make()
     except ArgumentError:
         # Another thread or process may have been faster; the node that it created will do.
         found = present(request) if request.mode == "a" else None
@@ -434,6 +436,7 @@ def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
             missing=request.missing,
             verify=request.verify,
             write_empty_chunks=bool(arguments.pop("write_empty_chunks", False)),
+            fill_masked=bool(arguments.pop("fill_masked", False)),
             shape=arguments.pop("shape", None),
             data=arguments.pop("data", None),
             arguments=cast("ArrayArguments", arguments),
@@ -525,7 +528,7 @@ def _prepare(
     if use_consolidated is None and mode != "r" and is_listable(opened, ask=False):
         use_consolidated = False  # not used by writable groups: see Group
     reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
-    return _OpenRequest(reader, where, mode, device, zarr_format, missing, verify)
+    return _OpenRequest(store, reader, where, mode, device, zarr_format, missing, verify)
 
 
 def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:

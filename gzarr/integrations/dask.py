@@ -154,6 +154,7 @@ def store(
     rechunk: bool = False,
     lock: bool = False,
     compute: bool = True,
+    fill_masked: bool = False,
     **options: Any,
 ) -> Any:
     """Write dask arrays to existing Zarr arrays, block by block.
@@ -179,6 +180,8 @@ def store(
         for stores that have such locks (directories).
     compute
         Whether to write now, or to return what writes when it is computed.
+    fill_masked
+        As for :meth:`gzarr.Array.write`.
     **options
         Options of :func:`dask.compute`, such as ``scheduler`` or ``retries``.
 
@@ -204,8 +207,17 @@ def store(
     if several and region is not None:
         raise gzarr.ArgumentError("region= is for one dask array and one array to write to")
     _check_different(targets)
+    for target in targets:
+        if isinstance(target, gzarr.Array):
+            gzarr.stores.check_apart(
+                sources,
+                _place(target),
+                operation="store",
+                instead="blocks would read what others have written; write to another array, compute the dask array "
+                "first (x.compute(), x.persist()), or use gzarr.map_blocks",
+            )
     counts = [
-        _writing(source, target, region, rechunk=rechunk, lock=lock)
+        _writing(source, target, region, rechunk=rechunk, lock=lock, fill_masked=fill_masked)
         for source, target in zip(sources, targets, strict=True)
     ]
     if not compute:
@@ -219,10 +231,12 @@ def store(
 
 def _check_different(targets: Sequence[Any]) -> None:
     for one, other in itertools.combinations([a for a in targets if isinstance(a, gzarr.Array)], 2):
-        places = [a.store.location() if hasattr(a.store, "location") else None for a in (one, other)]
-        same = one.store is other.store or places[0] == places[1] is not None
-        if same and one.path == other.path:
+        if _place(one).is_same(_place(other)):
             raise gzarr.ArgumentError(f"{one.name} is written to twice; write the dask arrays one after the other")
+
+
+def _place(array: gzarr.Array) -> gzarr.stores.Place:
+    return gzarr.stores.place_of(array.store, array.path)
 
 
 def _takes_other_processes(collections: Sequence[Any], options: Mapping[str, Any]) -> bool:
@@ -231,7 +245,7 @@ def _takes_other_processes(collections: Sequence[Any], options: Mapping[str, Any
     return get not in (dask.threaded.get, dask.local.get_sync)
 
 
-def _writing(x: Any, a: Any, region: Any, *, rechunk: bool, lock: bool) -> Any:
+def _writing(x: Any, a: Any, region: Any, *, rechunk: bool, lock: bool, fill_masked: bool = False) -> Any:
     """Return a dask array that writes ``x`` when it is computed; its value is the number of blocks."""
     if not isinstance(a, gzarr.Array):
         raise gzarr.ArgumentError(f"store writes to an array of gzarr, not to {type(a).__name__}")
@@ -259,7 +273,7 @@ def _writing(x: Any, a: Any, region: Any, *, rechunk: bool, lock: bool) -> Any:
             )
         x = x.rechunk(dask_blocks.moved_blocks(a, x.chunks, offset))
     whole = dask_blocks.are_whole(a, x.chunks, offset)
-    target = Target.of(a, lock=lock, aligned=whole and not lock, offset=offset)
+    target = Target.of(a, lock=lock, aligned=whole and not lock, offset=offset, fill_masked=fill_masked)
     written = x.map_blocks(
         write_block,
         target,
@@ -299,6 +313,7 @@ def from_dask(
     rechunk: bool = False,
     lock: bool = False,
     compute: bool = True,
+    fill_masked: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     compute_options: Mapping[str, Any] | None = None,
     **arguments: Any,
@@ -319,6 +334,8 @@ def from_dask(
         As for :func:`store`: what to do with blocks that share chunks (shards).
     compute
         Whether to write now. If not, the array is created, but not its elements.
+    fill_masked
+        Whether masked elements become the fill value; otherwise they are an error.
     compute_options
         Options of :func:`dask.compute`, such as ``{"retries": 3}``.
     **arguments
@@ -350,12 +367,27 @@ def from_dask(
     trial = gzarr.create_array({}, **layout, **{**arguments, "overwrite": False, "device": "cpu"})
     if not lock:
         _writing(x, trial, None, rechunk=rechunk, lock=False)
+    if arguments.get("overwrite"):
+        _check_not_read(x, store, path or arguments.get("name") or "", storage_options)
     array = gzarr.create_array(store, path=path, storage_options=storage_options, **layout, **arguments)
-    written = _store(x, array, rechunk=rechunk, lock=lock, compute=compute, **(compute_options or {}))
+    written = _store(
+        x, array, rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked, **(compute_options or {})
+    )
     return array if compute else (array, written)
 
 
 _store = store
+
+
+def _check_not_read(x: Any, store: Any, path: str, storage_options: Mapping[str, Any] | None) -> None:
+    """Refuse to erase what a dask array is still to be read from."""
+    opened, base = gzarr.stores.as_store(store, "w", storage_options)
+    gzarr.stores.check_apart(
+        x,
+        gzarr.stores.place_of(opened, "/".join(part for part in (base, path.strip("/")) if part)),
+        operation="from_dask",
+        instead="write to another path, or compute the dask array first (x.compute(), x.persist())",
+    )
 
 
 def _chunks_for(x: Any, chunks: Any, shards: Any, *, rechunk: bool) -> tuple[Any, Any]:

@@ -111,7 +111,7 @@ class Target(_Portable):
     ----------
     array, writes
         The array.
-    lock, aligned
+    lock, aligned, fill_masked
         As for :meth:`gzarr.Array.write`.
     offset
         Position of the first block in the array.
@@ -120,24 +120,25 @@ class Target(_Portable):
     lock: bool = False
     aligned: bool = False
     offset: tuple[int, ...] = ()
+    fill_masked: bool = False
 
     @classmethod
-    def of(cls, array: gzarr.Array, *, lock: bool, aligned: bool, offset: tuple[int, ...]) -> Target:
+    def of(cls, array: gzarr.Array, *, lock: bool, aligned: bool, offset: tuple[int, ...], fill_masked: bool) -> Target:
         """Return the target for an array."""
         target = cls(array, writes=True)
-        target.lock, target.aligned, target.offset = lock, aligned, offset
+        target.__setstate__((lock, aligned, offset, fill_masked))
         return target
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (*super().__reduce__(), (self.lock, self.aligned, self.offset))
+        return (*super().__reduce__(), (self.lock, self.aligned, self.offset, self.fill_masked))
 
-    def __setstate__(self, state: tuple[bool, bool, tuple[int, ...]]) -> None:
-        self.lock, self.aligned, self.offset = state
+    def __setstate__(self, state: tuple[bool, bool, tuple[int, ...], bool]) -> None:
+        self.lock, self.aligned, self.offset, self.fill_masked = state
 
     def write(self, box: tuple[slice, ...], block: Any) -> None:
         """Write a block to its box, whose position is relative to the first block."""
         at = tuple(slice(s.start + n, s.stop + n) for s, n in zip(box, self.offset, strict=True))
-        self.array.write(at, block, lock=self.lock, aligned=self.aligned)
+        self.array.write(at, block, lock=self.lock, aligned=self.aligned, fill_masked=self.fill_masked)
 
 
 def write_block(block: Any, target: Target, box: tuple[slice, ...]) -> Any:

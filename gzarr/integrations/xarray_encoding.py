@@ -10,6 +10,7 @@ import numcodecs
 from xarray.backends.zarr import FillValueCoder
 
 import gzarr
+from gzarr.metadata.conventions import nczarr_dimension_names
 
 from .xarray_arrays import dtype_in_xarray
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 
 #: Attribute with the names of dimensions: xarray's and GDAL's.
 DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
-#: Names of NCZarr's object that describes an array, in attributes or, up to netCDF 4.9.2, in ``.zarray``.
-_NCZARR: Final = ("_nczarr_array", "_NCZARR_ARRAY")
-#: Names of its list of dimensions, which are paths (``/group/x``).
-_NCZARR_DIMENSIONS: Final = ("dimension_references", "dimrefs")
 
 
 class DimensionNamesError(gzarr.MetadataError, KeyError):
@@ -72,7 +69,7 @@ def dimensions(array: gzarr.Array) -> tuple[str | None, ...]:
         attributes = array.metadata.attributes
         names = attributes.get(DIMENSIONS)
         if names is None:
-            names = _nczarr_names(array)
+            names = nczarr_dimension_names(array.metadata)
     if isinstance(names, list | tuple) and len(names) == array.ndim:
         return tuple(names)
     if not array.ndim:
@@ -82,17 +79,6 @@ def dimensions(array: gzarr.Array) -> tuple[str | None, ...]:
         f"variable dimensions: neither dimension_names, nor the attribute `{DIMENSIONS}`, nor NCZarr's; add them, or "
         f"pass drop_variables={array.basename!r}",
     )
-
-
-def _nczarr_names(array: gzarr.Array) -> list[str] | None:
-    metadata = array.metadata
-    for holder in (metadata.attributes, metadata.document.get(".zarray"), metadata.document):
-        for name in _NCZARR:
-            found = holder.get(name) if isinstance(holder, dict) else None
-            for key in _NCZARR_DIMENSIONS:
-                if isinstance(found, dict) and isinstance(found.get(key), list):
-                    return [str(path).rpartition("/")[2] for path in found[key]]
-    return None
 
 
 def attributes(array: gzarr.Array, *, masked: bool) -> dict[str, Any]:

@@ -305,18 +305,27 @@ class _Source:
         if layout.not_written:
             raise NotOursError(layout.not_written)
         source, device = memory(value)
-        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes, find_end=layout.inner_shape is None)
+        joined = join(entries, layout.keys, layout.chunk_shape, drop_axes, find_end=True)
         if source.shape not in ((), joined.shape):
             raise NotOursError("the value has another shape than the selection")
-        shape = list(_at_least(layout.shape, joined.extent))
-        for i, end in enumerate(joined.end):
-            # The last chunk is whole though its end is left out: there the array ends. Shards keep what they have
-            # behind it, like zarr-python's.
-            if end is not None:
-                shape[i] = end
-        array = self._array(
-            joined.path, device, tuple(shape), write_empty_chunks=entries[0][1].config.write_empty_chunks
-        )
+        # The last chunk is whole though its end is left out: there the array ends. Shards keep what they have behind
+        # it, like zarr-python's.
+        long = _at_least(layout.shape, joined.extent)
+        ended = tuple([n if end is None else end for n, end in zip(long, joined.end, strict=True)])
+        keeps = layout.inner_shape is not None and ended != tuple(long)
+        try:
+            self._set_to(joined, source, device, tuple(long) if keeps else ended, entries)
+        except gzarr.ChunkDecodeError:
+            # A damaged shard has nothing to keep: it is written whole.
+            if not keeps:
+                raise
+            self._set_to(joined, source, device, ended, entries)
+
+    def _set_to(
+        self, joined: Joined, source: Any, device: str, shape: tuple[int, ...], entries: Sequence[Entry]
+    ) -> None:
+        """Write a selection of the array with another shape."""
+        array = self._array(joined.path, device, shape, write_empty_chunks=entries[0][1].config.write_empty_chunks)
         is_swapped(array.dtype, source.dtype)
         _set(array, joined)(joined.index, source)
 

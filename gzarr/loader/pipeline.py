@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ArgumentError
 from .like import consumer_stream, converted, converter
 from .work import Work
 
@@ -49,6 +51,7 @@ class Pipeline:
         pinned: PinnedResults | None,
         progress: Callable[[int | None], None],
     ) -> None:
+        self._pid = os.getpid()
         self._work = work = Work(epoch, begin, on_error, transform, pinned)
         self._steps = epoch.steps(begin)
         self._given = 0
@@ -93,6 +96,12 @@ class Pipeline:
             stats.waiting_s += self._left - asked
 
     def _next(self) -> Any:
+        if os.getpid() != self._pid:
+            # Its threads are the parent's.
+            raise ArgumentError(
+                f"this iterator of a loader was made by process {self._pid}, and a forked process has none of its "
+                "threads: iterate the loader anew in this process"
+            )
         work = self._work
         if not work.stopped and (self._kept is not None or self._pinned is not None):
             self._take_back()

@@ -62,6 +62,8 @@ class Features:
         Arbitrary Python objects as elements, by a numcodecs codec.
     byte_order_codec
         A byte order in a codec rather than in the data type.
+    mask_attribute
+        Missing elements by CF's attribute ``_FillValue``, as in xarray; otherwise those equal to the fill value are.
     zstd
         A zstd codec, not only zstd inside Blosc.
     portable
@@ -73,6 +75,7 @@ class Features:
     dimension_names: bool = False
     objects: bool = False
     byte_order_codec: bool = False
+    mask_attribute: bool = False
     zstd: bool = True
     portable: bool = True
 

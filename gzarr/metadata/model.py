@@ -132,10 +132,13 @@ class ArrayMetadata:
     def absent_value(self) -> Any:
         """Value of the elements of absent chunks; None for zeros.
 
-        If the document has no fill value, dates and times are NaT, as in zarr-python.
+        If the document has no fill value, dates and times are NaT, as in zarr-python, strings and bytes are empty.
         """
-        if self.fill_value is None and self.dtype.kind in "mM":
-            return not_a_time(self.dtype)
+        if self.fill_value is None:
+            if self.dtype.kind in "mM":
+                return not_a_time(self.dtype)
+            if self.dtype == object:
+                return next((codec.empty_text for codec in self.codecs if codec.kind == "array_to_bytes"), None)
         return self.fill_value
 
     @property

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..documents.departures import is_collecting, note
 from ..documents.json import quote
-from ..errors import MetadataError
+from ..errors import ArgumentError, MetadataError
+from ..stores.keys import normalize_path
 from .chunk_grid import MAX_UNEVEN_CHUNKS, ChunkGrid, RectilinearAxis, RegularAxis
 
 if TYPE_CHECKING:
@@ -178,6 +179,9 @@ def likeness(document: Any) -> str | None:
 
 def check_path(path: str, json_path: str) -> None:
     """Check that a path in consolidated metadata stays below its group."""
-    segments = path.split("/")
-    if any(not s or not s.strip(".") or "\0" in s or "\\" in s for s in segments):
-        fail(f"{quote(path)} is not the path of a node below this group", json_path)
+    try:
+        valid = normalize_path(path) == path and path != ""
+    except ArgumentError as error:
+        fail(f"{quote(path[:200])} is not the path of a node below this group: {error}", json_path)
+    if not valid:
+        fail(f"{quote(path[:200])} is not the path of a node below this group", json_path)

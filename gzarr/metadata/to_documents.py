@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..documents.json import MAX_DEPTH, quote
+from ..dtypes.masks import unmasked
 from ..errors import ArgumentError
 from .formats import FORMATS
 from .parts import MAX_NDIM, dimension_names_of
@@ -82,7 +83,7 @@ def _dumped(documents: dict[str, dict[str, Any]]) -> dict[str, bytes]:
 
 
 def dump(document: dict[str, Any]) -> bytes:
-    """Return a document as bytes, like zarr-python: indented by 2, with literal ``NaN`` in attributes."""
+    """Return a document as bytes, indented by 2; a ``NaN`` in attributes that others have written stays there."""
     return json.dumps(document, indent=2).encode()
 
 
@@ -176,6 +177,8 @@ def plain_value(value: Any, where: str) -> Any:
 def _plain(value: Any, where: str, depth: int) -> Any:
     if depth >= MAX_DEPTH - 1:
         raise ArgumentError(f"{where[:200]}: nested more than {MAX_DEPTH - 1} deep")
+    if isinstance(value, np.ndarray):
+        value = unmasked(value, where)
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufUS":
         # Bytes are refused below, like Python's own.
         value = value.tolist()
@@ -203,4 +206,9 @@ def _number(value: int | float, where: str) -> int | float:
         if value.bit_length() > _MAX_BITS:
             raise ArgumentError(f"{where[:200]}: {quote(value)} is too large; Python reads at most 4300 digits")
         return int(value)
-    return math.nan if math.isnan(value) else float(value)
+    if not math.isfinite(value):
+        raise ArgumentError(
+            f"{where[:200]}: JSON has no {value}, and browsers, tensorstore and zarrs cannot read a document that has "
+            f"it; leave it out, or use None or a string ({json.dumps(value)!r})"
+        )
+    return float(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +33,14 @@ class Attributes(MutableMapping[str, Any]):
     """User attributes of an array or a group, ``array.attrs`` and ``group.attrs``.
 
     Compares equal to a dict with the same content. Each change writes the node's document (``.zattrs`` in version 2)
-    once; :meth:`update` and :meth:`put` are one change. A change starts from the attributes currently in the store, so
-    concurrent changes by others are kept. Changes inside nested lists and mappings are not tracked: assign the
-    attribute again to write them.
+    once; :meth:`update`, :meth:`put` and :meth:`change` are one change. A change starts from the attributes currently
+    in the store, so changes by other threads are kept, and those by other processes in object stores, and elsewhere if
+    all of them pass ``lock=True`` (to :meth:`put`, :meth:`change`, or the node's ``update_attributes``). Changes inside
+    nested lists and mappings are not tracked: assign the attribute again to write them.
 
-    NumPy scalars and arrays become numbers and lists; values that JSON cannot represent are refused. As in zarr-python,
-    NaN and infinities are written as ``NaN``, ``Infinity`` and ``-Infinity``, which JSON does not define.
+    NumPy scalars and arrays become numbers and lists; values that JSON cannot represent are refused: NaN, infinities
+    and masked elements, too. (zarr-python writes a bare ``NaN``, which browsers, tensorstore and zarrs cannot read. It
+    is understood, and stays where it is when other attributes change.)
 
     Parameters
     ----------
@@ -108,16 +111,39 @@ class Attributes(MutableMapping[str, Any]):
         given = plain(dict(*args, **kwargs))
         self._change(lambda present: {**present, **given})
 
-    def put(self, attributes: Mapping[str, Any]) -> None:
-        """Replace all attributes in one write."""
+    def put(self, attributes: Mapping[str, Any], *, lock: bool = False) -> None:
+        """Replace all attributes in one write; ``lock`` as for :meth:`change`."""
         given = plain(attributes)
-        self._change(lambda _: given)
+        self._change(lambda _: given, lock=lock)
+
+    def change(self, function: Callable[[dict[str, Any]], Mapping[str, Any]], *, lock: bool = False) -> None:
+        """Change attributes depending on those that are there, in one write.
+
+        Parameters
+        ----------
+        function
+            Function from a copy of all attributes as they are in the store to those that are to be there. Other threads
+            wait, so that no change is lost. It is called again if another process has changed them meanwhile, and if it
+            raises, nothing is changed.
+        lock
+            Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. In object
+            stores, no lock is needed: attributes that another process has changed meanwhile are read again.
+
+        Examples
+        --------
+        >>> import gzarr
+        >>> group = gzarr.create_group({}, attributes={"wells": ["A/1"]})
+        >>> group.attrs.change(lambda found: {**found, "wells": [*found["wells"], "A/2"]})
+        >>> group.attrs["wells"]
+        ['A/1', 'A/2']
+        """
+        self._change(lambda present: plain(function(copy.deepcopy(present))), lock=lock)
 
     def clear(self) -> None:
         """Remove all attributes in one write."""
         self._change(lambda _: {})
 
-    def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]], *, lock: bool = False) -> None:
         node = self._node
         name = f"the attributes of '/{node.path}'"
         if node.read_only:
@@ -130,4 +156,4 @@ class Attributes(MutableMapping[str, Any]):
             return group_with_attributes(metadata, attributes)
 
         store = writable(node.store, name)
-        change_node(store, node.path, node.metadata.zarr_format, of_node, self._changed)
+        change_node(store, node.path, node.metadata.zarr_format, of_node, self._changed, lock=lock)

@@ -6,13 +6,18 @@ Rules for all changes, including creating and moving nodes (:mod:`gzarr.nodes.cr
 - A node appears with its last document and disappears with its first: readers see all of it or nothing.
 - Consolidated metadata of the groups above a node is removed before the node changes, because it would be outdated.
   (zarr-python keeps it, and then shows the old state.) :func:`gzarr.consolidate_metadata` writes it again.
-- Changes start from the documents currently in the store, not from those read when a node was opened. Writers in the
-  same process take turns.
+- Changes start from the documents currently in the store, not from those read when a node was opened, and writers take
+  turns (:func:`hold_documents`): threads always, processes that all ask for it by file locks, where the store has
+  them. In object stores, a document is only replaced if nobody has changed it since it was read, and otherwise read
+  again (:func:`replace_documents`). So whoever changes a document depending on its content does it here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import random
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -20,15 +25,14 @@ from ..errors import MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyEr
 from ..metadata.formats import FORMATS, consolidated_keys, keys_and_prefixes, node_at, node_keys, without_consolidated
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, dump, group_documents
-from ..stores.base import WritableStore
+from ..stores.base import LockingStore, WritableStore
 from ..stores.keys import join_path
-from ..stores.locks import hold, hold_node
-from .documents import upward
+from ..stores.locks import between_processes, hold, hold_node
+from .documents import is_conditional, upward
 from .reader import NodeReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Hashable, Iterator
 
     from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
 
 # In place of the names of documents, in lock keys; not a key of a store.
 _DOCUMENTS: Final = "documents"
+# Times that others may change a document between reading and replacing it, and the longest pause in between.
+_MOST_ATTEMPTS: Final = 200
+_LONGEST_PAUSE_S: Final = 0.5
 # Errors of a full disk, or an exhausted disk quota.
 _FULL: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -58,12 +65,35 @@ def reader_of(store: ReadableStore) -> NodeReader:
     return NodeReader(store, allow_pickle=True, use_consolidated=False, allow_fallback=True)
 
 
-def hold_documents(store: ReadableStore, path: str) -> AbstractContextManager[None]:
+@contextlib.contextmanager
+def hold_documents(store: ReadableStore, path: str, *, lock: bool = False) -> Iterator[None]:
     """Keep other threads from changing the documents of a node and of the groups above it.
 
     The groups are included because creating or moving a node depends on them, and may change them.
+
+    Parameters
+    ----------
+    store, path
+        Store and path of the node.
+    lock
+        Whether to exclude other processes that also ask for it, by file locks. Stores in which documents are replaced
+        on conditions need none.
+
+    Raises
+    ------
+    ArgumentError
+        If the store has neither locks between processes nor such conditions.
     """
-    return hold(store, keys_above(path))
+    with hold(store, keys_above(path)), contextlib.ExitStack() as held:
+        if lock and not is_conditional(store):
+            # From the root down, as everyone does.
+            for above in reversed(upward(path)):
+                held.enter_context(_document_lock(store, above))
+        yield
+
+
+def _document_lock(store: Any, path: str) -> contextlib.AbstractContextManager[None]:
+    return between_processes(store, [join_path(path, _DOCUMENTS)], f"{path}/" if path else "")
 
 
 # -- documents of existing nodes ---------------------------------------------------------------------------------------
@@ -106,6 +136,8 @@ def change_array(
     zarr_format: ZarrFormat,
     change: Callable[[ArrayMetadata], ArrayMetadata],
     done: Callable[[ArrayMetadata], None] | None = None,
+    *,
+    lock: bool = False,
 ) -> ArrayMetadata:
     """Change the metadata of an array, starting from its current documents; return the new metadata.
 
@@ -114,10 +146,13 @@ def change_array(
     store, path, zarr_format
         Store, path and format of the array.
     change
-        Function from the current metadata to the new metadata. If it raises, nothing is changed.
+        Function from the current metadata to the new metadata. If it raises, nothing is changed. It is called again if
+        another process has changed the documents meanwhile.
     done
         Callback that gets the new metadata after it is written, while the documents are still held: so the changes of
         several threads reach an object in the same order as the store.
+    lock
+        As for :func:`hold_documents`.
 
     Raises
     ------
@@ -132,7 +167,7 @@ def change_array(
             raise NodeTypeError(f"'/{path}' in {store!r} has become a group")
         return change(metadata)
 
-    changed = change_node(store, path, zarr_format, of_array, done)
+    changed = change_node(store, path, zarr_format, of_array, done, lock=lock)
     assert isinstance(changed, ArrayMetadata)
     return changed
 
@@ -143,28 +178,77 @@ def change_node(
     zarr_format: ZarrFormat | None,
     change: Callable[[NodeMetadata], NodeMetadata],
     done: Callable[[Any], None] | None = None,
+    *,
+    lock: bool = False,
 ) -> NodeMetadata:
     """Change the metadata of an array or group; as :func:`change_array`."""
-    with hold_documents(store, path):
-        # In version 3, a group's own consolidated metadata is part of its document, and stays valid.
-        reader = replace(reader_of(store), use_consolidated=None)
-        entry = reader.node(path, zarr_format)
-        if entry is None:
-            raise NodeNotFoundError(f"'/{path}' no longer exists in {store!r}; nothing was changed")
-        before = entry.metadata
-        if isinstance(before, MetadataError):
-            raise before
-        after = change(before)
-        documents = _documents(reader, path, after)
-        implicit = isinstance(before, GroupMetadata) and before.implicit
-        old = {} if implicit else _documents(reader, path, before)
-        changed = {key: value for key, value in documents.items() if old.get(key) != value}
-        if changed:
-            drop_indexes(store, path, own=FORMATS[after.zarr_format].consolidates_own)
-            set_documents(store, changed)
-        if done is not None:
-            done(after)
-        return after
+    with hold_documents(store, path, lock=lock):
+        for attempt in attempts(store, path):
+            tokens: dict[str, Hashable | None] = {}
+            # In version 3, a group's own consolidated metadata is part of its document, and stays valid.
+            reader = replace(reader_of(store), use_consolidated=None, tokens=tokens)
+            entry = reader.node(path, zarr_format)
+            if entry is None:
+                raise NodeNotFoundError(f"'/{path}' no longer exists in {store!r}; nothing was changed")
+            before = entry.metadata
+            if isinstance(before, MetadataError):
+                raise before
+            after = change(before)
+            documents = _documents(reader, path, after)
+            implicit = isinstance(before, GroupMetadata) and before.implicit
+            old = {} if implicit else _documents(reader, path, before)
+            changed = {key: value for key, value in documents.items() if old.get(key) != value}
+            if changed:
+                if not attempt:
+                    drop_indexes(store, path, own=FORMATS[after.zarr_format].consolidates_own)
+                if not replace_documents(store, changed, tokens):
+                    continue
+            if done is not None:
+                done(after)
+            return after
+    raise AssertionError("attempts end with an error")
+
+
+def attempts(store: Store, path: str) -> Iterator[int]:
+    """Yield the numbers of attempts to change documents that others may change meanwhile, with pauses in between.
+
+    Raises
+    ------
+    StoreError
+        If too many attempts were in vain.
+    """
+    for attempt in range(_MOST_ATTEMPTS):
+        if attempt:
+            time.sleep(random.uniform(0, min(0.005 * 2 ** min(attempt, 10), _LONGEST_PAUSE_S)))
+        yield attempt
+    raise StoreError(
+        f"the documents of '/{path}' in {store!r} were changed by other processes each of {_MOST_ATTEMPTS} times "
+        "between reading and replacing them; nothing was changed"
+    )
+
+
+def replace_documents(store: Store, documents: dict[str, bytes], tokens: dict[str, Hashable | None]) -> bool:
+    """Write documents, given by key, in order, unless others have changed one since it was read.
+
+    Parameters
+    ----------
+    store, documents
+        Store, and documents by key.
+    tokens
+        Tokens of the documents, from when they were read; one that was not read is written in any case.
+
+    Returns
+    -------
+    Whether all were written. If not, those before the one that was changed were.
+    """
+    conditional = is_conditional(store)
+    for key, value in documents.items():
+        if conditional and key in tokens:
+            if not store.replace(key, value, tokens[key]):  # type: ignore[attr-defined]
+                return False
+        else:
+            store.set(key, value)
+    return True
 
 
 def _documents(reader: NodeReader, path: str, metadata: NodeMetadata) -> dict[str, bytes]:
@@ -193,13 +277,34 @@ def drop_indexes(store: Store, path: str, *, own: bool = False) -> None:
     groups = upward(path)[0 if own else 1 :]
     if not groups:
         return
-    found = reader_of(store).fetch([key for group in groups for key in consolidated_keys(group)])
-    for group in groups:
-        for key, document in without_consolidated(group, found).items():
-            if document is None:
+    with contextlib.ExitStack() as held:
+        for attempt in attempts(store, path):
+            tokens: dict[str, Hashable | None] = {}
+            changes = _without_indexes(store, groups, tokens)
+            if changes and not attempt and isinstance(store, LockingStore):
+                # A group's own document may be changed by others, who hold this lock.
+                _lock_if_possible(store, groups, held)
+                changes = _without_indexes(store, groups, tokens)
+            for key in [key for key, document in changes.items() if document is None]:
                 store.erase(key)
-            else:
-                store.set(key, dump(document))
+            documents = {key: dump(document) for key, document in changes.items() if document is not None}
+            if replace_documents(store, documents, tokens):
+                return
+
+
+def _without_indexes(store: Store, groups: list[str], tokens: dict[str, Hashable | None]) -> dict[str, Any]:
+    """Return what becomes of documents with consolidated metadata of some groups; None for those to be erased."""
+    found = replace(reader_of(store), tokens=tokens).fetch(
+        [key for group in groups for key in consolidated_keys(group)]
+    )
+    return {key: document for group in groups for key, document in without_consolidated(group, found).items()}
+
+
+def _lock_if_possible(store: Store, groups: list[str], held: contextlib.ExitStack) -> None:
+    """Lock the documents of some groups against other processes, where the file system has locks."""
+    with contextlib.suppress(StoreError):
+        for group in reversed(groups):
+            held.enter_context(_document_lock(store, group))
 
 
 # -- erasing ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..metadata.format import Format
     from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
-    from ..stores.base import ReadableStore, Store
+    from ..stores.base import ReadableStore, Stage, Store
 
 # Limit of the keys inspected in the search for stray chunks.
 _PROBED_KEYS: Final = 1000
@@ -183,7 +183,7 @@ def check_name(path: str, location: Location, zarr_format: ZarrFormat) -> None:
 
 
 def write_new_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
-    """Write a new array, and explicit groups above it; with ``overwrite``, erase an existing node first.
+    """Write a new array without data, and explicit groups above it; with ``overwrite``, erase an existing node first.
 
     The caller must hold the documents (:func:`hold_documents`) from before it inspects the location.
 
@@ -192,9 +192,26 @@ def write_new_array(store: Store, path: str, metadata: ArrayMetadata, location: 
     ArgumentError
         If the location is occupied and ``overwrite`` is False; nothing was changed.
     """
+    location = clear_location(store, path, metadata, location, overwrite=overwrite)
+    _write_new(store, path, array_documents(metadata, path), location, metadata.zarr_format, overwrite=overwrite)
+
+
+def clear_location(
+    store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool
+) -> Location:
+    """Check the location of a new array; with ``overwrite``, erase chunks there that would become its own.
+
+    Returns
+    -------
+    The location, as it is now.
+
+    Raises
+    ------
+    ArgumentError
+        As for :func:`write_new_array`.
+    """
     if not overwrite:
         check_free(store, path, location, metadata.zarr_format, group=False)
-    documents = array_documents(metadata, path)
     strays = [] if location.occupied else stray_chunks(store, path, metadata)
     if strays:
         # They are not stray if another process has just created the array.
@@ -205,10 +222,36 @@ def write_new_array(store: Store, path: str, metadata: ArrayMetadata, location: 
                 f"there is no array at '/{path}' in {store!r}, but {strays[0]!r} would be a chunk of it; pass "
                 "overwrite=True to erase such chunks"
             )
-    while strays:
+        erase_strays(store, path, metadata)
+    return location
+
+
+def erase_strays(store: Store, path: str, metadata: ArrayMetadata) -> None:
+    """Erase chunks of an array that has no documents."""
+    while strays := stray_chunks(store, path, metadata):
         store.erase_values(strays)
-        strays = stray_chunks(store, path, metadata)
-    _write_new(store, path, documents, location, metadata.zarr_format, overwrite=overwrite)
+
+
+def begin_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> Location:
+    """Make room for the chunks of a new array, whose documents come last: :func:`finish_array`.
+
+    Explicit groups above it are written; with ``overwrite``, an existing node is erased. Parameters, errors, and what
+    the caller must hold are as for :func:`write_new_array`; the result is the location, as it is now.
+    """
+    location = clear_location(store, path, metadata, location, overwrite=overwrite)
+    if location.occupied:
+        drop_indexes(store, path)
+        erase_node(store, path, location.old_layout)
+    _write_parents(store, path, location, metadata.zarr_format)
+    return location
+
+
+def finish_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
+    """Write the documents of a new array whose chunks are stored, as :func:`write_new_array` does without any."""
+    documents = array_documents(metadata, path)
+    _write_new(
+        store, path, documents, replace(location, occupied=False, parents=()), metadata.zarr_format, overwrite=overwrite
+    )
 
 
 def write_new_group(store: Store, path: str, metadata: GroupMetadata, location: Location, *, overwrite: bool) -> None:
@@ -238,6 +281,18 @@ def _write_new(
         # Another process has created a node since the location was inspected.
         check_free(store, path, inspect_location(store, path, zarr_format), zarr_format, group=False)
         raise ArgumentError(f"'/{path}' in {store!r} was created and erased again by another process; try again")
+
+
+def put_in_place(
+    stage: Stage, store: Store, path: str, location: Location, zarr_format: ZarrFormat, *, overwrite: bool
+) -> bool:
+    """Put a node that was made aside in place, and write explicit groups above it; return whether the place was free.
+
+    The caller must hold the documents.
+    """
+    drop_indexes(store, path)
+    _write_parents(store, path, location, zarr_format)
+    return stage.put_in_place(replace=overwrite and location.occupied)
 
 
 def _create(store: Store, documents: dict[str, bytes]) -> bool:

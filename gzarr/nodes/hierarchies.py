@@ -9,8 +9,8 @@ from ..errors import MetadataError
 from ..metadata.formats import V3_DRAFT
 from ..metadata.model import GroupMetadata
 from ..stores.base import ListableStore, is_listable
-from ..stores.keys import join_path
-from .documents import NODES_PER_REQUEST, fetch, is_node_name, upward
+from ..stores.keys import is_node_name, join_path
+from .documents import NODES_PER_REQUEST, fetch, upward
 from .entries import Entry
 
 if TYPE_CHECKING:

@@ -22,12 +22,13 @@ from ..errors import ArgumentError, MetadataError, StoreError
 from ..metadata.formats import V3_DRAFT, formats_of
 from ..metadata.model import GroupMetadata
 from ..stores.base import RemoteValues, is_listable
-from .documents import NODES_PER_REQUEST, fetch, is_node_name, upward
+from ..stores.keys import MAX_DEPTH, is_node_name
+from .documents import NODES_PER_REQUEST, fetch, upward
 from .entries import Entry, entry_of
 from .hierarchies import Hierarchies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from ..metadata.format import Format
     from ..metadata.layout import Layout
@@ -54,12 +55,15 @@ class NodeReader:
         None to use consolidated metadata if present, False to ignore it, True to require it.
     allow_fallback
         Whether an unknown data type may be read as the fallback type in its document.
+    tokens
+        Dictionary that gets the tokens of fetched documents; see :func:`gzarr.nodes.documents.fetch`.
     """
 
     store: ReadableStore
     allow_pickle: bool = False
     use_consolidated: bool | None = None
     allow_fallback: bool = False
+    tokens: dict[str, Hashable | None] | None = field(default=None, repr=False, compare=False)
     # Layouts of hierarchies of the 2022 drafts, by path.
     _layouts: dict[str, Layout] = field(default_factory=dict, repr=False, compare=False)
 
@@ -137,7 +141,14 @@ class NodeReader:
             return self._hierarchies.children(path, self.store)
         prefix = f"{path}/" if path else ""
         _, prefixes = self.store.list_dir(prefix)
+        # Other programs may have left keys beside nodes.
         names = sorted(name for p in prefixes if is_node_name(name := p[len(prefix) : -1]))
+        if names and path.count("/") + 1 >= MAX_DEPTH:
+            raise StoreError(
+                f"{self.store!r}: '/{path[:80]}...' has groups below it that are more than {MAX_DEPTH} levels deep; "
+                "they are not read",
+                key=prefix,
+            )
         entries: dict[str, Entry] = {}
         for first in range(0, len(names), NODES_PER_REQUEST):
             some = names[first : first + NODES_PER_REQUEST]
@@ -169,7 +180,7 @@ class NodeReader:
 
     def fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Return the existing documents by key; one request."""
-        return fetch(self.store, keys)
+        return fetch(self.store, keys, self.tokens)
 
     def layout(self, path: str) -> Layout | None:
         """Return the layout of the 2022 draft hierarchy that contains ``path``, or None; one request."""

@@ -9,6 +9,8 @@ from .http_store import HttpStore
 from .local import LocalStore
 from .memory import MemoryStore
 from .object_store import ObjectStore
+from .places import Place, place_of
+from .places_read import check_apart, places_read
 from .resolve import as_store, open_store
 from .sharing import why_not_shared
 from .traffic import stats
@@ -25,6 +27,7 @@ __all__ = [
     "LocalStore",
     "MemoryStore",
     "ObjectStore",
+    "Place",
     "ReadableStore",
     "SizedStore",
     "Store",
@@ -33,7 +36,10 @@ __all__ = [
     "ZarrStore",
     "ZipStore",
     "as_store",
+    "check_apart",
     "open_store",
+    "place_of",
+    "places_read",
     "stats",
     "why_not_shared",
 ]

@@ -8,6 +8,7 @@ the key.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -102,6 +103,8 @@ class Answer:
         Size of the whole value in bytes; None if unknown.
     unchanged
         Whether the value still has the version ``unless_version`` of the request, and so was not sent.
+    token
+        What a change of the value depends on (:class:`ConditionalStore`); None if unknown.
     """
 
     value: Buffer | None
@@ -109,6 +112,7 @@ class Answer:
     error: Exception | None = None
     size: int | None = None
     unchanged: bool = False
+    token: Hashable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,13 +334,31 @@ class BufferedStore(Protocol):
     """A store whose changes are not stored for good before it is told to (a zip archive)."""
 
     def flush(self) -> None:
-        """Store all changes for good."""
+        """Store all changes for good.
+
+        A store that can also forget all changes since the last flush has a method ``discard()``.
+        """
 
 
-def flush_opened(given: object, store: object) -> None:
-    """Flush ``store`` if it was opened for the caller, who gave a path: nobody else could report the failure."""
-    if isinstance(store, BufferedStore) and not isinstance(given, ReadableStore):
-        store.flush()
+@contextlib.contextmanager
+def flushing(given: object, store: object, *, flush: bool = True) -> Iterator[None]:
+    """Flush ``store`` at the end of a ``with`` block if it was opened for the caller, who gave a path.
+
+    Nobody else could report the failure. If the block fails, changes are discarded, so that an archive stays as it was;
+    without ``flush``, that is all.
+    """
+    if not isinstance(store, BufferedStore) or isinstance(given, ReadableStore):
+        yield
+        return
+    try:
+        yield
+        if flush:
+            store.flush()
+    except BaseException:
+        discard = getattr(store, "discard", None)
+        if discard is not None:
+            discard()
+        raise
 
 
 @runtime_checkable
@@ -361,6 +383,66 @@ class ExclusiveStore(Protocol):
 
     def create(self, key: str, value: bytes) -> bool:
         """Store ``value`` under ``key`` unless the key exists; return whether it was stored."""
+
+
+class Stage(Protocol):
+    """Something that is made aside, and put in place when it is complete.
+
+    Attributes
+    ----------
+    store
+        Store to write to, under the keys that the values will have.
+    """
+
+    store: Store
+
+    def put_in_place(self, *, replace: bool) -> bool:
+        """Put it in place, in one step where that is possible; return False if something else is there.
+
+        Parameters
+        ----------
+        replace
+            Whether to replace what is there.
+        """
+
+    def discard(self) -> None:
+        """Remove what was made, if it is not in place."""
+
+
+@runtime_checkable
+class StagingStore(Protocol):
+    """A store in which a node can be made aside, so that what is at its place stays until the new node is complete."""
+
+    def stage(self, prefix: str, *, replace: bool) -> Stage | None:
+        """Begin to make what is at a prefix aside, or return None if that is not possible.
+
+        Parameters
+        ----------
+        prefix
+            Prefix of the node.
+        replace
+            Whether everything below the prefix is to be replaced. If not, there must be nothing.
+        """
+
+
+@runtime_checkable
+class ConditionalStore(Protocol):
+    """A store that can change a value on the condition that nobody else has changed it since it was read."""
+
+    def get_with_tokens(self, keys: Sequence[str], max_nbytes: int) -> list[tuple[bytes | None, Hashable | None]]:
+        """Return whole values, each with a token for :meth:`replace`; None and None for an absent key.
+
+        Parameters
+        ----------
+        keys, max_nbytes
+            As for :meth:`SizedStore.get_small_values`.
+        """
+
+    def replace(self, key: str, value: bytes, token: Hashable | None) -> bool:
+        """Store ``value`` under ``key`` unless its value was changed since it had this token; return whether it was.
+
+        None stands for an absent key.
+        """
 
 
 @runtime_checkable

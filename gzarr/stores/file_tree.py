@@ -88,17 +88,18 @@ class FileTree:
         with self.at(segments) as (directory, base):
             return os.stat(base + segments[-1], dir_fd=directory, follow_symlinks=self.follow_symlinks)
 
-    def scan(self, segments: Sequence[str]) -> tuple[Listing, tuple[int, int]]:
-        """Return the names of files and of directories in a directory, without reserved ones, and its identity."""
+    def scan(self, segments: Sequence[str]) -> Listing:
+        """Return the names of files and of directories in a directory, without reserved ones.
+
+        A link to a directory above it is an error: the tree below would have no end.
+        """
         with contextlib.ExitStack() as stack:
             if self.follow_symlinks:
                 where: str | int = self.path(segments)
-                status = os.stat(where)  # noqa: PTH116
             else:
                 fd, _ = stack.enter_context(self.at([*segments, ""]))
                 assert fd is not None
                 where = fd
-                status = os.fstat(fd)
             files, directories = [], []
             for entry in stack.enter_context(os.scandir(where)):
                 if is_reserved(entry.name):
@@ -106,10 +107,20 @@ class FileTree:
                 if not self.follow_symlinks and entry.is_symlink():
                     _refuse(entry.name)
                 if entry.is_dir(follow_symlinks=self.follow_symlinks):
+                    if entry.is_symlink():
+                        self._check_not_above(segments, entry)
                     directories.append(entry.name)
-                elif entry.is_file(follow_symlinks=self.follow_symlinks):
+                # A link to a file that does not exist is a key, whose value cannot be read.
+                elif entry.is_file(follow_symlinks=self.follow_symlinks) or entry.is_symlink():
                     files.append(entry.name)
-        return (files, directories), (status.st_dev, status.st_ino)
+        return files, directories
+
+    def _check_not_above(self, segments: Sequence[str], link: os.DirEntry[str]) -> None:
+        """Refuse a link, in the directory ``segments``, to that directory or one above it."""
+        target = link.stat()
+        for depth in range(len(segments) + 1):
+            if os.path.samestat(target, os.stat(self.path(segments[:depth]))):  # noqa: PTH116
+                raise OSError(errno.ELOOP, f"{link.name!r} is a symbolic link to a directory above it")
 
     def check_link(self, directory: int | None, base: str, name: str) -> None:
         """Refuse ``name`` in a directory from :meth:`at` if it is a link and links are not followed."""
@@ -130,6 +141,27 @@ def _open_below(directory: int, name: str, flags: int) -> int:
 
 def _refuse(name: str) -> NoReturn:
     raise OSError(errno.ELOOP, f"{name!r} is a symbolic link, and the store was opened with follow_symlinks=False")
+
+
+def dangling_link(root: str, segments: Sequence[str]) -> str | None:
+    """Return what an absent file misses: the first link on its path whose target does not exist, or None.
+
+    Parameters
+    ----------
+    root
+        Directory of the store; links above and in it are not looked at.
+    segments
+        Segments of the key.
+    """
+    path = root
+    for segment in segments:
+        path = f"{path}/{segment}"
+        try:
+            if stat.S_ISLNK(os.lstat(path).st_mode):
+                os.stat(path)  # noqa: PTH116
+        except OSError:
+            return path if is_link(None, path) else None
+    return None
 
 
 def is_link(directory: int | None, name: str) -> bool:

@@ -18,7 +18,7 @@ from .buffers import as_view
 from .byte_ranges import check_limit, check_range, checked_answer, resolve_range
 from .fsspec_calls import Calls, FileCall, is_exactly, module
 from .fsspec_references import BadReferenceError
-from .keys import split_key, split_prefix
+from .keys import is_key, split_key, split_prefix
 from .timeouts import seconds
 from .whole_values import RequestedValues, WholeValues
 
@@ -117,6 +117,10 @@ class FsspecStore(RequestedValues, WholeValues):
 
     def __repr__(self) -> str:
         return f"<gzarr.FsspecStore {self.url!r}>"
+
+    def filesystem(self) -> tuple[Any, str]:
+        """Return the filesystem, and the path of the root there."""
+        return self._calls.fs, self._base.rstrip("/")
 
     def _identity(self) -> tuple[Any, ...]:
         return self._base, self.read_only, self._calls.timeout, self._missing
@@ -361,10 +365,11 @@ class FsspecStore(RequestedValues, WholeValues):
             yield key, size
 
     def _key(self, name: str) -> str | None:
-        """Return the key of a file, or None if it lies outside the root."""
-        if not self._base:
-            return name.lstrip("/")
-        return name[len(self._base) :] if name.startswith(self._base) else None
+        """Return the key of a file, or None if it lies outside the root, or its name is no key."""
+        if not name.startswith(self._base):
+            return None
+        key = name[len(self._base) :] if self._base else name.lstrip("/")
+        return key if is_key(key) else None
 
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""

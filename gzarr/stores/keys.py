@@ -7,8 +7,14 @@ https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#node-names (node 
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from ..errors import ArgumentError
+
+#: Most names in the path of a node. Some operations look at every group above a node, for each node.
+MAX_DEPTH: Final = 256
+# Names of documents. A node of such a name would be in the place of a document of its group.
+_DOCUMENTS: Final = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
 
 # On Windows, a backslash or a drive letter in a segment could leave the root; elsewhere both are ordinary characters.
 _FOREIGN = ("\\", ":") if os.sep != "/" else ()
@@ -62,13 +68,49 @@ def split_prefix(prefix: str) -> list[str]:
     return segments
 
 
+def is_key(key: str) -> bool:
+    """Return whether a text that a store lists is a key; other programs may have left what is none."""
+    plain = key.isascii() and key[:1] not in ("", "/", ".") and key[-1] != "/"
+    if plain and not _FOREIGN and "//" not in key and "/." not in key and "\0" not in key:
+        return True
+    try:
+        split_key(key)
+    except ArgumentError:
+        return False
+    return True
+
+
+def name_fault(name: str) -> str | None:
+    """Return why a node cannot have a name, or None if it can.
+
+    The only rule for names: new nodes, listings and consolidated metadata follow it. (Version 3 reserves more names for
+    extensions, which cannot be created, but are read.)
+    """
+    if not name.strip("."):
+        return "a name of periods only is not allowed" if name else "a name must not be empty"
+    if name in _DOCUMENTS:
+        return "it is the name of a metadata document"
+    if "/" in name or "\0" in name or any(c in name for c in _FOREIGN):
+        return "it has a character that is not allowed in file names"
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return "it cannot be encoded as UTF-8"
+    return None
+
+
+def is_node_name(name: str) -> bool:
+    """Return whether a node can have this name."""
+    return name_fault(name) is None
+
+
 def normalize_path(path: str) -> str:
     """Return a node path without leading and trailing slashes (``""`` for the root).
 
     Raises
     ------
     ArgumentError
-        If a node name in it is empty, consists of periods only, has a NUL, or cannot be encoded.
+        If a node cannot have one of the names in it (:func:`name_fault`), or there are more than :data:`MAX_DEPTH`.
     """
     if not isinstance(path, str):
         raise ArgumentError(f"a node path must be a string, not {type(path).__name__}")
@@ -76,10 +118,15 @@ def normalize_path(path: str) -> str:
     if not inner:
         return ""
     segments = inner.split("/")
+    if len(segments) > MAX_DEPTH:
+        raise ArgumentError(
+            f"node path {path[:80]!r}... has {len(segments)} names; a path has at most {MAX_DEPTH}: use fewer levels "
+            "of groups"
+        )
     _check_segments(segments, path, "node path")
     for segment in segments:
-        if not segment.strip("."):
-            raise ArgumentError(f"node path {path!r} has the name {segment!r}; a name of periods only is not allowed")
+        if (fault := name_fault(segment)) is not None:
+            raise ArgumentError(f"node path {path!r} has the name {segment!r}; {fault}")
     return inner
 
 

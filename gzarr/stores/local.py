@@ -31,8 +31,9 @@ from .atomic_files import (
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .file_locks import STRIPES, FileLock, stripe
-from .file_tree import CAN_REFUSE_LINKS, FileTree, identity, is_directory, is_link
+from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .keys import split_key, split_prefix
+from .staging import Stage, can_be_staged
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
     from .base import ByteRange, Listing
 
-    # Directories from the root down to the current one: prefix, identity, names left.
-    _Levels = list[tuple[str, tuple[int, int], list[str]]]
+    # Directories from the root down to the current one: prefix, names left.
+    _Levels = list[tuple[str, list[str]]]
 
 # Errors that mean an absent key. All others are failures.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
@@ -162,6 +163,7 @@ class LocalStore:
             fd = self._tree.open_file(segments)
         except OSError as exc:
             if exc.errno in _ABSENT:
+                self.check_absent(key)
                 return None
             self._fail("read", key, exc)
         try:
@@ -175,6 +177,23 @@ class LocalStore:
         if stat.S_ISDIR(status.st_mode):
             return None
         raise StoreError(f"{self!r}: {key!r} is neither a file nor a directory", key=key)
+
+    def check_absent(self, key: str) -> None:
+        """Raise if a file that was not found is a link to an absent one, as git-annex and DataLad make them.
+
+        Raises
+        ------
+        StoreError
+            If there is such a link, or a directory in the path of the file is one.
+        """
+        link = dangling_link(self._tree.root, key.split("/"))
+        if link is not None:
+            raise StoreError(
+                f"{self!r}: {key!r} is not absent: {link!r} is a symbolic link to {os.readlink(link)!r}, "  # noqa: PTH115
+                "which does not exist. Fetch its content (git annex get, datalad get), or remove the link if the value "
+                "is to be absent",
+                key=key,
+            )
 
     def _read(self, fd: int, start: int, nbytes: int, key: str) -> bytes:
         try:
@@ -252,6 +271,7 @@ class LocalStore:
             status = self._tree.stat(segments)
         except OSError as exc:
             if exc.errno in _ABSENT:
+                self.check_absent(key)
                 return None
             self._fail("look at", key, exc)
         return identity(status)
@@ -281,15 +301,15 @@ class LocalStore:
 
     # -- listing
 
-    def _scan(self, segments: Sequence[str], prefix: str) -> tuple[Listing, tuple[int, int]]:
-        """Return the names of files and of directories in a directory, and the identity of the directory."""
+    def _scan(self, segments: Sequence[str], prefix: str) -> Listing:
+        """Return the names of files and of directories in a directory."""
         if _is_hidden(segments):
-            return ([], []), (0, 0)
+            return [], []
         try:
             return self._tree.scan(segments)
         except OSError as exc:
             if exc.errno in _ABSENT:
-                return ([], []), (0, 0)
+                return [], []
             self._fail("list", prefix, exc)
 
     def list(self) -> Iterator[str]:
@@ -307,19 +327,17 @@ class LocalStore:
         return self._walk(split_prefix(prefix), prefix)
 
     def _walk(self, segments: Sequence[str], prefix: str) -> Iterator[str]:
-        # One level per directory: its prefix, its identity and its remaining names, last first. Directories sort with
-        # their slash, so that the keys of the whole walk are sorted.
+        # One level per directory: its prefix and its remaining names, last first. Directories sort with their slash, so
+        # that the keys of the whole walk are sorted.
         levels: _Levels = []
         entering: str | None = prefix
         while True:
             if entering is not None:
                 names = entering[:-1].split("/") if entering else []
-                (files, directories), identity = self._scan(names, entering)
-                if (files or directories) and any(identity == above for _, above, _ in levels):
-                    raise StoreError(f"{self!r}: {entering!r} is a symbolic link to a directory above it", key=entering)
-                levels.append((entering, identity, sorted([*files, *(d + "/" for d in directories)], reverse=True)))
+                files, directories = self._scan(names, entering)
+                levels.append((entering, sorted([*files, *(d + "/" for d in directories)], reverse=True)))
                 entering = None
-            here, _, left = levels[-1]
+            here, left = levels[-1]
             if not left:
                 levels.pop()
                 if not levels:
@@ -334,7 +352,7 @@ class LocalStore:
 
         An empty directory counts as a prefix.
         """
-        (files, directories), _ = self._scan(split_prefix(prefix), prefix)
+        files, directories = self._scan(split_prefix(prefix), prefix)
         return sorted(prefix + name for name in files), sorted(f"{prefix}{name}/" for name in directories)
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
@@ -497,6 +515,30 @@ class LocalStore:
             self._fail("erase", prefix, exc)
         self._drop_empty(segments[:-1])
 
+    def stage(self, prefix: str, *, replace: bool) -> Stage | None:
+        """Begin to make what is at a prefix aside; see :class:`gzarr.stores.base.StagingStore`."""
+        self._check_writable()
+        segments = split_prefix(prefix)
+        self._check_name(segments, prefix)
+        if not self.follow_symlinks:
+            return None
+        target = os.path.realpath(self._tree.path(segments))
+        if not can_be_staged(target) or (os.path.exists(target) and not (replace or _is_empty(target))):  # noqa: PTH110
+            return None
+        try:
+            return Stage(target, "/".join(segments), self._elsewhere, durable=self.durable)
+        except OSError:
+            # Nothing can be made beside it.
+            return None
+
+    def _elsewhere(self, root: Path) -> LocalStore:
+        """Return a store of another directory that is otherwise like this one, also if its class is another one."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.root = root
+        made._tree = FileTree(str(root), follow_symlinks=self.follow_symlinks, durable=self.durable)
+        return made
+
     # -- locks
 
     @contextlib.contextmanager
@@ -557,6 +599,14 @@ class LocalStore:
                 if not all(lock.is_in_place(now) for lock in locks):
                     raise FileNotFoundError(errno.ENOENT, "the lock was erased while waiting for it")
             yield
+
+
+def _is_empty(directory: str) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False
 
 
 def _pause(attempt: int) -> None:

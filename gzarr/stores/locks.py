@@ -1,8 +1,8 @@
 """Locks of stored values within one process: while a thread reads a value and changes it, no other thread changes it.
 
 Stored values share a few hundred locks. A thread that takes several takes them in order, which rules out deadlocks; a
-thread that changes the metadata of a node takes that lock before those of its chunks. Other processes are not excluded;
-see :meth:`gzarr.Array.write`.
+thread that changes the metadata of a node takes that lock before those of its chunks. Other processes are excluded by
+:func:`between_processes` only; see :meth:`gzarr.Array.write`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-from .base import DirectoryStore, LocalFiles
+from ..errors import ArgumentError
+from .base import DirectoryStore, LocalFiles, LockingStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -120,6 +121,34 @@ def node_is_held(store: Any, path: str) -> bool:
     """Return whether another thread currently holds a node, or one that shares its lock."""
     thread = threading.get_ident()
     return any(holder != thread for holder in list(_node_holders[_number(_root(store), f"{path}/")]))
+
+
+@contextlib.contextmanager
+def between_processes(store: Any, keys: Iterable[str], below: str = "") -> Iterator[None]:
+    """Hold the locks of some keys, which processes share.
+
+    Parameters
+    ----------
+    store
+        Store of the keys.
+    keys
+        Keys to lock, all in one call to avoid deadlocks; none to lock the node itself.
+    below
+        Prefix of their node.
+
+    Raises
+    ------
+    ArgumentError
+        If the store has no such locks.
+    """
+    if not isinstance(store, LockingStore):
+        raise ArgumentError(
+            f"{store!r} has no locks between processes; only local stores have them. Without lock=True, processes may "
+            "write to one array as long as no two write to the same chunk (in a sharded array, shard): let each write "
+            "whole ones"
+        )
+    with store.lock(*keys, below=below):
+        yield
 
 
 def _root(store: Any) -> bytes | None:

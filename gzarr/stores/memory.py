@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
-from .keys import split_key, split_prefix
+from .keys import is_key, split_key, split_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -77,9 +77,8 @@ class MemoryStore:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MemoryStore):
             return NotImplemented
-        return self.read_only == other.read_only and (
-            self.mapping is other.mapping or bool(self.mapping == other.mapping)
-        )
+        # By identity: two arrays in memory with equal values are two arrays.
+        return self.read_only == other.read_only and self.mapping is other.mapping
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -171,7 +170,8 @@ class MemoryStore:
             keys: Iterable[object] = list(self.mapping)
         except Exception as exc:
             raise StoreError(f"{self!r}: cannot list {prefix!r}: {type(exc).__name__}: {exc}") from exc
-        return sorted(key for key in keys if isinstance(key, str) and key.startswith(prefix))
+        # Other programs may keep in the mapping what is no key.
+        return sorted(key for key in keys if isinstance(key, str) and key.startswith(prefix) and is_key(key))
 
     def list(self) -> Iterator[str]:
         """Yield all keys, sorted."""

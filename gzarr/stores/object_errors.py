@@ -23,6 +23,8 @@ class Kind(Enum):
     NO_BUCKET = auto()
     #: The object has another version than the one asked for, or it exists and should not.
     CONDITION = auto()
+    #: The object still has the version that was sent with the request.
+    UNCHANGED = auto()
     #: The value is too short for the range.
     RANGE = auto()
     #: The answer to a request for a listing is something else, such as a page for browsers.
@@ -119,7 +121,9 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
             return Failure(Kind.FINAL, 404, reason)
         certain = bool(code) or (url.startswith("http") and not listing)
         return Failure(Kind.ABSENT if certain else Kind.ABSENT_OR_NO_BUCKET, status or 404, reason)
-    if name in ("AlreadyExistsError", "PreconditionError", "NotModifiedError") or status in (304, 412):
+    if name == "NotModifiedError" or status == 304:
+        return Failure(Kind.UNCHANGED, 304, reason)
+    if name in ("AlreadyExistsError", "PreconditionError") or status == 412:
         return Failure(Kind.CONDITION, status, reason)
     # An empty value has no ranges; Azurite sends one of no bytes.
     if status == 416 or '"bytes 0--1/0"' in text:
@@ -129,6 +133,11 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
     if status in (301, 307) and url.startswith("s3"):
         hint = "the bucket is in another region: pass storage_options={'region': ...}"
         return Failure(Kind.FINAL, status, f"{reason}; {hint}")
+    if "invalid path" in text and listing:
+        hint = (
+            "an object's name there is not a key (it has an empty, '.' or '..' part), and obstore lists nothing beside"
+        )
+        return Failure(Kind.FINAL, status, f"{reason}; {hint} it: erase it, or open nodes by their names")
     if "decoding PROPFIND response" in text:
         return Failure(Kind.NO_LISTING, status, reason)
     if "Range request not supported" in text or "non-partial response" in text:

@@ -13,11 +13,16 @@ from .base import Answer, ByteRange, Request
 from .buffers import as_view
 from .byte_ranges import check_range
 from .keys import split_key
+from .object_errors import Kind
 from .remote_store import RemoteStore
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
     from typing_extensions import Buffer
 
+#: Classes of obstore that put a value on conditions.
+_CONDITIONAL: Final = frozenset({"S3Store", "GCSStore", "AzureStore", "MemoryStore"})
 #: Times that a value may be replaced between two requests of a read.
 MOST_REPLACEMENTS: Final = 16
 
@@ -63,6 +68,37 @@ class ObjectStore(RemoteStore):
             return self._create(key, view, partial(self._put, key, view, "create"))
         except FailedRequest as failed:
             raise self._error("create", key, failed) from None
+
+    def get_with_tokens(self, keys: Sequence[str], max_nbytes: int) -> list[tuple[bytes | None, Hashable | None]]:
+        """Return whole values, in order, each with a token for :meth:`replace`; None and None for an absent key."""
+        answers = self._answer_all([Request(key, most_nbytes=max_nbytes) for key in keys])
+        return [(None if answer.value is None else bytes(answer.value), answer.token) for answer in answers]
+
+    def replace(self, key: str, value: Buffer, token: Hashable | None) -> bool:
+        """Store ``value`` under ``key`` unless its value was changed since it had this token; return whether it was.
+
+        None stands for an absent key. Where the server takes no conditions, the value is stored in any case.
+        """
+        if token is None:
+            return self.create(key, value)
+        self._check_writable()
+        split_key(key)
+        view = as_view(value, key)
+        tag, version = token if isinstance(token, tuple) else (None, None)
+        condition = {name: one for name, one in (("e_tag", tag), ("version", version)) if one is not None}
+        if self._recipe[0] not in _CONDITIONAL or not condition:
+            self.set(key, value)
+            return True
+        try:
+            return self._create(key, view, partial(self._put, key, view, condition))
+        except FailedRequest as failed:
+            if failed.failure.kind is Kind.ABSENT:
+                # It was erased meanwhile.
+                return False
+            if failed.failure.status == 501 or "not implemented" in failed.failure.reason.lower():
+                self.set(key, value)
+                return True
+            raise self._error("write", key, failed) from None
 
 
 class GivenStore(ObjectStore):

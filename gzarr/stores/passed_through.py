@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .base import (
+    ConditionalStore,
     DirectoryStore,
     ExclusiveStore,
     ListableStore,
@@ -138,6 +139,23 @@ class Creation:
         return bool(self.store.create(key, value))
 
 
+class Conditions:
+    """Changes of values on conditions, past any cache."""
+
+    store: Any
+    _drop: Callable[[str], None]
+
+    def get_with_tokens(self, keys: Sequence[str], max_nbytes: int) -> list[tuple[bytes | None, Hashable | None]]:
+        """Return whole values, each with a token for :meth:`replace`; None and None for an absent key."""
+        return list(self.store.get_with_tokens(keys, max_nbytes))
+
+    def replace(self, key: str, value: bytes, token: Hashable | None) -> bool:
+        """Store ``value`` under ``key`` unless its value was changed since it had this token; return whether it was."""
+        replaced = bool(self.store.replace(key, value, token))
+        self._drop(key)
+        return replaced
+
+
 class Writing:
     """Changes of values; what a cache has of them is dropped, to free the space."""
 
@@ -180,6 +198,7 @@ class Writing:
 # What a store must have for a part. Faster methods come before those that they match (knows_of).
 _PARTS: dict[type, Any] = {
     Creation: ExclusiveStore,
+    Conditions: ConditionalStore,
     Writing: WritableStore,
     Listing: ListableStore,
     Sizes: SizedStore,
@@ -198,8 +217,13 @@ def class_for(wrapper: type[W], store: Any) -> type[W]:
     (forgets the value of a key).
     """
     parts = tuple(part for part, protocol in _PARTS.items() if isinstance(store, protocol))
-    if Creation in parts and not knows_of(store, "create", "set"):
-        parts = parts[1:]
+    for part, faster, method in (
+        (Creation, "create", "set"),
+        (Conditions, "replace", "set"),
+        (Conditions, "get_with_tokens", "get"),
+    ):
+        if part in parts and not knows_of(store, faster, method):
+            parts = tuple(one for one in parts if one is not part)
     if Listing in parts and hasattr(store, "can_list"):
         parts = (*parts, Uncertain)
     # The class of another wrapper has parts already.

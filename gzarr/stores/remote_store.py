@@ -17,7 +17,7 @@ from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
 from .byte_ranges import check_range, describe_range
-from .keys import split_key, split_prefix
+from .keys import is_key, split_key, split_prefix
 from .locations import location_of
 from .object_errors import Kind, failure_of
 from .whole_values import RequestedValues, WholeValues
@@ -241,7 +241,8 @@ class RemoteStore(RequestedValues, WholeValues):
             answer = self._send(send)
         except FailedRequest as failed:
             kind = failed.failure.kind
-            if kind is Kind.CONDITION and failed.failure.status == 304:
+            # To a request without a condition, it is no answer: a proxy or cache in between is confused.
+            if kind is Kind.UNCHANGED and "if_none_match" in options:
                 self._seen = True
                 return Answer(None, known, unchanged=True)
             if kind is Kind.RANGE:
@@ -284,7 +285,7 @@ class RemoteStore(RequestedValues, WholeValues):
         if nbytes != stop - start:
             raise ShortAnswerError(f"the server sent {nbytes} bytes instead of {stop - start}")
         traffic.count(bytes_read=nbytes)
-        return Answer(value, version, size=size)
+        return Answer(value, version, size=size, token=(meta.get("e_tag"), meta.get("version")))
 
     def _too_short(self, key: str, size: int, wanted: ByteRange) -> ValueSizeError:
         return ValueSizeError(
@@ -340,6 +341,8 @@ class RemoteStore(RequestedValues, WholeValues):
         """Yield keys, each with what the server says of its object."""
         stream: Any = None
         last: str | None = None
+        # The first key of each page, to notice a server that sends pages again and again.
+        begins: set[str] = set()
         folder = self._path(prefix)
 
         def page(module: Any, store: Any) -> Any:
@@ -361,6 +364,14 @@ class RemoteStore(RequestedValues, WholeValues):
             self._seen = True
             if found is None:
                 return
+            begin = found[0]["path"] if len(found) else ""
+            if begin in begins:
+                raise StoreError(
+                    f"{self!r}: cannot list {prefix!r}: the server sends the page that begins with {begin!r} again, so "
+                    "its listing has no end",
+                    key=prefix,
+                )
+            begins.add(begin)
             for entry in found:
                 last = path = entry["path"]
                 key = self._key(path)
@@ -368,8 +379,11 @@ class RemoteStore(RequestedValues, WholeValues):
                     yield key, entry
 
     def _key(self, path: str) -> str | None:
-        """Return the key of an object, or None if it lies outside the root."""
-        return path[len(self._prefix) :] if path.startswith(self._prefix) else None
+        """Return the key of an object, or the prefix of some; None if it lies outside the root, or is neither."""
+        if not path.startswith(self._prefix):
+            return None
+        key = path[len(self._prefix) :]
+        return key if is_key(key.removesuffix("/")) else None
 
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
@@ -422,9 +436,21 @@ class RemoteStore(RequestedValues, WholeValues):
         """Store the concatenation of some buffers under ``key``, like :meth:`set`."""
         self.set(key, parts[0] if len(parts) == 1 else b"".join(as_view(part, key) for part in parts))
 
-    def _put(self, key: str, view: memoryview, mode: str, module: Any, store: Any) -> None:
+    def _put(self, key: str, view: memoryview, mode: str | dict[str, Any], module: Any, store: Any) -> None:
         large = view.nbytes > MULTIPART_BYTES and mode == "overwrite" and self._takes_parts
-        module.put(store, self._path(key), view, mode=mode, use_multipart=large, chunk_size=PART_BYTES)
+        stored = module.put(store, self._path(key), view, mode=mode, use_multipart=large, chunk_size=PART_BYTES)
+        if not (isinstance(stored, dict) and stored.get("e_tag")):
+            # The server may have taken the value for later ("202 Accepted"), or not at all.
+            try:
+                nbytes = module.head(store, self._path(key))["size"]
+            # It may be any class of obstore.
+            except Exception as error:
+                if failure_of(error, self.url).kind not in (Kind.ABSENT, Kind.ABSENT_OR_NO_BUCKET):
+                    raise
+                nbytes = None
+            if nbytes != view.nbytes:
+                there = "there is no value" if nbytes is None else f"the value has {nbytes} bytes"
+                raise ShortAnswerError(f"the server took {view.nbytes} bytes, but afterwards {there}")
         traffic.count(bytes_written=view.nbytes)
 
     def _create(self, key: str, view: memoryview, request: Callable[[Any, Any], None]) -> bool:

@@ -19,7 +19,7 @@ from . import io_threads, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
 from .byte_ranges import check_range, checked_answer, range_to_ask
-from .keys import split_key, split_prefix
+from .keys import is_key, split_key, split_prefix
 from .timeouts import seconds
 from .whole_values import RequestedValues, WholeValues
 
@@ -111,7 +111,13 @@ class ZarrStore(RequestedValues, WholeValues):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrStore):
             return NotImplemented
-        return self.read_only == other.read_only and (self.store is other.store or bool(self.store == other.store))
+        if self.read_only != other.read_only:
+            return False
+        # By identity, as for gzarr's own stores in memory; zarr-python compares all values.
+        in_memory = [getattr(store.store, "_store_dict", None) for store in (self, other)]
+        if in_memory[0] is not None or in_memory[1] is not None:
+            return in_memory[0] is in_memory[1]
+        return self.store is other.store or bool(self.store == other.store)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -267,12 +273,12 @@ class ZarrStore(RequestedValues, WholeValues):
 
     def list(self) -> Iterator[str]:
         """Yield all keys, in the order of the store."""
-        return self._listed("", "list")
+        return filter(is_key, self._listed("", "list"))
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """Yield all keys that start with ``prefix``, in the order of the store."""
         split_prefix(prefix)
-        return (key for key in self._listed(prefix, "list_prefix", prefix) if key.startswith(prefix))
+        return (key for key in self._listed(prefix, "list_prefix", prefix) if key.startswith(prefix) and is_key(key))
 
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted.
@@ -281,7 +287,9 @@ class ZarrStore(RequestedValues, WholeValues):
         """
         split_prefix(prefix)
         store = self._here()
-        names = sorted({f"{prefix}{name.rstrip('/')}" for name in self._listed(prefix, "list_dir", prefix)})
+        # Other programs may have left what is no key.
+        found = {f"{prefix}{name.rstrip('/')}" for name in self._listed(prefix, "list_dir", prefix)}
+        names = sorted(filter(is_key, found))
 
         import asyncio
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .keys import is_key
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
@@ -116,11 +118,11 @@ class Directory:
         self._changes += 1
 
     def names(self) -> list[str]:
-        """Return all keys, sorted; not to be changed."""
+        """Return all keys, sorted; not to be changed. Other entries, which are no keys, are left out."""
         changes = self._changes
         if self._sorted[0] != changes:
             # Making a list is one step, so that no other thread can change the dictionary meanwhile.
-            self._sorted = changes, sorted(list(self.rows))  # noqa: C414
+            self._sorted = changes, sorted(filter(is_key, list(self.rows)))
         return self._sorted[1]
 
     def below(self, prefix: str) -> Iterator[str]:

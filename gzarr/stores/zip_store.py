@@ -66,8 +66,9 @@ class ZipStore(ZipReader, WholeValues):
     What is written goes to a temporary file beside the archive, which replaces the archive in one step in
     :meth:`flush` and :meth:`close`, at the end of a ``with`` block, when the store is garbage-collected, and when the
     interpreter exits: other processes see either the whole old archive or the whole new one, and a process that is
-    killed leaves the old one. Opening the same path again in the process flushes it first. To add to an existing
-    archive copies it once after each flush; the disk needs room for both.
+    killed leaves the old one. So does a ``with`` block that an exception (or Ctrl-C) ends: what it wrote since the last
+    :meth:`flush` is discarded, as by :meth:`discard`. Opening the same path again in the process flushes it first. To
+    add to an existing archive copies it once after each flush; the disk needs room for both.
 
     A value that is replaced or erased leaves the directory of the archive, but its bytes stay in the file; copying the
     hierarchy to a new archive (:func:`gzarr.copy`) gets rid of them. Threads may share a store. Only one process can
@@ -124,6 +125,9 @@ class ZipStore(ZipReader, WholeValues):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is not None and not self.read_only:
+            # What is incomplete must not replace what was there.
+            self.discard()
         self.close()
 
     def _reload(self) -> tuple[ArchiveFile, Directory]:
@@ -235,6 +239,19 @@ class ZipStore(ZipReader, WholeValues):
             self._writer, self._state = None, (LocalFile(self.path), None)
             _writing.pop(str(self.path), None)
 
+    def discard(self) -> None:
+        """Forget what was written since the last :meth:`flush`; the archive stays as it is."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            writer = self._writer
+            if writer is None:
+                return
+            self._finalizer.detach()
+            writer.discard()
+            self._writer, self._state = None, (LocalFile(self.path), None)
+            _writing.pop(str(self.path), None)
+
     def close(self) -> None:
         """Flush, and refuse further changes. Values can still be read.
 
@@ -247,11 +264,7 @@ class ZipStore(ZipReader, WholeValues):
             self.flush()
         finally:
             self.read_only = True
-            writer = self._writer
-            if writer is not None and os.getpid() == self._pid:
-                self._finalizer.detach()
-                writer.discard()
-                self._writer, self._state = None, (LocalFile(self.path), None)
+            self.discard()
 
 
 def _flush_others(store: ZipStore) -> None:

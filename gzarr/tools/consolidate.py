@@ -6,6 +6,7 @@ Version 2: ``.zmetadata``, as zarr-python has written it since version 2.3. Vers
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
@@ -13,14 +14,14 @@ from ..hierarchy.group import Group
 from ..metadata.formats import FORMATS
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import dump
-from ..nodes.change import drop_indexes, hold_documents, reader_of, writable
+from ..nodes.change import attempts, drop_indexes, hold_documents, reader_of, replace_documents, writable
 from ..nodes.reader import NodeReader
-from ..stores.base import flush_opened
+from ..stores.base import flushing
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.resolve import StoreLike
@@ -32,6 +33,7 @@ def consolidate_metadata(
     path: str = "",
     zarr_format: ZarrFormat | None = None,
     device: str = "auto",
+    lock: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
     """Write the consolidated metadata of a group: the metadata of all nodes below it in a single document.
@@ -46,6 +48,9 @@ def consolidate_metadata(
         As for :func:`gzarr.open_group`.
     zarr_format
         2 or 3, to choose between groups of both versions at ``path``.
+    lock
+        Whether to exclude changes of attributes by other processes that also pass ``lock=True``, by file locks beside
+        the data; in object stores, the group's own attributes are read again if they have changed meanwhile.
     storage_options
         Options for the store of a URL: see :func:`gzarr.open_store`.
 
@@ -68,23 +73,28 @@ def consolidate_metadata(
     opened, base = as_store(store, "r+", storage_options)
     where = join_path(base, normalize_path(path))
     target = writable(opened, f"'/{where}'")
-    reader = reader_of(target)
     # Held with the groups above it, so that no thread changes or creates nodes below between reading and writing.
-    with hold_documents(target, where):
-        metadata = _group(reader, where, zarr_format)
-        nodes: dict[str, NodeMetadata] = {}
-        for name, below in Group(metadata, reader, where, device="cpu").walk():
-            if isinstance(below, MetadataError):
-                raise below
-            nodes[name] = below.metadata
-        # The consolidated metadata of groups above may be outdated.
-        drop_indexes(target, where)
-        format = FORMATS[metadata.zarr_format]
-        key = format.consolidated_key(where)
-        assert key is not None
-        target.set(key, dump(format.consolidated(metadata, nodes)))
+    with flushing(store, target), hold_documents(target, where, lock=lock):
+        for _ in attempts(target, where):
+            tokens: dict[str, Hashable | None] = {}
+            reader = replace(reader_of(target), tokens=tokens)
+            metadata = _group(reader, where, zarr_format)
+            format = FORMATS[metadata.zarr_format]
+            key = format.consolidated_key(where)
+            assert key is not None
+            if not format.consolidates_own:
+                # Another document, which is replaced as a whole.
+                tokens.clear()
+            nodes: dict[str, NodeMetadata] = {}
+            for name, below in Group(metadata, reader_of(target), where, device="cpu").walk():
+                if isinstance(below, MetadataError):
+                    raise below
+                nodes[name] = below.metadata
+            # The consolidated metadata of groups above may be outdated.
+            drop_indexes(target, where)
+            if replace_documents(target, {key: dump(format.consolidated(metadata, nodes))}, tokens):
+                break
         metadata = _group(reader, where, metadata.zarr_format)
-    flush_opened(store, target)
     return Group(metadata, NodeReader(target), where, device=device, mode="r+")
 
 

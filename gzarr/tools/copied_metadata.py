@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..codecs.choice import AUTO
 from ..errors import ArgumentError
-from ..hierarchy.array_spec import arguments_of, new_metadata
+from ..hierarchy.array_spec import UNDEFINED, arguments_of, new_metadata
+from ..metadata.conventions import nczarr_members
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
-from ..metadata.parts import DIMENSIONS_ATTRIBUTE, dimension_names_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..metadata.conventions import Meaning
     from ..metadata.layout import Layout
     from ..metadata.model import ZarrFormat
 
@@ -39,6 +41,7 @@ def array_metadata(
     chunks: Any,
     shards: Any,
     codecs: Any,
+    meaning: Meaning,
     axes: tuple[str, ...] | None,
 ) -> ArrayMetadata:
     """Return the metadata of the copy of an array.
@@ -51,6 +54,8 @@ def array_metadata(
         Path, format and layout of the copy.
     chunks, shards, codecs
         As for :func:`copy`.
+    meaning
+        What the copy says of its elements.
     axes
         If the array is a level of an image, the names of that image's axes, if they are to be the dimension names.
 
@@ -60,24 +65,20 @@ def array_metadata(
         If an argument is wrong, or if the format cannot represent the array. The message names the array.
     """
     kept = [_is(value, KEEP) for value in (chunks, shards, codecs)]
-    format, source_format = FORMATS[zarr_format], FORMATS[metadata.zarr_format]
+    format = FORMATS[zarr_format]
     if all(kept) and format.can_reuse(metadata):
         return metadata
     arguments = arguments_of(metadata)
     shape = arguments.pop("shape")
-    arguments["attributes"] = metadata.attributes
-    if format.features.dimension_names and metadata.dimension_names is not None:
-        names = dimension_names_of(metadata.attributes, metadata.ndim)
-        if not source_format.features.dimension_names and names == metadata.dimension_names:
-            # Version 2 keeps dimension names in this attribute; version 3 has a member for them.
-            rest = {name: value for name, value in metadata.attributes.items() if name != DIMENSIONS_ATTRIBUTE}
-            arguments["attributes"] = rest
+    arguments["attributes"] = meaning.attributes
+    arguments["dimension_names"] = meaning.dimension_names
+    arguments["fill_value"] = UNDEFINED if meaning.fill_value is None else meaning.fill_value
     if format.can_reuse(metadata):
         arguments["chunk_key_encoding"] = metadata.chunk_key_encoding
     elif axes is not None:
         # OME-Zarr wants nested keys of chunks, and in version 3 of Zarr dimensions that are named like axes.
         arguments["chunk_key_encoding"] = "/"
-        if format.features.dimension_names and metadata.dimension_names is None and len(axes) == metadata.ndim:
+        if format.features.dimension_names and meaning.dimension_names is None and len(axes) == metadata.ndim:
             arguments["dimension_names"] = axes
     if not format.features.shards:
         arguments["shards"] = None
@@ -98,7 +99,20 @@ def array_metadata(
             f"'/{at}' cannot be copied to Zarr format {zarr_format!r} without loss: its elements of {metadata.dtype} "
             f"would become {made.dtype}"
         )
-    return made
+    return _with_extras(made, metadata)
+
+
+def _with_extras(made: ArrayMetadata, metadata: ArrayMetadata) -> ArrayMetadata:
+    """Return the metadata of a copy in the same format with what others have put into the documents of the source."""
+    if made.zarr_format != metadata.zarr_format:
+        return made
+    document = dict(made.document)
+    if (zarray := metadata.document.get(".zarray")) is not None:
+        document[".zarray"] = {**document[".zarray"], **nczarr_members(zarray)}
+    elif metadata.fill_value is None and "fill_value" in document:
+        # GDAL's for no nodata.
+        return replace(made, document={**document, "fill_value": None}, fill_value=None)
+    return replace(made, document=document)
 
 
 def _is(value: Any, word: str) -> bool:

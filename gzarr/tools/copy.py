@@ -9,38 +9,41 @@
 - ``resume`` trusts no existing data: it is read, compared with the source, and written again where it differs. Nodes
   that the source lacks are neither erased nor silently kept: they are an error.
 - If codecs, chunks and elements stay the same, stored values are copied without decoding them.
+- What readers see beside elements is translated by :mod:`gzarr.metadata.conventions`. A copy in which some reader would
+  see less is refused, unless ``lossy``.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
+from ..codecs.choice import AUTO
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.group import Group, make_node
+from ..metadata.conventions import Conventions, differences
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import ArrayMetadata, GroupMetadata
-from ..metadata.ome_attributes import OmeAttributes
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of, writable
 from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
 from ..nodes.reader import NodeReader
 from ..progress import watch
-from ..stores.base import LocalFiles, LocatedStore, flush_opened, is_listable
+from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.locks import hold_node
-from ..stores.memory import MemoryStore
+from ..stores.places import place_of
+from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
+from .consolidate import consolidate_metadata
 from .copied_metadata import KEEP, array_metadata, group_metadata
 from .copy_array import ArrayCopy
 from .processes import as_executor, check_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..nodes.create import Location
@@ -59,6 +62,14 @@ class Copy:
         Metadata of each group by path in the target, parents first.
     arrays
         Copies of the arrays.
+    formats
+        Zarr formats of the source and of the copy.
+    changes
+        By path in the source, what the copy says otherwise than the source beside storage, in lines of text.
+    losses
+        By path in the source, what some reader will no longer see, with ``lossy``; also among the changes.
+    consolidated
+        Paths in the target of the groups whose metadata is consolidated, as in the source.
     """
 
     def __init__(
@@ -69,6 +80,10 @@ class Copy:
         groups: dict[str, GroupMetadata],
         arrays: list[ArrayCopy],
         given: StoreLike,
+        formats: tuple[ZarrFormat, ZarrFormat],
+        changes: dict[str, list[str]],
+        losses: dict[str, list[str]],
+        consolidated: list[str],
     ) -> None:
         self._store = store
         self._given = given
@@ -78,6 +93,10 @@ class Copy:
         self._resume = False
         self.groups = groups
         self.arrays = arrays
+        self.formats = formats
+        self.changes = changes
+        self.losses = losses
+        self.consolidated = consolidated
 
     @property
     def total(self) -> int:
@@ -182,6 +201,10 @@ class Copy:
             check_shared(self._store, "the destination")
             for array in self.arrays:
                 check_shared(array.source.store, "the source")
+        with flushing(self._given, self._store):
+            yield from self._steps(executor)
+
+    def _steps(self, executor: Any) -> Iterator[int]:
         if self._erase:
             delete_node(self._store, self._path)
             self._location = inspect_location(self._store, self._path, self._format)
@@ -194,7 +217,9 @@ class Copy:
             with hold_node(self._store, array.path):
                 self._check_array(array)
                 yield from array.steps(executor)
-        flush_opened(self._given, self._store)
+        # Those of groups below come first, for they make those above outdated.
+        for path in sorted(self.consolidated, key=len, reverse=True):
+            consolidate_metadata(self._store, path=path, zarr_format=self._format)
 
     def run(self, client: Any = None, *, progress: bool = True) -> None:
         """Run the whole copy; ``client`` and ``progress`` are as for :func:`copy`."""
@@ -246,6 +271,7 @@ def copy(
     overwrite: bool = False,
     resume: bool = False,
     read_back: bool = False,
+    lossy: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
     source_options: Mapping[str, Any] | None = None,
@@ -255,10 +281,12 @@ def copy(
 ) -> Array | Group:
     """Copy an array, or a group with everything below it.
 
-    The copy has the same elements, attributes, dimension names and fill values. Attributes of OME-Zarr 0.4 become those
-    of 0.5 in a copy from Zarr 2 to Zarr 3, and the reverse. Consolidated metadata is not copied
-    (see :func:`gzarr.consolidate_metadata`), and implicit groups become explicit. If codecs, chunk shape and data type
-    stay the same, chunks are copied without decoding them, even corrupt ones: :func:`gzarr.verify` finds those.
+    The copy has the same elements, attributes, dimension names and fill values. In another format, readers see the same
+    by that format's conventions (docs/policy.md has a table): missing elements, which xarray knows by the fill value in
+    Zarr 2 and by the attribute ``_FillValue`` in Zarr 3, names of dimensions, attributes of NCZarr, and OME-Zarr 0.4 or
+    0.5. Groups that have consolidated metadata get new one, and implicit groups become explicit. If codecs, chunk shape
+    and data type stay the same, chunks are copied without decoding them, even corrupt ones: :func:`gzarr.verify` finds
+    those.
 
     Parameters
     ----------
@@ -281,7 +309,10 @@ def copy(
         Whether to continue an interrupted copy. Existing data is compared with the source. Existing nodes that the
         source lacks are an error, since they may be wanted.
     read_back
-        Whether to read everything back after writing, and compare it bit by bit.
+        Whether to read everything back after writing, and compare it bit by bit, with what readers see beside elements,
+        and with absent chunks.
+    lossy
+        Whether to copy also what some reader will see less of, because the format has no words for it.
     budget_bytes
         Approximate limit in bytes of the memory for elements and encoded chunks. One chunk (shard) of the copy is
         always held, even if it is larger.
@@ -303,8 +334,8 @@ def copy(
     Raises
     ------
     ArgumentError
-        If an argument is wrong, if the target format cannot represent the source, or if the node exists; nothing was
-        changed.
+        If an argument is wrong, if the target format cannot represent the source (the message names the array and what
+        would be lost), or if the node exists; nothing was changed.
     MetadataError, NodeNotFoundError, ReadOnlyError
         If the metadata of a source node is invalid, there is no source node, or the destination is read-only; nothing
         was changed.
@@ -332,6 +363,7 @@ def copy(
         overwrite=overwrite,
         resume=resume,
         read_back=read_back,
+        lossy=lossy,
         budget_bytes=budget_bytes,
         allow_pickle=allow_pickle,
         source_options=source_options,
@@ -361,12 +393,19 @@ def prepare_copy(
     overwrite: bool = False,
     resume: bool = False,
     read_back: bool = False,
+    lossy: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     allow_pickle: bool = False,
     source_options: Mapping[str, Any] | None = None,
     dest_options: Mapping[str, Any] | None = None,
+    kept_arrays: Collection[str] = (),
 ) -> Copy:
-    """Check and plan a copy, without writing anything; parameters are those of :func:`copy`.
+    """Check and plan a copy, without writing anything; other parameters are those of :func:`copy`.
+
+    Parameters
+    ----------
+    kept_arrays
+        Paths of arrays in the source whose chunks, shards and codecs are kept.
 
     Returns
     -------
@@ -386,20 +425,42 @@ def prepare_copy(
     opened, base = as_store(dest, "a", dest_options)
     target = join_path(base, normalize_path(dest_path))
     store = writable(opened, f"'/{target}'")
-    check_apart(root, store, target)
+    check_apart(
+        root, place_of(store, target), operation="copy", instead="copy to another path, and move the copy if need be"
+    )
     location = inspect_location(store, target, target_format)
     check_name(target, location, target_format)
+    if shards == AUTO and not format.features.shards:
+        shards = None
     groups: dict[str, GroupMetadata] = {}
     arrays: list[ArrayCopy] = []
-    ome = OmeAttributes(root.zarr_format, target_format)
-    for below, metadata in _nodes(root):
-        to = join_path(target, below)
+    changes: dict[str, list[str]] = {}
+    losses: dict[str, list[str]] = {}
+    nodes = dict(_nodes(root))
+    conventions = Conventions(root.zarr_format, target_format, nodes)
+    for below, metadata in nodes.items():
+        to, at = join_path(target, below), join_path(root.path, below)
         if isinstance(metadata, GroupMetadata):
-            groups[to] = group_metadata(metadata, target_format, ome.of_group(below, metadata.attributes))
+            group = group_metadata(metadata, target_format, conventions.of_group(below, metadata.attributes))
+            groups[to] = group
+            if changed := differences(metadata, group):
+                changes[f"/{at}"] = changed
             continue
-        at = join_path(root.path, below)
-        axes = ome.axes.get(below)
-        made = array_metadata(metadata, at, to, target_format, location.layout, chunks, shards, codecs, axes)
+        meaning = conventions.of_array(below, metadata)
+        if meaning.losses and not lossy:
+            raise ArgumentError(
+                f"'/{at}' cannot be copied to Zarr format {target_format!r} without loss: {'; '.join(meaning.losses)}; "
+                "lossy=True (--lossy) copies it nevertheless"
+            )
+        wanted: tuple[Any, Any, Any] = (KEEP, KEEP, KEEP) if at in kept_arrays else (chunks, shards, codecs)
+        made = array_metadata(
+            metadata, at, to, target_format, location.layout, *wanted, meaning=meaning, axes=conventions.axes(below)
+        )
+        if meaning.losses:
+            losses[f"/{at}"] = meaning.losses
+        absent = ["absent chunks are stored"] if meaning.writes_absent else []
+        if changed := meaning.losses + differences(metadata, made) + absent + meaning.changes:
+            changes[f"/{at}"] = changed
         arrays.append(
             ArrayCopy(
                 metadata,
@@ -411,10 +472,16 @@ def prepare_copy(
                 device=device,
                 resume=resume,
                 read_back=read_back,
+                writes_absent=meaning.writes_absent,
                 budget_bytes=budget_bytes,
             )
         )
-    planned = Copy(store, target, location, groups, arrays, dest)
+    consolidated = []
+    if format.consolidated_document is not None:
+        below_of = {join_path(target, below): below for below in nodes}
+        consolidated = [path for path in groups if _is_consolidated(root, below_of[path])]
+    formats = root.zarr_format, target_format
+    planned = Copy(store, target, location, groups, arrays, dest, formats, changes, losses, consolidated)
     planned.check_free(overwrite=overwrite, resume=resume)
     return planned
 
@@ -451,42 +518,9 @@ def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
             yield path, node.metadata
 
 
-def check_apart(root: Array | Group, store: Store, target: str) -> None:
-    """Refuse to copy a node into itself or over a group that contains it.
-
-    Raises
-    ------
-    ArgumentError
-        If the node and the one to be written at ``target`` are the same, or one contains the other.
-    """
-    one, other = _names(root.store, root.path), _names(store, target)
-    nested = any(a is not None and b is not None and _overlap(a, b) for a, b in zip(one, other, strict=True))
-    if nested or (_are_one(root.store, store) and _overlap(f"{root.path}/".lstrip("/"), f"{target}/".lstrip("/"))):
-        raise ArgumentError(
-            f"the destination '/{target}' in {store!r} and the source {root.name} overlap; copy to another path"
-        )
-
-
-def _are_one(one: ReadableStore, other: ReadableStore) -> bool:
-    if isinstance(one, MemoryStore) and isinstance(other, MemoryStore):
-        # One of them may be read-only.
-        return one.mapping is other.mapping
-    return one == other
-
-
-def _names(store: ReadableStore, path: str) -> tuple[str | None, str | None]:
-    """Return names of a node that are the same in every store that has it: of its folder, and of its location."""
-    folder = store.file_root() if isinstance(store, LocalFiles) else None
-    location = store.location() if isinstance(store, LocatedStore) else None
-    return (
-        None if folder is None else _folder(folder, path),
-        None if location is None else f"{location}/{path}".rstrip("/") + "/",
-    )
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
-
-
-def _folder(root: bytes, path: str) -> str:
-    return f"{Path(os.fsdecode(root), path).resolve()}{os.sep}"
+def _is_consolidated(root: Array | Group, below: str) -> bool:
+    """Return whether a group, at or below ``root``, has consolidated metadata in its store."""
+    format, path = FORMATS[root.zarr_format], join_path(root.path, below)
+    key = format.consolidated_key(path)
+    value = None if key is None else root.store.get(key)
+    return value is not None and key is not None and bool(format.without_consolidated(path, {key: value}))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from ..arrays.array import Array
 from ..arrays.stored_chunks import grid_points, stored_chunks
 from ..dtypes.properties import is_in_cupy
 from ..engines import pool
-from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError
+from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError, MissingChunkError, StoreError
+from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import array_documents
-from ..nodes.change import write_array
+from ..nodes.change import reader_of, write_array
 from ..stores.base import is_listable
 from .processes import in_processes
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from ..metadata.model import ArrayMetadata
     from ..stores.base import ReadableStore, Store
 
     Coords = tuple[int, ...]
@@ -42,6 +42,8 @@ _REGION_SHARE: Final = 4
 _OBJECT_NBYTES: Final = 64
 #: Stored values copied in one step without decoding them.
 _VALUES: Final = 64
+_DIFFERENT: Final = "the data read back is not the data written"
+_LOSSY: Final = "the target's codecs may be lossy, or the store or its medium is at fault"
 
 
 class ArrayCopy:
@@ -59,6 +61,8 @@ class ArrayCopy:
         Whether parts of the copy may exist already.
     read_back
         Whether written data is read back and compared.
+    writes_absent
+        Whether absent chunks of the source are stored in the copy, whose fill value has another meaning.
     budget_bytes
         Approximate limit of memory, in bytes.
 
@@ -84,14 +88,24 @@ class ArrayCopy:
         device: str,
         resume: bool,
         read_back: bool,
+        writes_absent: bool = False,
         budget_bytes: int,
     ) -> None:
         device = device if is_in_cupy(metadata.dtype) else "cpu"
-        if source_metadata.fill_value is None and metadata.dtype.hasobject:
-            # Without a fill value, absent objects read as zeros, which are not strings: use the copy's fill value.
+        if source_metadata.absent_value is None and metadata.dtype.hasobject:
+            # Without a fill value, absent objects read as zeros, which are not objects: use the copy's fill value.
             source_metadata = replace(source_metadata, fill_value=metadata.fill_value)
         self.source: Array = Array(source_metadata, source_store, source_path, device=device)
-        self.target: Array = Array(metadata, store, path, device=device, mode="r+")
+        self.target: Array = Array(
+            # Where nothing is said of absent chunks, other readers may take them for anything.
+            metadata,
+            store,
+            path,
+            device=device,
+            mode="r+",
+            write_empty_chunks=writes_absent or metadata.fill_value is None,
+        )
+        self._writes_absent = writes_absent
         self.metadata = metadata
         self.path = path
         self.has_documents = False
@@ -138,10 +152,12 @@ class ArrayCopy:
             self.written += some.count("written")
             self.kept += some.count("kept")
             yield len(some)
-        if self._as_is and self._resume:
+        if self._as_is and self._resume and not self._writes_absent:
             yield from self._erase_absent()
         if not self.has_documents:
             write_array(self._store, self.path, self.metadata)
+        if self._read_back:
+            self._read_back_rest()
 
     def _erase_outside(self) -> None:
         """Erase stored chunks outside the grid of the copy."""
@@ -159,7 +175,7 @@ class ArrayCopy:
 
     def _boxes(self) -> Iterator[Box]:
         """Yield the regions in which the source or the unfinished copy has chunks, trimmed to these chunks."""
-        if not is_listable(self.source.store):
+        if self._writes_absent or not is_listable(self.source.store):
             for region in grid_points([regions.count for regions in self._regions]):
                 yield tuple(slice(*regions.extent(i)) for i, regions in zip(region, self._regions, strict=True))
             return
@@ -189,10 +205,24 @@ class ArrayCopy:
         if self._resume and self._is_there(box, data):
             return "kept"
         self.target.write(box, data)
-        if self._read_back and not identical(self.target.read(box), data):
+        if self._read_back:
+            self._compare(box, data)
+        return "written"
+
+    def _compare(self, box: Box, data: Any) -> None:
+        """Raise if the copy has other elements in a region."""
+        try:
+            is_same = identical(self.target.read(box, missing=self._missing), data)
+        except MissingChunkError:
+            is_same = False
+        if not is_same:
             first = tuple(chunks.touching(s.start, s.stop)[0] for chunks, s in zip(self._chunks, box, strict=True))
             raise self._differs(first, f"the elements of {_text(box)} differ")
-        return "written"
+
+    @property
+    def _missing(self) -> Literal["fill", "error"]:
+        """Meaning of absent chunks in regions of the copy that were written."""
+        return "error" if self._writes_absent else "fill"
 
     def _read(self, box: Box) -> Any:
         try:
@@ -203,18 +233,17 @@ class ArrayCopy:
 
     def _is_there(self, box: Box, data: Any) -> bool:
         try:
-            return identical(self.target.read(box), data)
-        except ChunkDecodeError:
+            return identical(self.target.read(box, missing=self._missing), data)
+        except (ChunkDecodeError, MissingChunkError):
             return False
 
     def _differs(self, chunk: Coords, what: str) -> ChunkWriteError:
-        lossless = "the target's codecs may be lossy, or the store or its medium is at fault"
         return ChunkWriteError(
-            f"the data read back is not the data written: {what}; {lossless}",
-            node=self.target.name,
-            chunk=chunk,
-            key=self._key(self.target, chunk),
+            f"{_DIFFERENT}: {what}; {_LOSSY}", node=self.target.name, chunk=chunk, key=self._key(self.target, chunk)
         )
+
+    def _documents_differ(self, what: str) -> StoreError:
+        return StoreError(f"{_DIFFERENT}: {self.target.name} in {self._store!r}: {what}", key=None)
 
     # -- by value
 
@@ -226,7 +255,7 @@ class ArrayCopy:
         """Yield the coordinates of the stored values of the source, some at a time."""
         source = self.source
         found: Iterator[Coords] = grid_points(source.metadata.grid_shape)
-        if is_listable(source.store):
+        if is_listable(source.store) and not self._writes_absent:
             found = (coords for _, coords in stored_chunks(source.store, source.metadata, source.path))
         while some := list(itertools.islice(found, _VALUES)):
             yield some
@@ -234,7 +263,7 @@ class ArrayCopy:
     def _copy_value(self, coords: Coords) -> str:
         value = self.source.store.get(self._key(self.source, coords))
         if value is None:
-            return "absent"
+            return self._copy_region(self._box(coords)) if self._writes_absent else "absent"
         key = self._key(self.target, coords)
         if self._resume and self._store.get(key) == value:
             return "kept"
@@ -242,6 +271,52 @@ class ArrayCopy:
         if self._read_back and self._store.get(key) != value:
             raise self._differs(coords, "its bytes differ")
         return "written"
+
+    def _box(self, coords: Coords) -> Box:
+        """Return the elements of a chunk of the copy that are inside the array."""
+        extents = self.metadata.chunk_grid.extent(coords)
+        return tuple(
+            slice(begin, min(end, size)) for (begin, end), size in zip(extents, self.metadata.shape, strict=True)
+        )
+
+    # -- what was not written
+
+    def _read_back_rest(self) -> None:
+        """Compare what no region has compared: the documents, stored chunks beside those written, and absent chunks."""
+        entry = reader_of(self._store).node(self.path, self.metadata.zarr_format)
+        present = None if entry is None else entry.metadata
+        if not isinstance(present, ArrayMetadata) or not self.is_described_by(present):
+            raise self._documents_differ("its documents differ")
+        if not self._writes_absent and is_listable(self.source.store) and is_listable(self._store):
+            self._compare_others()
+
+    def _compare_others(self) -> None:
+        source, target = self.source, self.target
+        touched: dict[Coords, Sequence[Extent]] = {}
+        values: set[Coords] = set()
+        if self._as_is:
+            values.update(coords for _, coords in stored_chunks(source.store, source.metadata, source.path))
+        else:
+            self._touch(source, touched)
+        found = 0
+        for _, coords in stored_chunks(self._store, self.metadata, self.path):
+            found += 1
+            if coords not in values and not self._is_in_boxes(coords, touched):
+                box = self._box(coords)
+                self._compare(box, self._read(box))
+        if found < math.prod(self.metadata.grid_shape):
+            one, other = (np.full((), absent_element(array.metadata), array.dtype) for array in (source, target))
+            if not identical(one, other):
+                raise self._documents_differ("absent chunks have other elements")
+
+    def _is_in_boxes(self, coords: Coords, touched: dict[Coords, Sequence[Extent]]) -> bool:
+        """Return whether a chunk of the copy is in what was written of its region."""
+        begins = [begin for begin, _ in self.metadata.chunk_grid.extent(coords)]
+        region = tuple(regions.touching(n, n + 1)[0] for n, regions in zip(begins, self._regions, strict=True))
+        if region not in touched:
+            return False
+        box = map(self._whole_chunks, range(len(region)), region, touched[region])
+        return all(s.start <= n < s.stop for n, s in zip(begins, box, strict=True))
 
     def _erase_absent(self) -> Iterator[int]:
         """Erase chunks of the unfinished copy that the source lacks."""
@@ -312,6 +387,12 @@ def _same_objects(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.shape == b.shape and a.dtype == b.dtype and identical(a, b)
     return type(a) is type(b) and bool(a == b or (a != a and b != b))
+
+
+def absent_element(metadata: ArrayMetadata) -> Any:
+    """Return the element of absent chunks."""
+    value = metadata.absent_value
+    return np.zeros((), metadata.dtype)[()] if value is None else value
 
 
 def _text(box: Box) -> str:

@@ -13,7 +13,7 @@ from ..hierarchy.array_spec import new_metadata
 from ..hierarchy.create import create_array, create_group
 from ..hierarchy.new_nodes import arguments_of_data
 from ..hierarchy.open import open as open_node
-from ..stores.base import flush_opened
+from ..stores.base import flushing
 from ..stores.keys import normalize_path
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ def save(
     group = create_group(
         store, path=path, zarr_format=zarr_format, overwrite=overwrite, storage_options=storage_options
     )
-    for name, array in together.items():
-        group.create_array(name, data=array, dtype=dtypes[name])
-    flush_opened(store, group.store)
+    with flushing(store, group.store):
+        for name, array in together.items():
+            group.create_array(name, data=array, dtype=dtypes[name])
 
 
 def load(

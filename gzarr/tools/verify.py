@@ -92,6 +92,9 @@ class Verification:
         Numbers of arrays and groups checked so far.
     chunks
         Number of stored chunks (shards, in a sharded array) decoded so far, including corrupt ones.
+    unchecked
+        How many of these have no checksum in any codec. Damage to them is found only if they cannot be decoded: what
+        decodes to other elements is not.
     problems
         Number of problems found so far, without absent chunks.
     """
@@ -104,6 +107,7 @@ class Verification:
         self.arrays: int = 0
         self.groups: int = 0
         self.chunks: int = 0
+        self.unchecked: int = 0
         self.problems: int = 0
 
     def __iter__(self) -> Iterator[Problem]:
@@ -139,6 +143,7 @@ class Verification:
         self.arrays += 1
         array = _Chunks(store, metadata, path, missing=self._missing)
         stored = array.stored()
+        is_checked = any(codec.has_checksum for codec in metadata.codecs)
         while True:
             try:
                 some = list(itertools.islice(stored, array.batch))
@@ -149,6 +154,7 @@ class Verification:
                 break
             problems = array.check(some)
             self.chunks += len(some)
+            self.unchecked += 0 if is_checked else len(some)
             yield problems
         for problem in array.absent():
             yield [problem]
@@ -324,8 +330,9 @@ def verify(
 ) -> Verification:
     """Decode every stored chunk of an array, or of all arrays in a hierarchy, on the CPU, and report problems.
 
-    Checksums, sizes, shard indexes and metadata documents are checked as in a read. Consolidated metadata is not
-    checked. At most 64 MiB of decoded chunks are held at a time, or one larger chunk.
+    Checksums, sizes, shard indexes and metadata documents are checked as in a read; chunks without a checksum are
+    counted, because damage that leaves them decodable is not found. Consolidated metadata is not checked. At most 64
+    MiB of decoded chunks are held at a time, or one larger chunk.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ neighbouring byte ranges of one file with several chunks, or one buffer in memor
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from . import status as S
@@ -56,6 +57,8 @@ from .slots.read import (
 from .slots.scratch import PATHS_BYTES
 from .symbols import c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
 
+#: Flags that open a symbolic link itself; 0 where there are none.
+_LINK: Final[int] = (os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if hasattr(os, "O_PATH") else getattr(os, "O_SYMLINK", 0)
 _EINTR: Final = 4
 _ENOENT: Final = 2
 _ENOTDIR: Final = 20
@@ -107,6 +110,12 @@ def open_file(context: int, path: int, flags: int) -> int:
             continue
         c[C.DETAIL] = code
         c[C.OUT0] = S.ABSENT if code == _ENOENT or code == _ENOTDIR else S.IO_ERROR
+        if code == _ENOENT and _LINK != 0:
+            link = c_open(path, _LINK)
+            if link >= 0:
+                c_close(link)
+                # Unless the file has just been created.
+                c[C.OUT0] = S.DANGLING_LINK
         return -1
 
 

@@ -21,6 +21,8 @@ BAD_CHECKSUM: Final = 7
 BAD_BLOSC: Final = 8
 #: Out of memory.
 NO_MEMORY: Final = 9
+#: A symbolic link to a file that does not exist.
+DANGLING_LINK: Final = 10
 
 BLOSC_TRUNCATED: Final = 1
 BLOSC_VERSION: Final = 2

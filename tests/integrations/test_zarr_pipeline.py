@@ -488,3 +488,14 @@ def test_strings(store: Any, zarr_format: int) -> None:
         array[...] = data
         np.testing.assert_array_equal(array[...], other[...])
         np.testing.assert_array_equal(array[...], data)
+
+
+@pytest.mark.parametrize("shape", [(10,), (12,)])
+def test_damaged_shards_are_replaced(shape: tuple[int], tmp_path: Path) -> None:
+    """By a write of everything, whether the array ends with a shard or not."""
+    data = np.arange(shape[0], dtype="i2")
+    plain = zarr.create_array(tmp_path / "x", data=data, chunks=(2,), shards=(4,))
+    for shard in (tmp_path / "x/c").iterdir():
+        shard.write_bytes(shard.read_bytes()[:-3])
+    opened(plain)[...] = data + 1
+    np.testing.assert_array_equal(plain[...], data + 1)

@@ -272,12 +272,12 @@ def test_nothing_is_copied_into_itself(tmp_path: Path) -> None:
     source = hierarchy(store=tmp_path / "a")
     store = MemoryStore(hierarchy())
     for options in ({}, {"dest_path": "g/x"}, {"path": "g"}):
-        with pytest.raises(ArgumentError, match="overlap"):
+        with pytest.raises(ArgumentError, match="copy would overwrite"):
             copy(source, tmp_path / "a", overwrite=True, **options)
-        with pytest.raises(ArgumentError, match="overlap"):
+        with pytest.raises(ArgumentError, match="copy would overwrite"):
             copy(store, store, overwrite=True, **options)
     for inside in (tmp_path / "a" / "g", tmp_path):
-        with pytest.raises(ArgumentError, match="overlap"):
+        with pytest.raises(ArgumentError, match="copy would overwrite"):
             copy(source, inside, overwrite=True)
     copy(store, store, path="g", dest_path="h")
     copy(source, tmp_path / "ab")
@@ -559,3 +559,35 @@ def test_big_endian_records_that_are_asked_for_stay_so() -> None:
         target: dict[str, bytes] = {}
         assert copy(source, target, **options)[...].tolist() == records.tolist()
         assert b'"endian": "big"' in target["zarr.json"]
+
+
+class Meddling(MemoryStore):
+    """A store in which some keys get other values than those that are set, or values that nobody set."""
+
+    def __init__(self, values: dict[str, bytes], **others: bytes) -> None:
+        super().__init__({})
+        self._others = {name.replace("_", "/").replace("/json", ".json"): value for name, value in others.items()}
+        for key, value in values.items():
+            super().set(key, value)
+
+    def set(self, key: str, value: bytes) -> None:
+        super().set(key, self._others.get(key, value))
+
+
+def test_read_back_compares_documents_and_absent_chunks() -> None:
+    source: dict[str, bytes] = {}
+    array = create_group(source).create_array("a", shape=8, chunks=2, dtype="i4", fill_value=5, codecs=[])
+    array[:2] = 1
+    document = json.loads(source["a/zarr.json"])
+    for changed in ({"fill_value": 6}, {"attributes": {"_FillValue": 1}}, {"dimension_names": ["x"]}):
+        other = json.dumps({**document, **changed}).encode()
+        for options in ({}, {"chunks": 4}):
+            with pytest.raises(StoreError, match=r"/a in .*its documents differ"):
+                copy(source, Meddling({}, a_zarr_json=other), read_back=True, **options)
+    for options in ({}, {"chunks": 4}):
+        planned = prepare_copy(source, target := MemoryStore({}), read_back=True, **options)
+        # Somebody else's chunk, where the source has none.
+        (length,) = planned.arrays[0].target.chunks
+        target.set(f"a/c/{6 // length}", np.arange(length, dtype="i4").tobytes())
+        with pytest.raises(ChunkWriteError, match=r"the elements of .* differ"):
+            planned.run()

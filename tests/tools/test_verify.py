@@ -14,6 +14,7 @@ import zarr
 from support import zarr_arrays as z
 
 import gzarr
+from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, NodeNotFoundError, StoreError
 from gzarr.stores.memory import MemoryStore
 from gzarr.tools.verify import verify
@@ -248,7 +249,11 @@ def test_arguments() -> None:
 def test_command_line(tmp_path: Path) -> None:
     path = hierarchy(tmp_path / "x")
     result = run(path)
-    assert (result.returncode, result.stdout) == (0, "37 stored chunks of 4 arrays: no problems\n")
+    assert result.returncode == 0
+    assert result.stdout.splitlines() == [
+        "12 stored chunks without a checksum: damage that can still be decoded is not found there",
+        "37 stored chunks of 4 arrays: no problems",
+    ]
     flip(path / "plain/c/0/1", -6)
     (path / "plain/c/1/1").unlink()
     result = run(path, "--path", "plain")
@@ -263,3 +268,43 @@ def test_command_line(tmp_path: Path) -> None:
     assert document["problems"][1]["chunk"] == [1, 1]
     assert run(tmp_path / "nothing").returncode == 1
     assert gzarr.open(path)["plain"].shape == (50, 41)
+
+
+def test_chunks_without_a_checksum_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    checked = {"gzip", "crc32c", "checked zstd", "bz2", "lzma", "shards", "zlib", "fletcher32"}
+    zstd = {"name": "zstd", "configuration": {"level": 1, "checksum": True}}
+    codecs: dict[str, Any] = {
+        "none": [],
+        "blosc": ["blosc"],
+        "zstd": ["zstd"],
+        "lz4": [{"id": "lz4"}],
+        "gzip": ["gzip"],
+        "zlib": [{"id": "zlib"}],
+        "bz2": [{"id": "bz2"}],
+        "lzma": [{"id": "lzma"}],
+        "raw lzma": [{"id": "lzma", "format": 3, "filters": [{"id": 33, "preset": 1}]}],
+        "fletcher32": [{"id": "fletcher32"}],
+        "crc32c": ["crc32c"],
+        "checked zstd": [zstd],
+        "shards": [zstd],
+        "shards without": ["zstd"],
+    }
+    for name, chain in codecs.items():
+        shards = {"shards": 4} if "shards" in name else {}
+        data = np.arange(8, dtype="u1")
+        path = tmp_path / name
+        gzarr.create_array(path, data=data, chunks=2, codecs=chain, **shards)
+        found = verify(path)
+        assert list(found) == []
+        assert found.unchecked == (0 if name in checked else found.chunks), name
+        # What has a checksum is indeed found to be damaged, whichever byte of the data it is; raw elements are not.
+        key = next(key for key in (path / "c").iterdir() if key.is_file())
+        value = bytearray(key.read_bytes())
+        value[len(value) // 2 if name == "none" else 0] ^= 1
+        if name in ("none", "crc32c", "fletcher32"):
+            key.write_bytes(value)
+            assert bool(list(verify(path))) == (name in checked), name
+    assert main(["verify", str(tmp_path / "blosc")]) == 0
+    assert "4 stored chunks without a checksum: damage that can still" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "gzip"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unchecked"] == 0

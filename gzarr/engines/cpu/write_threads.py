@@ -118,7 +118,7 @@ def _changed(
             target[inside] = source.flat[outside]
         else:
             target[(*inside, ...)] = source[(*outside, ...)]
-    if not request.write_empty_chunks and _is_fill(chunk, fill):
+    if not request.write_empty_chunks and is_fill(chunk, fill):
         return None
     try:
         return flat(encode_chain(request.codecs, chunk, request.chunk))
@@ -144,7 +144,7 @@ def _before(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], s
         raise _failure(request, ChunkDecodeError, row, key, reason) from cause
 
 
-def _is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
+def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
     """Return whether every element is the fill value, bit for bit (the sign of zero and a NaN's payload count)."""
     if not chunk.size:
         return True

@@ -236,7 +236,8 @@ class _SharedFile:
             # The size of the open file, even if another one has replaced it since.
             self.nbytes = self._file.size()
         except (FileNotFoundError, NotADirectoryError):
-            return ABSENT
+            # The CPU says what is wrong with a link to a file that does not exist.
+            return FALLBACK if Path(self._path).is_symlink() else ABSENT
         except (OSError, DeviceError):
             return FALLBACK
         return READY

@@ -50,6 +50,8 @@ _MEMBERS: Final = frozenset(
     ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
 )
 _POINTER_NBYTES: Final = 8
+# Names of members and attributes of NCZarr begin with these, in lower or upper case.
+_NCZARR: Final = ("_nczarr", "_nczattr")
 _DOCUMENTS: Final = (".zarray", ".zgroup", ".zattrs")
 # Parameters with the element type after a filter, for the codecs that follow it.
 _TYPES_BEHIND: Final = {"delta": "astype", "fixedscaleoffset": "astype", "quantize": "astype", "astype": "encode_dtype"}
@@ -101,6 +103,7 @@ def parse_array(
         order,
         allow_pickle=allow_pickle,
         netcdf_itemsize=_netcdf_itemsize(zarray["dtype"], stored),
+        by_netcdf=_is_by_netcdf(zarray, zattrs),
     )
     attributes = parse_attributes(zattrs, "$")
     return ArrayMetadata(
@@ -199,6 +202,17 @@ def _netcdf_itemsize(dtype: Any, stored: np.dtype[Any]) -> int:
     return _POINTER_NBYTES if text else stored.itemsize
 
 
+def _is_by_netcdf(zarray: dict[str, Any], zattrs: dict[str, Any] | None) -> bool:
+    """Return whether netCDF-C wrote an array, as far as its documents tell.
+
+    It leaves marks in NCZarr's dialect; in pure Zarr it names dimensions, and its last filter is the compressor.
+    """
+    names = [*zarray, *(zattrs or {})]
+    if any(name.lower().startswith(_NCZARR) for name in names):
+        return True
+    return "_ARRAY_DIMENSIONS" in (zattrs or {}) and zarray.get("compressor") is not None
+
+
 def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:
     if stored == stored.newbyteorder("<") or swap_unit(stored) == 1:
         return BytesCodec(None if swap_unit(stored) == 1 else "little")
@@ -230,6 +244,7 @@ def codec_chain(
     allow_pickle: bool,
     json_paths: tuple[str, str, str] = ("$.dtype", "$.order", "$.filters"),
     netcdf_itemsize: int | None = None,
+    by_netcdf: bool = False,
 ) -> tuple[Codec, ...]:
     """Make the chain of an array whose document has an order, filters and a compressor.
 
@@ -249,6 +264,8 @@ def codec_chain(
         Locations of data type, order and filters in the document, for messages.
     netcdf_itemsize
         Element size in bytes for netCDF-C's shuffle; None for that of ``stored``.
+    by_netcdf
+        Whether netCDF-C wrote the array, so that a shuffle of elements of 0 bytes means its own.
 
     Raises
     ------
@@ -271,9 +288,16 @@ def codec_chain(
                 )
             chain.append((at_dtype, _bytes_codec(stored)))
         if isinstance(codec, ShuffleCodec) and not codec.elementsize:
-            codec = codec.with_itemsize(stored.itemsize if netcdf_itemsize is None else netcdf_itemsize)
-            codec = replace(codec, tail=True)
-            note(f"netCDF-C derives it from the data type; read as {codec.elementsize}", f"{at}.elementsize")
+            if by_netcdf or codec.tail:
+                codec = codec.with_itemsize(stored.itemsize if netcdf_itemsize is None else netcdf_itemsize)
+                codec = replace(codec, tail=True)
+                note(f"netCDF-C derives it from the data type; read as {codec.elementsize}", f"{at}.elementsize")
+            else:
+                note(
+                    "no shuffle, as numcodecs takes 0; netCDF-C would mean the element size, but nothing else here is "
+                    "its own",
+                    f"{at}.elementsize",
+                )
         codec, behind = _with_dtype(codec, behind)
         chain.append((at, codec))
     if not values:

@@ -42,7 +42,9 @@ class V3(Format):
     zarr_format: ClassVar[ZarrFormat] = 3
     title = "version 3"
     looked_for = _NAME
-    features: ClassVar[Features] = Features(shards=True, dimension_names=True, byte_order_codec=True)
+    features: ClassVar[Features] = Features(
+        shards=True, dimension_names=True, byte_order_codec=True, mask_attribute=True
+    )
     document_names: ClassVar[tuple[str, ...]] = (_NAME,)
     node_documents: ClassVar[tuple[str, ...]] = (_NAME,)
     consolidated_document: ClassVar[str] = _NAME

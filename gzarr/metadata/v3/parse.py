@@ -26,6 +26,7 @@ from ...documents.departures import note
 from ...documents.extension import extension
 from ...documents.json import quote
 from ...dtypes import fill_value
+from ...dtypes.properties import kind_of
 from ...dtypes.v3 import parse_v3
 from ...errors import ArgumentError, MetadataError, UnsupportedError
 from ...plugins import call, load
@@ -124,7 +125,11 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     codecs = _codecs(document, allow_pickle=allow_pickle)
     check_kinds(codecs, "$.codecs")
     fill = None
-    if fill_text is None and not dtype.hasobject:
+    if fill_text is None and kind_of(dtype) == "f" and (nan := fill_value.nan_of(dtype)) is not None:
+        # JavaScript writes a NaN as null (https://github.com/manzt/zarrita.js/issues/352).
+        note("null for a floating-point type, as JavaScript writes NaN; read as NaN", "$.fill_value")
+        fill = nan
+    elif fill_text is None and not dtype.hasobject:
         note("null, as in an example of the draft of 2023; missing chunks read as zeros", "$.fill_value")
     else:
         fill_text = fill_value.from_draft(fill_text, dtype, json_path="$.fill_value")

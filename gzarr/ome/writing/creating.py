@@ -17,10 +17,11 @@ from ...hierarchy.open import open_group
 from ...metadata.to_documents import check_shape
 from ...nodes.change import writable
 from ...progress import watch
-from ...stores.base import flush_opened
+from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
+from ...stores.places import place_of
+from ...stores.places_read import check_apart
 from ...stores.resolve import as_store
-from ...tools.copy import check_apart
 from ..image import Image
 from ..metadata.documents import to_attributes
 from ..metadata.model import ImageLabel, LabelColor, Multiscale, OmeMetadata
@@ -33,8 +34,9 @@ from .new_levels import Layout, Work, check_layout, chosen_chunks, dataset, new_
 from .plan import plan_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
     from .arguments import Written
     from .plan import Shape
@@ -141,6 +143,63 @@ def create(
     >>> [level.shape for level in image.levels]
     [(100, 256, 256), (100, 128, 128), (100, 64, 64)]
     """
+    return create_claimed(
+        store,
+        data,
+        None,
+        axes=axes,
+        path=path,
+        shape=shape,
+        dtype=dtype,
+        scale=scale,
+        translation=translation,
+        units=units,
+        channels=channels,
+        name=name,
+        version=version,
+        chunks=chunks,
+        shards=shards,
+        codecs=codecs,
+        levels=levels,
+        factors=factors,
+        method=method,
+        overwrite=overwrite,
+        budget_bytes=budget_bytes,
+        progress=progress,
+        storage_options=storage_options,
+    )
+
+
+def create_claimed(
+    store: StoreLike,
+    data: Any,
+    claim: Callable[[], Group] | None,
+    *,
+    axes: Any,
+    path: str = "",
+    shape: Any = None,
+    dtype: Any = None,
+    scale: Any = None,
+    translation: Any = None,
+    units: Any = None,
+    channels: Any = None,
+    name: str | None = None,
+    version: Written = "0.5",
+    chunks: Any = AUTO,
+    shards: Any = None,
+    codecs: Any = AUTO,
+    levels: Any = AUTO,
+    factors: Any = None,
+    method: str = "mean",
+    overwrite: bool = False,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    progress: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Image:
+    """Create an image as :func:`create` does, in a group that ``claim`` creates once all arguments are checked.
+
+    Without ``claim``, that is one at ``path``; otherwise ``path`` is only for messages.
+    """
     zarr_format = check_version(version)
     source, shape, dtype = _elements(data, shape, dtype)
     if source is None and (levels != AUTO or factors is not None):
@@ -176,23 +235,31 @@ def create(
     target = writable(opened, f"'/{where}'")
     layout = Layout(own_chunks, own_shards, options)
     check_layout(join_path(where, "0"), shape, dtype, layout)
-    if overwrite and isinstance(source, Array):
-        check_apart(source, target, where)
-    group = create_group(target, path=where, zarr_format=zarr_format, overwrite=overwrite)
-    device = _device_of(source)
-    first, *others = [
-        new_level(target, join_path(where, str(i)), size, dtype, layout, device)
-        for i, size in enumerate([shape, *(level.shape for level in below)])
-    ]
-    if source is not None:
-        work = Work(source, first, below, others, method=method, budget_bytes=budget_bytes)
-        steps = work.steps()
-        for _ in watch(steps, "writing the image", lambda: work.total) if progress else steps:
-            pass
-        smallest = others[-1] if others else first
-        metadata = replace(metadata, omero=shown(metadata.omero, channels, description, smallest))
-    group.attrs.update(to_attributes(metadata, version))
-    flush_opened(store, target)
+    if overwrite:
+        check_apart(
+            source,
+            place_of(target, where),
+            operation="ome.create",
+            instead="write it to another path, or read the elements into memory first",
+        )
+    with flushing(store, target):
+        if claim is None:
+            group = create_group(target, path=where, zarr_format=zarr_format, overwrite=overwrite)
+        else:
+            group = claim()
+        device = _device_of(source)
+        first, *others = [
+            new_level(target, join_path(group.path, str(i)), size, dtype, layout, device)
+            for i, size in enumerate([shape, *(level.shape for level in below)])
+        ]
+        if source is not None:
+            work = Work(source, first, below, others, method=method, budget_bytes=budget_bytes)
+            steps = work.steps()
+            for _ in watch(steps, "writing the image", lambda: work.total) if progress else steps:
+                pass
+            smallest = others[-1] if others else first
+            metadata = replace(metadata, omero=shown(metadata.omero, channels, description, smallest))
+        group.attrs.update(to_attributes(metadata, version))
     return Image(group, parse(group.attrs))
 
 
@@ -208,6 +275,7 @@ def create_labels(
     colors: Mapping[int, tuple[int, int, int, int]] | None = None,
     method: str = "mode",
     overwrite: bool = False,
+    lock: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> Image:
@@ -231,6 +299,9 @@ def create_labels(
         smallest.
     overwrite
         Whether existing labels of this name are erased first.
+    lock
+        Whether to exclude other processes that also pass ``lock=True`` from the list of labels, by file locks beside
+        the data, so that all of them are listed. Threads need none, nor do processes in object stores.
     storage_options
         Options for the store of a URL.
     **arguments
@@ -267,28 +338,32 @@ def create_labels(
         # The specification wants as many levels as the image has.
         arguments = {**arguments, "factors": factors_of(found, axes)}
     labels_path = join_path(image.path, "labels")
-    created = create(
-        target,
-        data,
-        path=join_path(labels_path, name),
-        axes=list(own.axes),
-        scale=own.spacing if scale is None else scale,
-        translation=own.origin if translation is None else translation,
-        version=version,
-        method=method,
-        overwrite=overwrite,
-        **arguments,
-    )
-    group = created.group
-    written = parse(group.attrs)
-    rgba = tuple(LabelColor(value, color) for value, color in (colors or {}).items())
-    label = ImageLabel(colors=rgba, source="../../")
-    group.attrs.update(checked_attributes(replace(written, image_label=label), version))
-    labels = open_group(target, path=labels_path, mode="r+")
-    listed = parse(labels.attrs).labels or ()
-    if name not in listed:
-        labels.attrs.update(checked_attributes(OmeMetadata(version, labels=(*listed, name)), version))
-    flush_opened(store, target)
+    with flushing(store, target):
+        created = create(
+            target,
+            data,
+            path=join_path(labels_path, name),
+            axes=list(own.axes),
+            scale=own.spacing if scale is None else scale,
+            translation=own.origin if translation is None else translation,
+            version=version,
+            method=method,
+            overwrite=overwrite,
+            **arguments,
+        )
+        group = created.group
+        written = parse(group.attrs)
+        rgba = tuple(LabelColor(value, color) for value, color in (colors or {}).items())
+        label = ImageLabel(colors=rgba, source="../../")
+        group.attrs.update(checked_attributes(replace(written, image_label=label), version))
+
+        def listing(found: dict[str, Any]) -> dict[str, Any]:
+            listed = parse(found).labels or ()
+            if name in listed:
+                return found
+            return {**found, **checked_attributes(OmeMetadata(version, labels=(*listed, name)), version)}
+
+        open_group(target, path=labels_path, mode="r+").attrs.change(listing, lock=lock)
     return Image(group, parse(group.attrs))
 
 

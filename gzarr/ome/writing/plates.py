@@ -11,17 +11,17 @@ from ...errors import ArgumentError, NodeTypeError
 from ...hierarchy.create import create_group
 from ...hierarchy.open import open_group
 from ...nodes.change import writable
-from ...stores.base import flush_opened
+from ...stores.base import flushing
 from ...stores.keys import join_path
 from ..metadata.documents import to_attributes
 from ..metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry, WellMetadata
 from ..metadata.parse import parse
 from ..plate import Plate
 from .arguments import check_version, checked_attributes
-from .creating import create
+from .creating import create_claimed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
@@ -95,12 +95,14 @@ def create_field(
     path: str = "",
     field: str | int | None = None,
     acquisition: int | None = None,
+    lock: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> Image:
     """Create a field of view of a plate: an image in one of its wells, with all of its levels.
 
-    The well and the plate list it when it is complete. Several processes must not add fields to one plate at a time.
+    The well and the plate list it when it is complete. Threads may add fields to one plate at a time; processes, too,
+    if all of them pass ``lock=True``, or if the plate is in an object store.
 
     Parameters
     ----------
@@ -114,6 +116,9 @@ def create_field(
         Name of the image in the well; None for the first number that is free.
     acquisition
         Number of the acquisition.
+    lock
+        Whether to exclude other processes that also pass ``lock=True`` from the lists of fields and wells, by file
+        locks beside the data.
     storage_options
         Options for the store of a URL.
     **arguments
@@ -147,36 +152,67 @@ def create_field(
             raise ArgumentError(f"the plate has no {kind} {quote(name)}; it has {', '.join(names)}")
     well = f"{row}/{column}"
     well_path = join_path(group.path, well)
-    fields = _fields(group, well)
-    chosen = _free(fields) if field is None else str(field)
-    if not _NAME.fullmatch(chosen):
+    chosen = None if field is None else str(field)
+    if chosen is not None and not _NAME.fullmatch(chosen):
         raise ArgumentError(f"names of fields have letters and digits only, not {quote(chosen)}")
-    image = create(target, data, path=join_path(well_path, chosen), version=version, **arguments)
-    entry = FieldEntry(chosen, acquisition)
-    listed = (*(f for f in fields if f.path != chosen), entry)
-    well_group = open_group(target, path=well_path, mode="r+")
-    well_group.attrs.update(checked_attributes(OmeMetadata(version, well=WellMetadata(listed)), version))
-    if well not in [one.path for one in plate.wells]:
-        own = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
-        plate = replace(plate, wells=(*plate.wells, own))
-    plate = replace(plate, field_count=max(plate.field_count or 0, len(listed)))
-    group.attrs.update(checked_attributes(replace(metadata, plate=plate), version))
-    flush_opened(store, target)
+    zarr_format = check_version(version)
+
+    def claim() -> Group:
+        """Create the group of the image: of a number that is free, others may have begun images."""
+        taken = {entry.path for entry in _fields(group, well)}
+        while True:
+            name = _free(taken) if chosen is None else chosen
+            try:
+                return create_group(
+                    target, path=join_path(well_path, name), zarr_format=zarr_format, overwrite=overwrite
+                )
+            except ArgumentError:
+                if chosen is not None or f"{well}/{name}" not in group:
+                    raise
+                taken.add(name)
+
+    overwrite = bool(arguments.get("overwrite", False)) and chosen is not None
+    with flushing(store, target):
+        image = create_claimed(
+            target, data, claim, path=join_path(well_path, chosen or "0"), version=version, **arguments
+        )
+        entry = FieldEntry(image.group.basename, acquisition)
+        count = 0
+
+        def with_field(found: dict[str, Any]) -> dict[str, Any]:
+            nonlocal count
+            listed = (*(f for f in _listed(parse(found)) if f.path != entry.path), entry)
+            count = len(listed)
+            return {**found, **checked_attributes(OmeMetadata(version, well=WellMetadata(listed)), version)}
+
+        def with_well(found: dict[str, Any]) -> dict[str, Any]:
+            metadata = parse(found)
+            plate = metadata.plate
+            if plate is None:
+                raise NodeTypeError(f"{group.name} in {group.store!r} is no OME-Zarr plate any longer")
+            if well not in [one.path for one in plate.wells]:
+                own = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
+                plate = replace(plate, wells=(*plate.wells, own))
+            plate = replace(plate, field_count=max(plate.field_count or 0, count))
+            return {**found, **checked_attributes(replace(metadata, plate=plate), version)}
+
+        open_group(target, path=well_path, mode="r+").attrs.change(with_field, lock=lock)
+        group.attrs.change(with_well, lock=lock)
     return image
 
 
 def _fields(plate: Group, well: str) -> tuple[FieldEntry, ...]:
     """Return the fields that a well lists."""
-    if well not in plate:
-        return ()
-    found = parse(plate[well].attrs)
-    for error in found.errors.values():
+    return _listed(parse(plate[well].attrs)) if well in plate else ()
+
+
+def _listed(well: OmeMetadata) -> tuple[FieldEntry, ...]:
+    for error in well.errors.values():
         raise error
-    return () if found.well is None else found.well.images
+    return () if well.well is None else well.well.images
 
 
-def _free(fields: Sequence[FieldEntry]) -> str:
-    taken = {field.path for field in fields}
+def _free(taken: Collection[str]) -> str:
     return next(name for name in map(str, range(len(taken) + 1)) if name not in taken)
 
 

@@ -12,8 +12,9 @@ from ...hierarchy.open import open as open_node
 from ...hierarchy.open import open_array, open_group
 from ...nodes.change import delete_node, writable
 from ...progress import watch
-from ...stores.base import flush_opened
+from ...stores.base import flushing
 from ...stores.keys import join_path
+from ...stores.places import place_of
 from ..image import Image
 from ..metadata.model import Multiscale, OmeMetadata
 from ..metadata.parse import parse
@@ -187,6 +188,10 @@ class Pyramid:
 
     def steps(self) -> Iterator[None]:
         """Make the levels; yield after each step."""
+        with flushing(self._given, self.group.store):
+            yield from self._steps()
+
+    def _steps(self) -> Iterator[None]:
         group, first, description = self.group, self._first, self._description
         store = writable(group.store, group.name)
         scales = [(1,) * first.ndim, *(level.scale for level in self.levels)]
@@ -194,6 +199,12 @@ class Pyramid:
         names += [_name_of(names[0], i) for i in range(1, len(scales))]
         old = [entry["path"] for entry in self._document["datasets"][1:]]
         old += [name for name in names[1:] if name not in old and name in group]
+        target = place_of(first.store, first.path)
+        for name in {*names[1:], *old}:
+            if place_of(store, join_path(group.path, name)).overlaps(target):
+                raise ArgumentError(
+                    f"{group.name}: the level {name!r} is the same array as level 0, {names[0]!r}, which is read for it"
+                )
         if old and not self._overwrite:
             raise ArgumentError(
                 f"{group.name}: {old[0]!r} would be a level, and there is another node of that name; pass "
@@ -225,18 +236,18 @@ class Pyramid:
         self._document["type"] = self.method
         self._document["metadata"] = {"method": "gzarr.ome.pyramid"}
         self._write(found["multiscales"][0]["datasets"])
-        flush_opened(self._given, store)
 
     def _write(self, datasets: list[Any]) -> None:
         """Write the description of the image with some levels; all that it has besides stays as it is."""
-        self._document = {**self._document, "datasets": datasets}
-        attrs = self.group.attrs
+        self._document = document = {**self._document, "datasets": datasets}
+
+        def described(found: dict[str, Any]) -> dict[str, Any]:
+            return {**found, "multiscales": [document, *found.get("multiscales", [])[1:]]}
+
         if _version(self.group) == "0.4":
-            attrs["multiscales"] = [self._document, *attrs.get("multiscales", [])[1:]]
-            return
-        ome = dict(attrs.get("ome", {"version": "0.5"}))
-        ome["multiscales"] = [self._document, *ome.get("multiscales", [])[1:]]
-        attrs["ome"] = ome
+            self.group.attrs.change(described)
+        else:
+            self.group.attrs.change(lambda found: {**found, "ome": described(found.get("ome", {"version": "0.5"}))})
 
 
 def _version(group: Group) -> Written:

@@ -1,0 +1,436 @@
+"""What readers see of arrays beside elements, and how a copy in another Zarr format says the same.
+
+A Zarr format says what the elements are. What they mean is said by conventions, which differ between formats:
+
+===============================  =============================  ===================================================
+convention                       before version 3               version 3
+===============================  =============================  ===================================================
+names of dimensions (xarray)     attribute _ARRAY_DIMENSIONS    member dimension_names
+missing elements (CF, xarray)    those equal to fill_value;     those equal to the attribute _FillValue, base64 for
+                                 null for none                  floating point; fill_value has no such meaning
+missing elements (netCDF-C)      attribute _FillValue, plain    it reads no version 3
+nodata (GDAL)                    fill_value                     fill_value
+attributes of NCZarr             _nczarr_…, hidden by xarray    shown by xarray, unless they are attributes of a group
+OME-Zarr                         0.4                            0.5 (:mod:`gzarr.metadata.ome_attributes`)
+===============================  =============================  ===================================================
+
+Sources: xarray's ``backends/zarr.py`` (``FillValueCoder``, ``open_store_variable``) and ``coding/variables.py``;
+https://docs.unidata.ucar.edu/nug/current/nczarr_head.html; https://gdal.org/en/stable/drivers/raster/zarr.html.
+:class:`Conventions` translates in both directions. Where the other format has no words, it says what would be lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..documents.json import quote
+from .formats import FORMATS
+from .model import ArrayMetadata, GroupMetadata
+from .ome_attributes import OmeAttributes
+from .parts import DIMENSIONS_ATTRIBUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .model import NodeMetadata, ZarrFormat
+
+_MASK: Final = "_FillValue"
+#: CF's older attribute, whose value xarray takes as it stands in JSON, so that it can be a string.
+_OLDER_MASK: Final = "missing_value"
+#: xarray hides the attributes that begin so, in any case: of groups in both formats, of arrays before version 3 only.
+_NCZARR_PREFIX: Final = "_nc"
+#: NCZarr's object that describes an array: in attributes or, up to netCDF-C 4.9.2, in ``.zarray``; and its list of
+#: dimensions, which are paths (``/group/x``).
+_NCZARR: Final = ("_nczarr_array", "_NCZARR_ARRAY")
+_NCZARR_DIMENSIONS: Final = ("dimension_references", "dimrefs")
+#: Attribute of the copy of a group in version 3 that keeps NCZarr's attributes of the arrays in the group, by name.
+_NCZARR_ARRAYS: Final = "_nczarr_arrays"
+#: Attribute of GDAL's arrays that have a coordinate reference system, and the last dimensions of its rasters.
+_GDAL_CRS: Final = "_CRS"
+_GDAL_RASTER: Final = ("Y", "X")
+
+
+@dataclass(slots=True)
+class Meaning:
+    """What the copy of an array says of its elements.
+
+    Attributes
+    ----------
+    attributes, dimension_names
+        Those of the copy.
+    fill_value
+        That of the copy; None if its document is to say ``null``.
+    writes_absent
+        Whether chunks that are absent in the source are stored in the copy, because its fill value has another meaning.
+    changes
+        What is said otherwise than in the source, one line of text each.
+    losses
+        What some reader no longer sees in the copy, one line of text each.
+    """
+
+    attributes: dict[str, Any]
+    dimension_names: tuple[str | None, ...] | None
+    fill_value: Any
+    writes_absent: bool = False
+    changes: list[str] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+
+
+class Conventions:
+    """Translation of the conventions in one hierarchy.
+
+    Parameters
+    ----------
+    source, target
+        Zarr formats of the hierarchy and of its copy.
+    nodes
+        The nodes of the hierarchy by path, groups before what is in them.
+    """
+
+    def __init__(self, source: ZarrFormat, target: ZarrFormat, nodes: Mapping[str, NodeMetadata]) -> None:
+        before, after = (FORMATS[format].features.mask_attribute for format in (source, target))
+        self._upwards = after and not before
+        self._downwards = before and not after
+        self._nodes = nodes
+        self._ome = OmeAttributes(source, target)
+        self._nczarr_children: dict[str, dict[str, Any]] = {}
+        # Groups with arrays that xarray cannot read, because they have no names of dimensions.
+        self._unreadable: set[str] = set()
+        for path, node in nodes.items():
+            if not isinstance(node, ArrayMetadata):
+                continue
+            parent, _, name = path.rpartition("/")
+            if node.ndim and node.dimension_names is None:
+                self._unreadable.add(parent)
+            if self._upwards and path and (hidden := _nczarr_attributes(node.attributes)):
+                self._nczarr_children.setdefault(parent, {})[name] = hidden
+
+    def axes(self, path: str) -> tuple[str, ...] | None:
+        """Return the names of the axes of an image of OME-Zarr that is converted, if an array is a level of one."""
+        return self._ome.axes.get(path)
+
+    def of_group(self, path: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the attributes of the copy of a group."""
+        found = dict(self._ome.of_group(path, attributes))
+        if self._upwards and path in self._nczarr_children:
+            found[_NCZARR_ARRAYS] = self._nczarr_children[path]
+        elif self._downwards:
+            found.pop(_NCZARR_ARRAYS, None)
+        return found
+
+    def of_array(self, path: str, metadata: ArrayMetadata) -> Meaning:
+        """Return the meaning of the copy of an array, whose group came before."""
+        meaning = Meaning(dict(metadata.attributes), metadata.dimension_names, metadata.fill_value)
+        if self._upwards:
+            self._raise(path, metadata, meaning)
+        elif self._downwards:
+            self._lower(path, metadata, meaning)
+        return meaning
+
+    # -- to version 3
+
+    def _raise(self, path: str, metadata: ArrayMetadata, meaning: Meaning) -> None:
+        attributes = meaning.attributes
+        if meaning.dimension_names is None:
+            names = nczarr_dimension_names(metadata)
+            if names is not None and len(names) == metadata.ndim:
+                meaning.dimension_names = tuple(names)
+        else:
+            # Version 3 has a member for them.
+            attributes.pop(DIMENSIONS_ATTRIBUTE, None)
+        for name in _nczarr_attributes(attributes):
+            del attributes[name]
+            if not path:
+                meaning.changes.append(
+                    f"the attribute {name} of NCZarr is left out: it would be an array without a group"
+                )
+        if metadata.fill_value is None and _is_of_gdal(metadata):
+            meaning.losses.append(
+                "GDAL sees no nodata, as the fill value is null; version 3 requires one, which GDAL takes for nodata"
+            )
+        if meaning.dimension_names is None and _MASK not in attributes:
+            return
+        said = attributes.pop(_MASK, None)
+        mask = said if metadata.fill_value is None else metadata.fill_value
+        if mask is None:
+            return
+        if metadata.fill_value is not None and said is not None and not _is_one(said, mask, metadata.dtype):
+            meaning.changes.append(
+                f"the attribute {_MASK} is {quote(plain_json(mask))}, the fill value, which xarray masks; it was "
+                f"{quote(said)}, which netCDF-C masks, and xarray takes no notice of"
+            )
+        try:
+            _set_mask(attributes, mask, metadata)
+        except _InexpressibleError as error:
+            meaning.losses.append(
+                f"xarray masks elements equal to {quote(plain_json(mask))}, and cannot be told so in version 3: {error}"
+            )
+
+    # -- from version 3
+
+    def _lower(self, path: str, metadata: ArrayMetadata, meaning: Meaning) -> None:
+        attributes = meaning.attributes
+        names = metadata.dimension_names
+        if names is None and not metadata.ndim and path and path.rpartition("/")[0] not in self._unreadable:
+            # xarray reads no data set of version 2 with an array without them.
+            names = meaning.dimension_names = ()
+        said = attributes.get(DIMENSIONS_ATTRIBUTE)
+        if names is not None and said is not None and said != list(names):
+            meaning.losses.append(
+                f"its attribute {DIMENSIONS_ATTRIBUTE}, {quote(said)}, has to give way to the names of its dimensions"
+            )
+        if names is not None and None in names:
+            meaning.losses.append("some of its dimensions have names and some have none; all names would be lost")
+            names = meaning.dimension_names = None
+        self._restore_nczarr(path, attributes)
+        unset = "fill_value" in metadata.document and metadata.document["fill_value"] is None
+        if _MASK in attributes:
+            self._lower_mask(metadata, meaning)
+        elif names is None or self._ome.axes.get(path) is not None or _is_harmless(metadata):
+            pass
+        elif _is_of_gdal(metadata):
+            if unset:
+                meaning.fill_value = None
+            else:
+                meaning.changes.append(
+                    f"xarray masks the fill value {quote(plain_json(metadata.fill_value))}, GDAL's nodata"
+                )
+        else:
+            meaning.fill_value = None
+        meaning.writes_absent = not unset and not _same_bits(meaning.fill_value, metadata)
+
+    def _lower_mask(self, metadata: ArrayMetadata, meaning: Meaning) -> None:
+        """Say with the fill value what the attribute says."""
+        attributes = meaning.attributes
+        try:
+            mask = decoded_mask(attributes[_MASK], metadata.dtype)
+        except _InexpressibleError:
+            # xarray cannot read the array, nor its copy.
+            return
+        meaning.fill_value = _as_element(mask, metadata.dtype)
+        del attributes[_MASK]
+        if metadata.dtype.kind in "iuf" and math.isfinite(mask) and _nczarr_has_mask(attributes):
+            # netCDF-C reads only this; xarray only if the fill value is null, because no element can have the value.
+            attributes[_MASK] = mask
+
+    def _restore_nczarr(self, path: str, attributes: dict[str, Any]) -> None:
+        parent, _, name = path.rpartition("/")
+        group = self._nodes.get(parent)
+        if isinstance(group, GroupMetadata):
+            kept = group.attributes.get(_NCZARR_ARRAYS)
+            if isinstance(kept, dict) and isinstance(kept.get(name), dict):
+                attributes.update(kept[name])
+
+
+class _InexpressibleError(ValueError):
+    """Something that a format has no words for."""
+
+
+def _nczarr_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if name.lower().startswith(_NCZARR_PREFIX)}
+
+
+def _nczarr_has_mask(attributes: Mapping[str, Any]) -> bool:
+    """Return whether an array has the attribute for netCDF-C, as far as NCZarr's list of attributes says."""
+    listed = attributes.get("_nczarr_attr")
+    types = listed.get("types") if isinstance(listed, dict) else None
+    return not isinstance(types, dict) or _MASK in types
+
+
+def nczarr_dimension_names(metadata: ArrayMetadata) -> list[str] | None:
+    """Return the names of an array's dimensions as NCZarr has them, without their groups; None if there are none."""
+    for holder in (metadata.attributes, metadata.document.get(".zarray"), metadata.document):
+        for name in _NCZARR:
+            found = holder.get(name) if isinstance(holder, dict) else None
+            for key in _NCZARR_DIMENSIONS:
+                if isinstance(found, dict) and isinstance(found.get(key), list):
+                    return [str(path).rpartition("/")[2] for path in found[key]]
+    return None
+
+
+def nczarr_members(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what NCZarr, up to netCDF-C 4.9.2, has written into the document of an array."""
+    return _nczarr_attributes(document)
+
+
+def _is_of_gdal(metadata: ArrayMetadata) -> bool:
+    """Return whether GDAL wrote an array, so that its fill value is nodata, or, if it is null, there is none.
+
+    Rasters without a coordinate reference system are known by the names of their dimensions and by what zarr-python,
+    through which xarray writes, has in every document, and GDAL has not.
+    """
+    if _GDAL_CRS in metadata.attributes:
+        return True
+    document = metadata.document.get(".zarray", metadata.document)
+    names = metadata.dimension_names or ()
+    return names[-2:] == _GDAL_RASTER and not document.keys() & {"storage_transformers", "dimension_separator"}
+
+
+# -- masks -------------------------------------------------------------------------------------------------------------
+
+
+def _set_mask(attributes: dict[str, Any], mask: Any, metadata: ArrayMetadata) -> None:
+    """Set the attribute of version 3 by which xarray masks elements.
+
+    Parameters
+    ----------
+    attributes
+        Attributes to be changed.
+    mask
+        An element, or what an attribute of version 2 says.
+    metadata
+        The array.
+    """
+    kind = metadata.dtype.kind
+    if isinstance(mask, str) and (kind == "U" or metadata.dtype.hasobject):
+        # xarray reads no _FillValue of strings.
+        others = attributes.get(_OLDER_MASK, [])
+        values = [*(others if isinstance(others, list) else [others]), mask]
+        attributes[_OLDER_MASK] = mask if values.count(mask) == len(values) else values
+    elif kind in "fcmM" and mask != mask:
+        # Missing elements are what they are, with or without a mask.
+        pass
+    elif kind != "V":
+        attributes[_MASK] = encoded_mask(mask, metadata.dtype)
+
+
+def encoded_mask(mask: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the attribute ``_FillValue`` of version 3 as xarray's ``FillValueCoder`` writes it.
+
+    Parameters
+    ----------
+    mask
+        An element, a number, or text that is already encoded.
+    dtype
+        Data type of the array.
+    """
+    kind, value = dtype.kind, plain_json(mask)
+    if kind == "b":
+        return bool(value)
+    if kind in "iu" and isinstance(value, int | float):
+        if not math.isfinite(value) or value != int(value):
+            raise _InexpressibleError(f"{quote(str(value))} is not an integer")
+        return int(value)
+    if kind == "f":
+        if isinstance(value, str) and _from_base64(value) is not None:
+            return value
+        if isinstance(value, int | float):
+            return _base64(value)
+    if kind == "c" and isinstance(value, complex | int | float):
+        return [_base64(complex(value).real), _base64(complex(value).imag)]
+    raise _InexpressibleError(f"it has no notation for one of {dtype}")
+
+
+def decoded_mask(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the number that the attribute ``_FillValue`` of version 3 stands for: the inverse of :func:`encoded_mask`.
+
+    Numbers of floating point that are written as such, not by xarray, are accepted.
+    """
+    kind = dtype.kind
+    found: Any = None
+    if kind == "b" and isinstance(value, bool | int):
+        found = bool(value)
+    elif kind in "iu" and isinstance(value, int | float) and math.isfinite(value):
+        found = int(value)
+    elif kind == "f":
+        found = float(value) if isinstance(value, int | float) else _from_base64(value)
+    elif kind == "c":
+        real, imag = map(_from_base64, value) if isinstance(value, list) and len(value) == 2 else (None, None)
+        if real is not None and imag is not None:
+            found = complex(real, imag)
+    if found is None:
+        raise _InexpressibleError(f"{quote(value)} is not a _FillValue of {dtype}")
+    return found
+
+
+def _base64(value: float) -> str:
+    return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
+
+
+def _from_base64(value: Any) -> float | None:
+    try:
+        found: float = struct.unpack("<d", base64.b64decode(value.encode("ascii"), validate=True))[0]
+    except (AttributeError, ValueError, struct.error):
+        return None
+    return found
+
+
+def plain_json(value: Any) -> Any:
+    """Return an element as a plain Python object, for documents and messages."""
+    found = value.item() if isinstance(value, np.generic) and value.dtype.kind in "biufcSU" else value
+    return found if isinstance(found, bool | int | float | complex | str | list | None) else str(found)
+
+
+def _as_element(mask: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number as an element that equals it; None if there is none."""
+    with np.errstate(all="ignore"):
+        try:
+            element = np.asarray(mask, dtype)[()]
+        except (OverflowError, ValueError, TypeError):
+            return None
+    is_beyond = dtype.kind == "f" and math.isfinite(mask) and not np.isfinite(element)
+    return None if is_beyond or (dtype.kind in "iu" and int(element) != mask) else element
+
+
+def _is_one(said: Any, mask: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether an attribute of version 2 says the same as the fill value."""
+    if dtype.kind not in "biuf" or not isinstance(said, int | float):
+        return bool(said == plain_json(mask))
+    element = _as_element(said, dtype)
+    return element is not None and bool(element == mask or (element != element and mask != mask))
+
+
+def _is_harmless(metadata: ArrayMetadata) -> bool:
+    """Return whether nothing changes if elements that equal the fill value are missing."""
+    value = metadata.fill_value
+    return value is None or metadata.dtype.type is np.void or bool(metadata.dtype.kind in "fcmM" and value != value)
+
+
+def _same_bits(fill_value: Any, metadata: ArrayMetadata) -> bool:
+    """Return whether absent chunks of an array are the same with another fill value, which may be None."""
+    if fill_value is None or metadata.dtype.hasobject:
+        return fill_value is metadata.fill_value
+    return (
+        np.asarray(fill_value, metadata.dtype).tobytes() == np.asarray(metadata.absent_value, metadata.dtype).tobytes()
+    )
+
+
+# -- what changes ------------------------------------------------------------------------------------------------------
+
+
+def differences(source: NodeMetadata, copied: NodeMetadata) -> list[str]:
+    """Return what the documents of a copy say otherwise than those of the source, beside storage, in lines of text."""
+    found = []
+    if isinstance(source, ArrayMetadata) and isinstance(copied, ArrayMetadata):
+        one, other = source.fill_value, copied.fill_value
+        if (one is None) != (other is None) or not (one is None or _same_bits(other, source)):
+            found.append(f"the fill value {_text(one)} becomes {_text(other)}")
+        if source.dimension_names != copied.dimension_names:
+            found.append(f"the dimension names {_text(source.dimension_names)} become {_text(copied.dimension_names)}")
+        keys = source.chunk_key_encoding, copied.chunk_key_encoding
+        if keys[0] != keys[1]:
+            zeros = (0,) * max(source.ndim, 1)
+            found.append(f"the keys of chunks, such as {keys[0].encode(zeros)}, become {keys[1].encode(zeros)}")
+    for name in [*source.attributes, *(name for name in copied.attributes if name not in source.attributes)]:
+        if name not in copied.attributes:
+            found.append(f"the attribute {name} is left out")
+        elif name not in source.attributes:
+            found.append(f"the attribute {name} is added: {_text(copied.attributes[name])}")
+        elif source.attributes[name] != copied.attributes[name] and not _are_nan(source, copied, name):
+            found.append(f"the attribute {name} becomes {_text(copied.attributes[name])}")
+    return found
+
+
+def _are_nan(source: NodeMetadata, copied: NodeMetadata, name: str) -> bool:
+    one, other = source.attributes[name], copied.attributes[name]
+    return bool(one != one and other != other)
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else quote(plain_json(value) if not isinstance(value, tuple) else list(value))

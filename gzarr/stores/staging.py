@@ -1,0 +1,160 @@
+"""New directories that are made aside, and put in place when they are complete.
+
+So what was there stays until then, also if the writer fails or is killed, and of several writers that make something
+new, one succeeds. What a killed writer leaves has the name of a temporary file, which no reader sees, and which the
+next writer beside it removes (:mod:`gzarr.stores.atomic_files`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import StoreError
+from .atomic_files import clean_once, make_directories, remove_tree, sync_directory, temporary_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .base import Store
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+#: Times that the directory above may be erased, as an empty one, by others.
+_MOST_ATTEMPTS: Final = 20
+_OCCUPIED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
+
+
+class Stage:
+    """A directory that is made aside.
+
+    Parameters
+    ----------
+    target
+        Absolute path of the directory that it will become, without links.
+    below
+        Path of the node in the store: keys in the stage are those that they will be in the store.
+    opened
+        Function from a directory to a store like the one in which it will be.
+    durable
+        Whether files and folders must reach the disk.
+
+    Raises
+    ------
+    OSError
+        If the directory cannot be made.
+    """
+
+    def __init__(self, target: str, below: str, opened: Callable[[Path], Store], *, durable: bool) -> None:
+        self._target, self._above = Path(target), Path(target).parent
+        self._durable = durable
+        make_directories(str(self._above), durable=durable)
+        self._root = self._above / temporary_name()
+        self._root.mkdir()
+        clean_once(None, f"{self._above}{os.sep}", str(self._above), self._root.stat().st_mtime_ns)
+        self._made = self._root / below if below else self._root
+        self.store: Store = opened(self._root)
+
+    def put_in_place(self, *, replace: bool) -> bool:
+        """Give the directory its name, in one step where the system allows it; return False if the name is taken.
+
+        Parameters
+        ----------
+        replace
+            Whether to replace, and then erase, a directory of that name.
+
+        Raises
+        ------
+        StoreError
+            If the system refuses; what was there is still there.
+        """
+        try:
+            if replace and self._target.exists():
+                shutil.copymode(self._target, self._made)
+                old = self._exchanged()
+            else:
+                old = None
+                self._rename()
+        except OSError as error:
+            if error.errno in _OCCUPIED and not replace:
+                return False
+            failure = StoreError(f"cannot put a new directory in place of {str(self._target)!r}: {error.strerror}")
+            failure.errno = error.errno
+            raise failure from error
+        if self._durable:
+            sync_directory(None, f"{self._above}{os.sep}")
+        for left in {old, self._root} - {None, self._target}:
+            # Nobody sees what is left of them.
+            with contextlib.suppress(OSError):
+                remove_tree(None, str(left))
+        return True
+
+    def _exchanged(self) -> Path | None:
+        """Put the new directory in the place of the old one; return where the old one is now."""
+        exchange = _exchange()
+        if exchange is not None and exchange(self._made, self._target):
+            return self._made
+        aside = self._above / temporary_name()
+        try:
+            self._target.rename(aside)
+        except OSError:
+            # Layered file systems cannot rename directories of a lower layer.
+            remove_tree(None, str(self._target))
+            self._rename()
+            return None
+        try:
+            self._rename()
+        except OSError:
+            aside.rename(self._target)
+            raise
+        return aside
+
+    def _rename(self) -> None:
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                self._made.rename(self._target)
+                return
+            except FileNotFoundError:
+                if attempt == _MOST_ATTEMPTS - 1 or not self._made.exists():
+                    raise
+                make_directories(str(self._above), durable=self._durable)
+
+    def discard(self) -> None:
+        """Remove the directory, if it is still aside."""
+        with contextlib.suppress(OSError):
+            remove_tree(None, str(self._root))
+
+
+def can_be_staged(target: str) -> bool:
+    """Return whether a directory can be replaced: it is no mount point, nor has the current directory in it."""
+    if os.name != "posix" or os.path.dirname(target) == target or os.path.ismount(target):  # noqa: PTH120
+        return False
+    try:
+        return not f"{os.getcwd()}{os.sep}".startswith(f"{target}{os.sep}")  # noqa: PTH109
+    except OSError:
+        return False
+
+
+@functools.cache
+def _exchange() -> Callable[[Path, Path], bool] | None:
+    """Return a function that exchanges two names in one step, and returns whether it did; None without one."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        function: Any = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    function.restype = ctypes.c_int
+
+    def exchange(one: Path, other: Path) -> bool:
+        return function(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0  # type: ignore[no-any-return]
+
+    return exchange

@@ -1,0 +1,131 @@
+"""The end of a process: threads that still write or load abort nothing; forked children get errors, and not a wait."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.loader import Rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START = """
+import sys, threading, time, gzarr, numpy as np
+v = gzarr.open_array(sys.argv[1], device="cpu")
+x = v[...]
+w = gzarr.array(x, chunks=5)
+def forever(work):
+    def run():
+        while True:
+            work()
+    for _ in range(3):
+        threading.Thread(target=run, daemon=True).start()
+"""
+WORK = {
+    "whole writes": "forever(lambda: w.__setitem__(slice(None), x))",
+    "partial writes": "forever(lambda: w.__setitem__((slice(1, 13), slice(2, 9)), 1))",
+    "reads": "forever(lambda: v[...])",
+    "small reads": "forever(lambda: v[3:9, 4:12, 5])",
+    "loader": "L = gzarr.Loader(v, gzarr.loader.Patches((8, 8, 8)), batch_size=2); forever(lambda: list(L))",
+    "blocks": "forever(lambda: gzarr.map_blocks(lambda x: x + 1, v, out={}, block=8))",
+}
+
+
+@pytest.fixture(scope="module")
+def volume(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exit") / "x"
+    gzarr.create_array(path, data=np.ones((16, 16, 16), "u2"), chunks=8)
+    return path
+
+
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_daemon_threads_at_exit(work: str, volume: Path) -> None:
+    program = f"{START}\n{work}\ntime.sleep(0.3)\nprint('end', flush=True)"
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(volume)], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+
+
+def test_what_runs_at_exit_may_read_and_write(volume: Path) -> None:
+    """Callbacks of the program run after gzarr's own, if they were registered before."""
+    program = "import atexit, sys\natexit.register(lambda: (w.__setitem__(slice(None), 2), print(int(w[...].sum()))))\n"
+    program += f"{START}\nforever(lambda: v[...])\ntime.sleep(0.3)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(volume)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"{2 * 16**3}\n"), done.stderr
+
+
+def test_a_compiler_that_runs_at_exit_ends_first() -> None:
+    """Its threads would be ended in C++, which aborts; it is not begun anew."""
+    program = """
+import sys, threading, time
+from gzarr.engines import kernels
+def load():
+    print("begins", flush=True)
+    time.sleep(1)
+    print("ends", flush=True)
+for _ in range(3):
+    threading.Thread(target=kernels._apart, args=(load,), daemon=True).start()
+time.sleep(0.3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "begins\nends\n"), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_an_iterator_of_the_parent_in_a_forked_child(prefetch: int, tmp_path: Path) -> None:
+    a = gzarr.create_array(tmp_path / "x", data=np.ones((400, 8), "i4"), chunks=(10, 8), device="cpu")
+    batches = iter(gzarr.Loader(a, Rows(), batch_size=2, buffer_bytes=1 << 16, prefetch=prefetch))
+    next(batches)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        try:
+            next(batches)
+        except gzarr.ArgumentError as error:
+            os._exit(0 if "iterate the loader anew" in str(error) else 1)
+        os._exit(2)
+    begin = time.monotonic()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert time.monotonic() - begin < 50
+    assert sum(1 for _ in batches) == 199
+
+
+def test_many_fields() -> None:
+    """Time grows with their number, and not with its square: 20 times as many take no more than 80 times as long."""
+
+    def opened(n: int) -> float:
+        fields = [[f"f{i}", "int8"] for i in range(n)]
+        document: dict[str, Any] = {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": [8],
+            "data_type": {"name": "structured", "configuration": {"fields": fields}},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+            "chunk_key_encoding": {"name": "default"},
+            "fill_value": base64.b64encode(b"\0" * n).decode(),
+            "codecs": [{"name": "bytes"}],
+        }
+        store = {"zarr.json": json.dumps(document).encode()}
+        begin = time.process_time()
+        assert len(gzarr.open_array(store, device="cpu").dtype.names or ()) == n
+        return time.process_time() - begin
+
+    opened(1000)
+    few = min(opened(1000) for _ in range(3))
+    assert opened(20_000) < 80 * few
