@@ -23,7 +23,6 @@ from ..nodes.change import writable
 from ..stores.places import place_of
 from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
-from .memory import BlockMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
