@@ -228,3 +228,12 @@ def test_the_error_of_a_task_is_the_caller_s() -> None:
     for _ in range(50):
         with pytest.raises(KeyError, match="mine"):
             pool.Task(fail).result()
+
+
+def test_arrays_of_any_number_of_chunks_are_routed(device: WatchedDevice) -> None:
+    shape = (1 << 20, 1 << 20, 1 << 20)
+    array = gzarr.create_array(gzarr.MemoryStore(), shape=shape, chunks=(64, 64, 64), dtype="u1", codecs=CHAIN)
+    assert array.nchunks == 1 << 42
+    with measured_memory() as peak:
+        assert gzarr.open_array(array.store, device=device.name).decode_path == "cuda: zstd"
+    assert peak() < 16 * MIB
