@@ -29,7 +29,7 @@ from gzarr.errors import ArgumentError, DeviceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support.simulated_files import SimulatedFiles
+    from support.files_past_host import FilesPastHost
 
     from gzarr.engines.cuda.loss import Loss
 
@@ -154,7 +154,7 @@ class SimulatedDevice:
         self.calls = Calls(self.name)
         self.held = self.peak = 0
         self.pooled: Counter[int] = Counter()
-        self.direct: SimulatedFiles | None = None
+        self.direct: FilesPastHost | None = None
         self.refuse: Callable[[str, int], bool] = lambda algorithm, frame: False
         self.kills: Callable[[str, bytes], bool] = lambda algorithm, frame: False
         self.given: list[tuple[str, bytes, int]] | None = None
@@ -465,7 +465,7 @@ class SimulatedDevice:
             raise DeviceError("nvCOMP failed with status 1000")
         self._enqueue(stream, operation)
 
-    def direct_files(self) -> SimulatedFiles | None:
+    def direct_files(self) -> FilesPastHost | None:
         return self.direct
 
     def free_memory_at(self, array: DeviceArray) -> Bytes:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import zarr
 from support import zarr_arrays as z
-from support.simulated_files import SimulatedFiles
+from support.files_past_host import FilesPastHost
 from support.volumes import CHUNKS, COMPRESSORS, SHAPE, volume, written
 
 import gzarr
@@ -120,7 +120,7 @@ def _direct_files(device: TestedDevice) -> tuple[Any, str]:
     Without GPUDirect Storage, kvikio itself goes through host memory, so its calls are tested anyway.
     """
     if device.watched is not None:
-        return SimulatedFiles(device.watched), ""
+        return FilesPastHost(device.watched), ""
     try:
         return kvikio_files.KvikioFiles(), kvikio_files.obstacle()
     except Exception as error:  # of kvikio, of cuFile, or for there is none

@@ -1,4 +1,4 @@
-"""Whole reads and writes on the simulated device, with kernels run from the IR compiled for a GPU."""
+"""Whole reads and writes on CUDA in host memory, with kernels run from the IR compiled for a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.simulated_device import SimulatedDevice
+    from support.watched_device import WatchedDevice
 
 SHAPE, CHUNKS = (37, 21, 6), (10, 8, 6)
 pytestmark = pytest.mark.slow
@@ -28,11 +28,11 @@ SELECTIONS: list[Any] = [..., (slice(31, 2, -3), slice(1, 20, 2)), (5, slice(Non
 
 @pytest.fixture
 def device() -> Iterator[devices.TestedDevice]:
-    with devices.use("simulated") as tested:
+    with devices.use("on host") as tested:
         yield tested
 
 
-def launched(device: SimulatedDevice | None) -> set[str]:
+def launched(device: WatchedDevice | None) -> set[str]:
     assert device is not None
     return {what.split()[1] for what in device.counts if what.startswith("launch ")}
 
@@ -126,8 +126,8 @@ def test_windows_into_one_output(tmp_path: Path, device: devices.TestedDevice) -
 
 
 @contextmanager
-def writing() -> Iterator[SimulatedDevice]:
-    with w.simulated() as made:
+def writing() -> Iterator[WatchedDevice]:
+    with w.on_host() as made:
         yield made
 
 
