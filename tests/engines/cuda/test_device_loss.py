@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from support.watched_device import WatchedDevice
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # CuPy's objects say that they cannot be freed on a lost device.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 N, CHUNK = 8, 500
 DATA = (np.arange(N * CHUNK) // 3).astype("<i4")
@@ -44,7 +48,7 @@ def in_small_waves() -> Iterator[WatchedDevice]:
         patch.setattr(wave_plan, "WAVE_FRAMES", 1)
         patch.setattr(write_engine, "WAVE_BYTES", 1)
         patch.setenv("GZARR_THREADS", "1")
-        # CuPy's objects say that they cannot be freed on a lost device; pytest would keep what the errors refer to.
+        # Pytest would keep what errors in destructors refer to.
         patch.setattr(sys, "unraisablehook", lambda _: None)
         unusable = [slots._unusable, streams._unusable]
         before = [len(one) for one in unusable]
