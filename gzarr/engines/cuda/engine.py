@@ -137,7 +137,7 @@ class CudaEngine:
         if budget is None:
             budget = Budget(self._device, None, ask=driver.is_initialised())
         # Waves of a read of more chunks are no other.
-        most = (MAX_WAVES_IN_FLIGHT + 1) * wave_plan.wave_chunks(self._program, chunks, max(frames, 1))
+        most = (wave_plan.MAX_WAVES_IN_FLIGHT + 1) * wave_plan.wave_chunks(self._program, chunks, max(frames, 1))
         pieces, none = np.ones(min(chunks, most), np.int64), np.zeros(0, np.int64)
         most_encoded, k = self._decoding.most_encoded, max(len(self._decoding.chunk.shape), 1)
         planner = WavePlanner(self._program, self._decoder, most_encoded, pieces, k, 1, direct=False)

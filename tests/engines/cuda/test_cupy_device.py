@@ -1,4 +1,4 @@
-"""Calls of CuPy and the driver by the real device, as far as they need no GPU: CuPy is real, the driver is replaced."""
+"""Calls of CuPy and the driver by the real device, as far as they need no GPU."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import cupy
-import numpy as np
 import pytest
+from support import devices
 
 import gzarr
 from gzarr.engines.cuda import machine_code
 from gzarr.engines.cuda.cupy_device import CupyDevice
-from gzarr.engines.cuda.cupy_streams import CupyEvent, CupyStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from support.watched_device import WatchedDevice
+
 
 @pytest.fixture
 def device() -> CupyDevice:
     return CupyDevice(1)
+
+
+@pytest.fixture
+def on_host() -> Iterator[WatchedDevice]:
+    with devices.on_host() as made, made:
+        yield made
 
 
 # -- launches
@@ -93,38 +100,22 @@ def test_a_launch_passes_the_address_of_each_argument(device: CupyDevice, driver
 # -- page-locked memory
 
 
-def test_page_locked_memory_is_as_large_as_asked_and_goes_back_at_once(device: CupyDevice) -> None:
-    taken: dict[int, Any] = {}
-    asked: list[int] = []
-
-    def allocate(nbytes: int, flags: int = 0) -> int:
-        memory = np.empty(nbytes, np.uint8)
-        taken[memory.ctypes.data] = memory
-        asked.append(nbytes)
-        return memory.ctypes.data
-
-    # CuPy calls the runtime past any name that could be replaced; memory has the same two methods.
-    class PinnedMemory:
-        def __init__(self, nbytes: int) -> None:
-            self.size, self.ptr = nbytes, allocate(nbytes)
-
-        def __del__(self) -> None:
-            del taken[self.ptr]
-
-    with mock.patch.object(cupy.cuda, "PinnedMemory", PinnedMemory):
-        sizes = [76 << 20, 1, 0, 4097]
-        arrays = [device.pinned(nbytes) for nbytes in sizes]
-        assert [array.nbytes for array in arrays] == sizes
-        assert asked == [76 << 20, 1, 1, 4097]
-        part = arrays[0][10:20]
-        part[:] = 3
-        arrays.clear()
-        gc.collect()
-        # A view keeps its memory.
-        assert [memory.nbytes for memory in taken.values()] == [76 << 20]
-        del part
-        gc.collect()
-        assert not taken
+def test_page_locked_memory_is_as_large_as_asked_and_goes_back_at_once(on_host: WatchedDevice) -> None:
+    host = on_host.cuda.host
+    before = host.held(None)
+    sizes = [76 << 20, 1, 0, 4097]
+    arrays = [on_host.pinned(nbytes) for nbytes in sizes]
+    assert [array.nbytes for array in arrays] == sizes
+    assert host.held(None) - before == sum(max(nbytes, 1) for nbytes in sizes)
+    part = arrays[0][10:20]
+    part[:] = 3
+    arrays.clear()
+    gc.collect()
+    # A view keeps its memory.
+    assert host.held(None) - before == 76 << 20
+    del part
+    gc.collect()
+    assert host.held(None) == before
 
 
 # -- streams
@@ -157,16 +148,17 @@ def test_streams_of_others(device: CupyDevice) -> None:
             device.as_stream(wrong)
 
 
-def test_recording_an_event_returns_it(device: CupyDevice) -> None:
+def test_recording_an_event_returns_it(on_host: WatchedDevice) -> None:
     """A loader waits for what ``record`` returns; CuPy's own method would return CuPy's event, or a new one."""
-    raw = mock.create_autospec(cupy.cuda.Stream, instance=True)
-    raw.ptr = 77
-    stream = CupyStream(raw, device._errors)
-    event = CupyEvent(object(), device._errors)
-    assert stream.record(event) is event
-    raw.record.assert_called_once_with(event.cupy)
-    stream.wait_event(stream.record(event))
-    raw.wait_event.assert_called_once_with(event.cupy)
+    stream, other, event = on_host.stream(), on_host.stream(), on_host.event()
+    with on_host.held_back(stream) as gate:
+        assert stream.record(event) is event
+        other.wait_event(stream.record(event))
+        assert not event.done
+        gate.open()
+        other.synchronize()
+    assert gate.passed
+    assert event.done
 
 
 # -- what the names of CuPy are
@@ -191,6 +183,8 @@ def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pyt
     from gzarr_kernels.device import compiler
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # As in an installation without compiled kernels.
+    monkeypatch.setattr("gzarr_kernels.device.ptx.programs", dict)
     kernel: Any = SimpleNamespace(py_func=test_streams_of_others)
     made = [compiler.MachineCode(bytes([i]) * 5 + b"\nmore", f"entry {i}") for i in range(9)]
     with mock.patch.object(compiler, "compiled", side_effect=made) as compiled:
@@ -219,6 +213,8 @@ def test_what_is_missing_to_compile_is_said(tmp_path: Path, monkeypatch: pytest.
     from gzarr_kernels.device import compiler
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # As in an installation without compiled kernels.
+    monkeypatch.setattr("gzarr_kernels.device.ptx.programs", dict)
     kernel: Any = SimpleNamespace(py_func=test_streams_of_others)
     for error in (OSError("libnvvm.so\nis not there"), RuntimeError("no nvrtc"), AttributeError("row_stack")):
         with (

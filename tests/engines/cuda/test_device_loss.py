@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,8 @@ def in_small_waves() -> Iterator[WatchedDevice]:
         patch.setattr(wave_plan, "WAVE_FRAMES", 1)
         patch.setattr(write_engine, "WAVE_BYTES", 1)
         patch.setenv("GZARR_THREADS", "1")
+        # Pytest would keep what errors in destructors refer to.
+        patch.setattr(sys, "unraisablehook", lambda _: None)
         unusable = [slots._unusable, streams._unusable]
         before = [len(one) for one in unusable]
         yield device
@@ -316,8 +319,8 @@ def test_every_call_may_fail(name: str, how: Any) -> None:
     assert len(calls) > 12
     failed = 0
     for call, nth in calls:
-        if (call, how) == ("cudaGetDevice", "fail"):
-            # CUDA answers from memory. CuPy asks all the time, and loses a stream that it has just made.
+        # What is not freed is lost. And CUDA knows its device: CuPy, which asks all the time, would lose what it made.
+        if how == "fail" and call.startswith((*FREES, "cudaGetDevice")):
             continue
         with in_small_waves() as device:
             case = Case(name, device)
