@@ -13,8 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support import devices
-from support.cuda_on_host import dlpack
-from support.foreign_results import NUMBERS, SELECTIONS, collected_results, random_array, same_bits
+from support.foreign_results import NUMBERS, SELECTIONS, collected_results, jax_takes_copies, random_array, same_bits
 
 import gzarr
 from gzarr.engines import result_memory
@@ -180,16 +179,7 @@ def test_elements_of_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     host = random_array(name, LARGE, chunks=(128, 130))
     expected = host[...]
     results = collected_results(monkeypatch)
-    taken: list[dlpack.Imported] = []
-
-    def take(values: Any) -> jax.Array:
-        taken.append(dlpack.imported(values))
-        elements = taken[-1].read(dlpack.LEGACY)
-        taken[-1].release()
-        return jnp.asarray(elements)
-
-    monkeypatch.setattr(jax.dlpack, "from_dlpack", take)
-    with devices.use("on host") as device:
+    with devices.use("on host") as device, jax_takes_copies() as taken:
         array = device.open(host.store, mode="r+")
         found = array.to_jax()
         same_bits(found, expected)

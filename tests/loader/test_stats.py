@@ -173,9 +173,15 @@ def test_a_slow_device_shows(root: Path, monkeypatch: pytest.MonkeyPatch, decode
     monkeypatch.setattr(CupyEvent, "synchronize", late)
     with devices.use("on host") as device:
         loader = rows(root, device)
-        for _ in zip(range(4), loader, strict=False):
-            pass
+        batches = iter(loader)
+        for _ in range(4):
+            next(batches)
         stats = loader.stats()
+        batches.close()
+        for thread in threading.enumerate():
+            if thread.name.startswith("gzarr-loader"):
+                thread.join()
+        del batches, loader, thread
     assert waits
     assert stats.slowest == "device"
     assert stats.device_s >= 10 * NAP_S

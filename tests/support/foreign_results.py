@@ -77,6 +77,24 @@ def torch_takes_copies() -> Iterator[list[Imported]]:
         yield found
 
 
+@contextmanager
+def jax_takes_copies() -> Iterator[list[Imported]]:
+    """Let JAX's build for the CPU get copies of what it is handed on a device; collect what that is."""
+    import jax
+    from support.cuda_on_host import dlpack
+
+    found: list[Imported] = []
+
+    def take(values: Any) -> jax.Array:
+        found.append(dlpack.imported(values))
+        array = jax.numpy.asarray(found[-1].read(dlpack.LEGACY))
+        found[-1].release()
+        return array
+
+    with mock.patch.object(jax.dlpack, "from_dlpack", take):
+        yield found
+
+
 def same_bits(found: Any, expected: Any) -> None:
     """Check that two arrays in host memory have one dtype, one shape and the same bits, those of NaN included."""
     found, expected = np.asarray(found), np.asarray(expected)

@@ -21,7 +21,7 @@ from unittest import mock
 import numpy as np
 import zarr
 from support import servers
-from support.foreign_results import torch_takes_copies
+from support.foreign_results import jax_takes_copies, torch_takes_copies
 from support.range_server import range_server
 
 import gzarr
@@ -230,7 +230,7 @@ def _gpu(here: Here) -> Iterator[None]:
     gzarr.create_array("data.zarr", data=data, chunks=(64, 64, 64))
     a = gzarr.open_array("data.zarr", device="cuda")
     here.names.update(gzarr=gzarr, np=np, x=a[...], s=None, sel=slice(0, 10))
-    with torch_takes_copies():
+    with torch_takes_copies(), jax_takes_copies():
         yield
     np.testing.assert_array_equal(_stored("data.zarr"), data)
 
