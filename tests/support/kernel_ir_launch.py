@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 from gzarr_kernels.device import target
-from support.cuda_on_host import kernels
+from support.cuda_on_host import c_types, kernels
 
 #: An address that is not an array's, for arrays without elements.
 _NOWHERE: Final = 0xDEAD0000
@@ -81,11 +81,11 @@ def launch(
     if seed is None:
         seed = zlib.crc32(repr((kernel.py_func.__name__, blocks, threads, *map(_size, arguments))).encode())
     memories = _memories([x for x in arguments if isinstance(x, np.ndarray)])
-    table = (kernels.Block * max(len(memories), 1))(*(kernels.Block(1, 0, *memory) for memory in memories))
+    table = (c_types.Block * max(len(memories), 1))(*(c_types.Block(1, 0, *memory) for memory in memories))
     passed = (ctypes.c_int64 * max(len(arguments), 1))(*map(_passed, arguments))
     addresses = (ctypes.c_void_p * len(passed))(*(ctypes.addressof(passed) + 8 * i for i in range(len(passed))))
-    start = kernels.Launch((blocks, 1, 1), (threads, 1, 1), 0, 0, random.Random(seed).getrandbits(64))
-    fault = kernels.Fault()
+    start = c_types.Launch((blocks, 1, 1), (threads, 1, 1), 0, 0, random.Random(seed).getrandbits(64))
+    fault = c_types.Fault()
     library = programs.library
     library.kernels_set_limit(limit)
     run = library.kernels_run_in

@@ -8,10 +8,11 @@ import hashlib
 import importlib.util
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from support.cuda_on_host.host_compiler import c_compiler, compiler
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "runtime"
@@ -29,22 +30,16 @@ def why_not() -> str:
     """Return why there can be no CUDA runtime in host memory here; ``""``: there can."""
     if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
         return "CUDA in host memory is for Linux on x86-64"
-    if compiler() is None:
-        return "there is no C compiler to build CUDA in host memory"
+    if c_compiler() is None or compiler() is None:
+        return "there is no C compiler, or none for C++, to build CUDA in host memory: install gcc and g++"
     if importlib.util.find_spec("cupy_backends") is None:
         return "CuPy is not installed"
     return ""
 
 
-@functools.cache
-def compiler() -> str | None:
-    """Return the C compiler's path."""
-    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-
-
 def built(sources: tuple[Path, ...], headers: tuple[Path, ...], name: str, *flags: str) -> Path:
     """Return a shared library, compiled if these sources never were."""
-    command = [compiler() or "cc", *_FLAGS, *flags]
+    command = [c_compiler() or "cc", *_FLAGS, *flags]
     digest = hashlib.sha256(repr(command[1:]).encode())
     for path in (*sources, *headers):
         digest.update(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The C++ compiler of the host, and a folder of what it made that processes share."""
+"""The compilers of the host, and a folder of what it made that processes share."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ HERE: Final = Path(__file__).parent
 
 class NotCompiledError(Exception):
     """The compiler refuses a program, or there is no compiler."""
+
+
+def c_compiler() -> str | None:
+    """Return the path of the C compiler, or None."""
+    return next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
 
 
 def compiler() -> str | None:

@@ -32,6 +32,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from support.cuda_on_host import host_compiler
+from support.cuda_on_host.c_types import Kernel
 from support.cuda_on_host.kernel_build import symbol
 
 if TYPE_CHECKING:
@@ -48,46 +50,6 @@ _COMPILERS: Final = ("numba", "numba-cuda", "llvmlite", "numpy", "nvidia-nvvm")
 #: Files of this folder on which PTX and IR depend, and the code for the host.
 _BY_NUMBA: Final = ("kernel_build.py",)
 _BY_HOST: Final = ("api.h", "kernel_ir.ll", "kernel_ir.py", "kernels.c")
-
-
-class Fault(ctypes.Structure):
-    """``coh_fault``."""
-
-    _fields_ = (("code", ctypes.c_int), ("message", ctypes.c_char * 512))
-
-
-class Block(ctypes.Structure):
-    """``coh_block``."""
-
-    _fields_ = (
-        ("kind", ctypes.c_int),
-        ("device", ctypes.c_int),
-        ("begin", ctypes.c_size_t),
-        ("nbytes", ctypes.c_size_t),
-    )
-
-
-class Launch(ctypes.Structure):
-    """``coh_launch``."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared_nbytes", ctypes.c_uint),
-        ("device", ctypes.c_int),
-        ("seed", ctypes.c_uint64),
-    )
-
-
-class Kernel(ctypes.Structure):
-    """``coh_kernel``."""
-
-    _fields_ = (
-        ("run", ctypes.c_void_p),
-        ("self", ctypes.c_void_p),
-        ("n_parameters", ctypes.c_int),
-        ("parameter_nbytes", ctypes.c_uint32 * 64),
-    )
 
 
 class CannotRunError(Exception):
@@ -254,7 +216,7 @@ def _remove_old() -> None:
 
 
 def _compile(kept: Path, folder: Path, modules: list[str]) -> None:
-    compiler = c_compiler()
+    compiler = host_compiler.c_compiler()
     if compiler is None:
         raise RuntimeError("the device kernels need a C compiler on the host: install gcc or clang, or name one by CC")
     parts = folder / "parts"
@@ -292,11 +254,6 @@ def _write_wheel(folder: Path, programs: dict[str, str]) -> None:
             archive.writestr(zipfile.ZipInfo(name), text.encode(), zipfile.ZIP_DEFLATED)
     folder.mkdir()
     (folder / file_name(into.getvalue())).write_bytes(into.getvalue())
-
-
-def c_compiler() -> str | None:
-    """Return the C compiler's program, None if there is none."""
-    return next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
 
 
 def _run(command: list[str]) -> None:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from support.cuda_on_host import build, kernels
+from support.cuda_on_host.c_types import address
 from support.cuda_on_host.cupy_kernels import CupyKernels
 from support.cuda_on_host.device import HostCuda, install
 from support.cuda_on_host.nvcomp import HostNvcomp
@@ -73,7 +74,7 @@ def whole() -> WholeCuda:
         If it cannot be.
     """
     host = install()
-    find, enqueue = (_address(getattr(host.library, name)) for name in ("coh_find", "coh_enqueue"))
+    find, enqueue = (address(getattr(host.library, name)) for name in ("coh_find", "coh_enqueue"))
     own = CupyKernels(build.CACHE, find)
     own.install()
     nvcomp = HostNvcomp(build.CACHE, find, enqueue)
@@ -93,7 +94,3 @@ def _gzarr_kernel(image: int, entry: bytes, found: Any) -> int | None:
         return None
     ctypes.memmove(found, ctypes.byref(kernel), ctypes.sizeof(kernel))
     return 0
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
