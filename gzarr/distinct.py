@@ -1,7 +1,7 @@
 """Distinct elements, found by sorting.
 
 ``np.unique`` of values alone, and ``union1d`` and ``setdiff1d``, which call it, count by a hash table in C++ (NumPy 2.3
-and later) without the GIL. A daemon thread in it when the process ends is ended in the middle, which aborts the process.
+and later) without the GIL. A daemon thread in it when the process ends is ended in the middle, which aborts it all.
 """
 
 from __future__ import annotations
