@@ -108,6 +108,11 @@ class ZarrStore(RequestedValues, WholeValues):
     def __repr__(self) -> str:
         return f"<gzarr.ZarrStore of {type(self.store).__module__.partition('.')[0]}.{type(self.store).__name__}>"
 
+    @property
+    def documents_first(self) -> bool:
+        """Whether no chunk can be stored before the document of its array: Icechunk's, which commits both together."""
+        return type(self.store).__module__.partition(".")[0] == "icechunk"
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrStore):
             return NotImplemented
