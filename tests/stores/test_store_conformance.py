@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import uuid
 import pickle
+import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
