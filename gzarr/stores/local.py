@@ -181,6 +181,11 @@ class LocalStore:
     def check_absent(self, key: str) -> None:
         """Raise if a file that was not found is a link to an absent one, as git-annex and DataLad make them.
 
+        Parameters
+        ----------
+        key
+            Key of the file.
+
         Raises
         ------
         StoreError
