@@ -111,7 +111,11 @@ class ZarrStore(RequestedValues, WholeValues):
     @property
     def documents_first(self) -> bool:
         """Whether no chunk can be stored before the document of its array: Icechunk's, which commits both together."""
-        return type(self.store).__module__.partition(".")[0] == "icechunk"
+        store: Any = self.store
+        # Wrappers of zarr-python keep it there.
+        while is_zarr_store(inner := getattr(store, "_store", None)):
+            store = inner
+        return type(store).__module__.partition(".")[0] == "icechunk"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrStore):
