@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..codecs.codec import ArrayRepresentation
+from ..distinct import distinct
 from ..engines import kernels
 from ..engines.cpu import effort, native_write, write_threads
 from ..engines.cpu.small_writes import SMALL_BYTES, small_writes_of
@@ -345,9 +346,9 @@ def _write_on_host(request: WriteRequest, chain: _Chain) -> None:
         complete[covered] = ~write_threads.kept_in_part(request, covered)
         rows, some = (np.flatnonzero(which[request.value_of]) for which in (complete, changed))
         left = native_write.write(request, program, rows, some, decoding)
-    rest = np.union1d(left, np.flatnonzero(~(complete | changed)[request.value_of]))
+    rest = distinct(left, np.flatnonzero(~(complete | changed)[request.value_of]))
     if len(rest):
-        write_threads.write(request, rest, already=len(complete) - len(np.unique(request.value_of[rest])))
+        write_threads.write(request, rest, already=len(complete) - len(distinct(request.value_of[rest])))
 
 
 def _decoding(metadata: ArrayMetadata, chunk_shape: tuple[int, ...]) -> Decoding:

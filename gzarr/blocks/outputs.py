@@ -254,7 +254,7 @@ def write(output: Any, box: Box, result: Any, memory: BlockMemory) -> None:
     ArgumentError, ChunkWriteError
         If the output cannot hold an element, or if a chunk cannot be written.
     """
-    if isinstance(result, np.ndarray):
+    if isinstance(result, np.ma.MaskedArray):
         result = unmasked(result, "map_blocks: a result")
     if isinstance(output, Array):
         output.write(box, result, aligned=True, stream=memory.stream)

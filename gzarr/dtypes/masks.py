@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-def has_masked(value: object) -> bool:
-    """Return whether a value is a masked array, or a list of some, of which an element is masked."""
+def has_masked(value: object, depth: int = 64) -> bool:
+    """Return whether a value is a masked array, or a list of some, of which an element is masked.
+
+    Lists are looked at to ``depth``, the most dimensions of NumPy; they may contain themselves.
+    """
     if isinstance(value, list | tuple):
-        return any(map(has_masked, value))
+        return depth > 0 and any(has_masked(one, depth - 1) for one in value)
     if not isinstance(value, np.ma.MaskedArray):
         return False
     mask: Any = np.ma.getmask(value)

@@ -19,6 +19,7 @@ from gzarr_kernels import status as status_codes
 from ..codecs.bytes import BytesCodec
 from ..codecs.crc32c import Crc32cCodec
 from ..codecs.sharding import EMPTY
+from ..distinct import distinct
 from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueReplacedError, ValueSizeError
 from ..plan.keys import ChunkKeys, distinct_rows, file_prefix
 from ..plan.planner import chunk_keys, some_chunks
@@ -229,7 +230,7 @@ def locate(
                 found = zip(names, versions_of(store, names), strict=True)
                 versions.update((key, version) for key, version in found if version is not None)
             per_shard = np.broadcast_to(counts, chunks.shape).prod(axis=1)
-            for count in np.unique(per_shard).tolist():
+            for count in distinct(per_shard).tolist():
                 rows = np.flatnonzero(per_shard == count)
                 which, of = np.unique(shard_of[rows], return_inverse=True)
                 some = ChunkKeys(encoding, prefix, shards[which])

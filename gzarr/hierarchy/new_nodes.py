@@ -137,10 +137,14 @@ class NewArray:
                     write_new_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
                     return self.array
                 stage = self._stage(location)
-                if stage is None:
+                if stage is None and getattr(self._store, "documents_first", False):
+                    write_new_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
+                elif stage is None:
                     location = begin_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
             if stage is not None:
                 self._write_aside(stage, location)
+            elif getattr(self._store, "documents_first", False):
+                self.array[...] = self._data
             else:
                 self._write_in_place(location)
         return self.array

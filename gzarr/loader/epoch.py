@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ..distinct import distinct
 from .keeping import chosen, doubled
 from .order import EpochOrder
 from .slabs import Slabs
@@ -151,7 +152,7 @@ class Epoch:
             turns = -(-(self.order.bounds - self.rank) // self.world_size)
             inside = turns[(turns > begin) & (turns < end)]
             # The samples that fill up the last batch are of the first block.
-            return [begin, *np.unique(inside).tolist(), end]
+            return [begin, *distinct(inside).tolist(), end]
         return doubled(begin, end, self.batch_size, self.most_turns)
 
     def numbers(self, begin: int, end: int) -> IntArray:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..display import readable_size
+from ..distinct import distinct
 from ..plan.planner import plan, plan_windows
 from ..plan.selection import parse_basic
 from .keeping import Keeping, numbers_of
@@ -157,7 +158,7 @@ def _amplification(epoch: Epoch) -> float:
     needed: dict[Source, IntArray] = {}
     for begin in range(0, count, _AT_ONCE):
         for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
-            needed[source] = np.union1d(needed[source], chunks) if source in needed else chunks
+            needed[source] = distinct(needed[source], chunks) if source in needed else chunks
     return max(decoded / sum(len(chunks) * source.chunk_nbytes for source, chunks in needed.items()), 1.0)
 
 
@@ -166,7 +167,7 @@ def _of_blocks(epoch: Epoch) -> float:
     count, bounds = epoch.samples.count, epoch.order.bounds
     blocks = len(bounds) - 1
     enough = max(_BLOCKS, _AT_ONCE * blocks // count)
-    counted = np.unique(np.linspace(0, blocks - 1, min(blocks, enough)).round().astype(int)).tolist()
+    counted = distinct(np.linspace(0, blocks - 1, min(blocks, enough)).round().astype(int)).tolist()
     decoded = 0.0
     for block in counted:
         begin, end = int(bounds[block]), int(bounds[block + 1])

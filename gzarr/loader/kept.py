@@ -233,7 +233,8 @@ class Kept:
                 fresh.append(np.flatnonzero(new))
         finally:
             # What no longer stays makes way before more is decoded.
-            for number in np.setdiff1d(np.fromiter(arrays, np.int64, len(arrays)), stay).tolist():
+            held = np.fromiter(arrays, np.int64, len(arrays))
+            for number in held[~np.isin(held, stay)].tolist():
                 del arrays[number]
         for wanted, rows in zip(all_wanted, fresh, strict=True):
             each = max(self._at_once // wanted.source.chunk_nbytes, 1)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
+from ..distinct import distinct
 from .permutation import Permutation, hashed, mix
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class EpochOrder:
             return positions
         blocks = np.searchsorted(self.bounds, positions, "right") - 1
         result = np.empty_like(positions)
-        for block in np.unique(blocks).tolist():
+        for block in distinct(blocks).tolist():
             here = blocks == block
             result[here] = self._mixed(block)[positions[here] - int(self.bounds[block])]
         return result
@@ -162,7 +163,7 @@ class EpochOrder:
         # As few as fit the buffer; so many do for sure, unless a single group does not.
         most = -(-total // max(order.block_bytes - largest, largest))
         least = min(-(-total // max(order.block_bytes, 1)), most)
-        for blocks in np.unique(np.linspace(least, most, _TRIALS).astype(np.int64)).tolist():
+        for blocks in distinct(np.linspace(least, most, _TRIALS).astype(np.int64)).tolist():
             cuts = _even_cuts(ends, blocks)
             if np.add.reduceat(sizes, cuts[:-1]).max() <= order.block_bytes:
                 break
@@ -196,7 +197,7 @@ def _even_cuts(ends: IntArray, parts: int) -> IntArray:
     total = int(ends[-1])
     # Python's integers: products may have more than 64 bits.
     wanted = np.array([i * total // parts for i in range(1, parts)], np.int64)
-    stops = np.unique(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
+    stops = distinct(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
     return np.append(0, stops[stops <= len(ends)])
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..distinct import distinct
 from ..errors import ArgumentError
 from .boxes import group_bytes
 from .reading import Source, sources
@@ -83,7 +84,7 @@ class VolumesCells:
                 yield 0, np.arange(len(numbers)), numbers
             return
         volumes = self.volumes(numbers)
-        for volume in np.unique(volumes).tolist():
+        for volume in distinct(volumes).tolist():
             places = np.flatnonzero(volumes == volume)
             yield volume, places, numbers[places] - self.first[volume]
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -254,11 +254,6 @@ def nczarr_dimension_names(metadata: ArrayMetadata) -> list[str] | None:
     return None
 
 
-def nczarr_members(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what NCZarr, up to netCDF-C 4.9.2, has written into the document of an array."""
-    return _nczarr_attributes(document)
-
-
 def _is_of_gdal(metadata: ArrayMetadata) -> bool:
     """Return whether GDAL wrote an array, so that its fill value is nodata, or, if it is null, there is none.
 
@@ -399,6 +394,19 @@ def _same_bits(fill_value: Any, metadata: ArrayMetadata) -> bool:
     return (
         np.asarray(fill_value, metadata.dtype).tobytes() == np.asarray(metadata.absent_value, metadata.dtype).tobytes()
     )
+
+
+def with_extras(made: ArrayMetadata, metadata: ArrayMetadata) -> ArrayMetadata:
+    """Return the metadata of a copy in the same format with what others have put into the documents of the source."""
+    if made.zarr_format != metadata.zarr_format:
+        return made
+    document = dict(made.document)
+    if (zarray := metadata.document.get(".zarray")) is not None:
+        document[".zarray"] = {**document[".zarray"], **_nczarr_attributes(zarray)}
+    elif metadata.fill_value is None and "fill_value" in document:
+        # GDAL's for no nodata.
+        return replace(made, document={**document, "fill_value": None}, fill_value=None)
+    return replace(made, document=document)
 
 
 # -- what changes ------------------------------------------------------------------------------------------------------

@@ -249,6 +249,9 @@ def begin_array(store: Store, path: str, metadata: ArrayMetadata, location: Loca
 def finish_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
     """Write the documents of a new array whose chunks are stored, as :func:`write_new_array` does without any."""
     documents = array_documents(metadata, path)
+    if not overwrite:
+        # Others may have created nodes here and below meanwhile, for there was none that could be seen.
+        check_free(store, path, inspect_location(store, path, metadata.zarr_format), metadata.zarr_format, group=False)
     _write_new(
         store, path, documents, replace(location, occupied=False, parents=()), metadata.zarr_format, overwrite=overwrite
     )

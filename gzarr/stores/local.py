@@ -181,6 +181,11 @@ class LocalStore:
     def check_absent(self, key: str) -> None:
         """Raise if a file that was not found is a link to an absent one, as git-annex and DataLad make them.
 
+        Parameters
+        ----------
+        key
+            Key of the file.
+
         Raises
         ------
         StoreError
@@ -188,8 +193,13 @@ class LocalStore:
         """
         link = dangling_link(self._tree.root, key.split("/"))
         if link is not None:
+            try:
+                target = os.readlink(link)  # noqa: PTH115
+            except OSError:
+                # It is no link any more: another program changes the directory.
+                return
             raise StoreError(
-                f"{self!r}: {key!r} is not absent: {link!r} is a symbolic link to {os.readlink(link)!r}, "  # noqa: PTH115
+                f"{self!r}: {key!r} is not absent: {link!r} is a symbolic link to {target!r}, "
                 "which does not exist. Fetch its content (git annex get, datalad get), or remove the link if the value "
                 "is to be absent",
                 key=key,

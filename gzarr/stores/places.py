@@ -79,11 +79,11 @@ class Place:
     label: str
 
     def overlaps(self, other: Place) -> bool:
-        """Return whether two places are the same node, or one contains the other."""
+        """Return whether this place and ``other`` are the same node, or one contains the other."""
         return any(_begins(one, two) or _begins(two, one) for one, two in self._pairs(other))
 
     def is_same(self, other: Place) -> bool:
-        """Return whether two places are the same node."""
+        """Return whether this place and ``other`` are the same node."""
         return any(one == two for one, two in self._pairs(other))
 
     def _pairs(self, other: Place) -> list[tuple[str, str]]:

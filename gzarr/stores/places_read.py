@@ -60,7 +60,13 @@ def check_apart(value: Any, target: Place, *, operation: str, instead: str) -> N
 
 
 def places_read(value: Any) -> Iterator[Place]:
-    """Yield the places of all arrays that a value reads, each once."""
+    """Yield the places of all arrays that a value reads, each once.
+
+    Parameters
+    ----------
+    value
+        Anything that will be read.
+    """
     seen: set[tuple[int, str]] = set()
     for store, path in _nodes(value):
         if (id(store), path) not in seen:

@@ -108,6 +108,15 @@ class ZarrStore(RequestedValues, WholeValues):
     def __repr__(self) -> str:
         return f"<gzarr.ZarrStore of {type(self.store).__module__.partition('.')[0]}.{type(self.store).__name__}>"
 
+    @property
+    def documents_first(self) -> bool:
+        """Whether no chunk can be stored before the document of its array: Icechunk's, which commits both together."""
+        store: Any = self.store
+        # Wrappers of zarr-python keep it there.
+        while is_zarr_store(inner := getattr(store, "_store", None)):
+            store = inner
+        return type(store).__module__.partition(".")[0] == "icechunk"
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrStore):
             return NotImplemented

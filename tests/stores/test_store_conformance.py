@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,12 @@ class TestMemoryStore(Conformance):
 
     async def get(self, store: AsyncStore, key: str) -> Buffer:
         return cpu.Buffer.from_bytes(store.inner.mapping[key])
+
+    def test_serializable_store(self, store: AsyncStore) -> None:
+        """What is in memory is equal by identity, never by content."""
+        copied = pickle.loads(pickle.dumps(store))
+        assert copied != store
+        assert copied.inner.mapping == store.inner.mapping
 
 
 class FsspecConformance(Conformance):

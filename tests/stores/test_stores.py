@@ -502,10 +502,12 @@ class TestLinks:
         store = LocalStore(root)
         assert store.get("file") == b"inside"
         assert store.get("dir/k") == b"outside"
-        assert store.get("dangling") is None
-        assert list(store.list()) == ["d/k", "dir/k", "file"]
-        assert list(store.list_sizes("")) == [("d/k", 6), ("dir/k", 7), ("file", 6)]
-        assert store.list_dir("") == (["file"], ["d/", "dir/"])
+        with pytest.raises(StoreError, match="'dangling' is not absent"):
+            store.get("dangling")
+        assert list(store.list()) == ["d/k", "dangling", "dir/k", "file"]
+        sizes = dict(store.list_sizes(""))
+        assert (sizes["d/k"], sizes["dir/k"], sizes["file"]) == (6, 7, 6)
+        assert store.list_dir("") == (["dangling", "file"], ["d/", "dir/"])
 
     def test_refused(self, root, tmp_path):
         store = LocalStore(root, follow_symlinks=False)

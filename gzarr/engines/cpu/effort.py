@@ -23,6 +23,7 @@ import numpy as np
 from gzarr_kernels.operations import OPERATIONS
 
 from ...codecs.codec import ArrayRepresentation
+from ...distinct import distinct
 from ...plan.encode_program import analyse_encoding
 from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
@@ -101,7 +102,7 @@ def choose_search(
     if pieces < _MIN_PIECES:
         return program
     # Multiples of the golden ratio are spread evenly, and not at the same place in each row of chunks.
-    chosen = rows[np.unique((_GOLDEN_RATIO * np.arange(1, pieces + 1) % 1 * len(rows)).astype(np.int64))]
+    chosen = rows[distinct((_GOLDEN_RATIO * np.arange(1, pieces + 1) % 1 * len(rows)).astype(np.int64))]
     trial = _trial_request(request, program, chosen, most)
     shorter = analyse_encoding(trial.codecs, trial.chunk, available)
     return program if shorter is None else program.searching(_best_way(trial, shorter, groups, candidates.reference))

@@ -96,6 +96,7 @@ def parse_array(
     order = member(zarray, "order")
     if order not in ("C", "F"):
         fail(f"expected 'C' or 'F', got {quote(order)}", "$.order")
+    attributes = parse_attributes(zattrs, "$")
     codecs = codec_chain(
         _filters(zarray),
         stored,
@@ -103,9 +104,8 @@ def parse_array(
         order,
         allow_pickle=allow_pickle,
         netcdf_itemsize=_netcdf_itemsize(zarray["dtype"], stored),
-        by_netcdf=_is_by_netcdf(zarray, zattrs),
+        by_netcdf=_is_by_netcdf(zarray, attributes),
     )
-    attributes = parse_attributes(zattrs, "$")
     return ArrayMetadata(
         chunk_grid=ChunkGrid.regular(shape, chunk_shape),
         dtype=native(stored),
@@ -202,15 +202,15 @@ def _netcdf_itemsize(dtype: Any, stored: np.dtype[Any]) -> int:
     return _POINTER_NBYTES if text else stored.itemsize
 
 
-def _is_by_netcdf(zarray: dict[str, Any], zattrs: dict[str, Any] | None) -> bool:
+def _is_by_netcdf(zarray: dict[str, Any], attributes: dict[str, Any]) -> bool:
     """Return whether netCDF-C wrote an array, as far as its documents tell.
 
     It leaves marks in NCZarr's dialect; in pure Zarr it names dimensions, and its last filter is the compressor.
     """
-    names = [*zarray, *(zattrs or {})]
+    names = [*zarray, *attributes]
     if any(name.lower().startswith(_NCZARR) for name in names):
         return True
-    return "_ARRAY_DIMENSIONS" in (zattrs or {}) and zarray.get("compressor") is not None
+    return "_ARRAY_DIMENSIONS" in attributes and zarray.get("compressor") is not None
 
 
 def _bytes_codec(stored: np.dtype[Any]) -> BytesCodec:

@@ -387,7 +387,7 @@ def test_a_cache_has_what_its_store_has(writer: Any, tmp_path: Path) -> None:
 
     # Files are not offered: engines would pass the cache by. Parts can always be joined.
     always = {protocols.RemoteValues, protocols.LocatedStore}
-    never = {protocols.LocalFiles, protocols.WritableFiles}
+    never = {protocols.LocalFiles, protocols.WritableFiles, protocols.StagingStore}
     for store in (writer, gzarr.LocalStore(tmp_path / "data"), gzarr.MemoryStore(), Plain()):
         cached = gzarr.CachedStore(store, tmp_path / "cache", 1 << 20, name="store")
         for kind in kinds:
