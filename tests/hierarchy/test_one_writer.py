@@ -151,7 +151,7 @@ def test_processes_add_wells_and_labels(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[tuple[str, int]]:
-    with servers.s3_server() as address:
+    with servers.s3_server(atomic=True) as address:
         servers.make_bucket(address, "bucket")
         yield address
 

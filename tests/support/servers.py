@@ -59,10 +59,11 @@ def s3_options(url: str, **others: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def s3_server() -> Iterator[tuple[str, int]]:
-    """Run moto's S3 server; yield its host and port."""
+def s3_server(*, atomic: bool = False) -> Iterator[tuple[str, int]]:
+    """Run moto's S3 server; yield its host and port. ``atomic``: conditional puts are, as Amazon's."""
     port = free_port()
-    with running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
+    program = [str(Path(__file__).with_name("atomic_s3.py"))] if atomic else ["-m", "moto.server"]
+    with running([sys.executable, *program, "-H", "127.0.0.1", "-p", str(port)], port):
         yield "127.0.0.1", port
 
 
