@@ -61,7 +61,7 @@ class StagedWave:
     __slots__ = ("_stage", "_task", "wave")
 
     def __init__(self, wave: Wave, stage: Callable[[], tuple[Staged, Frames]], *, aside: bool) -> None:
-        self.wave = wave
+        self.wave: Wave = wave
         self._stage: Callable[[], tuple[Staged, Frames]] | None = stage
         self._task = pool.Task(stage) if aside else None
 
