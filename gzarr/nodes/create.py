@@ -19,7 +19,7 @@ from ..metadata.to_documents import array_documents, group_documents
 from ..stores.base import ExclusiveStore, is_listable, knows_of
 from ..stores.locks import hold, hold_node
 from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
-from .documents import upward
+from .documents import is_conditional, upward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -249,8 +249,9 @@ def begin_array(store: Store, path: str, metadata: ArrayMetadata, location: Loca
 def finish_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
     """Write the documents of a new array whose chunks are stored, as :func:`write_new_array` does without any."""
     documents = array_documents(metadata, path)
-    if not overwrite:
-        # Others may have created nodes here and below meanwhile, for there was none that could be seen.
+    if not overwrite and not is_conditional(store):
+        # Others may have created nodes here and below meanwhile, for there was none that could be seen. Where the document
+        # is written on the condition that there is none, another look would cost as many requests as the first.
         check_free(store, path, inspect_location(store, path, metadata.zarr_format), metadata.zarr_format, group=False)
     _write_new(
         store, path, documents, replace(location, occupied=False, parents=()), metadata.zarr_format, overwrite=overwrite

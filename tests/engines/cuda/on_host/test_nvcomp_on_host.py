@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numcodecs
 import numpy as np
 import pytest
-from support.cuda_on_host import build, nvcomp
-from support.cuda_on_host.c_types import address
+from support.cuda_on_host import nvcomp
+from support.cuda_on_host.whole import whole
 from support.nvcomp_declarations import known
 from support.nvcomp_encoders import gdeflate_frame
 
@@ -54,12 +54,8 @@ DECODE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def host(cuda: HostCuda) -> Iterator[HostNvcomp]:
-    library = cuda.library
-    made = nvcomp.HostNvcomp(build.CACHE, address(library.coh_find), address(library.coh_enqueue), load().functions)
-    undo = made.install()
-    yield made
-    undo()
+def host(cuda: HostCuda) -> HostNvcomp:
+    return whole().nvcomp
 
 
 @pytest.fixture(autouse=True)
