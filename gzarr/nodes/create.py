@@ -17,6 +17,7 @@ from ..metadata.formats import FORMATS, keys_and_prefixes, node_at, node_keys
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
 from ..stores.base import ExclusiveStore, is_listable, knows_of
+from ..stores.keys import is_document
 from ..stores.locks import hold, hold_node
 from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
 from .documents import is_conditional, upward
@@ -250,9 +251,13 @@ def finish_array(store: Store, path: str, metadata: ArrayMetadata, location: Loc
     """Write the documents of a new array whose chunks are stored, as :func:`write_new_array` does without any."""
     documents = array_documents(metadata, path)
     if not overwrite and not is_conditional(store):
-        # Others may have created nodes here and below meanwhile, for there was none that could be seen. Where the document
-        # is written on the condition that there is none, another look would cost as many requests as the first.
-        check_free(store, path, inspect_location(store, path, metadata.zarr_format), metadata.zarr_format, group=False)
+        # Others may have created nodes here and below meanwhile, for there was none that could be seen. Where the
+        # document is written on the condition that there is none, another look would cost as much as the first.
+        now = inspect_location(store, path, metadata.zarr_format)
+        # A look at some keys may take the new chunks for a group with nodes below it.
+        implicit = isinstance(now.found, GroupMetadata) and now.found.implicit
+        if not implicit or any(map(is_document, store.list_prefix(f"{path}/" if path else ""))):
+            check_free(store, path, now, metadata.zarr_format, group=False)
     _write_new(
         store, path, documents, replace(location, occupied=False, parents=()), metadata.zarr_format, overwrite=overwrite
     )

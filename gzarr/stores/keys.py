@@ -20,6 +20,11 @@ _DOCUMENTS: Final = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".z
 _FOREIGN = ("\\", ":") if os.sep != "/" else ()
 
 
+def is_document(key: str) -> bool:
+    """Return whether a key is that of a node's document, in versions 1 to 3."""
+    return key.rpartition("/")[2] in _DOCUMENTS
+
+
 def _check_segments(segments: list[str], whole: str, what: str) -> None:
     for segment in segments:
         if not segment:

@@ -430,3 +430,14 @@ class TestSaveAndLoad:
         with pytest.raises(errors.ArgumentError, match="at least one"):
             gzarr.save(store)
         assert store == {}
+
+
+@pytest.mark.parametrize("path", ["", "a"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_many_chunks_are_not_taken_for_nodes(zarr_format: Any, path: str) -> None:
+    """Documents come last; before them, a look at some keys cannot tell chunks from nodes below."""
+    store = gzarr.MemoryStore()
+    data = np.arange(2500, dtype="u2")
+    array = gzarr.create_array(store, path=path, data=data, chunks=(1,), zarr_format=zarr_format, device="cpu")
+    np.testing.assert_array_equal(array[...], data)
+    np.testing.assert_array_equal(gzarr.open_array(store, path=path, device="cpu")[...], data)
