@@ -175,14 +175,16 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
     wrong = cuda.errors()
     assert not wrong, wrong
     cuda.host.visible(2)
-    _let_cupy_give_back()
-    cuda.host.visible(0)
-    left = cuda.host.live() - before
-    if left:
-        # Errors refer to what raised them, in circles.
-        gc.collect()
-        _give_all_back()
+    try:
+        _let_cupy_give_back()
         left = cuda.host.live() - before
+        if left:
+            # Errors refer to what raised them, in circles.
+            gc.collect()
+            _give_all_back()
+            left = cuda.host.live() - before
+    finally:
+        cuda.host.visible(0)
     if not (cuda.host.lost(0) or cuda.host.lost(1)):  # which takes nothing back
         assert max(left.streams, left.events, left.pinned) <= 0, left
 
