@@ -16,7 +16,8 @@ pytestmark = pytest.mark.skipif(
 
 def run(code: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        # From Python 3.12 on, forks beside other threads are warned of.
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", code],
         capture_output=True,
         text=True,
         timeout=100,
