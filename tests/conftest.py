@@ -26,7 +26,6 @@ if not ON_GPU:
         use_compiled_kernels()
 
 from support import devices, gpu_session  # noqa: E402
-from support.cuda_on_host import whole  # noqa: E402
 
 from gzarr.engines import kernels  # noqa: E402
 
@@ -79,7 +78,10 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
         return
     if not ON_GPU and not devices.LACKS:
-        whole.whole()
+        # It needs packages that a machine with a GPU may lack.
+        from support.cuda_on_host.whole import whole
+
+        whole()
     kernels.load()
     for name, row in OPERATIONS.items():
         for function in ("decode", "encode", "frames"):

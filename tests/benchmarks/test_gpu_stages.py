@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -285,14 +286,21 @@ def test_a_call_writes_one_report_and_one_log(b: SimpleNamespace, tmp_path: Path
     """Without a GPU: the environment fails, and everything after it; all of that is said, in files with plain names."""
     out = tmp_path / "out"
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHON": sys.executable}
-    (tmp_path / "made" / "kernels").mkdir(parents=True)
+    # To compile the kernels once more would take a minute.
+    brought = tmp_path / "made"
+    (brought / "kernels").mkdir(parents=True)
+    for kernel in Path(os.environ["GZARR_KERNELS"]).iterdir():
+        shutil.copy(kernel, brought / "kernels")
+    with zipfile.ZipFile(brought / "a-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("a.py", "")
+        wheel.writestr("a-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: a\nVersion: 1\n")
+        wheel.writestr("a-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("a-1.dist-info/RECORD", "")
     command = [ROOT / "ci" / "gpu", "check", "--out", out, "--only", "environment", "--only", "questions", "--small"]
-    for name in ("device", "host"):
-        (tmp_path / name).mkdir()
     (tmp_path / "first_of_all.py").write_text("import os, sys; os.environ['SEEN'] = '1'; sys.stderr.write('first\\n')")
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
     done = subprocess.run(
-        [*map(str, command), "--first", "first_of_all", "--minutes", "1.5"],
+        [*map(str, command), "--wheels", brought, "--first", "first_of_all", "--minutes", "1.5"],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
@@ -301,7 +309,8 @@ def test_a_call_writes_one_report_and_one_log(b: SimpleNamespace, tmp_path: Path
     report = json.loads((out / "gpu.json").read_text())
     assert {"call", "command", "date", "commit", "hardware", "environment", "versions", "stages"} == set(report)
     stages = {stage["stage"]: stage for stage in report["stages"]}
-    assert list(stages) == ["kernels", "environment", "questions"]
+    assert list(stages) == ["install", "kernels", "environment", "questions"]
+    assert [stages[name]["state"] for name in ("install", "kernels")] == ["passed"] * 2
     assert stages["environment"]["state"] == "failed"
     assert stages["environment"]["result"]["device_asked"] == "cuda"
     assert stages["questions"]["result"]["refused"]

@@ -60,13 +60,10 @@ def data_for(dtype: Any, shape: tuple[int, ...] = SHAPE) -> np.ndarray[Any, Any]
 
 def kernels_for(path: Path, document: dict[str, Any], device: devices.TestedDevice) -> set[str]:
     """Compare a read on the device with the CPU engine; return the kernels of filters that ran."""
-    # A large shape, because the router would choose the CPU for few small chunks.
-    name = "zarr.json" if document["zarr_format"] == 3 else ".zarray"
-    large = {**document, "shape": [1 << 20 for _ in document["shape"]]}
-    text = gzarr.open_array({name: json.dumps(large).encode()}, device=device.name).decode_path
-    assert text.startswith("cuda: "), text
     host = gzarr.open_array(path, device="cpu")
     array = gzarr.open_array(path, device=device.name)
+    # Which side is faster is of no interest here; decoding on the device must be possible.
+    assert "no decoder" not in array.decode_path, array.decode_path
     assert device.watched is not None
     for selection in (..., (slice(3, 20, 2), slice(None, None, -1)), (5, slice(1, 9))):
         same(device.read(array, selection, decode="cuda"), host[selection], selection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import time
 import zlib
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -182,6 +183,13 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
             # Errors refer to what raised them, in circles.
             gc.collect()
             _give_all_back()
+            left = cuda.host.live() - before
+        ends = time.monotonic() + 5
+        while max(left.streams, left.events, left.pinned) > 0 and time.monotonic() < ends:
+            # Threads of iterators that were left behind end in their own time.
+            time.sleep(0.02)
+            _give_all_back()
+            _let_cupy_give_back()
             left = cuda.host.live() - before
     finally:
         cuda.host.visible(0)
