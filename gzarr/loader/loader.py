@@ -74,7 +74,8 @@ class Loader:
         Whether the last batch of all ranks is filled up with samples from the beginning of the epoch instead, so that
         all ranks have the same number of steps.
     rank, world_size
-        Number of this process among all that share an epoch, and their number, which divides ``streams``.
+        Number of this process among all that share an epoch, and their number, which divides ``streams`` if that is
+        given.
     like
         Library whose arrays batches have, without a copy: ``"torch"`` or ``"jax"``. None for NumPy or CuPy.
     prefetch
@@ -94,7 +95,8 @@ class Loader:
         current when the next batch is asked for: their memory is not used again before it has passed them. The memory
         stays with the loader. What ``transform`` makes is not page-locked.
     streams
-        Number of parts of the order that ranks share.
+        Number of parts of the order that ranks share. None is 64, or the next number that ``world_size`` divides. The
+        order is the same for all numbers of ranks that share the same ``streams``.
 
     Raises
     ------
@@ -130,13 +132,13 @@ class Loader:
         on_error: OnError = "raise",
         copy: bool = True,
         pin_memory: bool = False,
-        streams: int = _STREAMS,
+        streams: int | None = None,
     ) -> None:
         volumes = [_named(volume) for volume in (arrays if isinstance(arrays, (list, tuple)) else [arrays])]
         for name, value, least in (
             ("batch_size", batch_size, 1),
             ("world_size", world_size, 1),
-            ("streams", streams, 1),
+            ("streams", 1 if streams is None else streams, 1),
             ("rank", rank, 0),
             ("prefetch", prefetch, 0),
             ("buffer_bytes", buffer_bytes, 0),
@@ -146,8 +148,13 @@ class Loader:
                 raise ArgumentError(f"{name} must be an integer of at least {least}, not {value!r}")
         if rank >= world_size:
             raise ArgumentError(f"rank must be below world_size {world_size}, not {rank}")
+        if streams is None:
+            streams = _STREAMS if _STREAMS % world_size == 0 else -(-_STREAMS // world_size) * world_size
         if streams % world_size:
-            raise ArgumentError(f"world_size {world_size} does not divide the number of streams, {streams}")
+            raise ArgumentError(
+                f"world_size {world_size} does not divide streams={streams}; leave streams out, or give "
+                f"streams={math.lcm(streams, world_size)}, whose order is another one"
+            )
         devices = {array.device for volume in volumes for array in volume.values()}
         if not devices:
             raise ArgumentError("a loader needs at least one array")
@@ -294,6 +301,7 @@ class Loader:
             "seed": self._order.seed,
             "epoch": epoch,
             "cursor": cursor,
+            "streams": self._order.streams,
             "fingerprint": self.fingerprint,
         }
 
@@ -318,6 +326,12 @@ class Loader:
             raise ArgumentError(f"this is not the state of a loader: {error!r} in {state!r:.200}") from error
         if version != STATE_VERSION:
             raise ArgumentError(f"the state has version {version!r}; this gzarr reads version {STATE_VERSION}")
+        streams = state.get("streams", self._order.streams)
+        if streams != self._order.streams:
+            raise ArgumentError(
+                f"the state is of an order with streams={streams}, and this loader has streams={self._order.streams}: "
+                f"give streams={streams}, and a world_size that divides it"
+            )
         if fingerprint != self.fingerprint:
             raise ArgumentError(
                 f"the state does not belong to this loader: {self._fingerprint.difference(str(fingerprint))} (its "

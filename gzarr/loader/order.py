@@ -4,7 +4,8 @@ Samples come in groups: those whose chunks are read together, numbered one group
 cut into blocks, and a block is read at once:
 
 - ``"blocks"``: the groups are permuted, and as many as fit into memory form a block. Its samples are dealt to the
-  streams, so that each stream has whole groups where possible, and permuted within their stream.
+  streams, so that each stream has whole groups where possible, and permuted within their stream. Where an epoch has too
+  few groups for that to be fair, streams exchange samples: a rank then reads groups that others read too.
 - ``"full"``: all samples are permuted.
 - ``False``: the samples are in their own order.
 
@@ -34,11 +35,16 @@ Shuffle: TypeAlias = Literal["full", "blocks"] | bool
 # What a permutation is for; a part of its key.
 _GROUPS: Final = 1
 _SAMPLES: Final = 2
+_DIVIDED: Final = 3
+_EXCHANGED: Final = 4
+
+#: Each stream has samples of so many groups in an epoch, or of all: a rank of many meets all that there is.
+_FAIR_GROUPS: Final = 64
 
 #: How many numbers of blocks are tried at most.
 _TRIALS: Final = 8
 #: Version of the order that settings give: a part of the fingerprint.
-ORDER_VERSION: Final = 2
+ORDER_VERSION: Final = 3
 
 
 @dataclass(frozen=True)
@@ -182,14 +188,74 @@ class EpochOrder:
         first = np.empty(streams, np.int64)
         first[_contiguous_for_ranks(streams)[(begin + np.arange(streams)) % streams]] = np.arange(streams)
         counts = (n - first + streams - 1) // streams
+        self._permute_divided(block, ids, sizes, np.cumsum(counts))
         stream = np.repeat(np.arange(streams), counts)
         # Sorting by hashes within each stream permutes its samples.
-        drawn = hashed(mix(order.seed, self.epoch, block, _SAMPLES), np.arange(n)) >> np.uint64(24)
+        drawn = self._drawn(block, n, _SAMPLES)
         mixed = np.argsort((stream << 40).astype(np.uint64) | drawn, kind="stable")
         nth = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
         result = np.empty(n, np.int64)
         result[first[stream] + nth * streams] = ids[mixed]
-        return result
+        return self._exchanged(block, result, first)
+
+    def _drawn(self, block: int, n: int, what: int) -> npt.NDArray[np.uint64]:
+        """Return hashes of 40 bits for the samples of a block, uint64 ``(n,)``."""
+        return hashed(mix(self.order.seed, self.epoch, block, what), np.arange(n)) >> np.uint64(24)
+
+    def _permute_divided(self, block: int, ids: IntArray, sizes: IntArray, ends: IntArray) -> None:
+        """Permute the samples of each group that several streams share: neighbours are not for neighbouring streams.
+
+        Parameters
+        ----------
+        block, ids
+            Number of the block, and its samples, one group after the other.
+        sizes
+            int64, samples of each group.
+        ends
+            int64 ``(streams,)``, samples of each stream and all before it.
+        """
+        begins = np.cumsum(sizes) - sizes
+        inner = ends[ends < len(ids)]
+        at = np.searchsorted(begins, inner, "right") - 1
+        divided = distinct(at[inner > begins[at]])
+        lengths = sizes[divided]
+        which = np.repeat(np.arange(len(divided)), lengths)
+        here = np.arange(len(which)) + (begins[divided] - np.cumsum(lengths) + lengths)[which]
+        drawn = self._drawn(block, len(here), _DIVIDED)
+        ids[here] = ids[here[np.argsort((which << 40).astype(np.uint64) | drawn, kind="stable")]]
+
+    def _exchanged(self, block: int, samples: IntArray, first: IntArray) -> IntArray:
+        """Exchange samples between the streams of a team, in each step of the streams anew.
+
+        A step still has one sample of each stream's groups, so it is as varied as before. Teams are as small as they
+        can be, so that ranks share few groups, but have enough groups for a fair share of all.
+
+        Parameters
+        ----------
+        block, samples
+            Number of the block, and its samples in their order.
+        first
+            int64 ``(streams,)``, place of the first sample of each stream, the streams of a rank together.
+        """
+        teams, streams = self._teams(block), self.order.streams
+        if teams == streams:
+            return samples
+        n = len(samples)
+        steps = -(-n // streams)
+        # The places of each team in a step. The last step may lack some, which come last.
+        places = np.sort(first.reshape(teams, -1), axis=1)
+        drawn = np.full(steps * streams, np.iinfo(np.uint64).max, np.uint64)
+        drawn[:n] = self._drawn(block, n, _EXCHANGED)
+        order = np.argsort(drawn.reshape(steps, streams)[:, places], axis=-1, kind="stable")
+        table = np.append(samples, np.full(steps * streams - n, -1)).reshape(steps, streams)
+        table[:, places] = np.take_along_axis(table[:, places], order, axis=-1)
+        return table.reshape(-1)[:n]
+
+    def _teams(self, block: int) -> int:
+        """Return the number of teams of streams in a block: as many as leave each enough groups."""
+        enough = -(-_FAIR_GROUPS // (len(self.bounds) - 1))
+        most = len(self.groups(block)) // enough
+        return max(d for d in range(1, self.order.streams + 1) if self.order.streams % d == 0 and d <= max(most, 1))
 
 
 def _even_cuts(ends: IntArray, parts: int) -> IntArray:

@@ -162,7 +162,7 @@ def test_two_iterators_at_a_time(root: Path) -> None:
         ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
         ({"batch_size": 1.5}, "batch_size"),
         ({"batch_size": True}, "batch_size"),
-        ({"world_size": 3}, "does not divide the number of streams"),
+        ({"world_size": 3, "streams": 64}, r"world_size 3 does not divide streams=64; .* streams=192"),
         ({"rank": 2, "world_size": 2}, "rank must be below"),
         ({"rank": -1}, "rank"),
         ({"shuffle": "some"}, "shuffle must be"),

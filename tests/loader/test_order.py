@@ -97,8 +97,8 @@ def test_a_block_has_whole_groups_and_at_most_its_samples(order: EpochOrder) -> 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8, 16])
 def test_ranks_share_few_groups(world_size: int) -> None:
-    """Each rank decodes its own groups, but for those at which the shares of two ranks meet."""
-    groups, size = 640, 50
+    """In a long epoch, each rank decodes its own groups, but for those at which the shares of two ranks meet."""
+    groups, size = 4096, 10
     order = EpochOrder(Order("blocks", 64 * size, 64, 1), 0, np.arange(0, groups * size + 1, size))
     decoded = 0
     for begin, end in zip(order.bounds, order.bounds[1:], strict=False):
