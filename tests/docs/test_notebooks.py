@@ -20,6 +20,7 @@ def test_there_are_some() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["pyramid_and_viewer", "read_and_look", "train_from_patches"]
 
 
+@pytest.mark.slow  # Each starts a kernel.
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_and_prints_what_is_stored(path: Path, tmp_path: Path) -> None:
     stored = nbformat.read(path, as_version=4)

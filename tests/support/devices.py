@@ -184,8 +184,10 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
             gc.collect()
             _give_all_back()
             left = cuda.host.live() - before
+        # A device that is lost takes nothing back.
+        lost = cuda.host.lost(0) or cuda.host.lost(1)
         ends = time.monotonic() + 5
-        while max(left.streams, left.events, left.pinned) > 0 and time.monotonic() < ends:
+        while not lost and max(left.streams, left.events, left.pinned) > 0 and time.monotonic() < ends:
             # Threads of iterators that were left behind end in their own time.
             time.sleep(0.02)
             _give_all_back()
@@ -193,8 +195,7 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
             left = cuda.host.live() - before
     finally:
         cuda.host.visible(0)
-    if not (cuda.host.lost(0) or cuda.host.lost(1)):  # which takes nothing back
-        assert max(left.streams, left.events, left.pinned) <= 0, left
+    assert lost or max(left.streams, left.events, left.pinned) <= 0, left
 
 
 def _give_all_back() -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from support.devices import TestedDevice
 
+pytestmark = pytest.mark.slow
+
 DAMAGED = "1.2.0"
 
 

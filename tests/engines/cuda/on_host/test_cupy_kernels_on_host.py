@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from support.cuda_on_host import HostCuda
     from support.cuda_on_host.cupy_kernels import CupyKernels
 
+pytestmark = pytest.mark.slow
+
 # Few: each kernel takes a tenth of a second to compile the first time.
 DTYPES = ["bool", "u1", "i8", "f2", "f4", "c8"]
 #: How an array lies in memory: functions of a C-contiguous array.
