@@ -186,8 +186,8 @@ class Loader:
         self._order = Order(mode, block, int(streams), int(seed), self._volumes.sample_nbytes)
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._epoch, self._cursor = 0, 0
-        # Whether the current epoch was begun by an iterator.
-        self._used = False
+        # Whether the current epoch was begun by an iterator, and whether a state was loaded since the last one.
+        self._used = self._loaded = False
         self._warned = False
         self._stats = Stats()
         # How epochs are read, once it was chosen.
@@ -223,7 +223,7 @@ class Loader:
         self._say_what_changed()
         if self._used:
             self._epoch, self._cursor = self._epoch + 1, 0
-        self._used = True
+        self._used, self._loaded = True, False
         epoch, begin = self._read_of(self._epoch), self._cursor
 
         def given(steps: int | None, number: int = self._epoch) -> None:
@@ -340,7 +340,38 @@ class Loader:
         if not 0 <= cursor <= self._volumes.count or epoch < 0 or seed < 0:
             raise ArgumentError(f"the state has epoch {epoch} and cursor {cursor} of {self._volumes.count} samples")
         self._order = replace(self._order, seed=seed)
-        self._epoch, self._cursor, self._used = epoch, cursor, False
+        self._epoch, self._cursor, self._used, self._loaded = epoch, cursor, False, True
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration an epoch, from its beginning; without this, epochs follow each other.
+
+        A state that was loaded since the last iteration comes first: a trainer that counts from 0 after it has gone on
+        does not begin anew.
+
+        Parameters
+        ----------
+        epoch
+            Number of the epoch, at least 0.
+
+        Raises
+        ------
+        ArgumentError
+            If it is no such number.
+        """
+        if not _is_integer(epoch) or epoch < 0:
+            raise ArgumentError(f"epoch must be an integer of at least 0, not {epoch!r}")
+        if not self._loaded:
+            self._epoch, self._cursor, self._used = int(epoch), 0, False
+
+    @property
+    def next_epoch(self) -> int:
+        """Number of the epoch of the next iteration."""
+        return self._epoch + 1 if self._used else self._epoch
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next iteration goes on from a state that was loaded."""
+        return self._loaded
 
     def _read_of(self, epoch: int) -> Epoch:
         """Return an epoch that is to be read."""

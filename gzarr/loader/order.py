@@ -16,8 +16,9 @@ every world size.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
@@ -37,6 +38,7 @@ _GROUPS: Final = 1
 _SAMPLES: Final = 2
 _DIVIDED: Final = 3
 _EXCHANGED: Final = 4
+_REST: Final = 5
 
 #: Each stream has samples of so many groups in an epoch, or of all: a rank of many meets all that there is.
 _FAIR_GROUPS: Final = 64
@@ -227,8 +229,9 @@ class EpochOrder:
     def _exchanged(self, block: int, samples: IntArray, first: IntArray) -> IntArray:
         """Exchange samples between the streams of a team, in each step of the streams anew.
 
-        A step still has one sample of each stream's groups, so it is as varied as before. Teams are as small as they
-        can be, so that ranks share few groups, but have enough groups for a fair share of all.
+        A step still has one sample of each stream's groups, so it is as varied as before, and so are its parts for
+        batches and ranks: see :func:`_stride`. Teams are as small as they can be, so that ranks share few groups, but
+        have enough groups for a fair share of all.
 
         Parameters
         ----------
@@ -240,16 +243,23 @@ class EpochOrder:
         teams, streams = self._teams(block), self.order.streams
         if teams == streams:
             return samples
-        n = len(samples)
-        steps = -(-n // streams)
-        # The places of each team in a step. The last step may lack some, which come last.
-        places = np.sort(first.reshape(teams, -1), axis=1)
-        drawn = np.full(steps * streams, np.iinfo(np.uint64).max, np.uint64)
-        drawn[:n] = self._drawn(block, n, _EXCHANGED)
-        order = np.argsort(drawn.reshape(steps, streams)[:, places], axis=-1, kind="stable")
-        table = np.append(samples, np.full(steps * streams - n, -1)).reshape(steps, streams)
-        table[:, places] = np.take_along_axis(table[:, places], order, axis=-1)
-        return table.reshape(-1)[:n]
+        each = streams // teams
+        # The places of each team in a step: with streams of one group next to each other, and in order.
+        circle = first.reshape(teams, each)
+        places = np.sort(circle, axis=1)
+        steps, rest = divmod(len(samples), streams)
+        result = samples.copy()
+        whole = samples[: steps * streams].reshape(steps, streams)[:, circle]
+        shift = self._drawn(block, steps * teams, _EXCHANGED).astype(np.int64).reshape(steps, teams, 1)
+        order = (shift + _stride(each) * np.arange(each)) % each
+        result[: steps * streams].reshape(steps, streams)[:, places] = np.take_along_axis(whole, order, axis=-1)
+        if rest:
+            # Too few for a whole step: in any order.
+            drawn = self._drawn(block, rest, _REST)
+            for some in places:
+                here = steps * streams + some[some < rest]
+                result[here] = samples[here[np.argsort(drawn[some[some < rest]])]]
+        return result
 
     def _teams(self, block: int) -> int:
         """Return the number of teams of streams in a block: as many as leave each enough groups."""
@@ -265,6 +275,30 @@ def _even_cuts(ends: IntArray, parts: int) -> IntArray:
     wanted = np.array([i * total // parts for i in range(1, parts)], np.int64)
     stops = distinct(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
     return np.append(0, stops[stops <= len(ends)])
+
+
+@cache
+def _stride(size: int) -> int:
+    """Return a stride around a circle, so that runs of its multiples are spread evenly, and those for each rank.
+
+    Neighbours on the circle are of one group. A run of multiples is what a batch takes; every second, fourth, … of
+    them, what a rank does.
+    """
+    runs = [
+        (every, length)
+        for every in (1, 2, 3, 4, 6, 8)
+        if size % every == 0
+        for length in (2, 4, 8, 16, 32)
+        if every * length <= size
+    ]
+
+    def alike(stride: int) -> int:
+        """Return how many parts of the circle, each as long as a fair share, are missed by these runs."""
+        at = {run: run[0] * stride * np.arange(run[1]) % size for run in runs}
+        return sum(length - len(distinct(at[every, length] * length // size)) for every, length in runs)
+
+    coprime = [stride for stride in range(1, size + 1) if math.gcd(stride, size) == 1]
+    return min(coprime, key=alike)
 
 
 def _contiguous_for_ranks(streams: int) -> IntArray:

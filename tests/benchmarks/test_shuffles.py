@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "figures" / "shuffling.svg"
-FIGURES = ROOT / "benchmarks" / "results" / "2026-11-23-shuffle-quality.txt"
+FIGURES = ROOT / "benchmarks" / "results" / "2026-11-25-shuffle-quality.txt"
 
 
 @pytest.fixture(scope="module")
