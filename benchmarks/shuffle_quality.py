@@ -93,7 +93,7 @@ def by_batch(batches: int) -> Iterator[str]:
                 f"{lost / math.log2(_CLASSES):9.1%}   {as_random(_CLASSES, batch, entropy):9.2f}   "
                 f"{1 / (1 + batch / groups):7.2f}"
             )
-    yield "a batch takes its samples from all 64 streams in turn, and these have chunks of their own: so those of up to"
+    yield "a batch takes its samples from all 64 streams in turn, and chunks are divided among these: so those of up to"
     yield "64 samples lose less than the formula says from R = batch on; several together are as one of as many samples"
 
 
@@ -122,7 +122,7 @@ def formula(batches: int) -> Iterator[str]:
     cases += [(16, 10, ranks, 128) for ranks in (1, 2, 4)]
     for chunk, classes, ranks, groups in cases:
         lost = entropy_of_random(classes, 256) - _of_blocks(groups, chunk, classes, 256, batches, ranks)
-        # A rank has whole streams, and these have groups of their own.
+        # A rank has whole streams, and groups are divided among these.
         wanted = predicted(classes, groups / ranks)
         yield f"{chunk:15}   {classes:3}   {ranks:5}   {groups:3}   {lost:8.3f}   {wanted:7.3f}   {lost / wanted:18.2f}"
 

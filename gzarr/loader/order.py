@@ -192,17 +192,15 @@ class EpochOrder:
         counts = (n - first + streams - 1) // streams
         self._permute_divided(block, ids, sizes, np.cumsum(counts))
         stream = np.repeat(np.arange(streams), counts)
-        # Sorting by hashes within each stream permutes its samples.
-        drawn = self._drawn(block, n, _SAMPLES)
-        mixed = np.argsort((stream << 40).astype(np.uint64) | drawn, kind="stable")
+        mixed = _permuted(stream, self._drawn(block, n, _SAMPLES))
         nth = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
         result = np.empty(n, np.int64)
         result[first[stream] + nth * streams] = ids[mixed]
         return self._exchanged(block, result, first)
 
     def _drawn(self, block: int, n: int, what: int) -> npt.NDArray[np.uint64]:
-        """Return hashes of 40 bits for the samples of a block, uint64 ``(n,)``."""
-        return hashed(mix(self.order.seed, self.epoch, block, what), np.arange(n)) >> np.uint64(24)
+        """Return hashes for a block, uint64 ``(n,)``."""
+        return hashed(mix(self.order.seed, self.epoch, block, what), np.arange(n))
 
     def _permute_divided(self, block: int, ids: IntArray, sizes: IntArray, ends: IntArray) -> None:
         """Permute the samples of each group that several streams share: neighbours are not for neighbouring streams.
@@ -223,15 +221,14 @@ class EpochOrder:
         lengths = sizes[divided]
         which = np.repeat(np.arange(len(divided)), lengths)
         here = np.arange(len(which)) + (begins[divided] - np.cumsum(lengths) + lengths)[which]
-        drawn = self._drawn(block, len(here), _DIVIDED)
-        ids[here] = ids[here[np.argsort((which << 40).astype(np.uint64) | drawn, kind="stable")]]
+        ids[here] = ids[here[_permuted(which, self._drawn(block, len(here), _DIVIDED))]]
 
     def _exchanged(self, block: int, samples: IntArray, first: IntArray) -> IntArray:
         """Exchange samples between the streams of a team, in each step of the streams anew.
 
-        A step still has one sample of each stream's groups, so it is as varied as before, and so are its parts for
-        batches and ranks: see :func:`_stride`. Teams are as small as they can be, so that ranks share few groups, but
-        have enough groups for a fair share of all.
+        A whole step has the same samples as before, so batches of whole steps are as varied. Parts of a step, for
+        smaller batches and for ranks, are a little less so; see :func:`_stride`. Teams are as small as they can be, so
+        that ranks share few groups, but have enough groups for a fair share of all.
 
         Parameters
         ----------
@@ -248,11 +245,15 @@ class EpochOrder:
         circle = first.reshape(teams, each)
         places = np.sort(circle, axis=1)
         steps, rest = divmod(len(samples), streams)
+        # For each team and shift, where its samples of a step come from.
+        turns = circle[:, (np.arange(each)[:, None] + _stride(each) * np.arange(each)) % each]
+        shift = (self._drawn(block, steps * teams, _EXCHANGED) % np.uint64(each)).astype(np.int64)
+        columns = turns[np.arange(teams), shift.reshape(steps, teams)].reshape(steps, streams)
+        if teams > 1:
+            columns = columns[:, np.argsort(places.reshape(-1))]
         result = samples.copy()
-        whole = samples[: steps * streams].reshape(steps, streams)[:, circle]
-        shift = self._drawn(block, steps * teams, _EXCHANGED).astype(np.int64).reshape(steps, teams, 1)
-        order = (shift + _stride(each) * np.arange(each)) % each
-        result[: steps * streams].reshape(steps, streams)[:, places] = np.take_along_axis(whole, order, axis=-1)
+        columns += streams * np.arange(steps)[:, None]
+        np.take(samples, columns.reshape(-1), out=result[: steps * streams])
         if rest:
             # Too few for a whole step: in any order.
             drawn = self._drawn(block, rest, _REST)
@@ -275,6 +276,29 @@ def _even_cuts(ends: IntArray, parts: int) -> IntArray:
     wanted = np.array([i * total // parts for i in range(1, parts)], np.int64)
     stops = distinct(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
     return np.append(0, stops[stops <= len(ends)])
+
+
+def _permuted(owner: IntArray, drawn: npt.NDArray[np.uint64]) -> IntArray:
+    """Return the indices of elements ordered by owner, and by hashes among those of one: int64 ``(n,)``.
+
+    Parameters
+    ----------
+    owner
+        int64 ``(n,)``, ascending, at least 0.
+    drawn
+        uint64 ``(n,)``.
+    """
+    n = len(owner)
+    if not n:
+        return np.zeros(0, np.int64)
+    # All keys differ, so any way to sort gives the same order, the fastest one too.
+    index_bits, owner_bits = np.uint64(n.bit_length()), np.uint64(int(owner[-1]).bit_length())
+    keys = drawn >> (owner_bits + index_bits) << index_bits
+    if owner_bits:
+        keys |= owner.astype(np.uint64) << (np.uint64(64) - owner_bits)
+    keys |= np.arange(n, dtype=np.uint64)
+    keys.sort()
+    return (keys & ((np.uint64(1) << index_bits) - np.uint64(1))).astype(np.int64)
 
 
 @cache

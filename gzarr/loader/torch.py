@@ -61,7 +61,13 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
         return len(self._loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration an epoch, as for :meth:`gzarr.Loader.set_epoch`, also in workers."""
+        """Make the next iteration an epoch, as for :meth:`gzarr.Loader.set_epoch`, also in workers.
+
+        Parameters
+        ----------
+        epoch
+            Number of the epoch, at least 0.
+        """
         self._loader.set_epoch(epoch)
         self._epochs.set(epoch)
 

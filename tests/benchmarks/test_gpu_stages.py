@@ -21,6 +21,7 @@ from gzarr_kernels.device import ptx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import gpu_benchmarks
+from support.devices import LACKS
 from support.gpu_session import OPTIONAL
 
 if TYPE_CHECKING:
@@ -282,6 +283,7 @@ def test_what_the_tests_of_a_stage_amount_to(b: SimpleNamespace, tmp_path: Path)
     assert t.collected(tmp_path / "none")["passed"] == 0
 
 
+@pytest.mark.skipif(bool(LACKS), reason=LACKS)
 def test_a_call_writes_one_report_and_one_log(b: SimpleNamespace, tmp_path: Path) -> None:
     """Without a GPU: the environment fails, and everything after it; all of that is said, in files with plain names."""
     out = tmp_path / "out"

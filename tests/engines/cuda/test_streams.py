@@ -88,16 +88,16 @@ CALLS: dict[str, Callable[[gzarr.Array], Any]] = {
 @pytest.mark.filterwarnings("ignore:shuffling is coarse")
 @pytest.mark.parametrize("name", CALLS)
 def test_the_pool_does_not_grow_with_each_call(name: str, array: gzarr.Array, device: WatchedDevice) -> None:
-    for _ in range(3):
-        CALLS[name](array)
-        # What is young: all objects of a test run would take a second.
-        gc.collect(1)
+    def called(times: int) -> None:
+        for _ in range(times):
+            CALLS[name](array)
+            # What is young: all objects of a test run would take a second.
+            gc.collect(1)
+
+    called(3)
     before = made(device)
     assert 0 < before <= 12
-    for _ in range(8):
-        CALLS[name](array)
-        # What is young: all objects of a test run would take a second.
-        gc.collect(1)
+    called(8)
     # Threads run side by side to a different degree; each call with streams of its own would make two or more.
     assert made(device) <= before + 4
     gzarr.release_memory()
