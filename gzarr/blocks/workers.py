@@ -14,6 +14,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .. import ending
 from ..engines import pool
 from ..engines.monitor import Monitor, ReadCancelledError
 from ..waiting import taken_from
@@ -125,7 +126,9 @@ class _Team(Generic[T, R]):
         self._tasks.put(one)
         if len(self._threads) < self._most:
             context = contextvars.copy_context()
-            thread = threading.Thread(target=context.run, args=(self._serve,), name="gzarr-blocks", daemon=True)
+            thread = threading.Thread(
+                target=context.run, args=(ending.for_caller(self._serve),), name="gzarr-blocks", daemon=True
+            )
             try:
                 thread.start()
             except RuntimeError:

@@ -2,8 +2,7 @@
 
 A compiled function runs without the GIL, and only for a worker. When the interpreter shuts down, a daemon thread that
 returned from one would be ended in the middle of it, which aborts the process. So at exit, running functions, and the
-compilation of one, come to their end first, and threads other than the main one get no more workers: they wait until
-the process ends.
+compilation of one, come to their end first, and only the main thread gets more workers (``gzarr.ending``).
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gzarr_kernels import compiled, libraries
 from gzarr_kernels.slots.context import PLACE_NS, READ_NS, SIZE, SLICE_NS
 from gzarr_kernels.slots.scratch import WORKER_BYTES
 
+from .. import ending
 from . import pool
 from .forks import ForkSafeLock
 
@@ -114,17 +114,13 @@ def _apart(load: Callable[[], None]) -> None:
     def run() -> None:
         try:
             with _lock.lock:
-                if is_main or not _ending:
-                    load()
-                    return
+                ending.leave()
+                load()
         except BaseException as error:
             failures.append(error)
-            return
-        _wait_for_the_end()
 
-    is_main = threading.current_thread() is threading.main_thread()
-    thread = threading.Thread(target=run, name="gzarr-kernels", daemon=True)
-    if not is_main:
+    thread = threading.Thread(target=ending.for_caller(run), name="gzarr-kernels", daemon=True)
+    if threading.current_thread() is not threading.main_thread():
         run()
     else:
         try:
@@ -189,8 +185,6 @@ class Worker:
 
 # Taking and giving back are atomic operations of a deque, so no lock can be held when a process forks.
 _idle: deque[Worker] = deque()
-# Whether the process ends: then only the main thread gets workers.
-_ending = False
 # One entry for each worker.
 _live: list[None] = []
 # What the workers of each run share, by its identity.
@@ -204,9 +198,11 @@ def take_worker() -> Worker:
     except IndexError:
         worker = Worker()
     # Only now: a worker that is taken before the process begins to end is waited for.
-    if _ending and threading.current_thread() is not threading.main_thread():
+    try:
+        ending.leave()
+    except SystemExit:
         _idle.append(worker)
-        _wait_for_the_end()
+        raise
     return worker
 
 
@@ -214,7 +210,7 @@ def give_worker_back(worker: Worker, *, small: bool = False) -> None:
     """Keep a worker for the next read, without its large buffers (``small``: there are none)."""
     if not small:
         _release(worker.context_address, KEEP_BYTES // pool.thread_count())
-    if len(_idle) < KEEP_WORKERS or _ending:
+    if len(_idle) < KEEP_WORKERS or ending.begun():
         _idle.append(worker)
 
 
@@ -274,25 +270,17 @@ def run(
 
     _runs[id(shared)] = shared
     try:
-        # At exit, helpers get no workers.
-        pool.run(loop, 1 if _ending else workers)
+        pool.run(loop, workers)
     finally:
         _runs.pop(id(shared), None)
-    if shared[1] and _ending and threading.current_thread() is not threading.main_thread():
-        # It was stopped in the middle: its results are of no use.
-        _wait_for_the_end()
-
-
-def _wait_for_the_end() -> NoReturn:
-    """Wait until the process ends, and this thread with it."""
-    while True:
-        time.sleep(3600)
+    if shared[1]:
+        # If it was stopped in the middle, its results are of no use.
+        ending.leave()
 
 
 def _end() -> None:
     """Let the running functions of other threads end, and let none begin."""
-    global _ending
-    _ending = True
+    ending.begin()
     # A compiler that runs is not stopped either: its threads would be ended in C++, which aborts.
     with _lock.lock:
         pass

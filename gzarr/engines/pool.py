@@ -20,6 +20,7 @@ from operator import itemgetter
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from .. import ending
 from ..errors import ArgumentError
 from ..stores import io_threads
 from ..stores.base import RemoteValues
@@ -275,7 +276,7 @@ class _Run:
     __slots__ = ("_closed", "_ended", "_running", "_worker", "errors")
 
     def __init__(self, worker: Callable[[int], None]) -> None:
-        self._worker: Callable[[int], None] | None = worker
+        self._worker: Callable[[int], None] | None = ending.for_caller(worker)
         self._running: list[int] = []
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._closed = False

@@ -8,6 +8,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .. import ending
 from ..errors import ArgumentError
 from .like import consumer_stream, converted, converter
 from .work import Work
@@ -70,7 +71,8 @@ class Pipeline:
         self._close = weakref.finalize(self, work.stop)
         if epoch.prefetch and self._steps:
             for target in (work.run_reader, work.run_finisher):
-                threading.Thread(target=target, name=f"gzarr-loader-{target.__name__}", daemon=True).start()
+                run = ending.for_caller(target)
+                threading.Thread(target=run, name=f"gzarr-loader-{target.__name__}", daemon=True).start()
 
     def __iter__(self) -> Pipeline:
         return self
@@ -136,7 +138,7 @@ class Pipeline:
             if self._kept is not None:
                 self._take_back()
         finally:
-            self._close()
+            ending.finish(self._close)
 
     def _take_back(self) -> None:
         """Take the last batch's memory back: the consumer has enqueued what it does with it."""

@@ -6,6 +6,7 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .. import ending
 from ..progress import start_bar
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Progress:
         except BaseException:
             # Also after an interrupt; after the error of a batch, it goes on.
             if self._batches.ended:
-                self._end()
+                ending.finish(self._end)
             raise
         stats = self._batches.stats
         self._advance(self._done + stats.batches, note(stats))
@@ -52,7 +53,7 @@ class Progress:
 
     def close(self) -> None:
         """End the line, the epoch and its threads."""
-        self._end()
+        ending.finish(self._end)
         self._batches.close()
 
 

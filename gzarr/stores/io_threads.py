@@ -14,13 +14,14 @@ from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from .. import ending
 from ..errors import ArgumentError
 from ..waiting import taken_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Task = Callable[[], object]
+    Task = Callable[[], None]
     GivenUp = Callable[[], bool]
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ def submit(task: Task, given_up: GivenUp | None = None) -> None:
     given_up
         Function that returns whether nobody waits for the task any more; None if somebody always does.
     """
-    _waiting.put((task, given_up))
+    _waiting.put((ending.for_caller(task), given_up))
     if len(_idle) < _waiting.qsize() and len(_started) < io_thread_count():
         _started.append(None)
         try:
