@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gzarr_kernels import compiled, libraries
-from gzarr_kernels.slots.context import PLACE_NS, READ_NS, SIZE, SLICE_NS
+from gzarr_kernels.slots.context import LOOKED_AT, PLACE_NS, READ_NS, SIZE, SLICE_NS
 from gzarr_kernels.slots.scratch import WORKER_BYTES
 
 from .. import ending
@@ -203,6 +203,7 @@ def take_worker() -> Worker:
     except SystemExit:
         _idle.append(worker)
         raise
+    worker.context[LOOKED_AT] = 0
     return worker
 
 

@@ -59,6 +59,9 @@ from .symbols import c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
 
 #: Flags that open a symbolic link itself; 0 where there are none.
 _LINK: Final[int] = (os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if hasattr(os, "O_PATH") else getattr(os, "O_SYMLINK", 0)
+#: Flags that open a directory, or what a link to one means.
+_FOLDER: Final[int] = (getattr(os, "O_PATH", 0) or os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0)
+_SLASH: Final = 47
 _EINTR: Final = 4
 _ENOENT: Final = 2
 _ENOTDIR: Final = 20
@@ -114,9 +117,70 @@ def open_file(context: int, path: int, flags: int) -> int:
             link = c_open(path, _LINK)
             if link >= 0:
                 c_close(link)
-                # Unless the file has just been created.
+                # Has it just been created?
+                descriptor = c_open(path, flags)
+                if descriptor >= 0:
+                    return descriptor
                 c[C.OUT0] = S.DANGLING_LINK
         return -1
+
+
+@part
+def open_chunk(job: int, context: int, chunk: int, path: int) -> int:
+    """Write the path of a value and open it; return its descriptor, or -1 with the status in OUT0."""
+    j = i64(job)
+    c = i64(context)
+    nbytes = write_path(job, chunk, path)
+    if nbytes == 0:
+        c[C.DETAIL] = 36  # ENAMETOOLONG
+        c[C.OUT0] = S.IO_ERROR
+        return -1
+    descriptor = open_file(context, path, j[OPEN_FLAGS])
+    if descriptor < 0 and c[C.OUT0] == S.ABSENT and j[SEPARATOR] == _SLASH and _LINK != 0:
+        position = j[GRID] + 8 * j[COORDINATES] * chunk
+        if c[C.LOOKED_AT] != 0 and _share_folder(position, c[C.LOOKED_AT], j[COORDINATES]):
+            return descriptor
+        if _below_dangling_link(path, nbytes, j[PREFIX_NBYTES]):
+            c[C.OUT0] = S.DANGLING_LINK
+        else:
+            c[C.LOOKED_AT] = position
+    return descriptor
+
+
+@part
+def _share_folder(first: int, second: int, k: int) -> bool:
+    """Return whether the files of two grid positions are in the same folder."""
+    for d in range(k - 1):
+        if i64(first)[d] != i64(second)[d]:
+            return False
+    return True
+
+
+@part
+def _below_dangling_link(path: int, nbytes: int, prefix: int) -> bool:
+    """Return whether an absent file's directory is missing since one of them is a link to nothing."""
+    text = u8(path)
+    end = nbytes
+    while True:
+        end -= 1
+        while end >= prefix - 1 and text[end] != _SLASH:
+            end -= 1
+        if end < prefix - 1:
+            # The array's own directory is there.
+            return False
+        text[end] = 0
+        found = c_open(path, _FOLDER)
+        link = -1 if found >= 0 else c_open(path, _LINK)
+        if link >= 0:
+            c_close(link)
+            # Has it just been created?
+            found = c_open(path, _FOLDER)
+        text[end] = _SLASH
+        if found >= 0:
+            c_close(found)
+            return False
+        if link >= 0:
+            return True
 
 
 @part
@@ -326,10 +390,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
     first = offsets[chunk]
     last = offsets[chunk + 1]
     begun = now(context)
-    if write_path(job, chunk, worker) == 0:
-        c[C.DETAIL] = 36  # ENAMETOOLONG
-        return S.IO_ERROR
-    descriptor = open_file(context, worker, j[OPEN_FLAGS])
+    descriptor = open_chunk(job, context, chunk, worker)
     if descriptor < 0:
         return c[C.OUT0]
     size = c_lseek(descriptor, 0, 2)

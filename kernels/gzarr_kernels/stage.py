@@ -18,7 +18,7 @@ from typing import Final
 from .crc32c import crc32c
 from .jit import call_9, entry, part
 from .memory import atomic_add, atomic_load, copy, i64, u32
-from .read import open_file, open_span, read_range, write_path
+from .read import open_chunk, open_span, read_range
 from .slots import context as C
 from .slots.frames import CHUNK, REFUSED
 from .slots.read import (
@@ -174,9 +174,7 @@ def _file(job: int, context: int, i: int, row: int, worker: int) -> int:
     """Stage a chunk that is a whole file; return its state."""
     j = i64(job)
     c = i64(context)
-    if write_path(job, row, worker) == 0:
-        return FALLBACK
-    descriptor = open_file(context, worker, j[OPEN_FLAGS])
+    descriptor = open_chunk(job, context, row, worker)
     if descriptor < 0:
         return ABSENT if c[C.OUT0] == STATUS_ABSENT else FALLBACK
     size = c_lseek(descriptor, 0, 2)

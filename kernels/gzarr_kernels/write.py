@@ -16,7 +16,7 @@ from .interleave import fence
 from .jit import entry, part
 from .memory import atomic_add, atomic_load, copy, i64
 from .place import dense_target
-from .read import open_file, read_range, write_path
+from .read import open_chunk, read_range
 from .slots import context as C
 from .slots import geometry as G
 from .slots import read as R
@@ -149,9 +149,7 @@ def _old_bytes(job: int, context: int, row: int, value: int, worker: int) -> int
     kept = i64(j[OLD])[row] == OLD_KEPT
     own = j[OLD_FILE] == 0
     if own:
-        if write_path(job, value, worker) == 0:
-            return LEFT
-        descriptor = open_file(context, worker, j[R.OPEN_FLAGS])
+        descriptor = open_chunk(job, context, value, worker)
         if descriptor < 0:
             return S.OK if c[C.OUT0] == S.ABSENT else LEFT
         offset = 0

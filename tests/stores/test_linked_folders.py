@@ -43,6 +43,27 @@ def test_they_are_errors(data_set: tuple[Path, str], follow: bool) -> None:
     np.testing.assert_array_equal(a[:4], [1, 2, 3, 4])
 
 
+@pytest.mark.parametrize(
+    "layout", [{}, {"shards": (8, 8)}, {"zarr_format": 2, "chunk_key_encoding": "/"}, {"codecs": None}]
+)
+@pytest.mark.parametrize("folder", ["", "/1", "/0"])
+def test_folders_of_chunks(layout: dict[str, Any], folder: str, tmp_path: Path) -> None:
+    """Chunks may be kept on another disk, by a link, which may not be mounted."""
+    a = gzarr.create_array(tmp_path / "x", data=np.ones((16, 16), "i4"), chunks=(4, 4), device="cpu", **layout)
+    if "zarr_format" in layout and not folder:
+        return
+    linked = tmp_path / ("x" + folder if "zarr_format" in layout else f"x/c{folder}")
+    elsewhere = linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(elsewhere)
+    np.testing.assert_array_equal(a[...], 1)
+    away = elsewhere.rename(tmp_path / "away")
+    for sel in (..., np.s_[:, 3:9], np.s_[int(folder[1:] or 0) * (8 if "shards" in layout else 4), 5]):
+        with pytest.raises(GzarrError, match="symbolic link"):
+            a[sel]
+    away.rename(elsewhere)
+    np.testing.assert_array_equal(a[...], 1)
+
+
 def test_verify_finds_them(data_set: tuple[Path, str]) -> None:
     path, key = data_set
     found = list(gzarr.verify(path, progress=False))

@@ -25,6 +25,7 @@ import numpy as np
 
 from ...errors import DeviceError
 from ...stores.base import LocalFiles
+from ...stores.file_tree import dangling_link
 from .. import pool
 from ..request import ABSENT as NO_RANGE
 from ..request import WHOLE
@@ -236,8 +237,8 @@ class _SharedFile:
             # The size of the open file, even if another one has replaced it since.
             self.nbytes = self._file.size()
         except (FileNotFoundError, NotADirectoryError):
-            # The CPU says what is wrong with a link to a file that does not exist.
-            return FALLBACK if Path(self._path).is_symlink() else ABSENT
+            # The CPU says what is wrong with a link to something that does not exist.
+            return FALLBACK if dangling_link("", self._path.split("/")[1:]) else ABSENT
         except (OSError, DeviceError):
             return FALLBACK
         return READY

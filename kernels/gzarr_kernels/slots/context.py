@@ -43,8 +43,10 @@ GEOMETRY: Final = 27
 FIRST_PIECE: Final = 28
 LAST_PIECE: Final = 29
 SCRATCH: Final = 30
+#: Address of the grid position of the last absent chunk whose folders were looked at; 0: of none in this job.
+LOOKED_AT: Final = 31
 #: From here on, ``_OWN_SLOTS`` slots for each of ``operations.STATES``.
-_OWN: Final = 31
+_OWN: Final = 32
 _OWN_SLOTS: Final = 4
 SIZE: Final = _OWN + _OWN_SLOTS * len(STATES)
 
