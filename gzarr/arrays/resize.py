@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -14,7 +13,6 @@ from ..codecs.codec import ArrayRepresentation
 from ..engines.cpu.threads import fill_chunk
 from ..engines.cpu.write_threads import is_fill
 from ..errors import ArgumentError, GzarrError
-from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import resized
 from ..nodes.change import change_array, hold_documents, reader_of
@@ -22,6 +20,7 @@ from ..plan.selection import parse_basic
 from ..stores import locks
 from ..stores.base import ByteRange, PresenceStore, is_listable
 from .elements import as_data
+from .present import grid_is_of_plugin, same_array
 from .stored_chunks import stored_chunks
 from .write import Writer
 
@@ -50,10 +49,10 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
 
     def change(found: ArrayMetadata) -> ArrayMetadata:
         nonlocal before
-        before = _checked(array, found)
+        before = same_array(array, found)
         new = resized(before, shape)  # type: ignore[arg-type]
         shrinks = any(a < b for a, b in zip(new.shape, found.shape, strict=True))
-        if shrinks and not erase and _grid_is_of_plugin(found):
+        if shrinks and not erase and grid_is_of_plugin(found):
             raise ArgumentError(
                 f"{array.name}: erase=False is not possible with the chunk grid of another package, which may use "
                 "other chunks when the array grows again"
@@ -79,7 +78,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
         with hold_documents(store, array.path):
             entry = reader_of(store).node(array.path, array.zarr_format)
             if entry is not None and isinstance(entry.metadata, ArrayMetadata):
-                array._become(_checked(array, entry.metadata))
+                array._become(same_array(array, entry.metadata))
         number, shape = _appended(array, value.shape, axis)
         region = [slice(None)] * array.ndim
         region[number] = slice(array.shape[number], None)
@@ -95,7 +94,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
                 raise
 
         def grow(found: ArrayMetadata) -> ArrayMetadata:
-            return resized(_checked(array, found), shape)
+            return resized(same_array(array, found), shape)
 
         change_array(store, array.path, array.zarr_format, grow, array._become, lock=lock)
         return shape
@@ -127,31 +126,6 @@ def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
         if lock:
             stack.enter_context(locks.between_processes(array.store, (), array.metadata.key_prefix(array.path)))
         yield
-
-
-def _checked(array: WritableArray, found: ArrayMetadata) -> ArrayMetadata:
-    """Return the array's current metadata; raise if the array was replaced by another one since it was opened."""
-    if _layout(array.metadata, array.path) == _layout(found, array.path):
-        # Not part of any document, so it is carried over.
-        same = found.codecs == array.metadata.codecs
-        return replace(found, level_is_free=array.metadata.level_is_free and same)
-    raise ArgumentError(
-        f"{array.name} in {array.store!r} has been replaced by another array since it was opened; open it again"
-    )
-
-
-def _layout(metadata: ArrayMetadata, path: str) -> tuple[Any, ...]:
-    """Return the metadata that determines the stored bytes of an element and their place."""
-    regular = not _grid_is_of_plugin(metadata)
-    even = [axis.longest if regular and axis.is_regular else None for axis in metadata.chunk_grid.axes]
-    return (
-        (metadata.dtype, metadata.key_prefix(path), metadata.chunk_key_encoding, even),
-        [codec.label for codec in metadata.codecs],
-    )
-
-
-def _grid_is_of_plugin(metadata: ArrayMetadata) -> bool:
-    return FORMATS[metadata.zarr_format].grid_is_of_plugin(metadata)
 
 
 def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadata, *, lock: bool = False) -> None:

@@ -35,6 +35,8 @@ class Monitor:
 
     Attributes
     ----------
+    absent
+        Whether the store lacked a chunk, for which fill values were read; who wants to know clears it.
     cancelled
         Whether reads should end. Set it from any thread: they end after the requests and chunks in progress, with
         :class:`ReadCancelledError`.
@@ -44,11 +46,12 @@ class Monitor:
         Pieces of results that were taken from them: one for each chunk and each window that needs it.
     """
 
-    __slots__ = ("_added", "_timed", "cancelled", "chunks", "uses")
+    __slots__ = ("_added", "_timed", "absent", "cancelled", "chunks", "uses")
 
     def __init__(self, *, timed: bool = True) -> None:
         self._timed = timed
         self.cancelled: bool = False
+        self.absent: bool = False
         self.chunks: int = 0
         self.uses: int = 0
         self._added: deque[tuple[Activity, float]] = deque()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .order import ORDER_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..arrays.array import Array
     from .order import Order
@@ -115,11 +115,17 @@ class Fingerprint:
             changed.append("shuffle=, buffer_bytes= or streams= are others, or the groups of samples")
         return "; ".join(changed) or "it was made from other arrays or another sampler"
 
-    def changed(self, arrays: Sequence[dict[str, Array]]) -> list[tuple[str, bool]]:
-        """Return what has become of the arrays' shapes in words, and whether that is no shorter along any axis."""
+    def changed(self, shapes: Sequence[Mapping[str, tuple[int, ...]]]) -> list[tuple[str, bool]]:
+        """Return what has become of the arrays' shapes in words, and whether that is no shorter along any axis.
+
+        Parameters
+        ----------
+        shapes
+            Those that arrays have now, by name, for each volume.
+        """
         told = []
         for facts in self.arrays:
-            now = arrays[facts.volume][facts.name].shape
+            now = shapes[facts.volume][facts.name]
             if now != facts.shape:
                 grown = all(n >= before for n, before in zip(now, facts.shape, strict=True))
                 told.append((_resized(facts, facts.shape, now), grown))

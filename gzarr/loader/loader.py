@@ -13,6 +13,7 @@ import numpy as np
 
 from ..arrays.array import Array
 from ..errors import ArgumentError
+from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
@@ -109,7 +110,14 @@ class Loader:
     -----
     UserWarning
         If an epoch begins whose blocks have too few independent groups to mix batches well; see :meth:`explain`. If an
-        array was resized since the loader was made: the loader goes on with the samples that it had then.
+        array has grown since the loader was made: the loader goes on with the samples that it had then.
+
+    Notes
+    -----
+    When an epoch begins, the document of each array is read: one request for each, side by side. It is read again
+    within an epoch: now and then, in at most a hundredth of the time, and when a chunk is absent or cannot be read (in
+    a remote store, in at most a twentieth of the time). If an array was erased, shrunk or replaced by another one, the
+    epoch ends with an ArgumentError or a NodeNotFoundError that says so.
     """
 
     def __init__(
@@ -185,6 +193,7 @@ class Loader:
         mode: Shuffle = "blocks" if shuffle is True else shuffle
         self._order = Order(mode, block, int(streams), int(seed), self._volumes.sample_nbytes)
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
+        self._documents = Documents(volumes, self._fingerprint)
         self._epoch, self._cursor = 0, 0
         # Whether the current epoch was begun by an iterator, and whether a state was loaded since the last one.
         self._used = self._loaded = False
@@ -243,6 +252,7 @@ class Loader:
             like=self._like,
             pinned=self._pinned,
             progress=given,
+            documents=self._documents,
         )
         self._stats = pipeline.stats
         return pipeline
@@ -259,12 +269,8 @@ class Loader:
         return Progress(batches, f"epoch {self._epoch}", total - batches.steps, total)
 
     def _say_what_changed(self) -> None:
-        """Warn of arrays that have grown since the loader was made, and refuse those that have shrunk."""
-        changed = self._fingerprint.changed(self._arrays)
-        if any(not grown for _, grown in changed):
-            told = "; ".join(what for what, _ in changed)
-            raise ArgumentError(f"{told}, since this loader was made; make a new one")
-        for what, _ in changed:
+        """Warn of arrays that have grown since the loader was made, and refuse those that are not there any more."""
+        for what in self._documents.look():
             warnings.warn(
                 f"{what}, since this loader was made, which goes on with the samples that it had then; make a new one "
                 f"for all",

@@ -16,6 +16,7 @@ from .work import Work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .documents import Documents
     from .epoch import Epoch
     from .like import Like
     from .pinned import PinnedResults
@@ -38,6 +39,8 @@ class Pipeline:
         Page-locked memory for the batches, or None.
     progress
         Function that is called with the number of batches given out, and with None at the end.
+    documents
+        Looks at the documents of the arrays.
     """
 
     def __init__(
@@ -51,9 +54,10 @@ class Pipeline:
         like: Like | None,
         pinned: PinnedResults | None,
         progress: Callable[[int | None], None],
+        documents: Documents,
     ) -> None:
         self._pid = os.getpid()
-        self._work = work = Work(epoch, begin, on_error, transform, pinned)
+        self._work = work = Work(epoch, begin, on_error, transform, pinned, documents)
         self._steps = epoch.steps(begin)
         self._given = 0
         # When the consumer got the last batch.

@@ -20,8 +20,9 @@ import numpy as np
 
 from ..engines.monitor import Monitor, ReadCancelledError
 from ..engines.pool import thread_count
-from ..errors import ChunkDecodeError, GzarrError
+from ..errors import ChunkDecodeError, ChunkError, GzarrError
 from ..waiting import taken_from
+from .documents import ArraysChangedError
 from .keeping import Keeping
 from .kept import ChunkMemory, Kept, Wanted
 from .memory import memory_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from .documents import Documents
     from .epoch import Epoch
     from .memory import Memory
     from .pinned import PinnedResults
@@ -134,7 +136,8 @@ class Work:
         begin: int,
         on_error: OnError,
         transform: Callable[[Batch], Any] | None,
-        pinned: PinnedResults | None = None,
+        pinned: PinnedResults | None,
+        documents: Documents,
     ) -> None:
         self.epoch = epoch
         self.volumes: list[Volume] = epoch.samples.each
@@ -146,6 +149,7 @@ class Work:
         self.bounds: list[int] = epoch.bounds(self.first, self.end)
         self.on_error = on_error
         self.transform = transform
+        self.documents = documents
         self.memory: Memory = memory_of(self.sources[0].array.device, pinned)
         self.kept: Kept | None = None
         if epoch.kept_bytes:
@@ -275,6 +279,12 @@ class Work:
         try:
             with self.monitor.watching():
                 yield
+        except ChunkError:
+            self.documents.look_again(reason=True)
+            raise
+        else:
+            absent, self.monitor.absent = self.monitor.absent, False
+            self.documents.look_again(reason=absent)
         finally:
             self.stats.add_read(time.perf_counter() - started, self.monitor.take())
             self.stats.chunks, self.stats.uses = self.monitor.chunks, self.monitor.uses
@@ -352,6 +362,8 @@ class Work:
                 del block
         except ReadCancelledError:
             return
+        except ArraysChangedError as error:
+            self.complete.put(error.__cause__)
         except BaseException as error:
             # Whatever it is, it is raised in the consumer's thread.
             self.complete.put(error)
@@ -399,6 +411,8 @@ class Work:
                 del results
         except ReadCancelledError:
             return
+        except ArraysChangedError as error:
+            self.ready.put(Ready(error.__cause__, 0, failed=True))
         except BaseException as error:
             self.ready.put(Ready(error, 0, failed=True))
 
@@ -448,10 +462,13 @@ class Work:
 
     def inline(self) -> Iterator[Ready]:
         """Read and make ready without threads."""
-        for begin, end in itertools.pairwise(self.bounds):
-            for done in self._done(begin, end, self._block(begin, end)):
-                for item in done:
-                    yield from self._results(item)
+        try:
+            for begin, end in itertools.pairwise(self.bounds):
+                for done in self._done(begin, end, self._block(begin, end)):
+                    for item in done:
+                        yield from self._results(item)
+        except ArraysChangedError as error:
+            yield Ready(error.__cause__, 0, failed=True)
 
     def stop(self) -> None:
         """End the threads: at once while they wait, or after the requests and chunks that are being read."""

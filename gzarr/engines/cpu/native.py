@@ -246,7 +246,10 @@ class _Job:
             return
         bad = codes != s.OK
         if request.missing == "fill":
-            bad &= codes != s.ABSENT
+            absent = codes == s.ABSENT
+            bad &= ~absent
+            if request.monitor is not None and absent.any():
+                request.monitor.absent = True
         if bad.any():
             row = int(np.argmax(bad))
             kind, reason = failures.chunk_failure(request, row, int(codes[row]), int(self.status[row, 1]))

@@ -215,6 +215,8 @@ class SmallReads:
             jobs.append(prepared)
         # 0 is success, 1 an absent chunk.
         worst: int = max(codes)
+        if worst == 1 and monitor is not None:
+            monitor.absent = True
         return worst <= (1 if fill else 0)
 
     def _prepare(self, n: int, outputs: int) -> _Prepared:

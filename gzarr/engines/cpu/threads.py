@@ -270,6 +270,8 @@ def _read_values(
             if data is not None:
                 chunk = _decode(request, steps, data, row)
             elif request.missing == "fill":
+                if request.monitor is not None:
+                    request.monitor.absent = True
                 chunk = fill
             else:
                 reason = "the store has no such chunk, and missing='error' was requested"

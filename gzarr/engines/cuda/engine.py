@@ -451,7 +451,11 @@ class _Read:
     def _refuse_absent(self, staged: Staged) -> None:
         """Raise the error of the first absent chunk if missing chunks are errors."""
         absent = staged.state == ABSENT
-        if self._request.missing == "fill" or not absent.any():
+        if not absent.any():
+            return
+        if self._request.missing == "fill":
+            if self._request.monitor is not None:
+                self._request.monitor.absent = True
             return
         from gzarr_kernels import status as s
 

@@ -1,0 +1,105 @@
+"""The documents of a loader's arrays, which other handles and processes may change while it is used."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ..arrays.present import present_metadata
+from ..errors import ArgumentError, GzarrError
+from ..stores import io_threads
+from ..stores.base import RemoteValues
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..arrays.array import Array
+    from .fingerprint import Fingerprint
+
+# Most of the time that looking again takes: without a reason, and with one if documents are in a remote store.
+_SHARE: Final = 0.01
+_REMOTE_SHARE: Final = 0.05
+
+
+class ArraysChangedError(Exception):
+    """An array is not any more what it was when the loader was made; its cause says what it is.
+
+    It ends an epoch, unlike the error of a chunk, and so it is none of those.
+    """
+
+
+class Documents:
+    """Looks at documents.
+
+    Parameters
+    ----------
+    volumes
+        Arrays by name, for each volume.
+    fingerprint
+        What they were when the loader was made.
+    """
+
+    def __init__(self, volumes: Sequence[dict[str, Array]], fingerprint: Fingerprint) -> None:
+        self._volumes = volumes
+        self._fingerprint = fingerprint
+        self._is_remote = any(isinstance(a.store, RemoteValues) for volume in volumes for a in volume.values())
+        # When the last look ended, and how long it took.
+        self._ended = self._took = 0.0
+
+    def look(self) -> list[str]:
+        """Look at the document of each array; return in words which arrays have grown.
+
+        Raises
+        ------
+        ArgumentError
+            If an array has shrunk, or another one has taken its place.
+        NodeNotFoundError
+            If an array has been erased.
+        StoreError, MetadataError
+            If a document cannot be read.
+        """
+        begun = time.monotonic()
+        try:
+            shapes = self._shapes()
+        finally:
+            self._ended = time.monotonic()
+            self._took = self._ended - begun
+        changed = self._fingerprint.changed(shapes)
+        if any(not grown for _, grown in changed):
+            told = "; ".join(what for what, _ in changed)
+            raise ArgumentError(f"{told}, since this loader was made; make a new one")
+        return [what for what, _ in changed]
+
+    def look_again(self, *, reason: bool) -> None:
+        """Look within an epoch, but not too often.
+
+        Parameters
+        ----------
+        reason
+            Whether a chunk is absent, or cannot be read. Then local documents are always read.
+
+        Raises
+        ------
+        ArraysChangedError
+            If :meth:`look` raises an error.
+        """
+        if not reason or self._is_remote:
+            share = _REMOTE_SHARE if reason else _SHARE
+            if time.monotonic() - self._ended < self._took / share:
+                return
+        try:
+            self.look()
+        except GzarrError as error:
+            raise ArraysChangedError from error
+
+    def _shapes(self) -> list[dict[str, tuple[int, ...]]]:
+        """Return the shapes that the arrays have now."""
+        arrays = {id(array): array for volume in self._volumes for array in volume.values()}
+        remote = [array for array in arrays.values() if isinstance(array.store, RemoteValues)]
+        found = io_threads.call_all([partial(present_metadata, array) for array in remote])
+        present = {id(array): metadata for array, metadata in zip(remote, found, strict=True)}
+        for key, array in arrays.items():
+            if key not in present:
+                present[key] = present_metadata(array)
+        return [{name: present[id(array)].shape for name, array in volume.items()} for volume in self._volumes]
