@@ -102,7 +102,7 @@ class Loader:
     Raises
     ------
     ArgumentError
-        If an argument is none of the above, or if the arrays do not fit the sampler.
+        If an argument is none of the above, if the arrays do not fit the sampler, or if the samples fill no batch.
     DeviceError
         If memory is to be page-locked, and no CUDA device can be used.
 
@@ -201,6 +201,7 @@ class Loader:
         self._stats = Stats()
         # How epochs are read, once it was chosen.
         self._reads: Reads | None = None
+        self._refuse_no_batches()
 
     def split(self, part: int, parts: int) -> Loader:
         """Return a loader of a part of this one's samples, with the same state.
@@ -211,13 +212,35 @@ class Loader:
             Number of the part, below ``parts``.
         parts
             Number of loaders that share the samples; they have batches of the same size.
+
+        Raises
+        ------
+        ArgumentError
+            If the samples of a part fill no batch.
         """
         other = copied(self)
         other._rank = self._rank + self._world_size * part
         other._world_size = self._world_size * parts
         other._stats = Stats()
         other._reads = None
+        other._refuse_no_batches(parts)
         return other
+
+    def _refuse_no_batches(self, parts: int = 1) -> None:
+        """Refuse an epoch without any batch of this rank, or part of a rank, though there are samples."""
+        count, ranks = self._volumes.count, self._world_size // parts
+        if not count or self._of_epoch(0).steps(0):
+            return
+        shared = f"{ranks} rank{'s' * (ranks > 1)}" + (f" of {parts} workers" if parts > 1 else "")
+        if self._drop_last:
+            raise ArgumentError(
+                f"an epoch has {count} samples, and one batch of {self._batch_size} for {shared} takes "
+                f"{self._batch_size * self._world_size}: there would be no batches; use a smaller batch_size, "
+                "drop_last=False or pad=True"
+            )
+        raise ArgumentError(
+            f"an epoch has {count} samples for {shared}, one of which would have none; use fewer, or pad=True"
+        )
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of this rank."""

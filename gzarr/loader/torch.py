@@ -57,7 +57,10 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
             yield from batches
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch."""
+        """Return the number of batches of an epoch, without workers.
+
+        Each of n workers leaves out, or fills up, a last batch of its own: up to n - 1 batches less or more may come.
+        """
         return len(self._loader)
 
     def set_epoch(self, epoch: int) -> None:

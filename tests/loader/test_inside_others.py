@@ -89,6 +89,15 @@ def test_a_dataloader_gives_out_each_sample_once(root: Path, workers: int, shuff
     assert (epochs[0] == epochs[1]) == (shuffle is False)
 
 
+def test_workers_that_fill_no_batch_are_an_error(root: Path) -> None:
+    from gzarr.loader.torch import IterableLoader
+
+    dataset = IterableLoader(Loader(opened(root), Rows(), batch_size=300))
+    assert len(list(torch.utils.data.DataLoader(dataset, batch_size=None))) == len(dataset) == 1
+    with pytest.raises(gzarr.ArgumentError, match="500 samples, and one batch of 300 for 1 rank of 2 workers"):
+        list(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("steps", [0, 1, 6, 13])
 def test_a_stateful_dataloader_resumes_exactly(root: Path, workers: int, steps: int) -> None:

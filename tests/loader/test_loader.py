@@ -240,6 +240,24 @@ def test_weights_of_volumes(tmp_path: Path) -> None:
         Loader([volumes[0], gzarr.create_array(tmp_path / "x", data=np.zeros((3, 3)))], Rows())
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 13}, "12 samples, and one batch of 13 for 1 rank takes 13"),
+        ({"batch_size": 4, "world_size": 4}, "12 samples, and one batch of 4 for 4 ranks takes 16"),
+        ({"world_size": 16, "rank": 13, "drop_last": False}, "12 samples for 16 ranks, one of which would have none"),
+    ],
+)
+def test_no_batches_are_an_error(options: dict[str, Any], message: str) -> None:
+    array = gzarr.array(np.arange(12), chunks=3)
+    with pytest.raises(gzarr.ArgumentError, match=message):
+        Loader(array, **options)
+    loader = Loader(array, **(options | {"pad": True}))
+    assert len(list(loader)) == len(loader) == 1
+    # No samples are no batches.
+    assert list(Loader(array, Rows(where=np.empty(0, int)), **options)) == []
+
+
 class EveryThird(Sampler):
     """A sampler of one's own: every third row, with what follows."""
 

@@ -29,7 +29,8 @@ def test_ranks_together_give_what_one_gives(root: Path, data: st.DataObject) -> 
     shuffle = data.draw(st.sampled_from(SHUFFLES))
     world_size = data.draw(st.sampled_from([1, 2, 4, 16]))
     last = data.draw(st.sampled_from(["drop", "keep", "pad"]))
-    count = data.draw(st.integers(1, ROWS))
+    # At least one batch, and a sample for each rank.
+    count = data.draw(st.integers(32, ROWS))
     options: dict[str, Any] = {
         "shuffle": shuffle,
         "drop_last": last == "drop",
