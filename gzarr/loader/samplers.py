@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ..errors import ArgumentError
 from .cells import Footprint, group_lengths
+from .masks import cells_of_mask
 from .samples import Geometry, Part, Samples
 
 if TYPE_CHECKING:
@@ -158,9 +159,10 @@ class Patches(Sampler):
         What stands for elements outside of the array: ``"reflect"`` or ``"edge"`` as in ``numpy.pad``, or
         ``"fill"`` for the array's fill value. None for patches inside of the array only; halos must then fit, too.
     where
-        Which patches are samples: a mask of the shape of the grid, or of the array along the patch's axes (a patch is
-        taken if its cell of the grid has a true element); or the first elements of patches, ``(n, len(shape))``. None
-        for all.
+        Which patches are samples: a mask of the shape of the grid, or of the array along the patch's axes, or of a
+        lower resolution of that (a patch is taken if its cell of the grid has a true element); or the first elements of
+        patches, ``(n, len(shape))``. A mask may be an array of gzarr, of booleans or of labels, which is read in
+        slabs, or an OME image of labels, of which level 0 is read. None for all.
     weights
         How often each patch of ``where`` is a sample, relative to the others; numbers of at least 0. An epoch still has
         as many samples. None for once each.
@@ -276,19 +278,8 @@ class Patches(Sampler):
             where = np.ones(counts, bool)
         if where is None:
             return None, None
-        found = np.asarray(where)
-        if found.dtype == bool and found.shape == counts:
-            chosen = np.argwhere(found) * np.array(stride)
-        elif found.dtype == bool:
-            if found.shape != size:
-                raise ArgumentError(f"the mask where= has shape {found.shape}, neither the grid's {counts} nor {size}")
-            # Whether a cell has a true element.
-            cells = np.zeros(counts, bool)
-            where_true = np.argwhere(found) // np.array(stride)
-            cells[tuple(where_true[(where_true < np.array(counts)).all(axis=1)].T)] = True
-            chosen = np.argwhere(cells) * np.array(stride)
-        else:
-            chosen = _listed(found, size, "patches")
+        cells = cells_of_mask(where, size, stride, counts)
+        chosen = _listed(np.asarray(where), size, "patches") if cells is None else cells * np.array(stride)
         return chosen.astype(np.int64), _checked_weights(self.weights, len(chosen))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from support.loaders import DATA, ROWS, SHUFFLES, labels, rows
 
 import gzarr
@@ -238,6 +241,63 @@ def test_weights_of_volumes(tmp_path: Path) -> None:
             Loader(volumes, Rows(), weights=wrong)
     with pytest.raises(gzarr.ArgumentError, match="one shape and dtype"):
         Loader([volumes[0], gzarr.create_array(tmp_path / "x", data=np.zeros((3, 3)))], Rows())
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_masks_of_lower_resolution(data: st.DataObject) -> None:
+    """A patch is taken if one of its elements has a true one in the mask."""
+    k = data.draw(st.integers(1, 3))
+    size = tuple(data.draw(st.integers(1, 12)) for _ in range(k))
+    shape = tuple(data.draw(st.integers(1, n)) for n in size)
+    factors = [data.draw(st.integers(1, 4)) for _ in range(k)]
+    mask_shape = tuple(-(-n // f) for n, f in zip(size, factors, strict=True))
+    assume(all(max(round(n / m), 1) == f for n, m, f in zip(size, mask_shape, factors, strict=True)))
+    counts = tuple(-(-n // w) for n, w in zip(size, shape, strict=True))
+    assume(mask_shape != counts)
+    mask = np.random.default_rng(data.draw(st.integers(0, 99))).random(mask_shape) < 0.3
+    full = mask
+    for d, f in enumerate(factors):
+        full = np.repeat(full, f, axis=d)
+    full = full[tuple(map(slice, size))]
+    wanted = [
+        tuple(i * w for i, w in zip(cell, shape, strict=True))
+        for cell in np.ndindex(counts)
+        if full[tuple(slice(i * w, (i + 1) * w) for i, w in zip(cell, shape, strict=True))].any()
+    ]
+    kind = data.draw(st.sampled_from(["numpy", "gzarr", "labels"]))
+    where: Any = {
+        "numpy": lambda: mask,
+        "gzarr": lambda: gzarr.array(mask, device="cpu"),
+        "labels": lambda: gzarr.array(mask.astype("u2")[np.newaxis] * 7, device="cpu"),
+    }[kind]()
+    loader = Loader(gzarr.array(np.zeros(size), device="cpu"), Patches(shape, where=where), drop_last=False, prefetch=0)
+    assert sorted(tuple(origin) for batch in loader for origin in batch.origins.tolist()) == wanted
+
+
+def test_a_mask_of_labels(tmp_path: Path) -> None:
+    data = np.zeros((2, 64, 64), "u2")
+    image = gzarr.ome.create(tmp_path / "x", data=data, axes="zyx", levels=3)
+    nuclei = data.copy()
+    nuclei[1, 40:50, 3:9] = 5
+    of_nuclei = gzarr.ome.create_labels(tmp_path / "x", "nuclei", data=nuclei)
+    loader = Loader(image.levels[0].array, Patches((2, 16, 16), where=of_nuclei), batch_size=1)
+    assert len(of_nuclei.levels) > 1
+    assert sorted(batch.origins[0].tolist() for batch in loader) == [[0, 32, 0], [0, 48, 0]]
+    with pytest.raises(gzarr.ArgumentError, match=r"mask where= has shape \(2, 64, 64\), neither"):
+        Loader(image.levels[0].array, Patches((16, 16), where=image.levels[0].array))
+
+
+def test_a_mask_takes_no_more_memory_than_itself() -> None:
+    mask = np.ones((2048, 2048), bool)
+    array = gzarr.create_array({}, shape=mask.shape, dtype="u1", chunks=512)
+    tracemalloc.start()
+    try:
+        loader = Loader(array, Patches((256, 256), where=mask))
+        assert tracemalloc.get_traced_memory()[1] < mask.nbytes
+    finally:
+        tracemalloc.stop()
+    assert len(loader) == 64
 
 
 @pytest.mark.parametrize(

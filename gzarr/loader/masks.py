@@ -1,0 +1,107 @@
+"""Masks that say which patches are samples, at any resolution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..arrays.array import Array
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from .cells import IntArray
+
+    Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts: Sequence[int]) -> IntArray | None:
+    """Return the cells of a grid that have a true element, int64 ``(n, k)``; None if ``where`` is no mask.
+
+    Parameters
+    ----------
+    where
+        Mask of the grid's shape, or of that of the array, or of one that is smaller by whole factors: of NumPy; an
+        array of gzarr, of booleans or of labels, which is read in slabs; or an image of labels, of which level 0 is
+        taken. Axes of length 1 before those of the grid are left out.
+    size
+        Elements of the array along each axis of the grid.
+    stride, counts
+        Elements of a cell along each axis, and number of cells.
+
+    Raises
+    ------
+    ArgumentError
+        If it is a mask of another shape.
+    """
+    if not isinstance(where, Array) and hasattr(where, "levels"):
+        where = where.levels[0].array
+    k = len(counts)
+    if not isinstance(where, Array):
+        where = np.asarray(where)
+        if where.dtype != bool:
+            return None
+        shape = where.shape
+    else:
+        extra = max(where.ndim - k, 0)
+        shape = where.shape[extra:] if set(where.shape[:extra]) <= {1} else where.shape
+    factors = [_factor(n, m) for n, m in zip(size, shape, strict=True)] if len(shape) == k else [0]
+    if shape == tuple(counts):
+        factors = list(stride)
+    elif not all(factors):
+        raise ArgumentError(
+            f"the mask where= has shape {shape}, neither the grid's {tuple(counts)} nor {tuple(size)}, nor a shape "
+            "that is smaller by whole factors"
+        )
+    parts = []
+    for slab in _slabs(where, k):
+        reduced = slab
+        for axis in range(1, k):
+            reduced = _reduced(reduced, axis, factors[axis], stride[axis], counts[axis])
+        parts.append(reduced)
+    whole = np.concatenate(parts) if parts else np.empty((0, *counts[1:]), bool)
+    return np.argwhere(_reduced(whole, 0, factors[0], stride[0], counts[0]))
+
+
+def _slabs(where: Any, k: int) -> Iterator[Mask]:
+    """Yield a mask in pieces along its first axis."""
+    if not isinstance(where, Array):
+        yield where
+        return
+    extra = where.ndim - k
+    length = where.chunks[extra]
+    for begin in range(0, where.shape[extra], length):
+        found: Any = where[(*(0,) * extra, slice(begin, begin + length))]
+        found = np.asarray(found.get() if hasattr(found, "get") else found)
+        yield found if found.dtype == bool else found != 0
+
+
+def _reduced(mask: Mask, axis: int, factor: int, stride: int, count: int) -> Mask:
+    """Return whether cells along an axis have a true element.
+
+    Parameters
+    ----------
+    mask, axis
+        The mask, and the axis.
+    factor
+        Elements of the array that one of the mask stands for.
+    stride, count
+        Elements of a cell, and number of cells.
+    """
+    begins = stride * np.arange(count) // factor
+    ends = np.minimum(-(-stride * np.arange(1, count + 1) // factor), mask.shape[axis])
+    result = np.empty((*mask.shape[:axis], count, *mask.shape[axis + 1 :]), bool)
+    before: Any = (slice(None),) * axis
+    for i, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+        result[(*before, i)] = mask[(*before, slice(begin, end))].any(axis=axis)
+    return result
+
+
+def _factor(size: int, length: int) -> int:
+    """Return how many elements of an array one of a mask stands for along an axis; 0 if it is no whole number."""
+    factor = max(round(size / length), 1) if length else 0
+    return factor if factor and length in (-(-size // factor), size // factor) else 0
