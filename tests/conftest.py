@@ -7,6 +7,7 @@ runs the tests with that mark on the GPU; ``GZARR_TEST_SECONDS`` limits their ti
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -92,6 +93,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         from support import kernel_ir_launch
 
         kernel_ir_launch.prepare("support.made_up_kernels")
+    # Many thousand tests are millions of objects, which the garbage collector would look at again and again.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=devices.KINDS)
