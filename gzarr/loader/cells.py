@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -183,6 +184,13 @@ class Cells:
         begins = np.flatnonzero(np.append(True, np.diff(number[order])))
         return cls((), np.append(begins, len(listed)), order if rows is None else rows[order])
 
+    @cached_property
+    def _length(self) -> int | None:
+        """Cells of every group but the last one, which has no more; None if they differ."""
+        sizes = np.diff(self.offsets)
+        even = len(sizes) > 0 and sizes[0] > 0 and sizes[-1] <= sizes[0] and (sizes[:-1] == sizes[0]).all()
+        return int(sizes[0]) if even else None
+
     def labels(self, numbers: IntArray) -> IntArray:
         """Return what users call each cell: its place in C order of the grid, or the row in the list of cells."""
         if self.chosen is not None:
@@ -192,6 +200,8 @@ class Cells:
 
     def groups(self, numbers: IntArray) -> IntArray:
         """Return the group of each cell."""
+        if (length := self._length) is not None:
+            return np.minimum(numbers // length, len(self.offsets) - 2)
         return np.searchsorted(self.offsets, numbers, "right") - 1
 
     def coordinates(self, numbers: IntArray) -> tuple[IntArray, IntArray, IntArray]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import operator
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays.array import Array
+from ..distinct import distinct
 from ..errors import ArgumentError, SelectionError
 from .memory import memory_of
 from .parts import place
+from .permutation import mix
 from .reading import sources
 from .samplers import Rows
 from .samples import Geometry
@@ -19,6 +22,9 @@ from .samples import Geometry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy.typing as npt
+
+    from .cells import IntArray
     from .samplers import Sampler
 
 
@@ -29,12 +35,15 @@ class Dataset:
     asks for them. The numbers are in the samples' own order; who asks, shuffles. A dataset can be pickled, and used in
     forked processes.
 
+    Random places (``jitter``) are drawn anew each time that a sample is asked for, also in the worker processes of a
+    ``DataLoader``, whose seeds are PyTorch's. After :meth:`set_epoch`, they are those of that epoch.
+
     Parameters
     ----------
     arrays
         One array, or arrays by name.
     sampler
-        What a sample is; :class:`Rows` by default. Random places (``jitter``) are those of epoch 0.
+        What a sample is; :class:`Rows` by default.
     seed
         Integer for random places.
 
@@ -51,6 +60,30 @@ class Dataset:
         if self._samples.weights is not None:
             raise ArgumentError("weights have no meaning where samples are asked for by number")
         self._seed = seed
+        self._epoch: int | None = None
+        # How often each sample was asked for, if that matters.
+        self._asked: npt.NDArray[np.uint32] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was asked for here."""
+        return self.__dict__ | {"_asked": None}
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have random places be those of an epoch from now on; workers that run already do not see that.
+
+        Parameters
+        ----------
+        epoch
+            Number of the epoch, at least 0.
+
+        Raises
+        ------
+        ArgumentError
+            If it is no such number.
+        """
+        if not hasattr(epoch, "__index__") or epoch < 0:
+            raise ArgumentError(f"epoch must be an integer of at least 0, not {epoch!r}")
+        self._epoch = operator.index(epoch)
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -77,8 +110,7 @@ class Dataset:
         wanted = np.asarray(numbers, np.int64)
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
             raise SelectionError(f"the numbers of samples are 0 to {len(self) - 1}")
-        cells = self._samples.cells(self._seed, 0, grouped=False)
-        origins = self._samples.origins(cells, wanted, self._seed, 0)
+        origins = self._origins(wanted)
         found, which = sources(self._samples.parts, self._arrays)
         arrays: list[Any] = []
         with closing(memory_of(found[0].array.device)) as memory:
@@ -89,6 +121,26 @@ class Dataset:
             batch = place(empty, self._samples.parts, [arrays[i] for i in which])
             whole = memory.hand_over(batch, memory.mark(), None, copy=True)
         return [_sample(whole, i) for i in range(len(wanted))]
+
+    def _origins(self, wanted: IntArray) -> IntArray:
+        """Return the origins of samples, int64 ``(n, axes)``."""
+        samples, seed, draws = self._samples, self._seed, np.zeros(len(wanted), np.uint32)
+        if samples.jitter is not None and self._epoch is None:
+            if self._asked is None:
+                self._asked = np.zeros(len(self), np.uint32)
+            draws = self._asked[wanted]
+            np.add.at(self._asked, wanted, 1)
+            # A worker has a seed of its own, also where each epoch has new workers.
+            torch_data = sys.modules.get("torch.utils.data")
+            worker = None if torch_data is None else torch_data.get_worker_info()
+            seed = seed if worker is None else mix(seed, worker.seed)
+        result = np.empty((len(wanted), len(samples.counts)), np.int64)
+        for draw in distinct(draws).tolist():
+            here = draws == draw
+            epoch = draw if self._epoch is None else self._epoch
+            cells = samples.cells(seed, epoch, grouped=False)
+            result[here] = samples.origins(cells, wanted[here], seed, epoch)
+        return result
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Read all samples, one by one."""

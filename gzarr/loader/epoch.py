@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 #: So many samples, or bytes of them, are worth reading together though no chunk is decoded less often by that.
 _BUSY_SAMPLES: Final = 64
 _BUSY_BYTES: Final = 32 << 20
+# Bytes that the order of a sample and the plan of each window take while they are made; and those of the order alone,
+# of two blocks (measured for rows of a table).
+_PLANNING_BYTES: Final = 400
+_GROUPS_PLANNING_BYTES: Final = 120
+# What is reckoned for many samples takes memory for this many at a time.
+_AT_ONCE: Final = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +78,24 @@ class Epoch:
     @cached_property
     def order(self) -> EpochOrder:
         """The order of this epoch."""
-        sizes = self.samples.group_bytes(self.cells) if self.shares_slabs else None
+        sizes = self.samples.group_bytes(self.cells) if self._overlap else None
         return EpochOrder(self.settings, self.number, self.cells.offsets, sizes)
 
     @property
     def shares_slabs(self) -> bool:
         """Whether batches are gathered from slabs."""
+        return self._overlap or self.reads_groups
+
+    @property
+    def _overlap(self) -> bool:
         return self.settings.shuffle == "blocks" and self.samples.share_slabs
+
+    @cached_property
+    def reads_groups(self) -> bool:
+        """Whether slabs are whole groups of samples that do not overlap: of small ones, most of which a rank needs."""
+        if self.settings.shuffle != "blocks" or self._overlap or not self.samples.are_narrow:
+            return False
+        return self.order.has_whole_groups(self.world_size)
 
     @property
     def most_slab_bytes(self) -> int:
@@ -87,7 +104,7 @@ class Epoch:
 
     def slabs(self, numbers: IntArray) -> Slabs:
         """Return the slabs of some samples, which are not read yet."""
-        return Slabs(self.samples, self.cells, numbers, self.origins(numbers))
+        return Slabs(self.samples, self.cells, numbers, self.origins(numbers), whole=self.reads_groups)
 
     def first_turn(self, cursor: int) -> int:
         """Return the rank's first turn at a position of the order or after it."""
@@ -132,6 +149,16 @@ class Epoch:
         return 0 if self.settings.shuffle == "blocks" else self.reads.room
 
     @property
+    def planning_bytes(self) -> int:
+        """About how many bytes the order and the plan of what is read together take, beside the samples."""
+        if self.reads_groups or self._reads_blocks:
+            samples = int(np.diff(self.order.bounds).max(initial=0)) // self.world_size
+        else:
+            samples = self.most_turns
+        each = _GROUPS_PLANNING_BYTES if self.reads_groups else _PLANNING_BYTES * len(self.samples.parts)
+        return min(samples, self.samples.count) * each
+
+    @property
     def most_bytes(self) -> int:
         """Most bytes that are read together, unless a single group or batch has more."""
         if self.shares_slabs:
@@ -162,7 +189,11 @@ class Epoch:
 
     def origins(self, numbers: IntArray) -> IntArray:
         """Return the origins of samples, int64 ``(n, axes)``."""
-        return self.samples.origins(self.cells, numbers, self.settings.seed, self.number)
+        seed, result = self.settings.seed, np.empty((len(numbers), self.samples.axes), np.int64)
+        for begin in range(0, len(numbers), _AT_ONCE):
+            some = slice(begin, begin + _AT_ONCE)
+            result[some] = self.samples.origins(self.cells, numbers[some], seed, self.number)
+        return result
 
     def cursor(self, begin: int, steps: int) -> int:
         """Return the position after ``steps`` batches of all ranks from a position on."""

@@ -113,6 +113,8 @@ class Explanation:
     held_bytes
         Most bytes in memory of this rank: of samples that are read ahead, of batches that are ready, and of chunks that
         stay decoded.
+    planning_bytes
+        About how many bytes the order and the plan of what is read together take beside that, for a while.
     """
 
     samples: int
@@ -120,6 +122,7 @@ class Explanation:
     amplification: float
     mixing: Mixing
     held_bytes: int
+    planning_bytes: int
 
     def lost_entropy(self, classes: int) -> float:
         """Return how many bits of entropy a batch of all ranks loses if each group has one of so many classes."""
@@ -131,7 +134,8 @@ class Explanation:
             f"{self.samples} samples of {readable_size(mixing.sample_bytes)}, {self.batches} batches of this rank",
             f"amplification {self.amplification:.2f}: a chunk is decoded {self.amplification:.2f} times an epoch",
             f"mixing: {mixing.block_samples:.0f} samples of {mixing.groups:.0f} independent groups are mixed",
-            f"memory: at most {readable_size(self.held_bytes)} of samples and chunks, and what decoding takes",
+            f"memory: at most {readable_size(self.held_bytes)} of samples and chunks, "
+            f"{readable_size(self.planning_bytes)} of their order, and what decoding takes",
         ]
         return "\n".join(lines if mixing.is_enough else [*lines, f"too few: {mixing.advice}"])
 
@@ -148,13 +152,16 @@ def explain(epoch: Epoch, held_bytes: int) -> Explanation:
     """
     count, mixing = epoch.samples.count, Mixing.of(epoch)
     amplification = _amplification(epoch) if count else 1.0
-    return Explanation(count, epoch.steps(0), amplification, mixing, held_bytes)
+    return Explanation(count, epoch.steps(0), amplification, mixing, held_bytes, epoch.planning_bytes)
 
 
 def _amplification(epoch: Epoch) -> float:
     """Estimate the bytes that are decoded to the bytes of the chunks that are needed."""
     count = epoch.samples.count
     decoded = _of_blocks(epoch) if epoch.settings.shuffle == "blocks" else _of_reads(epoch)
+    if epoch.reads_groups:
+        # Each chunk is needed.
+        return decoded / sum(s.nchunks * s.chunk_nbytes for volume in epoch.samples.each for s in volume.sources)
     needed: dict[Source, IntArray] = {}
     for begin in range(0, count, _AT_ONCE):
         for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):

@@ -128,12 +128,24 @@ class EpochOrder:
             return self._all_samples(positions)
         if not order.shuffle:
             return positions
+        if not len(positions):
+            return positions
+        first, last = np.searchsorted(self.bounds, [positions.min(), positions.max()], "right") - 1
+        if first == last:
+            return self._mixed(int(first))[positions - int(self.bounds[first])]
         blocks = np.searchsorted(self.bounds, positions, "right") - 1
         result = np.empty_like(positions)
         for block in distinct(blocks).tolist():
             here = blocks == block
             result[here] = self._mixed(block)[positions[here] - int(self.bounds[block])]
         return result
+
+    def has_whole_groups(self, world_size: int) -> bool:
+        """Return whether ranks have whole groups in all blocks, but for the groups at the edges of their shares."""
+        if world_size == 1:
+            return True
+        groups = distinct(np.diff(self._cut[1])).tolist()
+        return all(self._teams_of(n) % world_size == 0 for n in groups)
 
     def groups(self, block: int) -> IntArray:
         """Return the groups of a block of ``"blocks"``, int64, in their permuted order."""
@@ -237,7 +249,7 @@ class EpochOrder:
         first
             int64 ``(streams,)``, place of the first sample of each stream, the streams of a rank together.
         """
-        teams, streams = self._teams(block), self.order.streams
+        teams, streams = self._teams_of(len(self.groups(block))), self.order.streams
         if teams == streams:
             return samples
         each = streams // teams
@@ -262,10 +274,10 @@ class EpochOrder:
                 result[here] = samples[here[np.argsort(drawn[some[some < rest]])]]
         return result
 
-    def _teams(self, block: int) -> int:
-        """Return the number of teams of streams in a block: as many as leave each enough groups."""
+    def _teams_of(self, groups: int) -> int:
+        """Return the number of teams of streams in a block of some groups: as many as leave each enough groups."""
         enough = -(-_FAIR_GROUPS // (len(self.bounds) - 1))
-        most = len(self.groups(block)) // enough
+        most = groups // enough
         return max(d for d in range(1, self.order.streams + 1) if self.order.streams % d == 0 and d <= max(most, 1))
 
 

@@ -83,6 +83,14 @@ class Source:
             for axis, length, factor in zip(part.axes, self.read_shape, part.factor, strict=True)
         )
 
+    def is_dense(self, stride: Sequence[int]) -> bool:
+        """Return whether windows of neighbouring samples, ``stride`` apart along each axis, leave no gap."""
+        part = self.part
+        return all(
+            axis is None or length * factor >= stride[axis]
+            for axis, length, factor in zip(part.axes, self.read_shape, part.factor, strict=True)
+        )
+
     def read(self, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None = None) -> None:
         """Read the windows of some samples.
 

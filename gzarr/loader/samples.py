@@ -143,6 +143,11 @@ class Samples:
         """Number of samples of an epoch."""
         return round(self.total * self.share)
 
+    @property
+    def is_line(self) -> bool:
+        """Whether all cells of a grid with one axis are samples, each where its cell is."""
+        return len(self.counts) == 1 and self.chosen is None and self.jitter is None and self.share == 1
+
     def cells(self, seed: int, epoch: int, *, grouped: bool = True) -> Cells:
         """Return the cells of an ``epoch`` with a ``seed``; in one group, so in their own order, if not ``grouped``.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..distinct import distinct
 from ..engines.cpu.batch import Gathering, available
 from .boxes import Boxes, runs_of
 from .gathering import Windows, pieces
@@ -32,6 +33,8 @@ _ALIGNMENT = 64
 _BOXES = 1024
 # Copies are planned for so many samples at a time: a plan takes more memory than small samples do.
 _PLANNED = 4096
+# Chunks are counted for this many samples at a time.
+_AT_ONCE = 1 << 16
 
 
 class Slabs:
@@ -43,6 +46,8 @@ class Slabs:
         The volumes, and the cells of the epoch.
     numbers, origins
         int64 ``(n,)`` and ``(n, axes)``, the samples.
+    whole
+        Whether boxes are whole groups.
 
     Attributes
     ----------
@@ -52,11 +57,14 @@ class Slabs:
         The boxes around them, for each volume and each of its sources; none for volumes without samples.
     """
 
-    def __init__(self, volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray) -> None:
+    def __init__(
+        self, volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray, *, whole: bool = False
+    ) -> None:
         self.numbers: IntArray = numbers
         self.origins: IntArray = origins
         self._volumes, self._cells = volumes, cells
-        self.boxes: list[list[Boxes]] = _boxes(volumes, cells, numbers, origins)
+        found = _whole_groups(volumes, cells, numbers) if whole else _boxes(volumes, cells, numbers, origins)
+        self.boxes: list[list[Boxes]] = found
         self._arrays: list[list[Any]] | None = None
         # Of the sources that compiled code gathers: their windows in each volume, and what is planned for which turns.
         self._windows: dict[int, dict[int, Windows]] = {}
@@ -76,9 +84,10 @@ class Slabs:
     def uses(self) -> int:
         """Chunks that the samples need, counted for each sample."""
         return sum(
-            source.uses(self.origins[places])
+            source.uses(self.origins[places[begin : begin + _AT_ONCE]])
             for volume, places, _ in self._cells.parts(self.numbers)
             for source in self._volumes.each[volume].sources
+            for begin in range(0, len(places), _AT_ONCE)
         )
 
     @property
@@ -191,6 +200,21 @@ def _boxes(volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: In
             # Along one axis, each run of samples that touch has a box: nothing is read that no sample needs.
             keys = runs_of(starts, source) if len(samples.counts) == 1 else groups
             result[volume].append(Boxes.of(starts, source.read_shape, keys))
+    return result
+
+
+def _whole_groups(volumes: Volumes, cells: VolumesCells, numbers: IntArray) -> list[list[Boxes]]:
+    """Return the boxes of all groups that have some of the samples, as :attr:`Slabs.boxes`."""
+    result: list[list[Boxes]] = [[] for _ in volumes.each]
+    for volume, _, own in cells.parts(numbers):
+        samples, each = volumes.each[volume].samples, cells.each[volume]
+        groups = each.groups(own)
+        present = distinct(groups)
+        which = np.searchsorted(present, groups)
+        low, high = samples.spans(each)
+        for source in volumes.each[volume].sources:
+            first, last = source.inside(low[present]), source.inside(high[present])
+            result[volume].append(Boxes(first, last + np.array(source.read_shape), which))
     return result
 
 

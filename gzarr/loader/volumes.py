@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..distinct import distinct
+from ..engines.cpu.batch import available
 from ..errors import ArgumentError
 from .boxes import group_bytes
 from .reading import Source, sources
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
+# Most bytes of a sample that takes longer to plan for than to copy.
+_NARROW_BYTES = 512
 # Gathering from slabs costs a copy: it is for samples of which the slabs are at most this part.
 _MUCH_LESS = 0.75
 
@@ -140,6 +143,22 @@ class Volumes:
             return False
         slabs = self.group_bytes(self.cells(0, 0, grouped=True))
         return int(slabs.sum()) <= _MUCH_LESS * self.count * self.sample_nbytes
+
+    @cached_property
+    def are_narrow(self) -> bool:
+        """Whether samples are so small, and so close, that groups of them are better read whole than one by one."""
+        return (
+            self.sample_nbytes <= _NARROW_BYTES
+            and available()
+            and all(
+                volume.samples.is_line
+                and source.array.device == "cpu"
+                and not source.array.dtype.hasobject
+                and source.is_dense(volume.samples.stride)
+                for volume in self.each
+                for source in volume.sources
+            )
+        )
 
     def group_bytes(self, cells: VolumesCells) -> IntArray:
         """Return the most bytes of the slabs of each group, int64 ``(groups,)``."""

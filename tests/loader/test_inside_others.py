@@ -66,6 +66,21 @@ def test_the_workers_of_a_dataloader_read_samples(root: Path, context: str) -> N
     assert sorted(seen) == list(range(ROWS))
 
 
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
+def test_random_places_of_a_dataset_differ_in_each_epoch(root: Path, workers: int, persistent: bool) -> None:
+    dataset = Dataset(gzarr.open_array(root / "y"), Patches((1,), stride=(100,), jitter=True))
+    loader = torch.utils.data.DataLoader(dataset, batch_size=1, num_workers=workers, persistent_workers=persistent)
+    epochs = [[int(batch["data"]) for batch in loader] for _ in range(4)]
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+    # Each sample stays in its cell, and is elsewhere in it.
+    assert all(100 * i <= place < 100 * (i + 1) for epoch in epochs for i, place in enumerate(epoch))
+    assert all(len({epoch[i] for epoch in epochs}) > 1 for i in range(5))
+    dataset.set_epoch(7)
+    assert len({tuple(int(batch["data"]) for batch in loader) for _ in range(2)}) == (1 if not persistent else 2)
+    with pytest.raises(gzarr.ArgumentError, match="epoch must be an integer of at least 0"):
+        dataset.set_epoch(-1)
+
+
 # -- batches in workers
 
 

@@ -1,0 +1,119 @@
+"""Samples of few bytes: groups of them are read whole, in the same order and with the same elements as one by one."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.loader import Loader, Rows, Windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gzarr.loader import Sampler
+
+pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+
+ROWS = 3000
+TABLE = np.arange(ROWS * 3, dtype="f4").reshape(ROWS, 3)
+LABELS = np.arange(ROWS, dtype="i8")
+
+
+def made(tmp_path: Path, **layout: Any) -> dict[str, Any]:
+    for name, data, chunks in (("table", TABLE, (10, 3)), ("labels", LABELS, (20,))):
+        shards = tuple(3 * n for n in chunks) if layout.get("shards") else None
+        gzarr.create_array(tmp_path / name, data=data, chunks=chunks, **(layout | {"shards": shards}))
+    return {name: gzarr.open_array(tmp_path / name, device="cpu") for name in ("table", "labels")}
+
+
+def given(loader: Loader) -> list[tuple[Any, ...]]:
+    return [(batch.samples, batch.origins, batch["table"], batch["labels"]) for batch in loader]
+
+
+@pytest.mark.parametrize("sampler", [Rows(), Windows(0, {"x": (0, 0)})])
+@pytest.mark.parametrize("layout", [{}, {"shards": True}, {"codecs": None}])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_batches_are_the_same(
+    sampler: Sampler, layout: dict[str, Any], world_size: int, prefetch: int, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    arrays = made(tmp_path, **layout)
+    volumes = [arrays, arrays]
+    groups = []
+
+    def batches() -> list[Any]:
+        found = []
+        for rank in range(world_size):
+            loader = Loader(
+                volumes, sampler, batch_size=7, rank=rank, world_size=world_size, buffer_bytes=60_000, streams=12,
+                prefetch=prefetch, drop_last=False,
+            )  # fmt: skip
+            groups.append(loader._of_epoch(0).reads_groups)
+            for _ in range(2):
+                for batch in loader:
+                    table, labels = (batch[name] if isinstance(sampler, Rows) else batch["x"][name] for name in arrays)
+                    found.append((batch.samples, batch.origins, table, labels))
+        return found
+
+    narrow = batches()
+    monkeypatch.setattr("gzarr.loader.volumes._NARROW_BYTES", 0)
+    wide = batches()
+    assert len(narrow) == len(wide)
+    for one, other in zip(narrow, wide, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+        origins = one[1][:, 0]
+        np.testing.assert_array_equal(one[2].reshape(-1, 3), TABLE[origins])
+        np.testing.assert_array_equal(one[3].reshape(-1), LABELS[origins])
+    # Of three ranks, each would need most groups.
+    assert set(groups[:world_size]) == {world_size < 3}
+    assert not any(groups[world_size:])
+
+
+def test_chunks_are_decoded_once_and_counted(tmp_path: Path) -> None:
+    arrays = made(tmp_path)
+    loader = Loader(arrays, batch_size=10, buffer_bytes=20_000, prefetch=0)
+    explanation = loader.explain()
+    assert sum(1 for _ in loader) == 300
+    stats = loader.stats()
+    assert stats.chunks == pytest.approx(explanation.amplification * (300 + 150), rel=0.3)
+    assert stats.uses == 2 * ROWS
+
+
+@pytest.mark.parametrize("where", [np.arange(0, ROWS, 7), None])
+def test_a_chunk_that_cannot_be_read(where: Any, tmp_path: Path) -> None:
+    arrays = made(tmp_path)
+    (tmp_path / "table/c/15/0").write_bytes(b"damage")
+    bad: list[int] = []
+    loader = Loader(
+        arrays, Rows(where=where), batch_size=10, buffer_bytes=1 << 20, drop_last=False,
+        on_error=lambda error, number: bad.append(number),
+    )  # fmt: skip
+    seen = np.concatenate([batch["labels"] for batch in loader])
+    numbers = np.arange(ROWS) if where is None else where
+    broken = (numbers >= 150) & (numbers < 160)
+    assert sorted(seen) == numbers[~broken].tolist()
+    assert len(bad) == broken.sum()
+
+
+def test_memory_is_as_said() -> None:
+    """Of three million rows, and not only of the samples themselves."""
+    array = gzarr.create_array({}, shape=(3_000_000, 4), dtype="f4", chunks=(10_000, 4), device="cpu")
+    loader = Loader(array, batch_size=64, buffer_bytes=32 << 20, prefetch=1)
+    explanation = loader.explain()
+    next(iter(loader))
+    tracemalloc.start()
+    try:
+        batches = iter(loader)
+        for _ in range(2000):
+            next(batches)
+        peak = tracemalloc.get_traced_memory()[1]
+        batches.close()  # type: ignore[attr-defined]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.15 * (explanation.held_bytes + explanation.planning_bytes)
