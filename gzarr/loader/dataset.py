@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.array import Array
 from ..distinct import distinct
 from ..errors import ArgumentError, SelectionError
+from .inputs import volumes_of
 from .memory import memory_of
 from .parts import place
 from .permutation import mix
@@ -20,11 +21,12 @@ from .samplers import Rows
 from .samples import Geometry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from .cells import IntArray
+    from .inputs import Input
     from .samplers import Sampler
 
 
@@ -41,7 +43,7 @@ class Dataset:
     Parameters
     ----------
     arrays
-        One array, or arrays by name.
+        One array, or arrays by name, as for :class:`gzarr.Loader`.
     sampler
         What a sample is; :class:`Rows` by default.
     seed
@@ -53,8 +55,8 @@ class Dataset:
         If the arrays do not fit the sampler, or if it weighs samples (the one who asks for numbers does that).
     """
 
-    def __init__(self, arrays: Array | Mapping[str, Array], sampler: Sampler | None = None, *, seed: int = 0) -> None:
-        self._arrays = {"": arrays} if isinstance(arrays, Array) else dict(arrays)
+    def __init__(self, arrays: Input | Mapping[str, Input], sampler: Sampler | None = None, *, seed: int = 0) -> None:
+        (self._arrays,) = volumes_of(arrays if isinstance(arrays, Mapping) else [arrays])
         geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in self._arrays.items()}
         self._samples = (Rows() if sampler is None else sampler).bind(geometries, 1)
         if self._samples.weights is not None:

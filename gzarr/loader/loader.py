@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
 from copy import copy as copied
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.array import Array
+from ..display import readable_size
 from ..errors import ArgumentError
 from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
+from .inputs import volumes_of
 from .like import converter
 from .order import Order
 from .pinned import PinnedResults, pinning_device
@@ -29,8 +30,10 @@ from .volumes import Volume, Volumes
 from .work import most_held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from ..arrays.array import Array
+    from .inputs import Inputs
     from .keeping import Reads
     from .like import Like
     from .order import Shuffle
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 #: Version of the state of a loader.
 STATE_VERSION = 1
 _STREAMS = 64
+# Arrays that a repr shows.
+_SHOWN = 6
 _BUFFER_BYTES = 256 << 20
 
 
@@ -51,7 +56,8 @@ class Loader:
     ----------
     arrays
         One array, or arrays by name, of which a sample has one window each; or a list of such volumes, whose samples
-        make up one epoch. They are read to their own device.
+        make up one epoch. They are read to their own device. Paths and URLs, arrays of zarr-python and OME images (of
+        which level 0 is taken) are opened; arrays of NumPy, and of xarray with loaded elements, are copied.
     sampler
         What a sample is: :class:`Rows`, :class:`Windows`, :class:`Patches` or a :class:`Sampler` of one's own.
     weights
@@ -122,7 +128,7 @@ class Loader:
 
     def __init__(
         self,
-        arrays: Array | Mapping[str, Array] | Sequence[Array | Mapping[str, Array]],
+        arrays: Inputs,
         sampler: Sampler | None = None,
         *,
         weights: Sequence[float] | None = None,
@@ -142,7 +148,7 @@ class Loader:
         pin_memory: bool = False,
         streams: int | None = None,
     ) -> None:
-        volumes = [_named(volume) for volume in (arrays if isinstance(arrays, (list, tuple)) else [arrays])]
+        volumes = volumes_of(arrays)
         for name, value, least in (
             ("batch_size", batch_size, 1),
             ("world_size", world_size, 1),
@@ -183,7 +189,7 @@ class Loader:
         self._pinned = PinnedResults(pinning_device()) if pin_memory else None
         self._like = like
         sampler = Rows() if sampler is None else sampler
-        self._arrays = volumes
+        self._arrays, self._sampler = volumes, sampler
         self._batch_size, self._rank, self._world_size = int(batch_size), int(rank), int(world_size)
         self._drop_last, self._pad, self._prefetch = bool(drop_last), bool(pad), int(prefetch)
         self._transform, self._on_error, self._copy = transform, on_error, bool(copy)
@@ -240,6 +246,21 @@ class Loader:
             )
         raise ArgumentError(
             f"an epoch has {count} samples for {shared}, one of which would have none; use fewer, or pad=True"
+        )
+
+    def __repr__(self) -> str:
+        """Tell the arrays, the samples, the batches of this rank, the next epoch, the device and the memory."""
+        first = self._arrays[0]
+        shown = [f"{name + ' ' if name else ''}{a.shape} {a.dtype}" for name, a in islice(first.items(), _SHOWN)]
+        if len(first) > _SHOWN:
+            shown.append(f"{len(first) - _SHOWN} more")
+        volumes = f"{len(self._arrays)} volumes of " if len(self._arrays) > 1 else ""
+        rank = f" of rank {self._rank} of {self._world_size}" if self._world_size > 1 else ""
+        return (
+            f"<gzarr.Loader of {volumes}{', '.join(shown)}: {self._sampler!r:.200}, {self._volumes.count} samples, "
+            f"{len(self)} batches of {self._batch_size}{rank}, shuffle={self._order.shuffle!r}, next epoch "
+            f"{self.next_epoch}, {next(iter(first.values())).device}, buffer of "
+            f"{readable_size(2 * self._order.block_bytes)}>"
         )
 
     def __len__(self) -> int:
@@ -427,14 +448,6 @@ class Loader:
     def fingerprint(self) -> str:
         """Hashes of everything that determines the order: arrays, sampler, shuffling."""
         return str(self._fingerprint)
-
-
-def _named(volume: Any) -> dict[str, Array]:
-    """Return the arrays of a volume by name; a single one has none."""
-    named: Any = {"": volume} if isinstance(volume, Array) else volume
-    if not isinstance(named, Mapping) or not all(isinstance(array, Array) for array in named.values()):
-        raise ArgumentError("a loader takes an array of gzarr, a dict of such arrays, or a list of either")
-    return dict(named)
 
 
 def _bound(

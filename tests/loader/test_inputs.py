@@ -1,0 +1,98 @@
+"""What a loader takes as an array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+import gzarr
+from gzarr.loader import Dataset, Loader, Patches, Rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.devices import TestedDevice
+
+DATA = np.arange(60 * 4, dtype="f4").reshape(60, 4)
+
+pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> dict[str, Any]:
+    """Return an input of each kind, all of the same elements."""
+    gzarr.create_array(tmp_path / "x", data=DATA, chunks=(10, 4))
+    gzarr.create_group(tmp_path / "g", zarr_format=2).create_array("two", data=DATA, chunks=(7, 4))
+    return {
+        "gzarr": gzarr.open_array(tmp_path / "x", device="cpu"),
+        "path": tmp_path / "x",
+        "string": str(tmp_path / "g/two"),
+        "zarr-python": zarr.open_array(tmp_path / "x", mode="r"),
+        "zarr-python, in a group": zarr.open_group(tmp_path / "g", mode="r", zarr_format=2)["two"],
+        "NumPy": DATA,
+        "xarray": xr.DataArray(DATA, dims=("row", "column")),
+    }
+
+
+def test_all_kinds_in_one_loader(inputs: dict[str, Any]) -> None:
+    loader = Loader(inputs, Rows(), batch_size=6, seed=2)
+    alone = Loader(inputs["gzarr"], Rows(), batch_size=6, seed=2)
+    assert sum(len(batch.samples) for batch in alone) == 60
+    for batch in loader:
+        assert set(batch) == set(inputs)
+        for found in batch.values():
+            np.testing.assert_array_equal(found, DATA[batch.samples])
+    np.testing.assert_array_equal(Dataset(inputs)[3]["path"], DATA[3])
+    np.testing.assert_array_equal(Dataset(inputs["path"])[3]["data"], DATA[3])
+
+
+@pytest.mark.parametrize("kind", ["path", "string", "zarr-python", "NumPy", "xarray"])
+def test_alone_and_as_a_volume(kind: str, inputs: dict[str, Any]) -> None:
+    for given, count in ((inputs[kind], 60), ([inputs[kind], inputs["gzarr"]], 120)):
+        batches = list(Loader(given, batch_size=5))
+        assert sum(len(batch["data"]) for batch in batches) == count
+        for batch in batches:
+            np.testing.assert_array_equal(batch["data"], DATA[batch.samples % 60])
+
+
+def test_they_go_to_the_device_of_the_others(inputs: dict[str, Any], tmp_path: Path, device: TestedDevice) -> None:
+    inputs["gzarr"] = device.open(tmp_path / "x")
+    for batch in Loader(inputs, batch_size=20):
+        for found in batch.values():
+            np.testing.assert_array_equal(device.to_numpy(found), DATA[batch.samples])
+
+
+def test_an_image(tmp_path: Path) -> None:
+    data = np.arange(64 * 64, dtype="u2").reshape(64, 64)
+    image = gzarr.ome.create(tmp_path / "x", data=data, axes="yx", levels=2)
+    for batch in Loader({"image": image, "half": image.levels[1].array}, Patches((16, 16)), batch_size=4):
+        assert batch["half"].shape == (4, 8, 8)
+        for patch, (y, x) in zip(batch["image"], batch.origins, strict=True):
+            np.testing.assert_array_equal(patch, data[y : y + 16, x : x + 16])
+
+
+@pytest.mark.parametrize("wrong", [None, 3, {"x": None}, [[1, 2]], gzarr])
+def test_what_is_no_array(wrong: Any) -> None:
+    with pytest.raises(gzarr.ArgumentError, match="a loader takes an array of gzarr, the path"):
+        Loader(wrong)
+
+
+def test_elements_that_xarray_has_not_loaded(inputs: dict[str, Any], tmp_path: Path) -> None:
+    xr.DataArray(DATA, name="t").to_dataset().to_zarr(tmp_path / "set")
+    with xr.open_zarr(tmp_path / "set", chunks=None) as data_set, pytest.raises(gzarr.ArgumentError, match="loaded"):
+        Loader(data_set["t"])
+
+
+def test_a_loader_tells_what_it_is(inputs: dict[str, Any]) -> None:
+    loader = Loader({"a": inputs["gzarr"], "b": DATA[:, 0]}, batch_size=8, rank=1, world_size=2)
+    assert repr(loader) == (
+        "<gzarr.Loader of a (60, 4) float32, b (60,) float32: Rows(axis=0), 60 samples, 3 batches of 8 of rank 1 of 2, "
+        "shuffle='blocks', next epoch 0, cpu, buffer of 256.0 MiB (268,435,456 bytes)>"
+    )
+    list(loader)
+    assert "next epoch 1" in repr(loader)
+    assert "2 volumes of (60, 4) float32: " in repr(Loader([inputs["gzarr"], inputs["path"]]))
