@@ -60,8 +60,26 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    parser.addoption("--few", type=int, metavar="N", help="at most N parameters of each test, evenly spaced")
     if not pluginmanager.has_plugin("timeout"):
         parser.addini("timeout", "of no effect: pytest-timeout is not installed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep some parameters of each test if ``--few`` says so: each test runs, but not with all of them."""
+    most: int | None = config.getoption("--few")
+    if most is None:
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {
+        each[i * (len(each) - 1) // max(most - 1, 1)] if len(each) > most else each[i]
+        for each in tests.values()
+        for i in range(min(most, len(each)))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 def pytest_configure(config: pytest.Config) -> None:
