@@ -29,6 +29,8 @@ _BUSY_BYTES: Final = 32 << 20
 # of two blocks (measured for rows of a table).
 _PLANNING_BYTES: Final = 400
 _GROUPS_PLANNING_BYTES: Final = 120
+# Samples of a group, in the mean, for which reading it as a whole pays.
+_LEAST_OF_A_GROUP: Final = 16
 # What is reckoned for many samples takes memory for this many at a time.
 _AT_ONCE: Final = 1 << 16
 
@@ -95,7 +97,8 @@ class Epoch:
         """Whether slabs are whole groups of samples that do not overlap: of small ones, most of which a rank needs."""
         if self.settings.shuffle != "blocks" or self._overlap or not self.samples.are_narrow:
             return False
-        return self.order.has_whole_groups(self.world_size)
+        groups = len(self.cells.offsets) - 1
+        return groups * _LEAST_OF_A_GROUP <= self.samples.count and self.order.has_whole_groups(self.world_size)
 
     @property
     def most_slab_bytes(self) -> int:
