@@ -90,6 +90,25 @@ def test_lightning_goes_on_exactly(root: Path, tmp_path: Path, kind: str) -> Non
     assert resumed.seen == whole.seen[37:]
 
 
+@pytest.mark.parametrize("workers", [None, 0, 2])
+def test_epochs_of_lightning_are_those_of_the_plain_loader(root: Path, tmp_path: Path, workers: int | None) -> None:
+    """With PyTorch's own loader, whose workers end with each epoch, and with the loader itself."""
+    loader: Any = rows(root, like="torch")
+    if workers is not None:
+        loader = torch.utils.data.DataLoader(IterableLoader(loader), batch_size=None, num_workers=workers)
+    model = Model()
+    trainer(tmp_path).fit(model, loader)
+    plain = rows(root)
+    for epoch in range(3):
+        wanted = sorted(batch["y"].tolist() for batch in plain)
+        given = [some for e, _, some in model.seen if e == epoch]
+        if workers != 2:
+            assert sorted(given) == wanted
+        assert sorted(i for some in given for i in some) == list(range(ROWS))
+    orders = [tuple(i for e, _, some in model.seen if e == epoch for i in some) for epoch in range(3)]
+    assert len(set(orders)) == 3
+
+
 # -- Accelerate
 
 
@@ -124,6 +143,28 @@ def test_accelerate_goes_on_exactly(root: Path, tmp_path: Path, stateful: bool) 
     assert [batch["y"].tolist() for batch in again] == rest
     # The next epoch is whole.
     assert sorted(i for batch in loader for i in batch["y"].tolist()) == list(range(ROWS))
+
+
+@pytest.mark.usefixtures("_fresh_accelerator")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_accelerate_sets_the_epoch(root: Path, workers: int) -> None:
+    """Its loop calls ``set_epoch``, with the number of its own iteration, or with one that it was told."""
+
+    def prepared() -> Any:
+        dataset = IterableLoader(rows(root, like="torch"))
+        loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers)
+        return accelerate.Accelerator(cpu=True).prepare(loader)
+
+    loader = prepared()
+    orders = [[batch["y"].tolist() for batch in loader] for _ in range(3)]
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    loader = prepared()
+    for epoch in (2, 0):
+        loader.set_epoch(epoch)
+        assert [batch["y"].tolist() for batch in loader] == orders[epoch]
+    if not workers:
+        plain = rows(root)
+        assert orders == [[batch["y"].tolist() for batch in plain] for _ in range(3)]
 
 
 # -- grain
