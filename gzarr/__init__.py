@@ -169,7 +169,7 @@ else:
         "tools.verify": ("verify",),
     }
     _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-    _SUBMODULES = frozenset({"blocks", "codecs", "errors", "loader", "ome", "stores"})
+    _SUBMODULES = frozenset({"blocks", "codecs", "errors", "integrations", "loader", "ome", "stores"})
 
     def __getattr__(name):
         from importlib import import_module

@@ -43,6 +43,7 @@ _LIBRARIES: Final = {
     "jax": ("JAX", "jax"),
     "torch": ("PyTorch", "'gzarr[torch]'"),
     "xarray": ("xarray", "'gzarr[xarray]'"),
+    "zarr": ("zarr-python", "zarr"),
 }
 _LOADED: Final[dict[tuple[str, str], Plugin]] = {}
 

@@ -166,4 +166,4 @@ def test_what_the_reference_names_exists() -> None:
 
 
 def test_submodules_are_public() -> None:
-    assert {f"gzarr.{name}" for name in gzarr._SUBMODULES} <= {*MODULES, "gzarr.codecs"}  # type: ignore[attr-defined]
+    assert {f"gzarr.{name}" for name in gzarr._SUBMODULES} <= {*MODULES, "gzarr.codecs", "gzarr.integrations"}  # type: ignore[attr-defined]
