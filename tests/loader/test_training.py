@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.loader import Loader, Rows, Windows
+from gzarr.loader import Loader, Patches, Rows, Windows
 from gzarr.loader.order import EpochOrder, Order
 
 if TYPE_CHECKING:
@@ -59,6 +59,46 @@ def test_each_rank_meets_all_classes(layout: str, sampler: Any, world_size: int)
         # A rank that reads all groups has samples as by chance. 20 epochs: four standard errors are 3.8.
         allowed = 13.0 if min(groups) >= 0.9 * ROWS // size else 13.0 * each
         assert np.mean(found) <= allowed, (rank, found)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 6, 8])
+@pytest.mark.parametrize("jitter", [False, True])
+@pytest.mark.parametrize("chunks", [(40, 48, 48), (4, 8, 8), (8, 48, 48), (40, 8, 8)])
+def test_patches_of_each_rank_are_of_all_classes(chunks: tuple[int, ...], jitter: bool, world_size: int) -> None:
+    """Of a volume whose ten classes lie one above the other; random places lie within groups of chunks."""
+    volume = gzarr.create_array({}, shape=(40, 48, 48), dtype="u1", chunks=chunks, device="cpu")
+    loader = Loader(volume, Patches((4, 8, 8), jitter=jitter), seed=5, world_size=world_size)
+    count = 360
+    expected = count / world_size / CLASSES
+    for rank in range(world_size):
+        found, whole = [], True
+        each = 1.0
+        for epoch in range(EPOCHS):
+            this = loader._of_epoch(epoch)
+            numbers = this.order.samples(np.arange(rank, count, world_size))
+            available = len(this.cells.offsets) - 1
+            groups = len(np.unique(this.cells.each[0].groups(numbers)))
+            # As many as if samples were drawn, at least.
+            assert groups >= 0.7 * min(64, available * -np.expm1(-len(numbers) / available))
+            whole, each = whole and groups >= 0.9 * available, max(each, len(numbers) / groups)
+            counts = np.bincount(this.origins(numbers)[:, 0] // 4, minlength=CLASSES)
+            found.append(((counts - expected) ** 2).sum() / expected / max(1 - 1 / world_size, 0.5))
+        if not jitter:
+            assert np.mean(found) <= (13.0 if whole else 13.0 * each), (rank, found)
+
+
+def test_random_crops_never_repeat() -> None:
+    volume = gzarr.create_array({}, shape=(64, 96, 96), dtype="u1", chunks=32, device="cpu")
+    loader = Loader(volume, Patches((16, 16, 16), jitter=True), seed=5)
+    seen = [tuple(origin) for epoch in range(EPOCHS) for origin in origins_of(loader, epoch)]
+    assert len(seen) == EPOCHS * 4 * 6 * 6
+    # By chance, a pair of 320,000 places or so.
+    assert len(set(seen)) >= len(seen) - 40
+
+
+def origins_of(loader: Loader, epoch: int) -> list[list[int]]:
+    this = loader._of_epoch(epoch)
+    return this.origins(np.arange(this.samples.count)).tolist()
 
 
 def test_loaders_of_two_ranks_give_out_what_the_order_says() -> None:
