@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..arrays.present import present_metadata
-from ..errors import ArgumentError, GzarrError
+from ..errors import ArgumentError, GzarrError, StoreError
 from ..stores import io_threads
 from ..stores.base import RemoteValues
 
@@ -82,7 +82,7 @@ class Documents:
         Raises
         ------
         ArraysChangedError
-            If :meth:`look` raises an error.
+            If :meth:`look` raises an error, unless the store failed: whether an array has changed is not known then.
         """
         if not reason or self._is_remote:
             share = _REMOTE_SHARE if reason else _SHARE
@@ -90,6 +90,8 @@ class Documents:
                 return
         try:
             self.look()
+        except StoreError:
+            return
         except GzarrError as error:
             raise ArraysChangedError from error
 

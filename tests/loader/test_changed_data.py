@@ -127,6 +127,37 @@ def test_arrays_that_only_consolidated_metadata_knows(tmp_path: Path) -> None:
     assert sum(len(batch["data"]) for batch in loader) == 2000
 
 
+def test_a_store_that_fails_for_a_while_has_not_changed(tmp_path: Path) -> None:
+    """Samples that cannot be read are left out, and the epoch goes on, though no document can be read either."""
+
+    class Failing(gzarr.MemoryStore):
+        failing = False
+
+        def get(self, key: str) -> bytes | None:
+            if self.failing:
+                raise gzarr.StoreError("no connection", key=key)
+            return super().get(key)
+
+        def get_small_values(self, keys: Any, most: int) -> Any:
+            return [self.get(key) for key in keys]
+
+    store = Failing({})
+    gzarr.create_array(store, data=X, chunks=(10, 16), device="cpu")
+    bad: list[int] = []
+    loader = gzarr.Loader(
+        gzarr.open_array(store, device="cpu"), Rows(), batch_size=10, shuffle=False, prefetch=0, buffer_bytes=0,
+        drop_last=False, on_error=lambda _, number: bad.append(number),
+    )  # fmt: skip
+    batches = iter(loader)
+    seen = next(batches).samples.tolist()
+    store.failing = True
+    assert not len(next(batches).samples)
+    store.failing = False
+    seen += [i for batch in batches for i in batch.samples.tolist()]
+    assert sorted(seen + bad) == list(range(2000))
+    assert len(bad) == 10
+
+
 def test_documents_of_a_remote_store(tmp_path: Path) -> None:
     with range_server(tmp_path) as url:
         create(tmp_path / "x")
