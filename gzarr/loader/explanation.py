@@ -173,7 +173,8 @@ def _of_blocks(epoch: Epoch) -> float:
     """Estimate the bytes that all ranks decode of an epoch in blocks."""
     count, bounds = epoch.samples.count, epoch.order.bounds
     blocks = len(bounds) - 1
-    enough = max(_BLOCKS, _AT_ONCE * blocks // count)
+    # Blocks of whole groups are alike, and may have millions of samples.
+    enough = max(2 if epoch.reads_groups else _BLOCKS, _AT_ONCE * blocks // count)
     counted = distinct(np.linspace(0, blocks - 1, min(blocks, enough)).round().astype(int)).tolist()
     decoded = 0.0
     for block in counted:
