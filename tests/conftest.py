@@ -85,6 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     if not config.pluginmanager.has_plugin("timeout"):
         config.addinivalue_line("markers", "timeout: of no effect, pytest-timeout is not installed")
+    config.addinivalue_line("markers", "array_api: of the helpers that anndata has for tests, which use it")
     if ON_GPU:
         config.pluginmanager.register(gpu_session.GpuSession.of_environment())
     elif config.option.markexpr.split()[:1] == ["gpu"]:

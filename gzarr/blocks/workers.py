@@ -131,13 +131,13 @@ class _Team(Generic[T, R]):
             )
             try:
                 thread.start()
+                self._threads.append(thread)
             except RuntimeError:
-                # The system refuses another one: those that there are will do.
+                # The system refuses another one, or the process ends: those that there are will do, or this one.
                 self._most = len(self._threads)
-                if not self._threads:
-                    raise
-                return
-            self._threads.append(thread)
+        if not self._threads:
+            self._tasks.put(None)
+            self._serve()
 
     def end(self) -> _Done[T, R] | None:
         """End all threads; return the first task that failed."""

@@ -14,14 +14,14 @@ from .like import consumer_stream, converted, converter
 from .work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .documents import Documents
     from .epoch import Epoch
     from .like import Like
     from .pinned import PinnedResults
     from .stats import Stats
-    from .work import Batch, OnError
+    from .work import Batch, OnError, Ready
 
 
 class Pipeline:
@@ -57,8 +57,14 @@ class Pipeline:
         documents: Documents,
     ) -> None:
         self._pid = os.getpid()
-        self._work = work = Work(epoch, begin, on_error, transform, pinned, documents)
         self._steps = epoch.steps(begin)
+        work = Work(epoch, begin, on_error, transform, pinned, documents)
+        self._inline: Iterator[Ready] | None = None
+        if not (epoch.prefetch and self._steps and _started(work)):
+            if work.stopped:
+                work = Work(epoch, begin, on_error, transform, pinned, documents)
+            self._inline = work.inline()
+        self._work = work
         self._given = 0
         # When the consumer got the last batch.
         self._left: float | None = None
@@ -71,12 +77,7 @@ class Pipeline:
         # The last batch given out, if its memory is used again.
         self._kept: Any = None
         self._progress = progress
-        self._inline = None if epoch.prefetch else work.inline()
         self._close = weakref.finalize(self, work.stop)
-        if epoch.prefetch and self._steps:
-            for target in (work.run_reader, work.run_finisher):
-                run = ending.for_caller(target)
-                threading.Thread(target=run, name=f"gzarr-loader-{target.__name__}", daemon=True).start()
 
     def __iter__(self) -> Pipeline:
         return self
@@ -166,3 +167,15 @@ class Pipeline:
     def stats(self) -> Stats:
         """Counters."""
         return self._work.stats
+
+
+def _started(work: Work) -> bool:
+    """Start the threads of an epoch; return False if the system refuses one, or if the process ends."""
+    try:
+        for run in (work.run_finisher, work.run_reader):
+            name = f"gzarr-loader-{run.__name__}"
+            threading.Thread(target=ending.for_caller(run), name=name, daemon=True).start()
+    except RuntimeError:
+        work.stop()
+        return False
+    return True

@@ -213,3 +213,26 @@ def test_arrays_that_do_not_fit_each_other_are_refused(root: Path, tmp_path: Pat
     for wrong in ({}, [], [{}], {"a": 1}, [None], [a, b], ["x"]):
         with pytest.raises(gzarr.GzarrError):
             Loader(wrong)
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_without_threads_the_consumer_does_the_work(root: Path, refused: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a process ends (Python 3.12 and later), or has too many."""
+    before = [batch.samples.tolist() for batch in rows(root)]
+    start, starts = threading.Thread.start, []
+
+    def refuse(thread: threading.Thread) -> None:
+        starts.append(thread)
+        if len(starts) >= refused:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    loader = rows(root)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert [batch.samples.tolist() for batch in loader] == before
+    assert len(starts) == refused
+    a = gzarr.array(DATA, chunks=(50, *DATA.shape[1:]), device="cpu")
+    starts.clear()
+    found = gzarr.map_blocks(lambda block: block + 1, a, out={}, block=100)
+    assert len(starts) >= 1
+    np.testing.assert_array_equal(found[...], DATA + 1)
