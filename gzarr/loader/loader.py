@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import weakref
 from copy import copy as copied
 from dataclasses import replace
 from itertools import islice
@@ -50,8 +51,8 @@ _BUFFER_BYTES = 256 << 20
 class Loader:
     """Batches of samples, in a shuffled order that can be resumed.
 
-    Iterating over a loader gives one epoch; the next iteration gives the next one. An iterator from which no batch was
-    taken (trainers make such, to look whether they can) counts for nothing.
+    Iterating over a loader gives one epoch; the next iteration gives the next one. An iterator that is dropped
+    before a batch was taken (trainers make such, to look whether they can) counts for nothing.
 
     Parameters
     ----------
@@ -202,7 +203,7 @@ class Loader:
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._documents = Documents(volumes, self._fingerprint)
         self._epoch, self._cursor = 0, 0
-        # Whether a batch of the current epoch was given out, and whether a state was loaded since the last one.
+        # Whether the current epoch was begun by an iterator, and whether a state was loaded since the last one.
         self._used = self._loaded = False
         self._warned = False
         self._stats = Stats()
@@ -277,18 +278,23 @@ class Loader:
         self._say_what_changed()
         if self._used:
             self._epoch, self._cursor = self._epoch + 1, 0
-            self._used = False
-        epoch, begin = self._read_of(self._epoch), self._cursor
+        number, loaded = self._epoch, self._loaded
+        self._used, self._loaded = True, False
+        epoch, begin = self._read_of(number), self._cursor
+        taken = False
 
-        def given(steps: int | None, number: int = self._epoch) -> None:
+        def given(steps: int | None) -> None:
+            nonlocal taken
+            taken = True
             # Of several iterators, the last one's state is the loader's.
-            if self._epoch != number:
-                return
-            self._loaded = False
-            if steps is None:
+            if self._epoch == number and steps is None:
                 self._epoch, self._cursor, self._used = number + 1, 0, False
-            else:
-                self._cursor, self._used = epoch.cursor(begin, steps), True
+            elif self._epoch == number:
+                self._cursor = epoch.cursor(begin, steps or 0)
+
+        def dropped() -> None:
+            if not taken and self._epoch == number and self._used:
+                self._used, self._loaded = False, loaded
 
         self._warn_of_little_mixing(epoch)
         pipeline = Pipeline(
@@ -302,6 +308,7 @@ class Loader:
             progress=given,
             documents=self._documents,
         )
+        weakref.finalize(pipeline, dropped).atexit = False
         self._stats = pipeline.stats
         return pipeline
 
