@@ -70,6 +70,8 @@ class Slabs:
         self._windows: dict[int, dict[int, Windows]] = {}
         self._gathering: Gathering | None = None
         self._planned = range(0)
+        # Places of the samples of each volume, if there are several.
+        self._places: dict[int, IntArray] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -183,10 +185,16 @@ class Slabs:
 
     def _parts(self, begin: int, end: int) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Yield each volume, and its samples from ``begin`` to ``end``: which of its own they are, and their places."""
-        for volume, places, _ in self._cells.parts(self.numbers):
-            wanted = np.flatnonzero((places >= begin) & (places < end))
-            if len(wanted):
-                yield volume, wanted, places[wanted]
+        if len(self._volumes.each) == 1:
+            places = np.arange(begin, min(end, len(self.numbers)))
+            yield 0, places, places
+            return
+        if self._places is None:
+            self._places = {volume: places for volume, places, _ in self._cells.parts(self.numbers)}
+        for volume, places in self._places.items():
+            low, high = places.searchsorted([begin, end]).tolist()
+            if high > low:
+                yield volume, np.arange(low, high), places[low:high]
 
 
 def _boxes(volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray) -> list[list[Boxes]]:
