@@ -212,6 +212,8 @@ def pieces_of(plan: Plan, rows: IntArray) -> tuple[IntArray, IntArray]:
     """
     begin = plan.piece_offsets[rows]
     counts = plan.piece_offsets[rows + 1] - begin
+    if (counts == 1).all():
+        return begin, np.arange(len(rows))
     owner = np.repeat(np.arange(len(rows)), counts)
     before = np.cumsum(counts) - counts
     return np.arange(int(counts.sum())) + np.repeat(begin - before, counts), owner

@@ -172,26 +172,29 @@ def _rows(
     k = plan.chunks.shape[1]
     if plan.points is not None or not k or not len(pieces) or swap > 8 or swap & (swap - 1) or layout.nbytes >= r.LIMIT:
         return None
-    start, count, which = plan.start[pieces], plan.count[pieces], plan.output[pieces]
-    by_target = (output.strides * output.word)[which]
-    most = count.max(axis=0).tolist()
+    # One row for each dimension: NumPy is many times as fast along long, contiguous rows.
+    start, count, to = (_by_dimension(column, pieces) for column in (plan.start, plan.count, plan.target))
+    # One column for all pieces where there is one output.
+    which: Any = 0 if len(output.base) == 1 else plan.output[pieces]
+    by_target = (output.strides * output.word).T[:, which].reshape(k, -1)
+    most = count.max(axis=1).tolist()
     by_source = [strides[d] if plan.tables[d] else strides[d] * int(plan.step[d]) for d in range(k)]
     inner = [
         d for d in range(k)
-        if plan.tables[d] is None and by_source[d] == itemsize and (by_target[:, d] == itemsize).all()
+        if plan.tables[d] is None and by_source[d] == itemsize and (by_target[d] == itemsize).all()
     ]  # fmt: skip
     if not inner:
         return None
     row = max(inner, key=lambda d: most[d])
-    nbytes = count[:, row] * itemsize
+    nbytes = count[row] * itemsize
     above: list[_Dimension] = []
     for d in sorted(range(k), key=lambda d: by_source[d]):
         if d == row or (most[d] == 1 and plan.tables[d] is None):
             continue
         table = plan.tables[d] is not None
-        one = _Dimension(count[:, d], by_source[d], by_target[:, d])
+        one = _Dimension(count[d], by_source[d], np.broadcast_to(by_target[d], len(pieces)))
         if table:
-            tables = (place.table_source[d] + start[:, d], place.table_target[d] + start[:, d])
+            tables = (place.table_source[d] + start[d], place.table_target[d] + start[d])
             above.append(_Dimension(one.count, one.by_source, one.by_target, *tables))
         elif not above and _follows(one, nbytes, nbytes):
             nbytes = nbytes * one.count
@@ -200,19 +203,29 @@ def _rows(
             above[-1] = _Dimension(last.count * one.count, last.by_source, last.by_target)
         else:
             above.append(one)
-    flat = [d for d in range(k) if plan.tables[d] is None]
-    source = place.field_offset + start[:, flat] @ np.array(strides, np.int64)[flat]
-    target = (output.base * output.word)[which] + (plan.target[pieces][:, flat] * by_target[:, flat]).sum(axis=1)
+    source = np.full(len(pieces), place.field_offset)
+    target = np.zeros(len(pieces), np.int64) + (output.base * output.word)[which]
+    for d in range(k):
+        if plan.tables[d] is None:
+            source += start[d] * strides[d]
+            target += to[d] * by_target[d]
     every = int(np.bitwise_or.reduce(target + output.address % 16)) | 16
     for one in above:
         every |= int(np.bitwise_or.reduce(one.by_target))
     alignment = every & -every
-    number = np.prod([one.count for one in above], axis=0) if above else np.ones(len(pieces), np.int64)
+    number = np.ones(len(pieces), np.int64)
+    for one in above:
+        number = number * one.count
     if int((nbytes * number).sum()) < MIN_MEAN_ROW_BYTES * int(number.sum()) or alignment % max(swap, 1):
         return None
     if int((number * _row_units(nbytes, alignment)).max()) >= r.LIMIT:
         return None
     return _Rows(source, target, nbytes, tuple(above), alignment)
+
+
+def _by_dimension(column: IntArray, pieces: IntArray) -> IntArray:
+    """Return rows of one of the plan's columns of pieces, transposed."""
+    return np.ascontiguousarray(column.take(pieces, axis=0).T)
 
 
 def _span(one: _Dimension) -> tuple[IntArray, IntArray]:
@@ -244,7 +257,6 @@ def _rows_job(
     dims = max(2, len(rows.above))
     each = r.FIELDS + r.DIM_FIELDS * dims
     index, memory = columns.place(len(source) * each)
-    memory[:] = 0
     records = memory.reshape(len(source), each)
     units = _row_units(rows.nbytes[which], rows.alignment)
     records[:, r.SOURCE], records[:, r.SHIFT], records[:, r.BLOCKSIZE] = source, shift, blocksize
@@ -252,18 +264,19 @@ def _rows_job(
     records[:, r.ROW_UNITS] = units
     for i in range(dims):
         fields = records[:, r.FIELDS + r.DIM_FIELDS * i :]
-        fields[:, r.COUNT] = 1
-        fields[:, r.TABLE_SOURCE] = -1
-        if i < len(rows.above):
-            one = rows.above[i]
-            fields[:, r.COUNT], fields[:, r.BY_SOURCE] = one.count[which], one.by_source
-            fields[:, r.BY_TARGET] = one.by_target[which]
-            units = units * one.count[which]
-            if one.table_source is not None and one.table_target is not None:
-                fields[:, r.TABLE_SOURCE], fields[:, r.TABLE_TARGET] = one.table_source[which], one.table_target[which]
+        fields[:, r.TABLE_SOURCE], fields[:, r.TABLE_TARGET] = -1, 0
+        if i >= len(rows.above):
+            fields[:, r.COUNT], fields[:, r.BY_SOURCE], fields[:, r.BY_TARGET] = 1, 0, 0
+            continue
+        one = rows.above[i]
+        fields[:, r.COUNT], fields[:, r.BY_SOURCE] = one.count[which], one.by_source
+        fields[:, r.BY_TARGET] = one.by_target[which]
+        units = units * one.count[which]
+        if one.table_source is not None and one.table_target is not None:
+            fields[:, r.TABLE_SOURCE], fields[:, r.TABLE_TARGET] = one.table_source[which], one.table_target[which]
     records[:, r.UNITS] = units
-    if all(one.table_source is None for one in rows.above[:2]):
-        records[:, r.ADDED] = records[:, r.FIELDS + r.DIM_FIELDS + r.COUNT]
+    added = all(one.table_source is None for one in rows.above[:2])
+    records[:, r.ADDED] = records[:, r.FIELDS + r.DIM_FIELDS + r.COUNT] if added else 0
     tiles = np.zeros(len(units) + 1, np.int64)
     tile = r.tile_of(int(units.sum()))
     np.cumsum(-(-units // tile), out=tiles[1:])
