@@ -2,7 +2,8 @@
 
 from .dataset import Dataset
 from .loader import Loader
-from .samplers import Patches, Rows, Sampler, Windows
+from .runs import Windows
+from .samplers import Patches, Rows, Sampler
 from .samples import Geometry, Part, Samples
 from .stats import Stats
 from .work import Batch

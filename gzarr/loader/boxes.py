@@ -88,7 +88,8 @@ def group_bytes(samples: Samples, sources: Sequence[Source], cells: Cells) -> In
     counts = np.diff(cells.offsets)
     result = np.zeros(len(counts), np.int64)
     for source in sources:
-        shape = np.array(source.read_shape)
-        box = (source.inside(high) - source.inside(low) + shape).prod(axis=1)
-        result += np.minimum(box, counts * shape.prod()) * source.array.dtype.itemsize
+        shape, windows = np.array(source.read_shape), source.part.windows
+        first, last = (source.inside(at).reshape(len(counts), windows, len(shape)) for at in (low, high))
+        box = (last.max(axis=1) - first.min(axis=1) + shape).prod(axis=1)
+        result += np.minimum(box, counts * windows * shape.prod()) * source.array.dtype.itemsize
     return result

@@ -14,9 +14,8 @@ from ..distinct import distinct
 from ..errors import ArgumentError, SelectionError
 from .inputs import volumes_of
 from .memory import memory_of
-from .parts import place
 from .permutation import mix
-from .reading import sources
+from .reading import Reading
 from .samplers import Rows
 from .samples import Geometry
 
@@ -59,8 +58,8 @@ class Dataset:
         (self._arrays,) = volumes_of(arrays if isinstance(arrays, Mapping) else [arrays])
         geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in self._arrays.items()}
         self._samples = (Rows() if sampler is None else sampler).bind(geometries, 1)
-        if self._samples.weights is not None:
-            raise ArgumentError("weights have no meaning where samples are asked for by number")
+        if self._samples.is_weighed:
+            raise ArgumentError("weights, samples= and every= have no meaning where samples are asked for by number")
         self._seed = seed
         self._epoch: int | None = None
         # How often each sample was asked for, if that matters.
@@ -113,14 +112,13 @@ class Dataset:
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
             raise SelectionError(f"the numbers of samples are 0 to {len(self) - 1}")
         origins = self._origins(wanted)
-        found, which = sources(self._samples.parts, self._arrays)
-        arrays: list[Any] = []
-        with closing(memory_of(found[0].array.device)) as memory:
-            for source in found:
-                arrays.append(source.empty(len(wanted), memory))
-                source.read(origins, arrays[-1:], memory)
+        reading = Reading.of(self._samples.parts, self._arrays)
+        with closing(memory_of(reading.sources[0].array.device)) as memory:
+            arrays = [output.empty(len(wanted), memory) for output in reading.outputs]
+            for source in reading.sources:
+                source.read(origins, [arrays[source.number]], memory)
             empty: dict[str, Any] = {}
-            batch = place(empty, self._samples.parts, [arrays[i] for i in which])
+            batch = reading.place(empty, arrays)
             whole = memory.hand_over(batch, memory.mark(), None, copy=True)
         return [_sample(whole, i) for i in range(len(wanted))]
 

@@ -42,6 +42,11 @@ class Windows:
         self.strides: IntArray = np.array([slab.strides for slab in slabs], np.int64).reshape(
             len(slabs), source.array.ndim
         )
+        # As the slabs have them: what follows is turned where the result is.
+        self._bases, self._strides = self.bases.copy(), self.strides.copy()
+        for d in source.part.flip:
+            self.bases += (boxes.high[:, d] - boxes.low[:, d] - 1) * self.strides[:, d]
+            self.strides[:, d] *= -1
         # One element, which lives as long as this.
         self._fill = np.array([source.array.metadata.absent_value], source.array.dtype)
 
@@ -63,10 +68,11 @@ class Windows:
         array, part = self.source.array, self.source.part
         axes = []
         for d, length in enumerate(part.shape):
-            wanted = padded_indices(int(start[d]) + np.arange(length), array.shape[d], part.pad)
+            along = np.arange(length)[:: -1 if d in part.flip else 1]
+            wanted = padded_indices(int(start[d]) + along, array.shape[d], part.pad)
             axes.append(list(runs(np.where(wanted < 0, wanted, wanted - inside[d]))))
-        strides = self.strides[box].tolist()
-        base = int(self.bases[box] + (inside - self.boxes.low[box]) @ self.strides[box])
+        strides = self._strides[box].tolist()
+        base = int(self._bases[box] + (inside - self.boxes.low[box]) @ self._strides[box])
         for piece in itertools.product(*axes):
             begins, counts, firsts, steps = zip(*piece, strict=True)
             if min(firsts) < 0:
@@ -77,44 +83,80 @@ class Windows:
 
 
 def pieces(parts: Sequence[tuple[Windows, IntArray, IntArray, IntArray]]) -> Pieces:
-    """Return the pieces of some samples' windows of one shape.
+    """Return the pieces of some samples' windows of one shape: a row is a sample, with an axis for several windows.
 
     Parameters
     ----------
     parts
-        For each volume of the samples, its windows, and int64 ``(n,)``, ``(n,)`` and ``(n, axes)``: the rows of its
-        samples, their boxes and their origins.
+        For each volume of the samples, its windows, and int64 ``(n,)``, ``(n * windows,)`` and ``(n, axes)``: the rows
+        of its samples, the boxes of their windows, and their origins.
     """
     source = parts[0][0].source
-    shape, k = source.part.shape, source.array.ndim
-    # Of each: row, start, count, first and which of ``Pieces``.
+    shape, windows_of_sample, places_of_sample = source.part.shape, source.part.windows, source.output.places
+
+    def with_column(columns: IntArray, first: IntArray | int) -> IntArray:
+        """Return columns with one more before them, if a row has several windows."""
+        if places_of_sample == 1:
+            return columns
+        return np.column_stack([np.broadcast_to(first, len(columns)), columns])
+
+    # Of each: row, start, count, first and which of ``Pieces``; all but the row and the last for each axis.
     columns: list[tuple[IntArray, ...]] = []
     inputs: list[tuple[IntArray, IntArray]] = []
     known = 0
     for windows, rows, which, origins in parts:
         starts, inside = windows.source.part.starts(origins), windows.source.inside(origins)
+        rows = np.repeat(rows, windows_of_sample)
+        places = windows.source.place + np.arange(len(rows)) % windows_of_sample
         # Nothing is copied to samples without elements.
         moved = (starts != inside).any(axis=1) | (windows.source.read_shape != shape)
         plain = np.flatnonzero(~moved & (0 not in shape))
-        whole = np.broadcast_to(np.array(shape, np.int64), (len(plain), k))
         first = (inside - windows.boxes.low[which])[plain]
-        columns.append((rows[plain], np.zeros_like(first), whole, first, known + which[plain]))
-        inputs.append((windows.bases, windows.strides))
+        for d in windows.source.part.flip:
+            box = which[plain]
+            first[:, d] = windows.boxes.high[box, d] - windows.boxes.low[box, d] - first[:, d] - shape[d]
+        begin = np.zeros_like(first)
+        whole = np.broadcast_to(np.array(shape, np.int64), begin.shape)
+        columns.append(
+            (
+                rows[plain],
+                with_column(begin, places[plain]),
+                with_column(whole, 1),
+                with_column(first, 0),
+                known + which[plain],
+            )
+        )
+        inputs.append((windows.bases, with_column(windows.strides, 0)))
         known += len(windows.bases)
         found = [
-            (int(rows[i]), *piece)
+            (int(rows[i]), int(places[i]), *piece)
             for i in np.flatnonzero(moved & (0 not in shape)).tolist()
             for piece in windows.padded(starts[i], inside[i], int(which[i]))
         ]
         if found:
             # Each is an input of its own: its first element is where it begins.
-            row, begins, counts, bases, strides = (np.array(column, np.int64) for column in zip(*found, strict=True))
-            columns.append((row, begins, counts, np.zeros_like(begins), known + np.arange(len(row))))
-            inputs.append((bases, strides))
+            row, place, begins, counts, bases, strides = (
+                np.array(column, np.int64) for column in zip(*found, strict=True)
+            )
+            zeros = with_column(np.zeros_like(begins), 0)
+            columns.append(
+                (row, with_column(begins, place), with_column(counts, 1), zeros, known + np.arange(len(row)))
+            )
+            inputs.append((bases, with_column(strides, 0)))
             known += len(row)
     row, start, count, first, which = (np.concatenate(column) for column in zip(*columns, strict=True))
     if len(columns) > 1:
         order = np.argsort(row, kind="stable")
         row, start, count, first, which = (column[order] for column in (row, start, count, first, which))
     bases, strides = (np.concatenate(column) for column in zip(*inputs, strict=True))
-    return Pieces(shape, source.array.dtype, row, start, count, first, which, bases, strides)
+    return Pieces(
+        shape if places_of_sample == 1 else (places_of_sample, *shape),
+        source.array.dtype,
+        row,
+        start,
+        count,
+        first,
+        which,
+        bases,
+        strides,
+    )

@@ -44,12 +44,13 @@ def volumes_of(given: Inputs) -> list[dict[str, Array]]:
     for volume in named:
         for name, value in volume.items():
             if id(value) not in known:
-                known[id(value)] = _array_of(value, device)
+                known[id(value)] = array_of(value, device)
             volume[name] = known[id(value)]
     return named
 
 
-def _array_of(value: Any, device: str) -> Array:
+def array_of(value: Any, device: str) -> Array:
+    """Return an array for what a loader takes as one, on a device if it is not open yet."""
     if isinstance(value, Array):
         return value
     if isinstance(value, (str, os.PathLike)):

@@ -261,7 +261,7 @@ class Keeping:
                 the_plan = plan_windows(
                     source.inside(origins[places]), source.read_shape, (1,) * source.array.ndim, source.grid
                 )
-                reads.append(read_of[the_plan.output])
+                reads.append(read_of[the_plan.output // source.part.windows])
                 chunks.append(np.repeat(numbers_of(the_plan, source, begin), np.diff(the_plan.piece_offsets)))
         read, chunk = np.concatenate(reads), np.concatenate(chunks)
         order = np.lexsort((chunk, read))

@@ -92,7 +92,8 @@ class Wanted:
         if not len(part):
             return
         which = np.repeat(np.arange(len(rows)), np.diff(part.piece_offsets))
-        if self._memory.stream is None and available():
+        contiguous = not self.source.part.flip
+        if contiguous and self._memory.stream is None and available():
             self._gather(part, which, arrays)
             return
         columns = part.output.tolist(), part.start.tolist(), part.target.tolist(), part.count.tolist()

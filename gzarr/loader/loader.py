@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..display import readable_size
+from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
 from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
-from .inputs import volumes_of
+from .inputs import array_of, volumes_of
 from .like import converter
 from .order import Order
 from .pinned import PinnedResults, pinning_device
@@ -27,6 +28,7 @@ from .progress import Progress
 from .samplers import Rows, Sampler
 from .samples import Geometry
 from .stats import Stats
+from .tensors import flipped, stacked
 from .volumes import Volume, Volumes
 from .work import most_held
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from .keeping import Reads
     from .like import Like
     from .order import Shuffle
+    from .tensors import Flip, Stack
     from .work import Batch, OnError
 
 #: Version of the state of a loader.
@@ -103,6 +106,13 @@ class Loader:
         (``tensor.to("cuda", non_blocking=True)``) runs while the host goes on. Such copies belong on the stream that is
         current when the next batch is asked for: their memory is not used again before it has passed them. The memory
         stays with the loader. What ``transform`` makes is not page-locked.
+    stack
+        Names of arrays that make up one, in this order, with an axis for them after that of the samples: several
+        variables as the channels of ``batch["data"]`` (with :class:`Windows`, of ``batch["x"]``); or a dict of such
+        by the name of the result. Their samples have one shape and data type.
+    flip
+        Name of the dimension along which samples are reversed (such as a latitude), or axis of all arrays; or several.
+        Arrays without that dimension stay as they are.
     streams
         Number of parts of the order that ranks share. None is 64, or the next number that ``world_size`` divides. The
         order is the same for all numbers of ranks that share the same ``streams``.
@@ -148,6 +158,8 @@ class Loader:
         on_error: OnError = "raise",
         copy: bool = True,
         pin_memory: bool = False,
+        stack: Stack | None = None,
+        flip: Flip | None = None,
         streams: int | None = None,
     ) -> None:
         volumes = volumes_of(arrays)
@@ -196,10 +208,14 @@ class Loader:
         self._drop_last, self._pad, self._prefetch = bool(drop_last), bool(pad), int(prefetch)
         self._transform, self._on_error, self._copy = transform, on_error, bool(copy)
         block = int(buffer_bytes) // 2
-        # At least two groups to a block.
-        self._volumes = _bound(sampler, volumes, block // 2, weights)
+        self._shares, self._form = _shares(weights, len(volumes)), (stack, flip)
+        # Of each stage.
+        self._bound: dict[int, Volumes] = {}
+        self._samplers = sampler.of_volumes(volumes)
         mode: Shuffle = "blocks" if shuffle is True else shuffle
-        self._order = Order(mode, block, int(streams), int(seed), self._volumes.sample_nbytes)
+        self._order = Order(mode, block, int(streams), int(seed))
+        self._volumes = self._volumes_of(0)
+        self._static = _static(sampler, volumes)
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._documents = Documents(volumes, self._fingerprint)
         self._epoch, self._cursor = 0, 0
@@ -307,6 +323,7 @@ class Loader:
             pinned=self._pinned,
             progress=given,
             documents=self._documents,
+            static=self._static,
         )
         weakref.finalize(pipeline, dropped).atexit = False
         self._stats = pipeline.stats
@@ -347,7 +364,7 @@ class Loader:
     def explain(self) -> Explanation:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
         epoch = self._read_of(self._epoch)
-        batches = (self._prefetch + 1) * self._batch_size * self._volumes.sample_nbytes
+        batches = (self._prefetch + 1) * self._batch_size * epoch.samples.sample_nbytes
         return explain(epoch, most_held(epoch) + epoch.kept_bytes + batches)
 
     def stats(self) -> Stats:
@@ -442,9 +459,10 @@ class Loader:
         return result
 
     def _of_epoch(self, epoch: int) -> Epoch:
+        volumes = self._volumes_of(epoch)
         return Epoch(
-            self._volumes,
-            self._order,
+            volumes,
+            replace(self._order, sample_bytes=volumes.sample_nbytes),
             epoch,
             batch_size=self._batch_size,
             rank=self._rank,
@@ -455,26 +473,45 @@ class Loader:
             told=self._reads,
         )
 
+    def _volumes_of(self, epoch: int) -> Volumes:
+        """Return the samples of an epoch: with more steps in later ones, if they grow."""
+        stage = self._sampler.stage(epoch)
+        if stage not in self._bound:
+            # At least two groups to a block.
+            most_bytes, (stack, flip) = self._order.block_bytes // 2, self._form
+            bound = []
+            for arrays, sampler, share in zip(self._arrays, self._samplers, self._shares, strict=True):
+                geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in arrays.items()}
+                samples = sampler.at_stage(stage).bind(geometries, most_bytes)
+                parts = flipped(stacked(samples.parts, stack), arrays, flip)
+                bound.append(Volume.of(replace(samples, parts=tuple(parts), share=share), arrays))
+            self._bound[stage] = Volumes(bound)
+        return self._bound[stage]
+
     @property
     def fingerprint(self) -> str:
         """Hashes of everything that determines the order: arrays, sampler, shuffling."""
         return str(self._fingerprint)
 
 
-def _bound(
-    sampler: Sampler, volumes: Sequence[Mapping[str, Array]], most_bytes: int, weights: Sequence[float] | None
-) -> Volumes:
-    """Return the samples of some volumes, in groups of at most so many bytes."""
-    shares = [1.0] * len(volumes) if weights is None else [float(weight) for weight in weights]
-    if len(shares) != len(volumes) or not all(0 <= share < math.inf for share in shares):
-        raise ArgumentError(
-            f"weights must be {len(volumes)} numbers of at least 0, one for each volume, not {weights!r}"
-        )
-    bound = []
-    for arrays, share in zip(volumes, shares, strict=True):
-        geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in arrays.items()}
-        bound.append(Volume.of(replace(sampler.bind(geometries, most_bytes), share=share), arrays))
-    return Volumes(bound)
+def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
+    """Return how many samples of each volume an epoch has, relative to the number that it has."""
+    shares = [1.0] * count if weights is None else [float(weight) for weight in weights]
+    if len(shares) != count or not all(0 <= share < math.inf for share in shares):
+        raise ArgumentError(f"weights must be {count} numbers of at least 0, one for each volume, not {weights!r}")
+    return shares
+
+
+def _static(sampler: Sampler, volumes: Sequence[Mapping[str, Array]]) -> dict[str, Any]:
+    """Read the arrays that each batch has as they are."""
+    if not sampler.static:
+        return {}
+    device = next(iter(volumes[0].values())).device
+    read = {name: array_of(value, device)[...] for name, value in sampler.static.items()}
+    if device != "cpu":
+        # Batches are made on other streams.
+        get_device(device).as_stream(None).synchronize()
+    return read
 
 
 def _is_integer(value: object) -> bool:

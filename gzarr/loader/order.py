@@ -46,7 +46,7 @@ _FAIR_GROUPS: Final = 64
 #: How many numbers of blocks are tried at most.
 _TRIALS: Final = 8
 #: Version of the order that settings give: a part of the fingerprint.
-ORDER_VERSION: Final = 3
+ORDER_VERSION: Final = 4
 
 
 @dataclass(frozen=True)

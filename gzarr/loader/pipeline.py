@@ -14,7 +14,7 @@ from .like import consumer_stream, converted, converter
 from .work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from .documents import Documents
     from .epoch import Epoch
@@ -41,6 +41,8 @@ class Pipeline:
         Function that is called with the number of batches given out, and with None at the end.
     documents
         Looks at the documents of the arrays.
+    static
+        Arrays that each batch has as they are, by name.
     """
 
     def __init__(
@@ -55,21 +57,22 @@ class Pipeline:
         pinned: PinnedResults | None,
         progress: Callable[[int | None], None],
         documents: Documents,
+        static: Mapping[str, Any],
     ) -> None:
         self._pid = os.getpid()
         self._steps = epoch.steps(begin)
-        work = Work(epoch, begin, on_error, transform, pinned, documents)
+        work = Work(epoch, begin, on_error, transform, pinned, documents, static)
         self._inline: Iterator[Ready] | None = None
         if not (epoch.prefetch and self._steps and _started(work)):
             if work.stopped:
-                work = Work(epoch, begin, on_error, transform, pinned, documents)
+                work = Work(epoch, begin, on_error, transform, pinned, documents, static)
             self._inline = work.inline()
         self._work = work
         self._given = 0
         # When the consumer got the last batch.
         self._left: float | None = None
         self._copy = copy
-        self._like, self._device = like, work.sources[0].array.device
+        self._like, self._device = like, work.device
         self._convert = converter(like, self._device)
         self._pinned = pinned
         # The device whose stream the consumer uses.

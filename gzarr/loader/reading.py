@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,31 +20,94 @@ if TYPE_CHECKING:
     from .memory import Memory
     from .samples import Pad, Part
 
+    B = TypeVar("B", bound=dict[str, Any])
     IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array of a batch, with the windows of one or several arrays.
+
+    Attributes
+    ----------
+    arrays
+        Number of arrays that are stacked; None for one, without an axis for it.
+    steps
+        Number of windows of each, if they have an axis; else None.
+    shape
+        Shape of a window.
+    dtype
+        Data type.
+    """
+
+    arrays: int | None
+    steps: int | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def places(self) -> int:
+        """Number of windows of a sample."""
+        return (self.arrays or 1) * (self.steps or 1)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one sample."""
+        return self.places * math.prod(self.shape) * self.dtype.itemsize
+
+    def empty(self, count: int, memory: Memory) -> Any:
+        """Return a new array for ``count`` samples, ``(count, arrays, steps, *shape)``."""
+        axes = [n for n in (self.arrays, self.steps) if n is not None]
+        return memory.results.empty((count, *axes, *self.shape), self.dtype)
+
+    def windows(self, array: Any) -> Any:
+        """Return an array for some samples with one axis for all windows of them, one sample after the other."""
+        if self.arrays is None and self.steps is None:
+            return array
+        return array.reshape((len(array) * self.places, *self.shape))
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One window of one array, for all parts of a sample that are cut from it.
+    """The windows of one array, for all parts of a sample that are cut from them.
 
     Attributes
     ----------
     array
         The array.
     part
-        A part that needs the window; the others differ in ``names`` and ``take`` only.
+        A part that needs the windows; the others differ in ``names`` and ``take`` only.
     read_shape
         Shape of the windows that are read: the part's, or the array's where that is smaller.
+    output
+        Where they are read to.
+    number
+        Its number among the arrays of a batch.
+    place
+        The first window's place among the windows of a sample there.
     """
 
     array: Array
     part: Part
     read_shape: tuple[int, ...]
+    output: Output
+    number: int
+    place: int = 0
 
-    @property
-    def sample_nbytes(self) -> int:
-        """Bytes of one window."""
-        return int(np.prod(self.part.shape, dtype=np.int64)) * self.array.dtype.itemsize
+    def targets(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return arrays of batches with one axis for windows, and the window's axes as the array has them."""
+        found = [self.output.windows(array) for array in arrays]
+        if self.part.flip:
+            turned = tuple(slice(None, None, -1 if d in self.part.flip else 1) for d in range(len(self.part.shape)))
+            found = [array[(slice(None), *turned)] for array in found]
+        return found
+
+    def rows(self, samples: IntArray) -> IntArray:
+        """Return the places of the windows of samples in such arrays, of which the samples have these places."""
+        places, windows = self.output.places, self.part.windows
+        if places == 1:
+            return samples
+        return (places * samples[:, np.newaxis] + self.place + np.arange(windows)).reshape(-1)
 
     @property
     def grid(self) -> ChunkGrid:
@@ -61,12 +124,8 @@ class Source:
         """Bytes of a chunk of :attr:`grid`, decoded; of the largest one if they differ."""
         return math.prod(self.grid.chunk_shape) * self.array.dtype.itemsize
 
-    def empty(self, count: int, memory: Memory) -> Any:
-        """Return a new array for ``count`` windows."""
-        return memory.results.empty((count, *self.part.shape), self.array.dtype)
-
     def inside(self, origins: IntArray) -> IntArray:
-        """Return the first element of each window that is read, int64 ``(n, ndim)``: moved into the array."""
+        """Return the first element of each window that is read, int64 ``(n * windows, ndim)``: moved into the array."""
         return np.clip(self.part.starts(origins), 0, np.array(self.array.shape) - np.array(self.read_shape))
 
     def uses(self, origins: IntArray) -> int:
@@ -76,17 +135,17 @@ class Source:
         return int((last // chunks - first // chunks + 1).prod(axis=1).sum())
 
     def overlaps(self, stride: Sequence[int]) -> bool:
-        """Return whether windows of neighbouring samples, ``stride`` apart along each axis, share elements."""
+        """Return whether windows of samples, neighbours of which are ``stride`` apart, may share elements."""
         part = self.part
-        return any(
+        return part.windows > 1 or any(
             axis is not None and length * factor > stride[axis]
             for axis, length, factor in zip(part.axes, self.read_shape, part.factor, strict=True)
         )
 
     def is_dense(self, stride: Sequence[int]) -> bool:
-        """Return whether windows of neighbouring samples, ``stride`` apart along each axis, leave no gap."""
+        """Return whether a window of each sample, ``stride`` apart along each axis, leaves no gap to its neighbours."""
         part = self.part
-        return all(
+        return part.windows == 1 and all(
             axis is None or length * factor >= stride[axis]
             for axis, length, factor in zip(part.axes, self.read_shape, part.factor, strict=True)
         )
@@ -99,11 +158,11 @@ class Source:
         origins
             int64 ``(n, axes of the grid)``.
         outputs
-            Arrays for ``n`` windows together.
+            Arrays of batches for ``n`` samples together.
         memory
             Memory of the arrays.
         rows
-            int64 ``(n,)``, place of each window along the first axes of ``outputs``; None for 0 to n − 1.
+            int64 ``(n,)``, place of each sample along the first axes of ``outputs``; None for 0 to n − 1.
         """
         target = Target(self, origins, outputs, memory, rows)
         self.array.read_windows(
@@ -177,24 +236,84 @@ def padded_indices(indices: IntArray, size: int, pad: Pad | None) -> IntArray:
     return np.where((indices >= 0) & (indices < size), indices, -1)
 
 
-def sources(parts: Sequence[Part], arrays: Mapping[str, Array]) -> tuple[list[Source], list[int]]:
-    """Return the windows to read, and for each part which of them it is cut from."""
-    found: list[Source] = []
-    which = []
-    for part in parts:
-        if part.array not in arrays:
-            raise ArgumentError(f"the sampler wants an array {part.array!r}; the loader has {sorted(arrays)}")
-        same = [i for i, source in enumerate(found) if _same_window(source.part, part)]
-        if not same:
-            array = arrays[part.array]
-            shape = tuple(min(w, n) for w, n in zip(part.shape, array.shape, strict=True))
-            found.append(Source(array, part, shape))
-        which.append(same[0] if same else len(found) - 1)
-    return found, which
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What is read for a sample.
+
+    Attributes
+    ----------
+    sources
+        The windows.
+    outputs
+        The arrays of a batch.
+    results
+        What a batch gives out: for each part, one of those that have its names, and the number of its array.
+    """
+
+    sources: list[Source]
+    outputs: list[Output]
+    results: list[tuple[Part, int]]
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], arrays: Mapping[str, Array]) -> Reading:
+        """Return what is read for parts of some arrays by name."""
+        together: dict[tuple[str, ...], list[Part]] = {}
+        for part in parts:
+            if part.array not in arrays:
+                raise ArgumentError(f"the sampler wants an array {part.array!r}; the loader has {sorted(arrays)}")
+            together.setdefault(part.names, []).append(part)
+        found: list[Source] = []
+        outputs: list[Output] = []
+        results = []
+        known: dict[Any, int] = {}
+        for some in together.values():
+            # Parts that differ in their names and in what they take are cut from one array.
+            key = tuple(map(_window, some))
+            if key not in known:
+                known[key] = number = len(outputs)
+                first = some[0]
+                output = Output(
+                    len(some) if len(some) > 1 else None,
+                    len(first.steps) or None,
+                    first.shape,
+                    arrays[first.array].dtype,
+                )
+                outputs.append(output)
+                for i, part in enumerate(some):
+                    array = arrays[part.array]
+                    if (part.shape, array.dtype, part.windows) != (first.shape, output.dtype, first.windows):
+                        raise ArgumentError(
+                            f"{first.array!r} and {part.array!r} cannot be stacked: their samples are {output.dtype} "
+                            f"of shape {first.shape} and {array.dtype} of shape {part.shape}"
+                        )
+                    shape = tuple(min(w, n) for w, n in zip(part.shape, array.shape, strict=True))
+                    found.append(Source(array, part, shape, output, number, i * part.windows))
+            results.append((some[0], known[key]))
+        return cls(found, outputs, results)
+
+    def place(self, batch: B, arrays: Sequence[Any]) -> B:
+        """Put what is given out of the arrays of a batch into it, under its names; return it."""
+        for part, number in self.results:
+            inner: dict[str, Any] = batch
+            for name in part.names[:-1]:
+                inner = inner.setdefault(name, {})
+            inner[part.names[-1] or "data"] = _taken(part, self.outputs[number], arrays[number])
+        return batch
 
 
-def _same_window(a: Part, b: Part) -> bool:
-    return (a.array, a.shape, a.low, a.axes, a.factor, a.pad) == (b.array, b.shape, b.low, b.axes, b.factor, b.pad)
+def _window(part: Part) -> Any:
+    return part.array, part.shape, part.low, part.axes, part.factor, part.pad, part.steps, part.flip
+
+
+def _taken(part: Part, output: Output, array: Any) -> Any:
+    """Return what a part has of an array of a batch."""
+    before = 1 if output.arrays is None else 2
+    result = array[(*(slice(None),) * before, *part.take)] if part.take else array
+    if part.steps and (axis := part.axes.index(0)):
+        # The axis of the windows, to where they lie in the array.
+        order = [*range(before), *range(before + 1, before + 1 + axis), before]
+        result = result.transpose((*order, *range(len(order), result.ndim)))
+    return result
 
 
 def _row(outputs: Sequence[Any], i: int) -> Any:
@@ -218,21 +337,23 @@ class Target:
     inside
         int64 ``(n, ndim)``, first element of each window that is read.
     outputs, rows
-        Arrays for windows of the shape that is read, and their places along the first axes of these.
+        Arrays for windows of the shape that is read, and their places along the first axes of these, of any strides.
     """
 
     def __init__(
         self, source: Source, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None
     ) -> None:
-        self._source, self._memory, self._samples = source, memory, outputs
+        self._source, self._memory, self._samples = source, memory, source.targets(outputs)
         self._starts = source.part.starts(origins)
         self.inside: IntArray = source.inside(origins)
-        self._places = np.arange(len(origins)) if rows is None else rows
-        self.outputs: list[Any] = list(outputs)
-        self.rows: IntArray | None = rows
+        self._places = source.rows(np.arange(len(origins)) if rows is None else rows)
+        self.outputs: list[Any] = self._samples
+        # All windows, in their order, need no places.
+        whole = rows is None and source.output.places == source.part.windows
+        self.rows: IntArray | None = None if whole else self._places
         self._apart = source.read_shape != source.part.shape
         if self._apart:
-            shape = (len(origins), *source.read_shape)
+            shape = (len(self.inside), *source.read_shape)
             self.outputs, self.rows = [memory.results.empty(shape, source.array.dtype)], None
 
     def pad(self) -> None:

@@ -19,10 +19,12 @@ from ..errors import ArgumentError
 from .cells import Footprint, group_lengths
 from .masks import cells_of_mask
 from .samples import Geometry, Part, Samples
+from .weighing import balanced, check_number, checked_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ..arrays.array import Array
     from .cells import IntArray
     from .samples import Pad
 
@@ -33,7 +35,15 @@ PATCHES_AMPLIFICATION = 1.5
 
 
 class Sampler(abc.ABC):
-    """What a sample is."""
+    """What a sample is.
+
+    Attributes
+    ----------
+    static
+        Arrays that each batch has as they are, by name; None for none.
+    """
+
+    static: Mapping[str, Any] | None = None
 
     @abc.abstractmethod
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
@@ -52,6 +62,36 @@ class Sampler(abc.ABC):
             If the arrays do not fit the sampler.
         """
 
+    def of_volumes(self, volumes: Sequence[Mapping[str, Array]]) -> Sequence[Sampler]:
+        """Return the sampler of each volume, with what it needs to know of the elements.
+
+        Parameters
+        ----------
+        volumes
+            The loader's arrays by name, of each volume.
+        """
+        return [self] * len(volumes)
+
+    def stage(self, epoch: int) -> int:
+        """Return the stage that an epoch is in: samples have the same shapes in all epochs of a stage.
+
+        Parameters
+        ----------
+        epoch
+            Number of the epoch.
+        """
+        return 0
+
+    def at_stage(self, stage: int) -> Sampler:
+        """Return the sampler of a stage: of as many samples, at the same places.
+
+        Parameters
+        ----------
+        stage
+            Result of :meth:`stage`.
+        """
+        return self
+
 
 @dataclass(frozen=True)
 class Rows(Sampler):
@@ -64,79 +104,60 @@ class Rows(Sampler):
         shape is without it.
     where
         Numbers of the rows that are samples, or a mask ``(n,)``; None for all.
+    weights
+        How often each row (of the arrays, or of ``where``) is a sample, relative to the others; numbers of at least 0.
+        Each is drawn as often as that means in an epoch, rounded up or down. None for once each.
+    balance
+        Name of the loader's array that has the class of each row, all of which are drawn equally often, over all
+        volumes together; or the classes, ``(n,)``. Read once, when the loader is made. None for no such weights.
+    samples
+        Samples of an epoch (with several volumes, of each). None for as many as there are rows; for as many of each
+        class as the smallest has with ``balance`` and without replacement.
+    replace
+        Whether a row may be drawn several times in an epoch.
     """
 
     axis: int = 0
     where: Any = field(default=None, compare=False, repr=False)
+    weights: Any = field(default=None, compare=False, repr=False)
+    balance: Any = field(default=None, compare=False)
+    samples: int | None = None
+    replace: bool = True
+
+    def of_volumes(self, volumes: Sequence[Mapping[str, Array]]) -> Sequence[Sampler]:
+        """As for :class:`Sampler`."""
+        return [self] * len(volumes) if self.balance is None else balanced(self, volumes)
+
+    def rows(self, size: int) -> IntArray:
+        """Return the rows that are samples, int64 ``(n,)``.
+
+        Parameters
+        ----------
+        size
+            Number of all rows.
+        """
+        chosen = chosen_of(self.where, (size,), "rows")
+        return np.arange(size) if chosen is None else chosen[:, 0]
 
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
-        size = _common_length(arrays, self.axis)
+        size = common_length(arrays, self.axis)
+        refuse_balance(self.balance)
         parts, footprints = [], []
         for name, array in arrays.items():
-            shape = _replaced(array.shape, self.axis, 1)
+            shape = replaced(array.shape, self.axis, 1)
             take = tuple(0 if d == self.axis else slice(None) for d in range(len(shape)))
-            parts.append(_part_along(name, array, self.axis, shape, 0, take=take))
+            parts.append(part_along(name, array, self.axis, shape, 0, take=take))
             footprints.append(Footprint((1,), (0,), (1,), (array.chunks[self.axis],), (size,), array.nbytes))
-        chosen = _chosen(self.where, (size,), "rows")
+        chosen = chosen_of(self.where, (size,), "rows")
+        rows = None if chosen is None else chosen[:, 0]
+        count = size if rows is None else len(rows)
+        weights = checked_weights(self.weights, count, size, rows)
+        check_number(self.samples, count, weights, replace=self.replace)
         lengths = group_lengths(footprints, (size,), ROWS_AMPLIFICATION, most_bytes)
-        return Samples(tuple(parts), (size,), (1,), lengths, (size,), chosen)
-
-
-@dataclass(frozen=True)
-class Windows(Sampler):
-    """Runs of consecutive steps along an axis, such as inputs and targets of a forecast.
-
-    Parameters
-    ----------
-    axis
-        Axis of the steps in each array, at least 0; all arrays have the same length along it.
-    runs
-        First and last step of each run, relative to the sample's step and both included: with ``{"x": (-2, 0), "y": (1,
-        4)}``, ``batch["x"]`` has three steps and ``batch["y"]`` four; of several arrays, ``batch["x"]["name"]``.
-    stride
-        Distance between the steps of neighbouring samples.
-    where
-        Steps of the samples, or a mask along the axis; None for all whose runs are inside of the arrays.
-    """
-
-    axis: int
-    runs: Mapping[str, tuple[int, int]]
-    stride: int = 1
-    where: Any = field(default=None, compare=False, repr=False)
-
-    def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
-        """As for :class:`Sampler`."""
-        size = _common_length(arrays, self.axis)
-        runs = _checked_runs(self.runs)
-        if operator.index(self.stride) < 1:
-            raise ArgumentError(f"stride must be at least 1, not {self.stride}")
-        low, high = min(run[0] for run in runs.values()), max(run[1] for run in runs.values())
-        length = high - low + 1
-        if length > size:
-            raise ArgumentError(f"a sample takes {length} steps, but the arrays have {size} along axis {self.axis}")
-        count = (size - length) // self.stride + 1
-        parts, footprints = [], []
-        for name, array in arrays.items():
-            shape = _replaced(array.shape, self.axis, length)
-            for run, (first, last) in runs.items():
-                steps = slice(first - low, last - low + 1)
-                take = tuple(steps if d == self.axis else slice(None) for d in range(len(shape)))
-                names = (run, name) if name else (run,)
-                parts.append(_part_along(name, array, self.axis, shape, 0, names=names, take=take))
-            chunk = (array.chunks[self.axis],)
-            footprints.append(Footprint((self.stride,), (0,), (length,), chunk, (size,), array.nbytes))
-        chosen = _chosen(self.where, (size,), "steps")
-        if chosen is not None:
-            # A sample's origin is its first step.
-            chosen = chosen + low
-            if len(chosen) and (chosen.min() < 0 or chosen.max() + length > size):
-                raise ArgumentError(f"where= has a step whose run {low} to {high} is not inside of the arrays")
-            count = size - length + 1
-            footprints = [Footprint((1,), f.low, f.length, f.chunk, f.size, f.weight) for f in footprints]
-        stride = 1 if chosen is not None else self.stride
-        lengths = group_lengths(footprints, (count,), WINDOWS_AMPLIFICATION, most_bytes)
-        return Samples(tuple(parts), (count,), (stride,), lengths, (size,), chosen)
+        return Samples(
+            tuple(parts), (size,), (1,), lengths, (size,), chosen, weights, number=self.samples, replace=self.replace
+        )
 
 
 @dataclass(frozen=True)
@@ -164,10 +185,12 @@ class Patches(Sampler):
         patches, ``(n, len(shape))``. A mask may be an array of gzarr, of booleans or of labels, which is read in
         slabs, or an OME image of labels, of which level 0 is read. None for all.
     weights
-        How often each patch of ``where`` is a sample, relative to the others; numbers of at least 0. An epoch still has
-        as many samples. None for once each.
+        How often each patch of ``where`` is a sample, relative to the others; numbers of at least 0. Each is drawn as
+        often as that means in an epoch, rounded up or down. None for once each.
     axes
         Axes of the first array that the patch's shape is along; None for the last ones.
+    samples, replace
+        As for :class:`Rows`.
 
     Notes
     -----
@@ -183,6 +206,8 @@ class Patches(Sampler):
     where: Any = field(default=None, compare=False, repr=False)
     weights: Any = field(default=None, compare=False, repr=False)
     axes: tuple[int, ...] | None = None
+    samples: int | None = None
+    replace: bool = True
 
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
@@ -212,6 +237,9 @@ class Patches(Sampler):
         chosen, weights = self._chosen(size, stride, counts)
         if chosen is not None and self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
             raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
+        check_number(
+            self.samples, math.prod(counts) if chosen is None else len(chosen), weights, replace=self.replace
+        )
         target = PATCHES_AMPLIFICATION if self.jitter else WINDOWS_AMPLIFICATION
         if self.jitter and chosen is None:
             # In a group of two chunks along each axis, patches of up to a chunk's length have room to lie anywhere.
@@ -222,7 +250,10 @@ class Patches(Sampler):
             )
         else:
             lengths = group_lengths(footprints, counts, target, most_bytes)
-        return Samples(tuple(parts), counts, stride, lengths, size, chosen, weights, shape if self.jitter else None)
+        return Samples(
+            tuple(parts), counts, stride, lengths, size, chosen, weights, shape if self.jitter else None,
+            number=self.samples, replace=self.replace,
+        )  # fmt: skip
 
     def _axes(self, name: str, array: Geometry, k: int) -> tuple[int, ...]:
         ndim = len(array.shape)
@@ -279,20 +310,8 @@ class Patches(Sampler):
         if where is None:
             return None, None
         cells = cells_of_mask(where, size, stride, counts)
-        chosen = _listed(np.asarray(where), size, "patches") if cells is None else cells * np.array(stride)
-        return chosen.astype(np.int64), _checked_weights(self.weights, len(chosen))
-
-
-def _checked_weights(weights: Any, count: int) -> npt.NDArray[np.float64] | None:
-    if weights is None:
-        return None
-    try:
-        found = np.asarray(weights, np.float64).ravel()
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"weights must be numbers: {error}") from error
-    if len(found) != count or not np.isfinite(found).all() or (found < 0).any() or (count and not found.any()):
-        raise ArgumentError(f"weights must be {count} numbers of at least 0, not all of them 0; these are {len(found)}")
-    return found
+        chosen = listed(np.asarray(where), size, "patches") if cells is None else cells * np.array(stride)
+        return chosen.astype(np.int64), checked_weights(self.weights, len(chosen))
 
 
 def _integers(name: str, value: Any, k: int | None, least: int) -> tuple[int, ...]:
@@ -309,7 +328,7 @@ def _integers(name: str, value: Any, k: int | None, least: int) -> tuple[int, ..
     return numbers
 
 
-def _part_along(
+def part_along(
     name: str,
     array: Geometry,
     axis: int,
@@ -318,18 +337,27 @@ def _part_along(
     *,
     names: tuple[str, ...] | None = None,
     take: tuple[Any, ...] = (),
+    steps: tuple[int, ...] = (),
 ) -> Part:
+    """Return the part of an array that moves along one axis with the samples."""
     ndim = len(array.shape)
     axes = tuple(0 if d == axis else None for d in range(ndim))
     lows = tuple(low if d == axis else 0 for d in range(ndim))
-    return Part((name,) if names is None else names, name, shape, lows, axes, (1,) * ndim, None, take)
+    return Part((name,) if names is None else names, name, shape, lows, axes, (1,) * ndim, None, take, steps)
 
 
-def _replaced(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:
+def replaced(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:
+    """Return a shape with another length along an axis."""
     return (*shape[:axis], length, *shape[axis + 1 :])
 
 
-def _common_length(arrays: Mapping[str, Geometry], axis: int) -> int:
+def refuse_balance(balance: Any) -> None:
+    """Refuse classes that were not read, where samples are asked for one by one."""
+    if balance is not None:
+        raise ArgumentError("balance= has no meaning where samples are asked for by number")
+
+
+def common_length(arrays: Mapping[str, Geometry], axis: int) -> int:
     """Return the length of all arrays along an axis."""
     lengths = {}
     for name, array in arrays.items():
@@ -341,22 +369,7 @@ def _common_length(arrays: Mapping[str, Geometry], axis: int) -> int:
     return next(iter(lengths.values()))
 
 
-def _checked_runs(runs: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    checked = {}
-    for name, run in runs.items():
-        try:
-            first, last = map(operator.index, run)
-        except (TypeError, ValueError):
-            first, last = 0, -1
-        if first > last:
-            raise ArgumentError(f"run {name!r} must be a first and a last step, such as (-2, 0), not {run!r}")
-        checked[name] = (first, last)
-    if not checked:
-        raise ArgumentError("at least one run is needed")
-    return checked
-
-
-def _chosen(where: Any, shape: tuple[int, ...], what: str) -> IntArray | None:
+def chosen_of(where: Any, shape: tuple[int, ...], what: str) -> IntArray | None:
     """Return coordinates, int64 ``(n, k)``, from a mask, numbers (of one axis) or coordinates; None for all."""
     if where is None:
         return None
@@ -365,10 +378,10 @@ def _chosen(where: Any, shape: tuple[int, ...], what: str) -> IntArray | None:
         if found.shape != shape:
             raise ArgumentError(f"the mask where= has shape {found.shape}, but there are {shape} {what}")
         return np.argwhere(found).astype(np.int64)
-    return _listed(found, shape, what)
+    return listed(found, shape, what)
 
 
-def _listed(found: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> IntArray:
+def listed(found: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> IntArray:
     """Check coordinates and return them, int64 ``(n, k)``."""
     if found.ndim == 1 and len(shape) == 1:
         found = found[:, np.newaxis]

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .cells import Cells
-from .permutation import mix, uniform
+from .drawing import drawn
+from .permutation import Permutation, mix, uniform
 
 if TYPE_CHECKING:
     from .cells import IntArray
@@ -21,6 +22,7 @@ Pad: TypeAlias = Literal["reflect", "edge", "fill"]
 _JITTER = 11
 _SHIFT = 12
 _RESAMPLING = 13
+_STARTS = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,13 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One array of a sample: a window of one of the loader's arrays.
+    """One array of a sample: a window of one of the loader's arrays, or several.
 
     Attributes
     ----------
     names
-        Keys of the result in a batch, from the outermost to the innermost.
+        Keys of the result in a batch, from the outermost to the innermost. Parts of the same names make up one array,
+        with an axis for them after that of the samples.
     array
         Name of the array that is read.
     shape
@@ -74,7 +77,13 @@ class Part:
     pad
         What stands for elements outside of the array; None if windows are always inside.
     take
-        Index of the part of the window that the result holds, after the axis of samples.
+        Index of the part of the window that the result holds, after the axis of samples (of windows, with ``steps``).
+    steps
+        Distances of several windows from the sample's origin along the first axis of the grid, beside ``low``; in
+        elements of the origin's array. The windows have the length 1 along the dimension that this axis moves, and the
+        result has all of them there. Empty for one window, in its place.
+    flip
+        Dimensions along which the result is reversed.
     """
 
     names: tuple[str, ...]
@@ -85,9 +94,25 @@ class Part:
     factor: tuple[int, ...]
     pad: Pad | None = None
     take: tuple[Any, ...] = ()
+    steps: tuple[int, ...] = ()
+    flip: tuple[int, ...] = ()
+
+    @property
+    def windows(self) -> int:
+        """Number of windows of a sample."""
+        return len(self.steps) or 1
 
     def starts(self, origins: IntArray) -> IntArray:
-        """Return the first element of each window, int64 ``(n, ndim)``, for ``origins``, ``(n, axes of the grid)``."""
+        """Return the first element of each window, int64 ``(n * windows, ndim)``.
+
+        Parameters
+        ----------
+        origins
+            int64 ``(n, axes of the grid)``.
+        """
+        if self.steps:
+            origins = np.repeat(origins, len(self.steps), axis=0)
+            origins[:, 0] += np.tile(self.steps, len(origins) // len(self.steps))
         result = np.empty((len(origins), len(self.shape)), np.int64)
         for d, axis in enumerate(self.axes):
             result[:, d] = self.low[d]
@@ -115,7 +140,13 @@ class Samples:
     chosen
         int64 ``(n, axes)``, origins of the samples if they are not all cells of the grid.
     weights
-        float64 ``(n,)``, how often each of them is a sample, relative to the others; None for once each.
+        float64 ``(n,)``, how often each of them, or each cell, is a sample, relative to the others; None for once each.
+    number
+        Samples that are drawn for an epoch; None for as many as there are.
+    replace
+        Whether a sample may be drawn several times.
+    every
+        Distance between the samples of an epoch in the list of all, which begins elsewhere in each epoch.
     jitter
         Length of the window along each axis if samples do not lie on the grid: anywhere in their group, or in the
         cell that begins at their chosen origin. Else None.
@@ -132,21 +163,30 @@ class Samples:
     weights: npt.NDArray[np.float64] | None = None
     jitter: tuple[int, ...] | None = None
     share: float = 1.0
+    number: int | None = None
+    replace: bool = True
+    every: int = 1
 
     @property
     def total(self) -> int:
-        """Number of different samples."""
+        """Number of different samples, of all epochs."""
         return math.prod(self.counts) if self.chosen is None else len(self.chosen)
 
     @property
     def count(self) -> int:
         """Number of samples of an epoch."""
-        return round(self.total * self.share)
+        number = self.total // self.every if self.number is None else self.number
+        return round(number * self.share)
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether an epoch has not each sample once."""
+        return self.weights is not None or self.number is not None or self.share != 1 or self.every != 1
 
     @property
     def is_line(self) -> bool:
         """Whether all cells of a grid with one axis are samples, each where its cell is."""
-        return len(self.counts) == 1 and self.chosen is None and self.jitter is None and self.share == 1
+        return len(self.counts) == 1 and self.chosen is None and self.jitter is None and not self.is_weighed
 
     def cells(self, seed: int, epoch: int, *, grouped: bool = True) -> Cells:
         """Return the cells of an ``epoch`` with a ``seed``; in one group, so in their own order, if not ``grouped``.
@@ -154,8 +194,8 @@ class Samples:
         Random windows have other groups in each epoch, so that each place is met as often as the others.
         """
         lengths = self.lengths if grouped else tuple(max(n, 1) for n in self.counts)
-        if self.chosen is not None or self.share != 1:
-            rows = self._drawn(mix(seed, epoch, _RESAMPLING))
+        if self.chosen is not None or self.is_weighed:
+            rows = self._drawn(seed, epoch)
             if self.chosen is None:
                 return Cells.of_some(self.counts, lengths, np.stack(np.unravel_index(rows, self.counts), axis=1), rows)
             listed = self.chosen[rows] // np.array(self.stride)
@@ -222,14 +262,17 @@ class Samples:
             return np.asarray(self.chosen[rows], np.int64)
         return np.asarray(np.stack(np.unravel_index(rows, self.counts), axis=1) * np.array(self.stride), np.int64)
 
-    def _drawn(self, key: int) -> IntArray:
-        """Return the samples of an epoch, ascending, each about as often as it should be (systematic resampling)."""
-        count, total = self.count, self.total
-        if self.weights is None and count == total:
-            return np.arange(total)
-        offset = (key >> 11) / 2**53
-        wanted = (np.arange(count) + offset) / max(count, 1)
-        if self.weights is None:
-            return np.minimum((wanted * total).astype(np.int64), total - 1)
-        ends = np.cumsum(self.weights) / self.weights.sum()
-        return np.minimum(np.searchsorted(ends, wanted, "right"), total - 1).astype(np.int64)
+    def _drawn(self, seed: int, epoch: int) -> IntArray:
+        """Return the samples of an epoch, ascending."""
+        if not self.is_weighed:
+            return np.arange(self.total)
+        if self.every == 1:
+            return drawn(self.total, self.count, self.weights, mix(seed, epoch, _RESAMPLING), replace=self.replace)
+        # All first samples come before one comes again.
+        pool = self.total // self.every
+        firsts = self.total - self.every * (pool - 1)
+        first = int(Permutation(firsts, (seed, epoch // firsts, _STARTS))(np.array([epoch % firsts]))[0])
+        rows = np.arange(pool)
+        if self.count != pool:
+            rows = drawn(pool, self.count, None, mix(seed, epoch, _RESAMPLING), replace=True)
+        return first + self.every * rows

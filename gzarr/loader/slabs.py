@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .memory import Memory
+    from .reading import Source
     from .volumes import Volumes, VolumesCells
 
     IntArray = npt.NDArray[np.int64]
@@ -141,7 +142,7 @@ class Slabs:
         samples
             Which of the samples.
         outputs
-            For each source, an array for so many windows.
+            The arrays of a batch, for so many samples.
         memory
             Memory of the arrays.
         """
@@ -150,8 +151,9 @@ class Slabs:
             if not (samples.start in self._planned and samples.stop - 1 in self._planned):
                 self._plan(samples.start, max(samples.stop, samples.start + _PLANNED))
             assert self._gathering is not None
-            self._gathering.run(samples.start, samples.stop, [outputs[i] for i in self._windows])
-        if len(self._windows) == len(outputs):
+            sources = self._volumes.each[0].sources
+            self._gathering.run(samples.start, samples.stop, [outputs[sources[i].number] for i in self._windows])
+        if len(self._windows) == len(self._volumes.each[0].sources):
             return
         for volume, wanted, places in self._parts(samples.start, samples.stop):
             origins = self.origins[places]
@@ -159,13 +161,14 @@ class Slabs:
                 if i in self._windows:
                     continue
                 found, arrays = self.boxes[volume][i], self._arrays[volume][i]
-                which = found.which[wanted]
+                which = found.which[_windows_of(wanted, source)]
                 starts, inside = source.part.starts(origins), source.inside(origins)
                 offsets = (inside - found.low[which]).tolist()
-                rows = (places - samples.start).tolist()
+                rows = source.rows(places - samples.start).tolist()
+                (target,) = source.targets([outputs[source.number]])
                 for j, (row, box) in enumerate(zip(rows, which.tolist(), strict=True)):
                     window = tuple(slice(o, o + n) for o, n in zip(offsets[j], source.read_shape, strict=True))
-                    source.pad(outputs[i][row, ...], arrays[box][window], starts[j], inside[j], memory)
+                    source.pad(target[row, ...], arrays[box][window], starts[j], inside[j], memory)
 
     def _plan(self, begin: int, end: int) -> None:
         """Plan the copies of the samples from ``begin`` to ``end``."""
@@ -174,7 +177,12 @@ class Slabs:
             [
                 pieces(
                     [
-                        (windows[volume], places, self.boxes[volume][i].which[wanted], self.origins[places])
+                        (
+                            windows[volume],
+                            places,
+                            self.boxes[volume][i].which[_windows_of(wanted, windows[volume].source)],
+                            self.origins[places],
+                        )
                         for volume, wanted, places in parts
                     ]
                 )
@@ -205,8 +213,8 @@ def _boxes(volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: In
         groups = cells.each[volume].groups(own)
         for source in volumes.each[volume].sources:
             starts = source.inside(at)
-            # Along one axis, each run of samples that touch has a box: nothing is read that no sample needs.
-            keys = runs_of(starts, source) if len(samples.counts) == 1 else groups
+            # Along one axis, each run of windows that touch has a box: nothing is read that no sample needs.
+            keys = runs_of(starts, source) if len(samples.counts) == 1 else np.repeat(groups, source.part.windows)
             result[volume].append(Boxes.of(starts, source.read_shape, keys))
     return result
 
@@ -224,6 +232,12 @@ def _whole_groups(volumes: Volumes, cells: VolumesCells, numbers: IntArray) -> l
             first, last = source.inside(low[present]), source.inside(high[present])
             result[volume].append(Boxes(first, last + np.array(source.read_shape), which))
     return result
+
+
+def _windows_of(samples: IntArray, source: Source) -> IntArray:
+    """Return the numbers of the windows of some samples."""
+    windows = source.part.windows
+    return samples if windows == 1 else (windows * samples[:, np.newaxis] + np.arange(windows)).reshape(-1)
 
 
 def _views(memory: npt.NDArray[np.uint8], begin: int, found: Boxes, dtype: np.dtype[Any]) -> tuple[list[Any], int]:

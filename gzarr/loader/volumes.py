@@ -12,7 +12,7 @@ from ..distinct import distinct
 from ..engines.cpu.batch import available
 from ..errors import ArgumentError
 from .boxes import group_bytes
-from .reading import Source, sources
+from .reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..arrays.array import Array
     from .cells import Cells
+    from .reading import Source
     from .samples import Part, Samples
 
     IntArray = npt.NDArray[np.int64]
@@ -39,20 +40,22 @@ class Volume:
     ----------
     samples
         Its samples.
-    sources
-        The windows to read for a sample.
-    which
-        For each part of a sample, the window that it is cut from.
+    reading
+        What is read for a sample.
     """
 
     samples: Samples
-    sources: list[Source]
-    which: list[int]
+    reading: Reading
 
     @classmethod
     def of(cls, samples: Samples, arrays: Mapping[str, Array]) -> Volume:
         """Return the volume of some arrays by name."""
-        return cls(samples, *sources(samples.parts, arrays))
+        return cls(samples, Reading.of(samples.parts, arrays))
+
+    @property
+    def sources(self) -> list[Source]:
+        """The windows to read for a sample."""
+        return self.reading.sources
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +115,10 @@ class Volumes:
     each: list[Volume]
 
     def __post_init__(self) -> None:
-        forms = {tuple((s.part.shape, s.array.dtype) for s in volume.sources) for volume in self.each}
+        forms = {tuple(volume.reading.outputs) for volume in self.each}
         if len(forms) > 1:
-            raise ArgumentError(f"samples of all volumes need arrays of one shape and dtype; these have {forms}")
+            found = sorted(str([(output.shape, str(output.dtype)) for output in form]) for form in forms)
+            raise ArgumentError(f"samples of all volumes need arrays of one shape and dtype; these have {found}")
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -134,7 +138,7 @@ class Volumes:
     @property
     def sample_nbytes(self) -> int:
         """Bytes of a sample."""
-        return sum(source.sample_nbytes for source in self.each[0].sources)
+        return sum(output.nbytes for output in self.each[0].reading.outputs)
 
     @cached_property
     def share_slabs(self) -> bool:
@@ -169,7 +173,8 @@ class Volumes:
         """Return the cells of an epoch."""
         each = [volume.samples.cells(seed, epoch, grouped=grouped) for volume in self.each]
         first = np.cumsum([0, *(int(cells.offsets[-1]) for cells in each)]).astype(np.int64)
-        labels = np.cumsum([0, *(volume.samples.count for volume in self.each)]).astype(np.int64)
+        # Of all samples that there are, however many of them an epoch has.
+        labels = np.cumsum([0, *(volume.samples.total for volume in self.each)]).astype(np.int64)
         offsets = [cells.offsets[:-1] + begin for cells, begin in zip(each, first[:-1], strict=True)]
         return VolumesCells(each, first, labels, np.append(np.concatenate(offsets), first[-1]))
 

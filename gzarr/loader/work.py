@@ -26,11 +26,10 @@ from .documents import ArraysChangedError
 from .keeping import Keeping
 from .kept import ChunkMemory, Kept, Wanted
 from .memory import memory_of
-from .parts import place
 from .stats import Stats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from .epoch import Epoch
     from .memory import Memory
     from .pinned import PinnedResults
-    from .reading import Source
+    from .reading import Reading, Source
     from .slabs import Slabs
     from .volumes import Volume
 
@@ -138,11 +137,13 @@ class Work:
         transform: Callable[[Batch], Any] | None,
         pinned: PinnedResults | None,
         documents: Documents,
+        static: Mapping[str, Any],
     ) -> None:
         self.epoch = epoch
         self.volumes: list[Volume] = epoch.samples.each
-        self.sources: list[Source] = self.volumes[0].sources
-        self.which: list[int] = self.volumes[0].which
+        self.reading: Reading = self.volumes[0].reading
+        self.device: str = self.reading.sources[0].array.device
+        self.static = static
         self.begin = begin
         self.first: int = epoch.first_turn(begin)
         self.end: int = epoch.end(begin)
@@ -150,7 +151,7 @@ class Work:
         self.on_error = on_error
         self.transform = transform
         self.documents = documents
-        self.memory: Memory = memory_of(self.sources[0].array.device, pinned)
+        self.memory: Memory = memory_of(self.device, pinned)
         self.kept: Kept | None = None
         if epoch.kept_bytes:
             room = epoch.kept_bytes
@@ -166,7 +167,7 @@ class Work:
         self.most: int = most_held(epoch)
         if not self.shares_slabs:
             # Decoding takes memory too: while it does, so much less is held, within reason. Slabs are freed at once.
-            self.most -= min(max(map(decoding_bytes, self.sources)), self.most // 4)
+            self.most -= min(max(map(decoding_bytes, self.reading.sources)), self.most // 4)
         # An interrupt (Ctrl-C) in the consumer's thread leaves none of their locks taken, as it may a condition's.
         # None wakes those who wait when there is nothing more to come.
         self.complete: SimpleQueue[_Open | _Block | BaseException | None] = SimpleQueue()
@@ -229,7 +230,7 @@ class Work:
             at = self.first + step * size
             count = min(size, self.end - at)
             if step not in self.open:
-                arrays = [source.empty(count, self.memory) for source in self.sources]
+                arrays = [output.empty(count, self.memory) for output in self.reading.outputs]
                 self.open[step] = _Open(
                     arrays, np.empty(count, np.int64), np.empty((count, origins.shape[1]), np.int64)
                 )
@@ -252,8 +253,8 @@ class Work:
         """Read samples into rows of batches."""
         with self._measured():
             for volume, places, _ in self.epoch.cells.parts(numbers):
-                for i, source in enumerate(self.volumes[volume].sources):
-                    outputs = [batch.arrays[i][rows] for batch, rows in pieces]
+                for source in self.volumes[volume].sources:
+                    outputs = [batch.arrays[source.number][rows] for batch, rows in pieces]
                     rows = None if len(self.volumes) == 1 else places
                     source.read(origins[places], outputs, self.memory, rows)
 
@@ -267,7 +268,7 @@ class Work:
             for volume, places, _ in self.epoch.cells.parts(numbers):
                 rows = None if len(self.volumes) == 1 else places
                 for i, source in enumerate(self.volumes[volume].sources):
-                    outputs = [batch.arrays[i][taken] for batch, taken in pieces]
+                    outputs = [batch.arrays[source.number][taken] for batch, taken in pieces]
                     wanted.append(Wanted(source, first[volume][i], origins[places], outputs, self.memory, rows))
             uses = self.monitor.uses
             self.monitor.uses = uses + kept.read(wanted, step.stay)
@@ -328,7 +329,8 @@ class Work:
             mark = self.memory.mark()
         result = Batch()
         result.samples, result.volumes, result.origins = labels, volumes, origins
-        place(result, self.epoch.samples.parts, [arrays[i] for i in self.which])
+        result.update(self.static)
+        self.reading.place(result, arrays)
         return (result, mark) if self.transform is None else self.memory.transformed(self.transform, result, mark)
 
     def _some(self, array: Any, rows: list[int]) -> Any:

@@ -1,0 +1,119 @@
+"""Arrays of a batch as a model wants them: several in one, and turned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..arrays.array import Array
+    from .samples import Part
+
+#: Names of the arrays that are stacked, in their order; or several such, by the name of the result.
+Stack: TypeAlias = "Sequence[str] | Mapping[str, Sequence[str]]"
+#: A dimension's name, or an axis; or several.
+Flip: TypeAlias = "str | int | Sequence[str | int]"
+
+
+def stacked(parts: Sequence[Part], stack: Stack | None) -> list[Part]:
+    """Return parts of which some are stacked: those of one result have its names, in their order.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no such arrays, or if results would have one name.
+    """
+    if stack is None:
+        return list(parts)
+    wanted: dict[str, Sequence[str]] = dict(stack) if isinstance(stack, Mapping) else {"": stack}
+    members: dict[str, tuple[str, int]] = {}
+    there = {part.array for part in parts}
+    for result, names in wanted.items():
+        if isinstance(names, str) or not hasattr(names, "__iter__") or not all(isinstance(n, str) for n in names):
+            raise ArgumentError(
+                f"stack must be names of arrays in their order, like ('t2m', 'u10'), or a dict of such, not {stack!r}"
+            )
+        listed = list(names)
+        if missing := [name for name in listed if name not in there]:
+            raise ArgumentError(f"stack names {missing}, and the loader has {sorted(there)}")
+        if len(listed) < 2:
+            raise ArgumentError(f"stack needs at least two arrays, not {listed}")
+        for i, name in enumerate(listed):
+            if name in members:
+                raise ArgumentError(f"stack has {name!r} twice")
+            members[name] = result, i
+    # Ordered, since one result's parts follow each other in their order.
+    order = sorted(range(len(parts)), key=lambda i: members.get(parts[i].array, ("", 0))[1])
+    result_parts = []
+    alone: set[tuple[str, ...]] = set()
+    together: set[tuple[str, ...]] = set()
+    for i in order:
+        part = parts[i]
+        if part.array not in members:
+            alone.add(part.names)
+            result_parts.append(part)
+            continue
+        # The last of a part's names is that of its array.
+        before, name = part.names[:-1], members[part.array][0]
+        names = (*before, name) if name or not before else before
+        together.add(names)
+        result_parts.append(replace(part, names=names))
+    for names in together:
+        for other in alone:
+            if other[: len(names)] == names[: len(other)]:
+                raise ArgumentError(
+                    f"stack leaves out {other[-1]!r}, which has no place beside the array "
+                    f"{'/'.join(names)!r}: give a dict, with a name for the result"
+                )
+    return result_parts
+
+
+def flipped(parts: Sequence[Part], arrays: Mapping[str, Array], flip: Flip | None) -> list[Part]:
+    """Return parts that are reversed along some dimensions.
+
+    Parameters
+    ----------
+    parts
+        The parts.
+    arrays
+        The arrays by name.
+    flip
+        Names of dimensions, or axes of all arrays.
+
+    Raises
+    ------
+    ArgumentError
+        If no array has such a dimension, or if it is the one along which samples lie.
+    """
+    if flip is None:
+        return list(parts)
+    wanted = [flip] if isinstance(flip, (str, int)) or not hasattr(flip, "__iter__") else list(flip)
+    result = list(parts)
+    for dimension in wanted:
+        found = False
+        for i, part in enumerate(result):
+            array = arrays[part.array]
+            axis = _axis_of(array, dimension)
+            if axis is None:
+                continue
+            found = True
+            if part.take and part.axes[axis] is not None:
+                raise ArgumentError(f"flip={dimension!r} is the axis along which samples lie in {part.array!r}")
+            result[i] = replace(result[i], flip=tuple(sorted({*result[i].flip, axis})))
+        if not found:
+            raise ArgumentError(f"flip={dimension!r} is no dimension of any array of the loader")
+    return result
+
+
+def _axis_of(array: Array, dimension: Any) -> int | None:
+    if isinstance(dimension, str):
+        names = array.dimension_names or ()
+        return names.index(dimension) if dimension in names else None
+    if not isinstance(dimension, int) or isinstance(dimension, bool):
+        raise ArgumentError(f"flip must be names of dimensions, or axes, not {dimension!r}")
+    return dimension % array.ndim if -array.ndim <= dimension < array.ndim else None

@@ -1,0 +1,183 @@
+"""How often each sample comes, by its weight or its class."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
+    IntArray = npt.NDArray[np.int64]
+
+
+class Weighed(Protocol):
+    """A sampler along one axis whose samples may have weights: a dataclass."""
+
+    @property
+    def axis(self) -> int:
+        """Axis of the rows."""
+
+    @property
+    def balance(self) -> Any:
+        """Name of the array of classes, or the classes, or None."""
+
+    @property
+    def weights(self) -> Any:
+        """Weights, or None."""
+
+    @property
+    def samples(self) -> int | None:
+        """Samples of an epoch, or None."""
+
+    @property
+    def replace(self) -> bool:
+        """Whether a sample may come several times."""
+
+    def rows(self, size: int) -> IntArray:
+        """Return the rows, of so many, that are samples."""
+
+
+W = TypeVar("W", bound=Weighed)
+
+
+def checked_weights(
+    weights: Any, count: int, size: int | None = None, rows: IntArray | None = None
+) -> npt.NDArray[np.float64] | None:
+    """Return the weight of each sample.
+
+    Parameters
+    ----------
+    weights
+        Numbers of at least 0, one for each sample; None for none.
+    count
+        Number of samples.
+    size, rows
+        Number of rows of the arrays, to each of which a weight may belong instead, and the row of each sample; None if
+        samples have no rows.
+
+    Raises
+    ------
+    ArgumentError
+        If they are none, or all of them 0.
+    """
+    if weights is None:
+        return None
+    try:
+        found = np.asarray(weights, np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"weights must be numbers: {error}") from error
+    if rows is not None and len(found) == size:
+        found = found[rows]
+    if len(found) != count or not np.isfinite(found).all() or (found < 0).any() or (count and not found.any()):
+        raise ArgumentError(f"weights must be {count} numbers of at least 0, not all of them 0; these are {len(found)}")
+    return found
+
+
+def check_number(number: int | None, count: int, weights: npt.NDArray[np.float64] | None, *, replace: bool) -> None:
+    """Refuse a number of samples that cannot be drawn.
+
+    Parameters
+    ----------
+    number
+        Samples of an epoch; None for as many as there are.
+    count, weights
+        Number of samples to draw from, and their weights.
+    replace
+        Whether a sample may be drawn several times.
+    """
+    given: object = number
+    if given is not None and (not isinstance(given, (int, np.integer)) or isinstance(given, bool) or given < 0):
+        raise ArgumentError(f"samples must be an integer of at least 0, not {number!r}")
+    if number and not count:
+        raise ArgumentError(f"samples={number}, but there are none to draw from")
+    if replace:
+        return
+    there = count if weights is None else int(np.count_nonzero(weights))
+    if number is None and weights is not None:
+        raise ArgumentError(
+            f"without replacement, weights need samples=, fewer than the {there} that there are: of all of them, each "
+            "comes once"
+        )
+    if number is not None and number > there:
+        raise ArgumentError(f"samples={number} without replacement, but there are {there} to draw from")
+
+
+def balanced(sampler: W, volumes: Sequence[Mapping[str, Array]]) -> list[W]:
+    """Return a sampler for each volume by which all classes are drawn equally often, over all volumes together.
+
+    Parameters
+    ----------
+    sampler
+        Sampler of all volumes, with ``balance``.
+    volumes
+        Arrays of each volume by name.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no such classes, or if there are weights as well.
+    """
+    if sampler.weights is not None:
+        raise ArgumentError("give weights= or balance=, not both")
+    rows, classes = [], []
+    for arrays in volumes:
+        size = next(iter(arrays.values())).shape[sampler.axis]
+        rows.append(sampler.rows(size))
+        classes.append(_classes(sampler, arrays, size))
+    _, which, counts = np.unique(
+        np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)]),
+        return_inverse=True,
+        return_counts=True,
+    )
+    if not len(counts):
+        return [sampler] * len(volumes)
+    weights = np.split(1.0 / counts[which.reshape(-1)], np.cumsum([len(own) for own in rows])[:-1])
+    number = len(which)
+    if sampler.samples is not None:
+        number = sampler.samples * len(volumes)
+    elif not sampler.replace:
+        # As many of each class as the smallest one has.
+        number = len(counts) * int(counts.min())
+    ends = np.rint(number * np.cumsum([0, *(own.sum() for own in weights)]) / len(counts)).astype(np.int64)
+    result = []
+    for own, some, size, count in zip(rows, weights, map(len, classes), np.diff(ends).tolist(), strict=True):
+        everywhere = np.zeros(size)
+        everywhere[own] = some
+        replaced: Any = dataclasses.replace(
+            sampler,  # type: ignore[type-var]
+            balance=None,
+            weights=everywhere,
+            samples=count,
+        )
+        result.append(replaced)
+    return result
+
+
+def _classes(sampler: Weighed, arrays: Mapping[str, Array], size: int) -> npt.NDArray[Any]:
+    """Return the class of each row."""
+    given = sampler.balance
+    if isinstance(given, str):
+        if given not in arrays:
+            raise ArgumentError(f"balance={given!r} names no array of the loader, which has {sorted(arrays)}")
+        array = arrays[given]
+        others = (*array.shape[: sampler.axis], *array.shape[sampler.axis + 1 :])
+        if array.ndim <= sampler.axis or any(n != 1 for n in others):
+            raise ArgumentError(
+                f"balance={given!r} needs one class for each row, along axis {sampler.axis}; the array has shape "
+                f"{array.shape}"
+            )
+        found: Any = array[...]
+        given = found.get() if hasattr(found, "get") else found
+    classes = np.asarray(given).reshape(-1)
+    if len(classes) != size:
+        raise ArgumentError(f"balance= has {len(classes)} classes for {size} rows")
+    return classes
