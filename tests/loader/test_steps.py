@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -227,3 +228,31 @@ def test_bad_arguments(tmp_path: Path, arguments: dict[str, Any], message: str) 
     fields(tmp_path)
     with pytest.raises(gzarr.ArgumentError, match=message):
         Loader(gzarr.open_array(tmp_path / "t"), Windows(0, **arguments))
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_each_chunk_is_decoded_about_once(tmp_path: Path, shuffle: Any) -> None:
+    # Of 400 KiB, a part fits the buffer: as many as are needed until they are done with, or blocks of them.
+    data = np.arange(400 * 256, dtype="f4").reshape(400, 256)
+    gzarr.create_array(tmp_path, data=data, chunks=(1, 256), codecs=None)
+    buffer = {"blocks": 200 << 10, "full": 1 << 20, False: 100 << 10}[shuffle]
+    loader = Loader(
+        gzarr.open_array(tmp_path), Windows(0, steps=STEPS), batch_size=4, shuffle=shuffle, buffer_bytes=buffer
+    )
+    held = loader.explain().held_bytes
+    for batch in loader:
+        assert (batch["x"][:, 0] == data[batch.origins[:, 0]]).all()
+    decoded = loader.stats().chunks / 400
+    # At the edges of blocks, steps are needed in two of them.
+    assert decoded <= {"blocks": 1.6, "full": 1.0, False: 1.0}[shuffle]
+    assert loader.explain().amplification == pytest.approx(decoded, abs=0.15)
+    assert held <= buffer + 3 * 4 * 4096
+
+
+def test_the_memory_of_far_steps_counts(tmp_path: Path) -> None:
+    gzarr.create_array(tmp_path, data=np.zeros((2000, 256), "f4"), chunks=(1, 256))
+    loader = Loader(gzarr.open_array(tmp_path), Windows(0, steps={"x": (0, 500)}), buffer_bytes=400 << 10)
+    epoch = loader._of_epoch(0)
+    bounds = epoch.order.bounds.tolist()
+    sizes = [epoch.slabs(epoch.numbers(*block)).nbytes for block in pairwise(bounds)]
+    assert max(sizes) <= 200 << 10
