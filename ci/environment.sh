@@ -40,7 +40,7 @@ sys.exit("{}.{}".format(*sys.version_info) != sys.argv[1])' "$1" >/dev/null 2>&1
 # make_environment DIRECTORY GROUP...: install this checkout (editable) with the dependency groups. With WHEEL=1, install
 # a wheel of it, which has compiled kernels, again after every change of the sources; with GROUPS_ONLY=1, only the groups.
 make_environment() {
-    local directory=$1 python stamp group install=(-e .)
+    local directory=$1 python stamp group install=(-e '.[jit]')
     shift
     python=$(find_python)
     stamp=$("$python" -c 'import hashlib, os, pathlib, sys

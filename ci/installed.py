@@ -35,7 +35,7 @@ REASONS = {
     "mdurl": "of rich",
     "msgpack": "of blosc2",
     "ndindex": "of blosc2",
-    "numba": "compiles kernels where a wheel has none for the processor; not imported otherwise",
+    "numba": "compiles kernels where no wheel has them",
     "numcodecs": "Zstandard, LZ4 and Blosc as C functions, and every codec without a native operation",
     "numexpr": "of blosc2",
     "numpy": "arrays",

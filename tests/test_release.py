@@ -85,6 +85,10 @@ def test_all_has_every_extra_but_those_that_depend_on_the_machine() -> None:
 def test_the_base_installation_needs_no_package_of_an_extra() -> None:
     names = {re.match(r"[\w-]+", text)[0] for text in PROJECT["dependencies"]}  # type: ignore[index]
     assert names == {"blosc2", "deflate", "google-crc32c", "numba", "numcodecs", "numpy", "rich"}
+    # More than half of all: only where kernels are compiled on first use.
+    (numba,) = (text for text in PROJECT["dependencies"] if text.startswith("numba>"))
+    assert numba.partition(";")[2].strip() == "sys_platform != 'linux' or platform_machine != 'x86_64'"
+    assert EXTRAS["jit"] == [numba.partition(";")[0]]
     # What is installed here is that of this checkout.
     assert len(requires("gzarr") or ()) >= len(names)
 

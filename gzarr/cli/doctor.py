@@ -223,11 +223,16 @@ def _decoders() -> Part:
     library = ahead.library()
     if library is not None:
         source = f"kernels of this wheel for {library.target}"
+    elif importlib.util.find_spec("numba") is None:
+        source = "no kernels"
     else:
         source = f"kernels compiled here by Numba {importlib.metadata.version('numba')}"
     found = f"{', '.join(names)}; {source}"
     if not loop:
         advice = "arrays can still be read, more slowly, by the codecs of numcodecs in threads"
+        if libraries.suits():
+            what, install = "this installation has no compiled kernels for this machine", "pip install 'gzarr[jit]'"
+            return Part(title, "missing", what, f"{install} installs Numba, which compiles them; until then, {advice}")
         return Part(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)
     absent = [name for name in libraries.DECODERS if name not in libraries.decoder_addresses()]
     if absent:

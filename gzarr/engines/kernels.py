@@ -8,6 +8,7 @@ compilation of one, come to their end first, and only the main thread gets more 
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import sys
 import threading
@@ -16,11 +17,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from gzarr_kernels import compiled, libraries
+from gzarr_kernels import ahead, compiled, libraries
 from gzarr_kernels.slots.context import LOOKED_AT, PLACE_NS, READ_NS, SIZE, SLICE_NS
 from gzarr_kernels.slots.scratch import WORKER_BYTES
 
 from .. import ending
+from ..errors import ArgumentError
 from . import pool
 from .forks import ForkSafeLock
 
@@ -41,6 +43,11 @@ OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK
 # than Python's switch interval.
 _SLICE_NS = 100_000_000
 
+#: What to do where kernels are missing.
+NO_KERNELS: Final = (
+    "this installation has no compiled kernels for this machine, and no Numba to compile them; "
+    "pip install 'gzarr[jit]' installs it"
+)
 #: Seconds that running functions get at exit.
 EXIT_S: Final = 10.0
 
@@ -53,8 +60,14 @@ _said = False
 
 
 def available() -> frozenset[str]:
-    """Return the parts of the native loop that work here, without loading any (``gzarr_kernels.libraries``)."""
-    return libraries.available()
+    """Return the parts of the native loop that work here (``gzarr_kernels.libraries``).
+
+    Where only the kernels are missing, and Numba to compile them, the first call says so on stderr.
+    """
+    found = libraries.available()
+    if "loop" not in found and libraries.suits():
+        _say(f"gzarr: {NO_KERNELS}; until then, chunks are decoded more slowly")
+    return found
 
 
 def entry(module: str, name: str) -> Any:
@@ -63,12 +76,18 @@ def entry(module: str, name: str) -> Any:
     Where the installation has no compiled kernels for this machine, the first call in a process loads Numba, and the
     function from Numba's cache; the first call after the installation compiles it into that cache, and says so on
     stderr.
+
+    Raises
+    ------
+    ArgumentError
+        If there are neither kernels nor Numba.
     """
     found = _entries.get((module, name))
     if found is None:
 
         def find() -> None:
             global _release
+            refuse_missing()
             if _release is None:
                 _release = compiled.release()
             _entries[module, name] = compiled.entry(module, name)
@@ -76,6 +95,18 @@ def entry(module: str, name: str) -> Any:
         _apart(find)
         found = _entries[module, name]
     return found
+
+
+def refuse_missing() -> None:
+    """Refuse what only compiled code does, where there is none.
+
+    Raises
+    ------
+    ArgumentError
+        As above.
+    """
+    if importlib.util.find_spec("numba") is None and ahead.library() is None:
+        raise ArgumentError(f"this needs compiled code, but {NO_KERNELS}")
 
 
 def load() -> Any:
@@ -142,11 +173,15 @@ def announce_compilation(what: str) -> None:
     what
         What is compiled: ``"kernels"`` or ``"device kernels"``.
     """
+    _say(f"gzarr: compiling its {what} for this machine, which takes a while …")
+
+
+def _say(line: str) -> None:
     global _said
     # A windowed program has no stderr.
     if not _said and sys.stderr is not None:
         _said = True
-        print(f"gzarr: compiling its {what} for this machine, which takes a while …", file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
 
 
 compiled.notices.append(lambda: announce_compilation("kernels"))

@@ -237,9 +237,7 @@ class Patches(Sampler):
         chosen, weights = self._chosen(size, stride, counts)
         if chosen is not None and self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
             raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
-        check_number(
-            self.samples, math.prod(counts) if chosen is None else len(chosen), weights, replace=self.replace
-        )
+        check_number(self.samples, math.prod(counts) if chosen is None else len(chosen), weights, replace=self.replace)
         target = PATCHES_AMPLIFICATION if self.jitter else WINDOWS_AMPLIFICATION
         if self.jitter and chosen is None:
             # In a group of two chunks along each axis, patches of up to a chunk's length have room to lie anywhere.

@@ -136,8 +136,10 @@ def _load_shared(path: Path) -> Callable[[str], int]:
 
 
 def _load_object(path: Path) -> Callable[[str], int]:
-    import llvmlite.binding as llvm
-
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise OSError(f"llvmlite, which would load {path}, is not installed") from error
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
@@ -163,7 +165,7 @@ def folder() -> Path:
 @cache
 def library() -> Library | None:
     """Return the best library for this processor; None if there is none or Numba is to compile. Not thread-safe."""
-    if uses_numba() or "loop" not in libraries.available():
+    if uses_numba() or not libraries.suits():
         return None
     for target in targets():
         for path in sorted(folder().glob(f"{file_name(target)}.*")):
