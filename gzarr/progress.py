@@ -78,6 +78,7 @@ def watch(
     total: int | Callable[[], int] | None = None,
     *,
     count: Callable[[T], int] = _one,
+    nbytes: int | Callable[[], int] | None = None,
 ) -> Generator[T, None, None]:
     """Yield items; show a progress bar after a while, if there is a place for one and no other bar.
 
@@ -92,6 +93,9 @@ def watch(
         unknown.
     count
         Function that returns the steps that an item stands for.
+    nbytes
+        Bytes of the elements of all steps, of which each has about as many, or a function like ``total``; None if they
+        are unknown.
     """
     if not has_place():
         yield from items
@@ -100,17 +104,42 @@ def watch(
         started, done = time.monotonic(), 0
         advance: Bar | None = None
         most: int | None = None
+        size: int | None = None
         for item in items:
             yield item
             done += count(item)
             if advance is None and time.monotonic() - started > QUIET_SECONDS and _bar.acquire(blocking=False):
                 stack.callback(_bar.release)
                 most = total() if callable(total) else total
+                size = nbytes() if callable(nbytes) else nbytes
                 advance = start_bar(stack, what, most)
             if advance is not None:
-                advance(done)
+                advance(done, _note(done, most, size, time.monotonic() - started))
         if advance is not None and most is not None:
-            advance(most)
+            advance(most, _note(most, most, size, time.monotonic() - started))
+
+
+def _note(done: int, total: int | None, nbytes: int | None, seconds: float) -> str:
+    """Return how many bytes are done, how fast, and the time that is left."""
+    if not done or not total:
+        return ""
+    part, seconds = min(done / total, 1), max(seconds, 1e-3)
+    texts = []
+    if nbytes:
+        texts = [f"{short_size(part * nbytes)} of {short_size(nbytes)}", f"{short_size(part * nbytes / seconds)}/s"]
+    if part < 1:
+        minutes, rest = divmod(round(seconds * (1 / part - 1)), 60)
+        texts.append(f"{minutes}:{rest:02} left")
+    return ", ".join(texts)
+
+
+def short_size(nbytes: float) -> str:
+    """Return a number of bytes in at most eight characters."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if nbytes < 999.5 or unit == "TiB":
+            break
+        nbytes /= 1024
+    return f"{nbytes:.0f} {unit}" if unit == "B" or nbytes >= 99.5 else f"{nbytes:.1f} {unit}"
 
 
 def start_bar(stack: contextlib.ExitStack, what: str, total: int | None, *, stays: bool = False) -> Bar:
@@ -128,8 +157,8 @@ def start_bar(stack: contextlib.ExitStack, what: str, total: int | None, *, stay
 
     columns = (
         TextColumn("{task.description}", markup=False),
-        # Narrower with notes, so that 80 characters are enough.
-        BarColumn(20 if stays else 40),
+        # So narrow that 80 characters are enough with a note.
+        BarColumn(16),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}", markup=False),

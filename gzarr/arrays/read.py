@@ -249,7 +249,9 @@ class Reader:
     def _shown(self, parts: Sequence[Plan]) -> Iterator[Plan]:
         """Yield a plan in smaller parts, between which a progress bar moves."""
         smaller = [some_chunks(part, rows) for part in parts for rows in self._split(part)]
-        return watch(smaller, f"reading {printable(self._name, 60)}", sum(map(len, smaller)), count=len)
+        each = math.prod(self.planned_grid.chunk_shape) * self._metadata.dtype.itemsize
+        chunks = sum(map(len, smaller))
+        return watch(smaller, f"reading {printable(self._name, 30)}", chunks, count=len, nbytes=each * chunks)
 
     def _split(self, part: Plan) -> list[npt.NDArray[np.int64]]:
         """Return the rows of a plan in groups, each with chunks of as few shards as possible."""

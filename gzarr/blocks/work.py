@@ -137,7 +137,8 @@ class BlockWork:
             indices = (index for index in self._order if not done.has(index))
             total -= done.count
         found = self.work_on_some(indices) if client is None else self._elsewhere(client, indices, total)
-        return watch(found, "map_blocks", total) if progress else found
+        nbytes = sum(array.nbytes for array in self._inputs) * total // max(self.grid.count, 1)
+        return watch(found, "map_blocks", total, nbytes=nbytes) if progress else found
 
     def work_on_some(self, indices: Iterable[Index]) -> Values:
         """Work on blocks in this process; yield the number and the value of each, as they are complete."""

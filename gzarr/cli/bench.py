@@ -26,6 +26,7 @@ import numpy as np
 from ..engines import result_memory
 from ..errors import GzarrError
 from .locations import add_location, options_of
+from .output import add_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -116,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[*PEERS, "none"],
         help="compare with this library only (repeatable), or with none (default: all that are installed)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:

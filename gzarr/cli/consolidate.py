@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .locations import add_location, options_of
+from .output import add_output, print_json, say
 
 if TYPE_CHECKING:
     import argparse
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr consolidate``."""
     add_location(parser, "a group")
+    parser.add_argument("--dry-run", action="store_true", help="say how many nodes there are, and write nothing")
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,6 +37,15 @@ def run(args: argparse.Namespace) -> int:
     """
     from ..tools.consolidate import consolidate_metadata
 
-    group = consolidate_metadata(args.path, path=args.node, storage_options=options_of(args.storage_option))
-    print(f"{group.name}: {group.nmembers(None):,} nodes")
+    options = options_of(args.storage_option)
+    if args.dry_run:
+        from ..hierarchy.open import open_group
+
+        group = open_group(args.path, path=args.node, use_consolidated=False, storage_options=options)
+    else:
+        group = consolidate_metadata(args.path, path=args.node, storage_options=options)
+    nodes = group.nmembers(None)
+    if args.json:
+        print_json({"node": group.name, "nodes": nodes, "dry_run": args.dry_run})
+    say(args, f"{group.name}: {nodes:,} nodes{', nothing written' if args.dry_run else ''}")
     return 0

@@ -13,9 +13,10 @@ from ..display import printable
 from ..errors import GzarrError
 from .bench import parse_size
 from .locations import add_options, is_url, options_of
+from .output import add_output, print_json, say
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from ..tools.copy import Copy
 
@@ -128,6 +129,8 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lossy", action="store_true", help="copy also what some reader will see less of, and say what that is"
     )
+    parser.add_argument("--dry-run", action="store_true", help="show what will change, and write nothing")
+    add_output(parser)
     parser.add_argument(
         "--dask",
         metavar="ADDRESS",
@@ -179,12 +182,70 @@ def run(args: argparse.Namespace) -> int:
         If the copy fails. An incomplete copy can be resumed.
     """
     planned = prepare(args, chunks=args.chunks, shards=args.shards, codecs=args.codecs)
-    execute(planned, args.dask)
+    if not args.dry_run:
+        execute(planned, args.dask)
+    if args.json:
+        print_json(document(planned, args))
+        return 0
+    if args.dry_run:
+        for line in _planned_changes(planned):
+            print(line)
     for node, lost in planned.losses.items():
         for line in lost:
             print(f"{printable(node)}: {printable(line)}", file=sys.stderr)
-    print(summary(planned, args))
+    say(args, summary(planned, args))
     return 0
+
+
+def document(planned: Copy, args: argparse.Namespace) -> dict[str, Any]:
+    """Return a copy, planned or finished, as JSON; docs/command-line.md has the keys."""
+    from .documents import storage
+
+    return {
+        "dry_run": args.dry_run,
+        "zarr_format": list(planned.formats),
+        "groups": len(planned.groups),
+        "arrays": [
+            {
+                "node": array.source.name,
+                "shape": list(array.source.shape),
+                "dtype": str(array.source.dtype),
+                "from": storage(array.source.metadata),
+                "to": storage(array.metadata),
+            }
+            for array in planned.arrays
+        ],
+        "changes": planned.changes,
+        "losses": planned.losses,
+        "consolidated": [f"/{path}" for path in planned.consolidated],
+        "parts_written": planned.written,
+        "parts_present": planned.kept,
+        "read_back": bool(args.read_back and not args.dry_run),
+    }
+
+
+def _planned_changes(planned: Copy) -> Iterator[str]:
+    """Yield a line for each array, and for each thing that the copy says otherwise."""
+    from .documents import storage
+
+    before, after = planned.formats
+    if before != after:
+        yield f"Zarr format {before} becomes {after}"
+    for array in planned.arrays:
+        now, then = storage(array.source.metadata), storage(array.metadata)
+        line = f"{printable(array.source.name)}  {array.source.shape} {array.source.dtype}: {_text(now)}"
+        yield line if now == then else f"{line} → {_text(then)}"
+        for change in planned.changes.get(array.source.name, ()):
+            yield f"  {printable(change)}"
+    of_arrays = {array.source.name for array in planned.arrays}
+    for node, changes in planned.changes.items():
+        if node not in of_arrays:
+            yield from (f"{printable(node)}  {printable(change)}" for change in changes)
+
+
+def _text(stored: dict[str, Any]) -> str:
+    shards = "" if stored["shards"] is None else f", shards {stored['shards']}"
+    return printable(f"chunks {stored['chunks']}{shards}, {' + '.join(stored['codecs'])}", 500)
 
 
 def prepare(
@@ -246,6 +307,8 @@ def _connected(address: str) -> contextlib.AbstractContextManager[Any]:
 def summary(planned: Copy, args: argparse.Namespace) -> str:
     """Return a one-line summary of a finished copy."""
     parts = f"{counted(planned.written, 'part')} written"
+    if args.dry_run:
+        parts = "nothing written"
     if args.resume:
         parts += f", {planned.kept:,} already present"
     checked = ", read back and compared" if args.read_back else ""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +34,30 @@ def add_location(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("path", metavar="PATH", help=f"directory or URL of {what}")
     parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
     add_options(parser, "--storage-option", "option of PATH's store, if PATH is a URL, such as region=eu-west-1")
+
+
+def find_places(args: argparse.Namespace) -> None:
+    """Replace ``~`` at the beginning of local paths, and take the node of ``PATH#NODE``, in parsed arguments.
+
+    Raises
+    ------
+    ArgumentError
+        If a node is named twice.
+    """
+    for name, node in (("path", "node"), ("source", "node"), ("dest", "dest_path")):
+        path = getattr(args, name, None)
+        if not isinstance(path, str) or is_url(path):
+            continue
+        # Not by pathlib, which would also rewrite "a//b".
+        path = os.path.expanduser(path)  # noqa: PTH111
+        # A name with "#" that is there means itself.
+        begin, mark, below = path.rpartition("#")
+        if mark and begin and not os.path.lexists(path):
+            if getattr(args, node, ""):
+                raise ArgumentError(f"{path!r} names a node, and so does --{node.replace('node', 'path')}; give one")
+            path = begin
+            setattr(args, node, below.strip("/"))
+        setattr(args, name, path)
 
 
 def add_options(parser: argparse.ArgumentParser, flag: str, what: str) -> None:

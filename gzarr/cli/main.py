@@ -1,7 +1,7 @@
 """Command line: ``gzarr info``, ``tree``, ``bench``, ``doctor``, and the commands in modules of their own.
 
 Exit codes: 0 success; 1 a problem with the data, the store or the device (one line on stderr, or the report of
-``doctor`` or ``verify``); 2 wrong usage; 130 interrupted.
+``doctor`` or ``verify``); 2 wrong usage; 130 interrupted. :mod:`gzarr.cli.output` has what all commands say alike.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import __version__
 from ..errors import ArgumentError, GzarrError
 from ..progress import watch
-from .locations import add_location, options_of
+from . import output
+from .locations import add_location, find_places, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ _MORE_COMMANDS = {
     "optimize": "copy to chunks, shards and codecs that suit a GPU, after showing what will change",
     "consolidate": "write the consolidated metadata of a group",
     "pyramid": "add levels to an OME-Zarr image, or make an image of an array in a group",
+    "completion": "print a script by which a shell completes commands and options",
 }
 
 
@@ -42,11 +44,15 @@ class _Parser(argparse.ArgumentParser):
 
     add_later: Callable[[argparse.ArgumentParser], None] | None = None
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Add deferred arguments, then parse."""
+    def add_now(self) -> None:
+        """Add deferred arguments."""
         if self.add_later is not None:
             add, self.add_later = self.add_later, None
             add(self)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Add deferred arguments, then parse."""
+        self.add_now()
         return super().parse_known_args(args, namespace)
 
 
@@ -89,7 +95,8 @@ def _level(text: str) -> int:
     return level
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser(*, whole: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of all commands; unless it is ``whole``, options of modules of their own come when needed."""
     parser = _Parser(prog="gzarr", description="Inspect, check, copy and benchmark Zarr arrays and hierarchies.")
     parser.add_argument("--version", action="version", version=f"gzarr {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
@@ -98,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     tree = commands.add_parser("tree", help="show a hierarchy as a tree")
     for command in (info, tree):
         add_location(command, "an array or a group")
+        output.add_output(command)
     tree.add_argument(
         "--level", type=_level, metavar="N", help="deepest level to show: 0 for the children only (default: all)"
     )
@@ -122,14 +130,26 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "--device", default="auto", metavar="DEVICE", help="device to test: auto (default), cpu, cuda or cuda:N"
     )
-    doctor.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    output.add_output(doctor)
     doctor.set_defaults(run=_doctor)
 
     for name, summary in _MORE_COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         command.add_later, run = _of_module(name)
         command.set_defaults(run=run)
+    for command in commands.choices.values() if whole else ():
+        command.add_now()
     return parser
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse arguments; what is wrong with those of a command is said with its usage."""
+    parser = make_parser()
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+        commands.choices[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -149,7 +169,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Names in a store may contain bytes that cannot be encoded as text; better escaped than an error.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        args = _parser().parse_args(argv)
+        args = _parsed(argv)
+        output.begin(args)
+        find_places(args)
         code: int = args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -182,7 +204,11 @@ def _tree(args: argparse.Namespace) -> int:
     from . import ome, terminal
 
     node = open(args.path, path=args.node, storage_options=options_of(args.storage_option))
-    if isinstance(node, Group):
+    if args.json:
+        from . import documents
+
+        output.print_json(documents.tree(node, args.level))
+    elif isinstance(node, Group):
         root = f"{node.name}{ome.note(node)}"
         terminal.show_tree(Tree(root, watch(node.walk(args.level), "reading metadata"), ome.note))
     else:
@@ -194,16 +220,25 @@ def _info(args: argparse.Namespace) -> int:
     from ..hierarchy.open import Group, open
 
     node = open(args.path, path=args.node, storage_options=options_of(args.storage_option))
-    if isinstance(node, Group):
-        _print_group(node)
+    departures = _departures(node) if args.strict else None
+    if args.json:
+        from . import documents
+
+        found = [{"node": path, "departure": text} for path, text in departures or ()]
+        document = documents.node(node, full=args.full)
+        output.print_json(document if departures is None else {**document, "departures": found})
     else:
-        _print_array(node, full=args.full)
-    return _print_departures(node) if args.strict else 0
+        if isinstance(node, Group):
+            _print_group(node)
+        else:
+            _print_array(node, full=args.full)
+        if departures is not None:
+            _print_departures(departures)
+    return 1 if departures else 0
 
 
-def _print_departures(node: Array | Group) -> int:
-    """Print the departures tolerated in a node and everything below it; return 1 if there are any, else 0."""
-    from ..display import printable
+def _departures(node: Array | Group) -> list[tuple[str, str]]:
+    """Return the departures tolerated in a node and everything below it: the path of each, and what it is."""
     from ..documents.departures import collect
     from ..hierarchy.open import Group, open
     from ..stores.keys import join_path
@@ -214,7 +249,7 @@ def _print_departures(node: Array | Group) -> int:
         own = open(node.store, path=node.path, use_consolidated=False)
         assert isinstance(own, Group)
         paths += [join_path(node.path, path) for path, _ in own.walk()]
-    lines = []
+    found_all = []
     for path in watch(paths, "reading metadata"):
         with collect() as tolerated:
             try:
@@ -222,11 +257,16 @@ def _print_departures(node: Array | Group) -> int:
                 tolerated += ome.broken_rules(found)
             except GzarrError as error:
                 tolerated.append(str(error))
-        lines += [f"/{path} {text}" for text in tolerated]
-    print("\nDepartures from the specification:" if lines else "\nNo departures from the specification.")
-    for line in lines:
-        print(f"  {printable(line, 400)}")
-    return 1 if lines else 0
+        found_all += [(f"/{path}", text) for text in tolerated]
+    return found_all
+
+
+def _print_departures(departures: Sequence[tuple[str, str]]) -> None:
+    from ..display import printable
+
+    print("\nDepartures from the specification:" if departures else "\nNo departures from the specification.")
+    for path, text in departures:
+        print(f"  {printable(f'{path} {text}', 400)}")
 
 
 def _print_group(group: Group) -> None:

@@ -13,7 +13,6 @@ get others with ``--levels``.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +35,7 @@ from ..plan.decode_program import analyse
 from ..stores.base import SizedStore, is_listable
 from ..stores.keys import join_path, normalize_path
 from .copy import add_where, counted, execute, options_of_dest, prepare, summary
+from .output import print_json, say
 from .pyramid import execute as make_levels
 from .pyramid import parse_levels
 
@@ -260,8 +260,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="levels of the copies of OME-Zarr images that have one only: a number, with level 0, or auto",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what will change, and write nothing")
-    parser.add_argument("--json", action="store_true", help="print what will change as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -291,18 +289,17 @@ def run(args: argparse.Namespace) -> int:
         for array in planned.arrays
     ]
     if args.json:
-        print(json.dumps([asdict(one) for one in forecasts], indent=1))
+        print_json([asdict(one) for one in forecasts])
     else:
         print("\n\n".join([*map(_text, forecasts), *_other_changes(planned, forecasts)]))
     if not args.dry_run:
         execute(planned, args.dask)
-        if not args.json:
-            print(f"\n{summary(planned, args)}")
+        say(args, f"\n{summary(planned, args)}")
     # Images come before their labels, which get the same levels.
     single = [below for below, group in planned.groups_below() if _has_one_level(group.attributes)]
     if args.levels is None:
-        if single and not args.json:
-            print(f"\n{counted(len(single), 'image')} of OME-Zarr with one level only; --levels auto adds others")
+        if single:
+            say(args, f"\n{counted(len(single), 'image')} of OME-Zarr with one level only; --levels auto adds others")
     elif not args.dry_run:
         for below in single:
             _add_levels(below, args)
@@ -341,8 +338,7 @@ def _add_levels(path: str, args: argparse.Namespace) -> None:
         storage_options=options_of_dest(args),
     )
     make_levels(planned)
-    if not args.json:
-        print(f"{printable(planned.group.name)}: {counted(len(planned.levels) + 1, 'level')}")
+    say(args, f"{printable(planned.group.name)}: {counted(len(planned.levels) + 1, 'level')}")
 
 
 def _text(one: Forecast) -> str:

@@ -10,6 +10,7 @@ from ..errors import GzarrError
 from ..progress import watch
 from .bench import parse_size
 from .locations import add_location, options_of
+from .output import add_output, print_json, say
 
 if TYPE_CHECKING:
     from ..ome.writing.pyramid import Pyramid
@@ -71,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--units", default=None, metavar="UNIT", help="of an array: unit of its axes of space")
     parser.add_argument("--overwrite", action="store_true", help="erase the levels that there are below level 0")
+    parser.add_argument("--dry-run", action="store_true", help="show the levels, and write nothing")
+    add_output(parser)
     parser.add_argument("--device", default="cpu", help="device that computes: cpu (default), cuda, cuda:N")
     parser.add_argument(
         "--budget", type=parse_size, default=None, metavar="SIZE", help="approximate memory limit (default 256MiB)"
@@ -111,10 +114,17 @@ def run(args: argparse.Namespace) -> int:
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
         storage_options=options_of(args.storage_option),
     )
-    execute(planned)
-    print(f"{planned.group.name}: {len(planned.levels) + 1} levels, {planned.method}")
+    if not args.dry_run:
+        execute(planned)
+    if args.json:
+        levels = [{"shape": list(level.shape)} for level in planned.levels]
+        print_json(
+            {"node": planned.group.name, "method": planned.method, "added_levels": levels, "dry_run": args.dry_run}
+        )
+    nothing = ", nothing written" if args.dry_run else ""
+    say(args, f"{planned.group.name}: {len(planned.levels) + 1} levels, {planned.method}{nothing}")
     for level in planned.levels:
-        print(f"  {' × '.join(map(str, level.shape))}")
+        say(args, f"  {' × '.join(map(str, level.shape))}")
     return 0
 
 
@@ -122,7 +132,7 @@ def execute(planned: Pyramid) -> None:
     """Make the levels, with a progress bar on a terminal."""
     begun = False
     try:
-        for _ in watch(planned.steps(), "downsampling", lambda: planned.total):
+        for _ in watch(planned.steps(), "downsampling", lambda: planned.total, nbytes=planned.nbytes):
             begun = True
     except (KeyboardInterrupt, GzarrError):
         if begun:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import time
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from ..display import printable, readable_size
 from ..errors import StoreError
@@ -23,53 +24,107 @@ if TYPE_CHECKING:
 LISTING_S: Final = 10.0
 
 
-def storage_rows(array: Array, *, full: bool) -> list[tuple[str, str]]:
-    """Return table rows about the size of the chunks in the store.
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The chunks of an array in its store.
 
-    Parameters
+    Attributes
     ----------
-    array
-        The array.
-    full
-        Whether to list all chunks, even if the store is remote and that takes longer than :data:`LISTING_S`.
-
-    Raises
-    ------
-    StoreError
-        If the store fails to list its keys. (Many remote stores refuse that, so there it is not an error.)
+    unknown
+        Why they are unknown; None if they are known.
+    nbytes
+        Bytes of the chunks that were found.
+    chunks, total
+        Number of the chunks (shards, in a sharded array) that were found, and of all in the grid.
+    others
+        Number of keys that are neither chunks nor documents.
+    complete
+        Whether the listing came to its end.
+    ratio
+        Decoded bytes of these chunks to their stored bytes; None if there are none.
     """
-    if not (isinstance(array.store, SizedStore) and is_listable(array.store)):
-        return [("Stored", "unknown: the store does not report sizes")]
-    prefix = array.metadata.key_prefix(array.path)
-    is_chunk = _chunk_test(array.metadata)
-    total = math.prod(array.metadata.grid_shape)
-    stored = present = others = 0
-    limited = isinstance(array.store, RemoteValues) and not full
-    listing = _Listing(array.store.list_sizes(prefix), LISTING_S if limited else math.inf)
-    try:
-        for key, nbytes in watch(listing, "listing chunks", total):
-            below = key[len(prefix) :]
-            if is_chunk(below):
-                stored += nbytes
-                present += 1
-            elif not is_document_name(below):
-                others += 1
-    except StoreError as error:
-        if not isinstance(array.store, RemoteValues):
-            raise
-        return [("Stored", f"unknown: {printable(error, 300)}")]
+
+    unknown: str | None = None
+    nbytes: int = 0
+    chunks: int = 0
+    total: int = 0
+    others: int = 0
+    complete: bool = True
+    ratio: float | None = None
+
+    @classmethod
+    def of(cls, array: Array, *, full: bool) -> Stored:
+        """List the chunks of an array.
+
+        Parameters
+        ----------
+        array
+            The array.
+        full
+            Whether to list all chunks, even if the store is remote and that takes longer than :data:`LISTING_S`.
+
+        Raises
+        ------
+        StoreError
+            If the store fails to list its keys. (Many remote stores refuse that, so there it is not an error.)
+        """
+        if not (isinstance(array.store, SizedStore) and is_listable(array.store)):
+            return cls("the store does not report sizes")
+        prefix = array.metadata.key_prefix(array.path)
+        is_chunk = _chunk_test(array.metadata)
+        total = math.prod(array.metadata.grid_shape)
+        stored = present = others = 0
+        limited = isinstance(array.store, RemoteValues) and not full
+        listing = _Listing(array.store.list_sizes(prefix), LISTING_S if limited else math.inf)
+        try:
+            for key, nbytes in watch(listing, "listing chunks", total):
+                below = key[len(prefix) :]
+                if is_chunk(below):
+                    stored += nbytes
+                    present += 1
+                elif not is_document_name(below):
+                    others += 1
+        except StoreError as error:
+            if not isinstance(array.store, RemoteValues):
+                raise
+            return cls(printable(error, 300))
+        ratio = None
+        if stored:
+            # Both sizes count only the chunks that are present.
+            chunk_nbytes = math.prod(array.metadata.chunk_shape) * array.dtype.itemsize
+            ratio = min(array.nbytes, present * chunk_nbytes) / stored
+        return cls(None, stored, present, total, others, not listing.was_cut, ratio)
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return it as a JSON object; None if it is unknown."""
+        if self.unknown is not None:
+            return None
+        return {
+            "nbytes": self.nbytes,
+            "chunks": self.chunks,
+            "chunks_of_grid": self.total,
+            "other_keys": self.others,
+            "complete": self.complete,
+            "compression_ratio": self.ratio,
+        }
+
+
+def storage_rows(array: Array, *, full: bool) -> list[tuple[str, str]]:
+    """Return table rows about the size of the chunks in the store; parameters are those of :meth:`Stored.of`."""
+    found = Stored.of(array, full=full)
+    if found.unknown is not None:
+        return [("Stored", f"unknown: {found.unknown}")]
     what = "Shards" if array.shards is not None else "Chunks"
-    if listing.was_cut:
-        found = f"at least {present:,} of {total:,} (listed for {LISTING_S:.0f} s; --full lists all)"
-        return [("Stored", f"at least {readable_size(stored)}"), (f"{what} stored", found)]
-    share = f" ({present / total:.1%})" if total else ""
-    rows = [("Stored", readable_size(stored)), (f"{what} stored", f"{present:,} of {total:,}{share}")]
-    if stored:
-        # Both sizes count only the chunks that are present.
-        chunk_nbytes = math.prod(array.metadata.chunk_shape) * array.dtype.itemsize
-        rows.insert(1, ("Compression ratio", f"{min(array.nbytes, present * chunk_nbytes) / stored:.2f}"))
-    if others:
-        rows.append(("Other keys", f"{others:,} that are not chunks of this array"))
+    if not found.complete:
+        chunks = f"at least {found.chunks:,} of {found.total:,} (listed for {LISTING_S:.0f} s; --full lists all)"
+        return [("Stored", f"at least {readable_size(found.nbytes)}"), (f"{what} stored", chunks)]
+    share = f" ({found.chunks / found.total:.1%})" if found.total else ""
+    rows = [("Stored", readable_size(found.nbytes))]
+    if found.ratio is not None:
+        rows.append(("Compression ratio", f"{found.ratio:.2f}"))
+    rows.append((f"{what} stored", f"{found.chunks:,} of {found.total:,}{share}"))
+    if found.others:
+        rows.append(("Other keys", f"{found.others:,} that are not chunks of this array"))
     return rows
 
 

@@ -7,12 +7,12 @@ checked; ``unchecked``, how many of these chunks have no checksum; and ``problem
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ..progress import watch
 from .copy import counted
 from .locations import add_location, options_of
+from .output import add_output, print_json, say
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="fill",
         help="meaning of absent chunks: the fill value (fill, default), or a problem to be listed (error)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,13 +67,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         names = ("arrays", "groups", "chunks", "unchecked")
         counts = {name: getattr(verification, name) for name in names}
-        print(json.dumps({"ok": not count, **counts, "problems": found}, indent=1))
+        print_json({"ok": not count, **counts, "problems": found})
     else:
         if verification.unchecked:
             unchecked = counted(verification.unchecked, "stored chunk")
-            print(f"{unchecked} without a checksum: damage that can still be decoded is not found there")
+            say(args, f"{unchecked} without a checksum: damage that can still be decoded is not found there")
         what = f"{counted(verification.chunks, 'stored chunk')} of {counted(verification.arrays, 'array')}"
-        print(f"{what}: {counted(count, 'problem') if count else 'no problems'}")
+        say(args, f"{what}: {counted(count, 'problem') if count else 'no problems'}")
     return 1 if count else 0
 
 

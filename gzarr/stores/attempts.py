@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 # Pauses before a request is sent again, in seconds: they double up to a limit, and are cut at random.
 _FIRST_PAUSE_S: Final = 0.1
@@ -72,6 +75,8 @@ def send(request: Callable[[], T], failure_of: Callable[[BaseException], Failure
         seconds = time.monotonic() - begin
         wait = pause * random.uniform(0.5, 1)
         goes_on = failure.kind is Kind.TEMPORARY and seconds + wait <= timeout
+        if goes_on:
+            _log.info("request failed, attempt %d, again in %.1f s: %s", attempts, wait, failure.reason)
         if goes_on and not io_threads.given_up():
             time.sleep(wait)
         if not goes_on or io_threads.given_up():

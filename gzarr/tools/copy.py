@@ -104,6 +104,11 @@ class Copy:
         return sum(array.total for array in self.arrays)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the elements of all arrays."""
+        return sum(array.source.nbytes for array in self.arrays)
+
+    @property
     def written(self) -> int:
         """Number of regions (stored values, in arrays that are not decoded) written so far."""
         return sum(array.written for array in self.arrays)
@@ -224,7 +229,8 @@ class Copy:
     def run(self, client: Any = None, *, progress: bool = True) -> None:
         """Run the whole copy; ``client`` and ``progress`` are as for :func:`copy`."""
         steps = self.steps(client)
-        for _ in watch(steps, "copying", self.total, count=int) if progress else steps:
+        watched = watch(steps, "copying", self.total, count=int, nbytes=self.nbytes) if progress else steps
+        for _ in watched:
             pass
 
     @property

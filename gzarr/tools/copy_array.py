@@ -8,6 +8,7 @@ bounds of regions are computed, not listed.
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     Box = tuple[slice, ...]
     # Begin and end along one dimension, in elements.
     Extent = tuple[int, int]
+
+_log = logging.getLogger(__name__)
 
 #: The elements of a region may take 1 / this of the budget. The rest is for comparing and encoding them.
 _REGION_SHARE: Final = 4
@@ -143,6 +146,7 @@ class ArrayCopy:
         executor
             What reads and writes chunks, in other processes; None for this one.
         """
+        _log.info("copying %s, %d parts at most", self.source.name, self.total)
         if self._resume:
             self._erase_outside()
         parts = self._value_parts() if self._as_is else self._boxes()

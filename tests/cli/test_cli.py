@@ -224,7 +224,7 @@ class TestFailures:
 
 def test_bench_is_loaded_for_bench_only():
     code = (
-        "import sys; from gzarr.cli import main as cli; cli._parser().parse_args(['tree', '.']); "
+        "import sys; from gzarr.cli import main as cli; cli.make_parser().parse_args(['tree', '.']); "
         "print('gzarr.cli.bench' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -286,7 +286,11 @@ class TestDecoders:
 
     def test_no_native_loop(self) -> None:
         with mock.patch.object(libraries, "available", return_value=frozenset({"zstd"})):
-            assert doctor.environment()["decoders"].status == "not usable"
+            part = doctor.environment()["decoders"]
+            assert part.status == "missing"
+            assert "pip install 'gzarr[jit]'" in part.advice
+            with mock.patch.object(libraries, "suits", return_value=False):
+                assert doctor.environment()["decoders"].status == "not usable"
 
 
 def test_terminal_has_colours_and_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +426,7 @@ class TestEncoders:
 
 def test_doctor_is_loaded_for_doctor_only() -> None:
     code = (
-        "import sys; from gzarr.cli import main as cli; cli._parser().parse_args(['doctor']); "
+        "import sys; from gzarr.cli import main as cli; cli.make_parser().parse_args(['doctor']); "
         "print('gzarr.cli.doctor' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -122,6 +122,7 @@ def test_a_bar_moves(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert list(progress.watch(steps(), "<working>", 100)) == list(range(100))
     assert handle.states[0] == "<working> 0/100 0:00"
+    assert handle.states[10].endswith("left")
     assert handle.states[-1] == "<working> 100/100 0:02"
     assert 20 <= len(handle.states) <= 27
 
@@ -130,7 +131,7 @@ def test_work_within_work_shows_one_bar(monkeypatch: pytest.MonkeyPatch) -> None
     started: list[str] = []
     monkeypatch.setattr(progress, "has_place", lambda: True)
     monkeypatch.setattr(progress, "QUIET_SECONDS", -1)
-    monkeypatch.setattr(progress, "start_bar", lambda _stack, what, _total: started.append(what) or (lambda _: None))
+    monkeypatch.setattr(progress, "start_bar", lambda _stack, what, _total: started.append(what) or (lambda *_: None))
     for _ in progress.watch(range(3), "outer"):
         list(progress.watch(range(3), "inner"))
     # The first step is done before the outer one starts its bar.
@@ -143,9 +144,30 @@ def test_the_end_of_work_with_fewer_steps_is_full(monkeypatch: pytest.MonkeyPatc
     seen: list[int] = []
     monkeypatch.setattr(progress, "has_place", lambda: True)
     monkeypatch.setattr(progress, "QUIET_SECONDS", -1)
-    monkeypatch.setattr(progress, "start_bar", lambda *_: seen.append)
+    monkeypatch.setattr(progress, "start_bar", lambda *_: lambda count, _note="": seen.append(count))
     list(progress.watch([2, 3], "copying", lambda: 9, count=int))
     assert seen == [2, 5, 9]
+
+
+def test_bytes_a_second_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, notes = [0.0], []
+    monkeypatch.setattr(progress, "has_place", lambda: True)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress, "start_bar", lambda *_: lambda _, note="": notes.append(note))
+
+    def steps() -> Iterator[int]:
+        for _ in range(4):
+            now[0] += 30
+            yield 25
+
+    list(progress.watch(steps(), "copying", 100, count=int, nbytes=400 << 20))
+    assert notes == [
+        "100 MiB of 400 MiB, 3.3 MiB/s, 1:30 left",
+        "200 MiB of 400 MiB, 3.3 MiB/s, 1:00 left",
+        "300 MiB of 400 MiB, 3.3 MiB/s, 0:30 left",
+        "400 MiB of 400 MiB, 3.3 MiB/s",
+        "400 MiB of 400 MiB, 3.3 MiB/s",
+    ]
 
 
 CODE = BEGIN + "with gzarr.show_progress(): a[...]\ngzarr.copy(a, {}, codecs=[], budget_bytes=100_000)\n"
@@ -175,7 +197,9 @@ def test_reads_that_are_shown_give_the_same(kind: str, monkeypatch: pytest.Monke
     counts: list[int] = []
     monkeypatch.setattr(progress, "has_place", lambda: True)
     monkeypatch.setattr(progress, "QUIET_SECONDS", -1)
-    monkeypatch.setattr(progress, "start_bar", lambda _stack, _what, total: counts.append(total) or counts.append)
+    monkeypatch.setattr(
+        progress, "start_bar", lambda _stack, _what, total: counts.append(total) or (lambda n, _: counts.append(n))
+    )
     with gzarr.show_progress():
         if kind == "points":
             where = np.arange(97), np.arange(97)[::-1]

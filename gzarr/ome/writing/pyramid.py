@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from ...stores.resolve import StoreLike
     from .arguments import Description, Written
     from .plan import LevelShape
+
+_log = logging.getLogger(__name__)
 
 
 def pyramid(
@@ -178,8 +181,13 @@ class Pyramid:
     def run(self, *, progress: bool = True) -> None:
         """Make the levels; ``progress`` is as for :func:`pyramid`."""
         steps = self.steps()
-        for _ in watch(steps, "downsampling", lambda: self.total) if progress else steps:
+        for _ in watch(steps, "downsampling", lambda: self.total, nbytes=self.nbytes) if progress else steps:
             pass
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements of level 0."""
+        return self._first.nbytes
 
     @property
     def total(self) -> int:
@@ -193,6 +201,7 @@ class Pyramid:
 
     def _steps(self) -> Iterator[None]:
         group, first, description = self.group, self._first, self._description
+        _log.info("making %d levels of %s by %s", len(self.levels), first.name, self.method)
         store = writable(group.store, group.name)
         scales = [(1,) * first.ndim, *(level.scale for level in self.levels)]
         names = [self._document["datasets"][0]["path"]]

@@ -1,0 +1,58 @@
+"""What all commands say alike: JSON, more or less text, and messages of the library.
+
+With ``--json``, a command prints one JSON document on stdout and nothing else there; docs/command-line.md has the keys,
+which stay. ``-q`` leaves summaries out, ``-v`` adds what the library logs by :mod:`logging`, as ``gzarr.…``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of :mod:`gzarr.cli.output`."""
+    parser.add_argument("--json", action="store_true", help="print a JSON document instead of text")
+    volume = parser.add_mutually_exclusive_group()
+    volume.add_argument(
+        "-v", "--verbose", action="count", default=0, help="say more on stderr: steps and retries; -vv: everything"
+    )
+    volume.add_argument("-q", "--quiet", action="store_true", help="print errors and what was asked for only")
+
+
+def begin(args: argparse.Namespace) -> None:
+    """Set up logging for the arguments of a command."""
+    if not getattr(args, "verbose", 0):
+        return
+    import logging
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("gzarr")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if args.verbose == 1 else logging.DEBUG)
+
+
+def print_json(document: Any) -> None:
+    """Print a JSON document. Numbers that JSON lacks (NaN, infinities) are strings, as in documents of Zarr 3."""
+    print(json.dumps(_plain(document), indent=1, allow_nan=False))
+
+
+def say(args: argparse.Namespace, text: str) -> None:
+    """Print a line that is no result, unless that was switched off."""
+    if not args.quiet and not args.json:
+        print(text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
