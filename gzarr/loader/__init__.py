@@ -2,6 +2,7 @@
 
 from .dataset import Dataset
 from .loader import Loader
+from .merging import Merge
 from .samplers import Patches, Rows, Sampler, Windows
 from .samples import Geometry, Part, Samples
 from .stats import Stats
@@ -12,6 +13,7 @@ __all__ = [
     "Dataset",
     "Geometry",
     "Loader",
+    "Merge",
     "Part",
     "Patches",
     "Rows",
