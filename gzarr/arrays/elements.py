@@ -97,7 +97,7 @@ def all_elements(
         As for :func:`as_elements`.
     """
     if memory is not None:
-        found = [_exported(value, memory, node) for value in values]
+        found = [exported(value, memory, node) for value in values]
         if all(array is not None and np.can_cast(array.dtype, dtype, "safe") for array in found):
             pairs = zip(found, shapes, strict=True)
             return [_on_device(array, dtype, shape, memory, node) for array, shape in pairs], memory
@@ -189,7 +189,7 @@ def as_data(
     return value if type_on_device(value) is not None else on_host(value, dtype, node, ndim)
 
 
-def _exported(value: Any, memory: DeviceResults, node: str) -> Any:
+def exported(value: Any, memory: DeviceResults, node: str) -> Any:
     """Return a value as an array on the device, or None if it is elsewhere."""
     dtype = None
     try:

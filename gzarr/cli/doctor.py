@@ -216,10 +216,10 @@ def _threads() -> Part:
 
 def _decoders() -> Part:
     """Report the C functions that the native loop calls."""
-    from gzarr_kernels import ahead, libraries
+    from gzarr_kernels import ahead, compiled, libraries
 
     title = "CPU decoders"
-    loop, names = "loop" in libraries.available(), sorted(libraries.available() - {"loop"})
+    fits, names = "loop" in libraries.available(), sorted(libraries.available() - {"loop"})
     library = ahead.library()
     if library is not None:
         source = f"kernels of this wheel for {library.target}"
@@ -228,9 +228,9 @@ def _decoders() -> Part:
     else:
         source = f"kernels compiled here by Numba {importlib.metadata.version('numba')}"
     found = f"{', '.join(names)}; {source}"
-    if not loop:
+    if not fits or not compiled.can_run():
         advice = "arrays can still be read, more slowly, by the codecs of numcodecs in threads"
-        if libraries.suits():
+        if fits:
             what, install = "this installation has no compiled kernels for this machine", "pip install 'gzarr[jit]'"
             return Part(title, "missing", what, f"{install} installs Numba, which compiles them; until then, {advice}")
         return Part(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)

@@ -8,7 +8,6 @@ compilation of one, come to their end first, and only the main thread gets more 
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from gzarr_kernels import ahead, compiled, libraries
+from gzarr_kernels import compiled, libraries
 from gzarr_kernels.slots.context import LOOKED_AT, PLACE_NS, READ_NS, SIZE, SLICE_NS
 from gzarr_kernels.slots.scratch import WORKER_BYTES
 
@@ -64,10 +63,19 @@ def available() -> frozenset[str]:
 
     Where only the kernels are missing, and Numba to compile them, the first call says so on stderr.
     """
-    found = libraries.available()
-    if "loop" not in found and libraries.suits():
-        _say(f"gzarr: {NO_KERNELS}; until then, chunks are decoded more slowly")
-    return found
+    return _without_kernels(libraries.available())
+
+
+def encoders() -> frozenset[str]:
+    """Return the parts of native writing that work here, like :func:`available`."""
+    return _without_kernels(libraries.encoders())
+
+
+def _without_kernels(found: frozenset[str]) -> frozenset[str]:
+    if "loop" not in found or compiled.can_run():
+        return found
+    _say(f"gzarr: {NO_KERNELS}; until then, chunks are decoded more slowly")
+    return found - {"loop", "files"}
 
 
 def entry(module: str, name: str) -> Any:
@@ -105,7 +113,7 @@ def refuse_missing() -> None:
     ArgumentError
         As above.
     """
-    if importlib.util.find_spec("numba") is None and ahead.library() is None:
+    if not compiled.can_run():
         raise ArgumentError(f"this needs compiled code, but {NO_KERNELS}")
 
 

@@ -2,6 +2,7 @@
 
 from .dataset import Dataset
 from .loader import Loader
+from .merging import Merge
 from .runs import Windows
 from .samplers import Patches, Rows, Sampler
 from .samples import Geometry, Part, Samples
@@ -13,6 +14,7 @@ __all__ = [
     "Dataset",
     "Geometry",
     "Loader",
+    "Merge",
     "Part",
     "Patches",
     "Rows",

@@ -165,7 +165,7 @@ def folder() -> Path:
 @cache
 def library() -> Library | None:
     """Return the best library for this processor; None if there is none or Numba is to compile. Not thread-safe."""
-    if uses_numba() or not libraries.suits():
+    if uses_numba() or "loop" not in libraries.available():
         return None
     for target in targets():
         for path in sorted(folder().glob(f"{file_name(target)}.*")):

@@ -6,7 +6,9 @@ Nothing here is thread-safe.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -39,6 +41,12 @@ notices: Final[list[Callable[[], None]]] = []
 # zero.
 _releases = np.zeros(2 * len(STATES) + 1, np.int64)
 _RELEASES_AT: Final = int(_releases.ctypes.data)
+
+
+@cache
+def can_run() -> bool:
+    """Return whether there are compiled functions for this machine, or Numba to compile them."""
+    return importlib.util.find_spec("numba") is not None or ahead.library() is not None
 
 
 def before_compilation() -> None:

@@ -140,27 +140,14 @@ def addresses() -> dict[str, int]:
 
 @cache
 def available() -> frozenset[str]:
-    """Return the operations that the native loop can decode, and ``loop`` if it can run.
+    """Return the operations that the native loop can decode, and ``loop`` if it can run (Linux and macOS).
 
-    It runs on Linux and macOS, where kernels are there or Numba can compile them.
+    It also needs kernels (:func:`gzarr_kernels.compiled.can_run`).
     """
     names = {name for name, row in OPERATIONS.items() if _has(row.decoder, decoder_addresses())}
-    if suits() and (importlib.util.find_spec("numba") is not None or _have_kernels()):
+    if sys.byteorder == "little" and sys.maxsize > 2**32 and len(system_addresses()) == len(SYSTEM):
         names.add("loop")
     return frozenset(names)
-
-
-@cache
-def suits() -> bool:
-    """Return whether the native loop could run on this machine, if there were kernels for it."""
-    return sys.byteorder == "little" and sys.maxsize > 2**32 and len(system_addresses()) == len(SYSTEM)
-
-
-def _have_kernels() -> bool:
-    # It binds them to the functions that are found here.
-    from . import ahead
-
-    return ahead.library() is not None
 
 
 @cache

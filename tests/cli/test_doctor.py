@@ -21,7 +21,7 @@ import cramjam
 import numcodecs
 import numpy as np
 import pytest
-from gzarr_kernels import libraries
+from gzarr_kernels import compiled, libraries
 from gzarr_kernels.device import ptx
 from rich.console import Console
 from support import devices as tested
@@ -286,11 +286,13 @@ class TestDecoders:
 
     def test_no_native_loop(self) -> None:
         with mock.patch.object(libraries, "available", return_value=frozenset({"zstd"})):
+            assert doctor.environment()["decoders"].status == "not usable"
+
+    def test_no_kernels(self) -> None:
+        with mock.patch.object(compiled, "can_run", return_value=False):
             part = doctor.environment()["decoders"]
-            assert part.status == "missing"
-            assert "pip install 'gzarr[jit]'" in part.advice
-            with mock.patch.object(libraries, "suits", return_value=False):
-                assert doctor.environment()["decoders"].status == "not usable"
+        assert part.status == "missing"
+        assert "pip install 'gzarr[jit]'" in part.advice
 
 
 def test_terminal_has_colours_and_its_width(monkeypatch: pytest.MonkeyPatch) -> None:

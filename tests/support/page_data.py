@@ -309,8 +309,10 @@ def _loader(here: Here) -> Iterator[None]:
     image = np.random.default_rng(0).integers(0, 1000, (96, 80, 64)).astype("u2")
     gzarr.create_array("image.zarr", data=image, chunks=(32, 32, 32))
     gzarr.create_array("label.zarr", data=(image > 500).astype("u1"), chunks=(16, 80, 64))
+    here.names["model"] = lambda patches: patches / np.float32(1000)
     yield
     names = here.names
+    np.testing.assert_allclose(_stored("prediction.zarr"), image / 1000, rtol=1e-5)
     assert np.array_equal(names["x"] > 500, names["y"])
     arrays = {"image": names["image"], "label": names["label"]}
     wanted = gzarr.Loader(arrays, names["Patches"]((32,) * 3), batch_size=4, seed=1)

@@ -13,7 +13,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
-from gzarr_kernels import libraries
 from gzarr_kernels import status as s
 from gzarr_kernels.slots import write as w
 
@@ -49,7 +48,7 @@ BATCH_BYTES = 4 << 20
 
 def available() -> frozenset[str]:
     """Return the parts of native writing that work here, without loading any (``gzarr_kernels.libraries``)."""
-    return libraries.encoders()
+    return kernels.encoders()
 
 
 def can_change(request: WriteRequest, program: EncodingProgram, decoding: Decoding) -> bool:
