@@ -44,10 +44,12 @@ __all__ = [
     "array",
     "consolidate_metadata",
     "copy",
+    "create",
     "create_array",
     "create_group",
     "empty",
     "empty_like",
+    "from_array",
     "from_dask",
     "full",
     "full_like",
@@ -65,6 +67,8 @@ __all__ = [
     "require_array",
     "require_group",
     "save",
+    "save_array",
+    "save_group",
     "show_progress",
     "stats",
     "store",
@@ -121,6 +125,7 @@ if TYPE_CHECKING:
     from .tools.copy import copy
     from .tools.save import load, save
     from .tools.verify import verify
+    from .tools.zarr_names import create, from_array, save_array, save_group
 else:
     _NAMES = {
         "arrays.array": ("Array",),
@@ -167,6 +172,7 @@ else:
         "tools.copy": ("copy",),
         "tools.save": ("load", "save"),
         "tools.verify": ("verify",),
+        "tools.zarr_names": ("create", "from_array", "save_array", "save_group"),
     }
     _MODULES = {name: module for module, names in _NAMES.items() for name in names}
     _SUBMODULES = frozenset({"blocks", "codecs", "errors", "integrations", "loader", "ome", "stores"})

@@ -7,9 +7,12 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import display, plugins
+from ..display import Info
 from ..engines.cuda import devices, driver
+from ..errors import StoreError
 from ..metadata.formats import FORMATS
 from ..nodes.attributes import Attributes
+from ..stores.base import SizedStore, is_listable
 from .stored_chunks import stored_chunks
 from .token import token_of
 
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..codecs.codec import Codec
-    from ..display import Info
     from ..engines.request import Missing, Verify
     from ..metadata.format import CodecParts
     from ..metadata.model import ArrayMetadata, ZarrFormat
@@ -277,6 +279,31 @@ class ArrayProperties:
     def info(self) -> Info:
         """Table of these properties."""
         return display.array_info(self)
+
+    def info_complete(self) -> Info:
+        """Return the table of properties, with the number and size of the stored chunks. Lists the store.
+
+        Raises
+        ------
+        StoreError
+            If the store fails to list its keys.
+        """
+        from .storage import storage_rows
+
+        return Info([*self.info.rows, *storage_rows(self, full=True)])
+
+    def nbytes_stored(self) -> int:
+        """Return the bytes of all values below the array's path in the store: chunks and documents. Lists the store.
+
+        Raises
+        ------
+        StoreError
+            If the store cannot list its keys with their sizes, or fails.
+        """
+        if not (isinstance(self._store, SizedStore) and is_listable(self._store)):
+            raise StoreError(f"{self._store!r} does not tell the sizes of its values")
+        prefix = f"{self._path}/" if self._path else ""
+        return sum(nbytes for _, nbytes in self._store.list_sizes(prefix))
 
     def __dask_tokenize__(self) -> str:
         return token_of(self._store, self._path, self._metadata, f"{self.device} {self._missing}")

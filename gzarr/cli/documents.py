@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..arrays.storage import Stored
 from ..codecs.codec import ArrayRepresentation
 from ..dtypes import fill_value
 from ..engines import kernels
@@ -11,7 +12,6 @@ from ..errors import GzarrError
 from ..hierarchy.group import Group
 from ..plan.decode_program import analyse
 from ..progress import watch
-from .stored import Stored
 
 if TYPE_CHECKING:
     from ..arrays.array import Array
@@ -26,7 +26,7 @@ def node(of: Array | Group, *, full: bool) -> dict[str, Any]:
     of
         The node.
     full
-        As for :meth:`gzarr.cli.stored.Stored.of`.
+        As for :meth:`gzarr.arrays.storage.Stored.of`.
     """
     if isinstance(of, Group):
         members = [{"name": path, **_brief(member)} for path, member in watch(of.walk(0), "reading metadata")]

@@ -278,8 +278,8 @@ def _print_group(group: Group) -> None:
 
 
 def _print_array(array: Array, *, full: bool) -> None:
+    from ..arrays.storage import storage_rows
     from ..display import Info, array_info
     from . import terminal
-    from .stored import storage_rows
 
     terminal.show_info(Info([*array_info(array).rows, *storage_rows(array, full=full)]))

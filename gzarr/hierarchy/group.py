@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
-from ..display import MemberCounts, Tree
+from ..display import Info, MemberCounts, Tree
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..nodes.change import delete_node, writable
@@ -193,6 +193,16 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
     def _direct(self) -> Iterator[tuple[str, Node]]:
         for name, entry in self._entries().items():
             yield name, self._node(name, entry)
+
+    def info_complete(self) -> Info:
+        """Return the table of properties, with the number of all members, at any depth. Lists the store.
+
+        Raises
+        ------
+        StoreError
+            If the store fails, or cannot list its keys.
+        """
+        return Info([*self.info.rows, ("All members", f"{sum(1 for _ in self.walk()):,}")])
 
     def walk(self, max_depth: int | None = None) -> Iterator[tuple[str, Array | Group | MetadataError]]:
         """Yield the nodes below with their paths relative to this group, parents first, sorted by name in each group.

@@ -1,4 +1,4 @@
-"""What ``gzarr info`` says about an array's chunks in the store, from one listing."""
+"""What is said about an array's chunks in the store, from one listing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..display import printable, readable_size
 from ..errors import StoreError
@@ -17,8 +17,38 @@ from ..stores.base import RemoteValues, SizedStore, is_listable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..arrays.array import Array
+    import numpy as np
+
     from ..metadata.model import ArrayMetadata
+    from ..stores.base import ReadableStore
+
+    class Array(Protocol):
+        """What is asked of an array; :class:`gzarr.Array` is above this module."""
+
+        @property
+        def store(self) -> ReadableStore:
+            """Its store."""
+
+        @property
+        def path(self) -> str:
+            """Its path."""
+
+        @property
+        def metadata(self) -> ArrayMetadata:
+            """Its metadata."""
+
+        @property
+        def dtype(self) -> np.dtype[Any]:
+            """Data type."""
+
+        @property
+        def nbytes(self) -> int:
+            """Bytes of all elements."""
+
+        @property
+        def shards(self) -> tuple[int, ...] | None:
+            """Shape of a shard."""
+
 
 #: How long a remote store is listed. It lists some 10,000 keys a second, and an array may have millions of chunks.
 LISTING_S: Final = 10.0
