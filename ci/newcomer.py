@@ -2,7 +2,7 @@
 
 The blocks of the page are taken in order, once with the array of each version of zarr-python, in a new folder:
 
-- lines of ```console blocks that begin with ``$`` are typed in a shell, and ``pip install gzarr`` installs the wheel;
+- lines of ```console blocks that begin with ``$`` are typed in a shell, and ``pip install .`` installs the wheel;
 - ```python blocks go to one Python, as in an interactive session. Those that need a GPU are left out, and said so.
 
 At the end, the names that the blocks have made are compared with the values that were written.
@@ -72,7 +72,7 @@ class Newcomer:
     def shell(self, command: str) -> None:
         """Type a command. Nothing may be said on stderr, but by pip: of this machine's index, for example."""
         print(f"$ {command}", flush=True)
-        typed = re.sub(r"(?<=pip install )gzarr\b", str(self.wheel), command)
+        typed = re.sub(r"(?<=pip install )\.", str(self.wheel), command)
         done = subprocess.run(
             ["bash", "-c", typed], cwd=self.folder, env=self.variables, capture_output=True, text=True, check=False
         )
@@ -132,7 +132,7 @@ def main() -> int:
     found = blocks(page.read_text())
     # A page without them would pass.
     if sum(language == "python" for language, _ in found) < 5 or not any(
-        "pip install gzarr" in text for _, text in found
+        "pip install ." in text for _, text in found
     ):
         raise SystemExit(f"error: {page} is not the page that this script types")
     for writer in VOLUMES:
