@@ -7,6 +7,7 @@ and ``https://HOST/ROOT``; ``#NODE`` at the end names a node below the root.
 from __future__ import annotations
 
 import datetime
+import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -38,12 +39,31 @@ _CLOUDS: Final = {
     "abfss": ("AzureStore", "container_name"),
 }
 SCHEMES: Final = frozenset({*_CLOUDS, "http", "https"})
-#: Names of options in s3fs, gcsfs and adlfs, and their names here.
+#: Names of options in s3fs, gcsfs, adlfs and boto3, and their names here.
 _OTHER_NAMES: Final = {
     "anon": "skip_signature",
     "endpoint_url": "endpoint",
     "key": "access_key_id",
     "secret": "secret_access_key",
+    "region_name": "region",
+    "profile_name": "profile",
+    "requester_pays": "request_payer",
+}
+#: What to do instead of giving some options of theirs, which mean nothing here or something else.
+_ADVICE: Final = {
+    "client_kwargs": "its endpoint_url and region_name are understood; give what else it has as options of obstore",
+    "config_kwargs": "give concurrency, timeout or client_options={'connect_timeout': '5s', ...}",
+    "use_ssl": "an endpoint that begins with http:// or https:// says it",
+    "verify": "give client_options={'allow_invalid_certificates': True}",
+    "default_block_size": "gap_bytes and request_bytes say which ranges are asked for",
+    "default_fill_cache": "gzarr keeps no ranges; gzarr.CachedStore keeps values on disk",
+    "default_cache_type": "gzarr keeps no ranges; gzarr.CachedStore keeps values on disk",
+    "asynchronous": "leave it out: there is no event loop",
+    "loop": "leave it out: there is no event loop",
+    "session": "give credential_provider, profile, or keys",
+    "project": "leave it out: it is not needed to read and write objects",
+    "connection_string": "give account_name and account_key, or sas_token",
+    "credential": "give account_key, sas_token or credential_provider",
 }
 #: Options that are arguments of obstore's classes, not entries of their configuration.
 _ARGUMENTS: Final = frozenset({"client_options", "credential_provider"})
@@ -52,6 +72,49 @@ _LIMITS: Final = {"concurrency": "calls", "gap_bytes": "gap_bytes", "request_byt
 # Longest time without a byte, and without a connection, before a request counts as failed, in seconds.
 _STALL_S: Final = 15.0
 _CONNECT_S: Final = 5.0
+
+
+def _our_options(given: Mapping[str, Any], scheme: str) -> dict[str, Any]:
+    """Return options by their names here.
+
+    Raises
+    ------
+    ArgumentError
+        If one has no meaning here; it says what has.
+    """
+    given = dict(given)
+    nested = given.pop("client_kwargs", None)
+    if nested is not None:
+        if not isinstance(nested, dict) or set(nested) - {"endpoint_url", "region_name"}:
+            raise ArgumentError(f"storage_options['client_kwargs'] is one of s3fs: {_ADVICE['client_kwargs']}")
+        given = {**nested, **given}
+    options: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _ADVICE:
+            raise ArgumentError(f"storage_options[{name!r}] means nothing here: {_ADVICE[name]}")
+        ours = _OTHER_NAMES.get(name, name)
+        if name == "token" and scheme in ("s3", "s3a"):
+            ours = "session_token"
+        elif name == "token" and scheme in ("gs", "gcs"):
+            ours, value = _of_gcsfs(value)
+        if ours in options and options[ours] != value:
+            raise ArgumentError(f"storage_options has {ours!r} twice, under two names")
+        options[ours] = value
+    return options
+
+
+def _of_gcsfs(token: Any) -> tuple[str, Any]:
+    """Return the option that stands for gcsfs's token: ``"anon"``, or the path of a key."""
+    if token == "anon":
+        return "skip_signature", True
+    if isinstance(token, dict):
+        return "service_account_key", json.dumps(token)
+    if isinstance(token, str) and token not in ("google_default", "cache", "cloud", "browser"):
+        return "service_account_path", token
+    raise ArgumentError(
+        "storage_options['token'] of gcsfs is understood if it is 'anon', the path of a key, or its JSON; application "
+        "default credentials are found without it"
+    )
 
 
 def remote_store(
@@ -78,7 +141,7 @@ def remote_store(
     """
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
-    options = {_OTHER_NAMES.get(name, name): value for name, value in (storage_options or {}).items()}
+    options = _our_options(storage_options or {}, scheme)
     timeout = seconds(options.pop("timeout", DEFAULT_TIMEOUT_S), "storage_options['timeout']")
     limits = _limits(options)
     if parts.query:

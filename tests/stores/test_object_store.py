@@ -440,6 +440,13 @@ def test_secrets_are_not_shown(proxy: FaultProxy, url: str) -> None:
         ("https://host/x", {"region": "x"}, "and 'client_options', not 'region'"),
         ("s3://bucket/x", {"nonsense": 1}, "nonsense"),
         ("s3://bucket/x", {"timeout": 0}, "timeout"),
+        ("s3://bucket/x", {"client_kwargs": {"verify": "hidden"}}, "client_kwargs.*endpoint_url and region_name"),
+        ("s3://bucket/x", {"client_kwargs": 3}, "client_kwargs"),
+        ("s3://bucket/x", {"config_kwargs": {"a": 1}}, "concurrency"),
+        ("s3://bucket/x", {"use_ssl": False}, "http://"),
+        ("s3://bucket/x", {"key": "hidden", "access_key_id": "other"}, "access_key_id.*twice"),
+        ("gs://bucket/x", {"token": "google_default"}, "application default credentials"),
+        ("az://container/x", {"connection_string": "hidden"}, "account_name and account_key"),
         ("s3://bucket/x", {"client_options": 3}, "client_options"),
         ("s3://bucket/a/../b", {}, r"\.\."),
         ("/a/directory", {"region": "x"}, "storage_options"),
@@ -469,6 +476,25 @@ def test_no_credentials(proxy: FaultProxy, url: str, monkeypatch: pytest.MonkeyP
     assert time.monotonic() - begin < 5
     with pytest.raises(gzarr.NodeNotFoundError):
         gzarr.open(url, storage_options={**given, "anon": True})
+
+
+def test_options_of_s3fs_and_boto3(store: gzarr.ObjectStore, url: str, proxy: FaultProxy) -> None:
+    gzarr.create_array(store, data=[1, 2, 3])
+    ours = servers.s3_options(proxy.url)
+    key, secret = ours["access_key_id"], ours["secret_access_key"]
+    plain = {"client_options": {"allow_http": True}}
+    for given in (
+        {"key": key, "secret": secret, "client_kwargs": {"endpoint_url": proxy.url, "region_name": "us-east-1"}},
+        {
+            "aws_access_key_id": key,
+            "aws_secret_access_key": secret,
+            "endpoint_url": proxy.url,
+            "region_name": "us-east-1",
+        },
+        {"key": key, "secret": secret, "token": None, "endpoint_url": proxy.url, "client_kwargs": {"region_name": "x"}},
+    ):
+        wanted = {name: value for name, value in given.items() if value is not None}
+        assert gzarr.open_array(url, storage_options=plain | wanted)[...].tolist() == [1, 2, 3]
 
 
 def test_fragment_names_a_node(store: gzarr.ObjectStore, url: str, proxy: FaultProxy) -> None:
