@@ -275,8 +275,7 @@ class Reader:
         """Run an engine over a plan of chunks of one shape."""
         decoding, encoding, watching = self.decoding, self._metadata.chunk_key_encoding, monitor.current()
         if watching is not None:
-            watching.chunks += len(the_plan)
-            watching.uses += int(the_plan.piece_offsets[-1])
+            watching.count(len(the_plan), int(the_plan.piece_offsets[-1]))
 
         def run(part: Plan, sources: Sources) -> None:
             request = ReadRequest(
@@ -365,8 +364,7 @@ class Reader:
         if not small_reads.read_chunks(coords, results, watching, fill=missing == "fill"):
             return False
         if watching is not None:
-            watching.chunks += len(coords)
-            watching.uses += len(coords)
+            watching.count(len(coords), len(coords))
         return True
 
     @property

@@ -46,14 +46,14 @@ class Monitor:
         Pieces of results that were taken from them: one for each chunk and each window that needs it.
     """
 
-    __slots__ = ("_added", "_timed", "absent", "cancelled", "chunks", "uses")
+    __slots__ = ("_added", "_chunks", "_counted", "_timed", "_uses", "absent", "cancelled")
 
     def __init__(self, *, timed: bool = True) -> None:
         self._timed = timed
         self.cancelled: bool = False
         self.absent: bool = False
-        self.chunks: int = 0
-        self.uses: int = 0
+        self._chunks = self._uses = 0
+        self._counted: deque[tuple[int, int]] = deque()
         self._added: deque[tuple[Activity, float]] = deque()
 
     @contextlib.contextmanager
@@ -64,6 +64,33 @@ class Monitor:
             yield
         finally:
             _current.reset(token)
+
+    def count(self, chunks: int, uses: int) -> None:
+        """Add to the counters; any thread may do this."""
+        self._counted.append((chunks, uses))
+
+    @property
+    def chunks(self) -> int:
+        """As above."""
+        self._count_up()
+        return self._chunks
+
+    @property
+    def uses(self) -> int:
+        """As above; may be set when no read runs."""
+        self._count_up()
+        return self._uses
+
+    @uses.setter
+    def uses(self, number: int) -> None:
+        self._count_up()
+        self._uses = number
+
+    def _count_up(self) -> None:
+        for _ in range(len(self._counted)):
+            chunks, uses = self._counted.popleft()
+            self._chunks += chunks
+            self._uses += uses
 
     def add(self, activity: Activity, seconds: float) -> None:
         """Add time of a thread; any thread may do this."""

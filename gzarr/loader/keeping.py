@@ -303,8 +303,10 @@ def chosen(epoch: Drawn) -> Reads:
     copying = 0.0 if remote else _COPYING * nbytes
     total = Chunks([sources]).total_bytes
     if epoch.settings.shuffle and total <= parts[-1].room:
-        # Each chunk is decoded once if all stay, and else by nearly every read of many samples.
-        costs = {parts[-1]: total / count + copying, whole: _cost_of_all(epoch, whole, total)}
+        # Each chunk is decoded once if all stay, and else by nearly every read of many samples. From a remote store, in
+        # reads as large as can be: at the end of each, fewer requests are in progress than could be.
+        all_stay = next(reads for reads in parts if total <= reads.room) if remote else parts[-1]
+        costs = {all_stay: total / count + copying, whole: _cost_of_all(epoch, whole, total)}
     elif whole.turns <= _MOST_TRIED:
         costs = {reads: _cost(epoch, reads, copying) for reads in (whole, *parts)}
     else:

@@ -9,12 +9,14 @@ sample is a box of its own.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..distinct import distinct
 from ..engines.cpu.batch import Gathering, available
+from . import side_by_side
 from .boxes import Boxes, runs_of
 from .gathering import Windows, pieces
 
@@ -98,7 +100,7 @@ class Slabs:
         """Whether the elements are in memory."""
         return self._arrays is not None
 
-    def read(self, memory: Memory, room: int) -> None:
+    def read(self, memory: Memory, room: int, *, together: bool = False) -> None:
         """Read the elements of all boxes, each chunk once.
 
         Parameters
@@ -107,6 +109,8 @@ class Slabs:
             Memory of the slabs.
         room
             Most bytes of the slabs of a block: their memory has this size, so that it can be used again.
+        together
+            Whether arrays are read side by side.
 
         Raises
         ------
@@ -115,15 +119,21 @@ class Slabs:
         """
         count = sum(len(found.low) for each in self.boxes for found in each)
         whole = memory.slabs(self.nbytes + count * _ALIGNMENT, room + _BOXES * _ALIGNMENT)
-        arrays: list[list[Any]] = []
+        arrays: list[list[Any]] = [[None] * len(each) for each in self.boxes]
         begin = 0
-        for volume, each in zip(self._volumes.each, self.boxes, strict=True):
-            arrays.append([])
-            for source, found in zip(volume.sources, each, strict=bool(each)):
+
+        def read_to(place: tuple[int, int], source: Source, found: Boxes, out: list[Any] | None) -> None:
+            volume, i = place
+            arrays[volume][i] = source.array.read_many(found.selections, out=out, stream=memory.stream)
+
+        tasks = []
+        for v, (volume, each) in enumerate(zip(self._volumes.each, self.boxes, strict=True)):
+            for i, (source, found) in enumerate(zip(volume.sources, each, strict=bool(each))):
                 out = None
                 if whole is not None and not source.array.dtype.hasobject:
                     out, begin = _views(whole, begin, found, source.array.dtype)
-                arrays[-1].append(source.array.read_many(found.selections, out=out, stream=memory.stream))
+                tasks.append(partial(read_to, (v, i), source, found, out))
+        side_by_side.run(tasks, together=together)
         if whole is not None and available():
             for i, source in enumerate(self._volumes.each[0].sources):
                 if not source.array.dtype.hasobject:

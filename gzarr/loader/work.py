@@ -13,6 +13,7 @@ import itertools
 import math
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ from ..engines.monitor import Monitor, ReadCancelledError
 from ..engines.pool import thread_count
 from ..errors import ChunkDecodeError, ChunkError, GzarrError
 from ..waiting import taken_from
+from . import side_by_side
 from .documents import ArraysChangedError
 from .keeping import Keeping
 from .kept import ChunkMemory, Kept, Wanted
@@ -144,6 +146,9 @@ class Work:
         self.reading: Reading = self.volumes[0].reading
         self.device: str = self.reading.sources[0].array.device
         self.static = static
+        sources = [source for volume in self.volumes for source in volume.sources]
+        # Without threads of the loader's own, there are none here either.
+        self.together: bool = epoch.prefetch > 0 and side_by_side.are_remote(sources)
         self.begin = begin
         self.first: int = epoch.first_turn(begin)
         self.end: int = epoch.end(begin)
@@ -202,7 +207,7 @@ class Work:
         slabs = block.slabs
         with contextlib.suppress(GzarrError), self._measured():
             uses = self.monitor.uses
-            slabs.read(self.memory, self.epoch.most_slab_bytes)
+            slabs.read(self.memory, self.epoch.most_slab_bytes, together=self.together)
             # Of each sample, not of the boxes.
             self.monitor.uses = uses + slabs.uses
 
@@ -252,11 +257,13 @@ class Work:
     def _read(self, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]) -> None:
         """Read samples into rows of batches."""
         with self._measured():
+            tasks = []
             for volume, places, _ in self.epoch.cells.parts(numbers):
                 for source in self.volumes[volume].sources:
-                    outputs = [batch.arrays[source.number][rows] for batch, rows in pieces]
+                    outputs = [batch.arrays[source.number][taken] for batch, taken in pieces]
                     rows = None if len(self.volumes) == 1 else places
-                    source.read(origins[places], outputs, self.memory, rows)
+                    tasks.append(partial(source.read, origins[places], outputs, self.memory, rows))
+            side_by_side.run(tasks, together=self.together)
 
     def _read_kept(
         self, kept: Kept, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]
@@ -271,7 +278,7 @@ class Work:
                     outputs = [batch.arrays[source.number][taken] for batch, taken in pieces]
                     wanted.append(Wanted(source, first[volume][i], origins[places], outputs, self.memory, rows))
             uses = self.monitor.uses
-            self.monitor.uses = uses + kept.read(wanted, step.stay)
+            self.monitor.uses = uses + kept.read(wanted, step.stay, together=self.together)
 
     @contextlib.contextmanager
     def _measured(self) -> Iterator[None]:

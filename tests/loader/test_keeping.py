@@ -324,9 +324,9 @@ def test_what_stays_is_within_the_buffer(monkeypatch: pytest.MonkeyPatch, device
     most, counts = [0], []
     read = Kept.read
 
-    def measured(self: Kept, *arguments: Any) -> int:
+    def measured(self: Kept, *arguments: Any, **named: Any) -> int:
         # The chunks that stay, and what their memory takes, in pieces of some chunks each.
-        uses = read(self, *arguments)
+        uses = read(self, *arguments, **named)
         most.append(self.nbytes)
         counts.append(len(self._arrays))
         return uses
