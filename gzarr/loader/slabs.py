@@ -290,10 +290,12 @@ def _whole_groups(volumes: Volumes, cells: VolumesCells, groups: dict[int, IntAr
     """Return the boxes of some groups of each volume, as :attr:`Slabs.boxes`."""
     result: list[list[Boxes]] = [[] for _ in volumes.each]
     for volume, present in groups.items():
-        low, high = volumes.each[volume].samples.spans(cells.each[volume])
+        each, stride = cells.each[volume], np.array(volumes.each[volume].samples.stride)
+        # Each sample of a group is where its cell is.
+        _, first, end = each.coordinates(each.offsets[present])
         for source in volumes.each[volume].sources:
-            first, last = source.inside(low[present]), source.inside(high[present])
-            result[volume].append(Boxes(first, last + np.array(source.read_shape), np.empty(0, np.int64)))
+            low, high = source.inside(first * stride), source.inside((end - 1) * stride)
+            result[volume].append(Boxes(low, high + np.array(source.read_shape), np.empty(0, np.int64)))
     return result
 
 
