@@ -131,9 +131,7 @@ def main() -> int:
     page, wheel, work, data = (Path(argument).absolute() for argument in sys.argv[1:])
     found = blocks(page.read_text())
     # A page without them would pass.
-    if sum(language == "python" for language, _ in found) < 5 or not any(
-        "pip install ." in text for _, text in found
-    ):
+    if sum(language == "python" for language, _ in found) < 5 or not any("pip install ." in text for _, text in found):
         raise SystemExit(f"error: {page} is not the page that this script types")
     for writer in VOLUMES:
         print(f"== {page.name}, with an array of {writer}")

@@ -11,11 +11,12 @@ import numpy as np
 from ..distinct import distinct
 from .keeping import chosen, doubled
 from .order import EpochOrder
-from .slabs import Slabs
+from .slabs import PLANNED, Listed, Slabs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from .boxes import Boxes
     from .keeping import Reads
     from .order import Order
     from .volumes import Volumes, VolumesCells
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 #: So many samples, or bytes of them, are worth reading together though no chunk is decoded less often by that.
 _BUSY_SAMPLES: Final = 64
 _BUSY_BYTES: Final = 32 << 20
-# Bytes that the order of a sample and the plan of each window take while they are made; and those of the order alone,
-# of two blocks (measured for rows of a table).
+# Bytes that the order of a sample and the plan of each window take while they are made; and those that a group takes
+# in the order of all groups.
 _PLANNING_BYTES: Final = 400
-_GROUPS_PLANNING_BYTES: Final = 120
+_GROUP_BYTES: Final = 120
 # Samples of a group, in the mean, for which reading it as a whole pays.
 _LEAST_OF_A_GROUP: Final = 16
 # What is reckoned for many samples takes memory for this many at a time.
@@ -105,9 +106,33 @@ class Epoch:
         """Most bytes of a rank's slabs of a block, unless its samples are few in many groups."""
         return -(-self.order.most_bytes // self.world_size)
 
-    def slabs(self, numbers: IntArray) -> Slabs:
-        """Return the slabs of some samples, which are not read yet."""
-        return Slabs(self.samples, self.cells, numbers, self.origins(numbers), whole=self.reads_groups)
+    def slabs(self, begin: int, end: int) -> Slabs:
+        """Return the slabs of the rank's turns from ``begin`` to ``end``, which are not read yet."""
+        if self.reads_groups:
+            return Slabs(self.samples, self.cells, Turns(self, begin, end), self._groups_of(begin, end))
+        numbers = self.numbers(begin, end)
+        return Slabs(self.samples, self.cells, Listed(numbers, self.origins(numbers)))
+
+    def boxes(self, block: int, rank: int) -> list[list[Boxes]]:
+        """Return the boxes of a rank's slabs of a block, for each volume and each of its sources."""
+        if self.reads_groups:
+            groups = self.order.groups_of_rank(block, rank, self.world_size)
+            return Slabs(self.samples, self.cells, Turns(self, 0, 0), groups).boxes
+        begin, end = self.order.bounds[block : block + 2].tolist()
+        numbers = self.order.samples(np.arange(begin + (rank - begin) % self.world_size, end, self.world_size))
+        return Slabs(self.samples, self.cells, Listed(numbers, self.origins(numbers))).boxes
+
+    def _groups_of(self, begin: int, end: int) -> IntArray:
+        """Return the groups of the samples of some turns, ascending."""
+        order, offsets = self.order, self.cells.offsets
+        block = int(np.searchsorted(order.bounds, self.rank + self.world_size * begin, "right")) - 1
+        if [begin, end] == [self.first_turn(bound) for bound in order.bounds[block : block + 2].tolist()]:
+            return order.groups_of_rank(block, self.rank, self.world_size)
+        present = np.zeros(len(offsets) - 1, bool)
+        for first in range(begin, end, _AT_ONCE):
+            numbers = self.numbers(first, min(first + _AT_ONCE, end))
+            present[np.searchsorted(offsets, numbers, "right") - 1] = True
+        return np.flatnonzero(present)
 
     def first_turn(self, cursor: int) -> int:
         """Return the rank's first turn at a position of the order or after it."""
@@ -154,12 +179,15 @@ class Epoch:
     @property
     def planning_bytes(self) -> int:
         """About how many bytes the order and the plan of what is read together take, beside the samples."""
-        if self.reads_groups or self._reads_blocks:
+        if self.reads_groups:
+            # One thread counts and reads a block while another one tells and gathers samples of the one before.
+            samples = 3 * PLANNED
+        elif self._reads_blocks:
             samples = int(np.diff(self.order.bounds).max(initial=0)) // self.world_size
         else:
             samples = self.most_turns
-        each = _GROUPS_PLANNING_BYTES if self.reads_groups else _PLANNING_BYTES * len(self.samples.parts)
-        return min(samples, self.samples.count) * each
+        of_samples = min(samples, self.samples.count) * _PLANNING_BYTES * len(self.samples.parts)
+        return of_samples + _GROUP_BYTES * (len(self.cells.offsets) - 1)
 
     @property
     def most_bytes(self) -> int:
@@ -201,3 +229,28 @@ class Epoch:
     def cursor(self, begin: int, steps: int) -> int:
         """Return the position after ``steps`` batches of all ranks from a position on."""
         return min(begin + steps * self.batch_size * self.world_size, self.samples.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """The samples of a rank's turns from ``begin`` to ``end``, which are found when they are asked for.
+
+    Attributes
+    ----------
+    epoch
+        The epoch.
+    begin, end
+        The turns.
+    """
+
+    epoch: Epoch
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    def some(self, begin: int, end: int) -> tuple[IntArray, IntArray]:
+        """As for :class:`gzarr.loader.slabs.Told`."""
+        numbers = self.epoch.numbers(self.begin + begin, self.begin + end)
+        return numbers, self.epoch.origins(numbers)

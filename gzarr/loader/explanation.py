@@ -180,9 +180,11 @@ def _of_blocks(epoch: Epoch) -> float:
     for block in counted:
         begin, end = int(bounds[block]), int(bounds[block + 1])
         for rank in range(epoch.world_size):
-            turns = np.arange(begin + (rank - begin) % epoch.world_size, end, epoch.world_size)
-            numbers = epoch.order.samples(turns)
-            read = _in_slabs(epoch, numbers) if epoch.shares_slabs else _touched(epoch, numbers)
+            if epoch.shares_slabs:
+                read = _in_slabs(epoch, block, rank)
+            else:
+                turns = np.arange(begin + (rank - begin) % epoch.world_size, end, epoch.world_size)
+                read = _touched(epoch, epoch.order.samples(turns))
             decoded += sum(len(chunks) * source.chunk_nbytes for source, chunks in read)
     return decoded * count / sum(int(bounds[block + 1] - bounds[block]) for block in counted)
 
@@ -218,9 +220,9 @@ def _touched(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray
             yield source, numbers_of(found, source, 0)
 
 
-def _in_slabs(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray]]:
-    """Yield, for each array of some samples, the numbers of the chunks that their slabs touch."""
-    for volume, each in zip(epoch.samples.each, epoch.slabs(numbers).boxes, strict=True):
+def _in_slabs(epoch: Epoch, block: int, rank: int) -> Iterator[tuple[Source, IntArray]]:
+    """Yield, for each array, the numbers of the chunks that a rank's slabs of a block touch."""
+    for volume, each in zip(epoch.samples.each, epoch.boxes(block, rank), strict=True):
         for source, found in zip(volume.sources, each, strict=bool(each)):
             selections = [parse_basic(selection, source.array.shape) for selection in found.selections]
             yield source, numbers_of(plan(selections, source.grid), source, 0)

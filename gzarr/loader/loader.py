@@ -281,6 +281,16 @@ class Loader:
             f"{readable_size(2 * self._order.block_bytes)}>"
         )
 
+    def _repr_html_(self) -> str:
+        """Tell the same in a notebook, with what it means and a picture of which chunk feeds which batch."""
+        from .page import is_quick, loader_html
+
+        epoch = self._of_epoch(self.next_epoch)
+        # Which chunks stay decoded takes a while to choose, if that was not done before.
+        chosen = self._order.shuffle == "blocks" or self._reads is not None
+        held = self._held_bytes(epoch) if chosen and is_quick(epoch) else None
+        return loader_html(self._arrays, self._sampler, epoch, 0 if self._used else self._cursor, held)
+
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of this rank."""
         return self._of_epoch(self._epoch).steps(0)
@@ -364,8 +374,12 @@ class Loader:
     def explain(self) -> Explanation:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
         epoch = self._read_of(self._epoch)
+        return explain(epoch, self._held_bytes(epoch))
+
+    def _held_bytes(self, epoch: Epoch) -> int:
+        """Return the most bytes that this rank holds of samples and chunks."""
         batches = (self._prefetch + 1) * self._batch_size * epoch.samples.sample_nbytes
-        return explain(epoch, most_held(epoch) + epoch.kept_bytes + batches)
+        return most_held(epoch) + epoch.kept_bytes + batches
 
     def stats(self) -> Stats:
         """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from ..distinct import distinct
-from .permutation import Permutation, hashed, mix
+from .permutation import Permutation, Permutations, hashed, mix
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,6 +45,10 @@ _FAIR_GROUPS: Final = 64
 
 #: How many numbers of blocks are tried at most.
 _TRIALS: Final = 8
+# So many positions at a time: what is computed for them stays in the processor's cache.
+_AT_ONCE: Final = 1 << 14
+# What is known of so many blocks is kept: threads give out one of them while they read the next one.
+_KEPT_BLOCKS: Final = 3
 #: Version of the order that settings give: a part of the fingerprint.
 ORDER_VERSION: Final = 4
 
@@ -122,22 +126,23 @@ class EpochOrder:
         return int(np.add.reduceat(self._sizes, cuts[:-1]).max(initial=0)) if len(cuts) > 1 else 0
 
     def samples(self, positions: IntArray) -> IntArray:
-        """Return the sample at each position, int64 of the same shape."""
+        """Return the sample at each position, int64 of the same shape ``(n,)``: in time and memory for these alone."""
         order = self.order
         if order.shuffle == "full":
             return self._all_samples(positions)
         if not order.shuffle:
             return positions
-        if not len(positions):
-            return positions
-        first, last = np.searchsorted(self.bounds, [positions.min(), positions.max()], "right") - 1
-        if first == last:
-            return self._mixed(int(first))[positions - int(self.bounds[first])]
-        blocks = np.searchsorted(self.bounds, positions, "right") - 1
         result = np.empty_like(positions)
-        for block in distinct(blocks).tolist():
-            here = blocks == block
-            result[here] = self._mixed(block)[positions[here] - int(self.bounds[block])]
+        for begin in range(0, len(positions), _AT_ONCE):
+            some = positions[begin : begin + _AT_ONCE]
+            first, last = np.searchsorted(self.bounds, [some.min(), some.max()], "right") - 1
+            if first == last:
+                result[begin : begin + _AT_ONCE] = self._block(int(first)).samples(some)
+                continue
+            blocks = np.searchsorted(self.bounds, some, "right") - 1
+            for block in distinct(blocks).tolist():
+                here = np.flatnonzero(blocks == block)
+                result[begin + here] = self._block(block).samples(some[here])
         return result
 
     def has_whole_groups(self, world_size: int) -> bool:
@@ -151,6 +156,10 @@ class EpochOrder:
         """Return the groups of a block of ``"blocks"``, int64, in their permuted order."""
         cuts = self._cut[1]
         return self._groups[cuts[block] : cuts[block + 1]]
+
+    def groups_of_rank(self, block: int, rank: int, world_size: int) -> IntArray:
+        """Return the groups that a rank has samples of in a block of which ranks have whole groups, ascending."""
+        return np.sort(self.groups(block)[self._block(block).groups_of_rank(rank, world_size)])
 
     @cached_property
     def _all_samples(self) -> Permutation:
@@ -189,96 +198,141 @@ class EpochOrder:
                 break
         return np.append(0, np.cumsum(np.diff(self.offsets)[self._groups])[cuts[1:] - 1]), cuts
 
-    def _mixed(self, block: int) -> IntArray:
-        """Return the samples of a block of ``"blocks"`` in their order, int64 ``(n,)``."""
-        order = self.order
-        groups = self.groups(block)
-        sizes = self.offsets[groups + 1] - self.offsets[groups]
-        n, streams = int(sizes.sum()), order.streams
-        # All samples of the first group, then those of the second, and so on.
-        ids = np.arange(n) + np.repeat(self.offsets[groups] - np.append(0, np.cumsum(sizes)[:-1]), sizes)
-        # Place p of the block belongs to stream (begin + p) % streams. Each stream takes the next samples of these.
-        begin = int(self.bounds[block])
-        first = np.empty(streams, np.int64)
-        first[_contiguous_for_ranks(streams)[(begin + np.arange(streams)) % streams]] = np.arange(streams)
-        counts = (n - first + streams - 1) // streams
-        self._permute_divided(block, ids, sizes, np.cumsum(counts))
-        stream = np.repeat(np.arange(streams), counts)
-        mixed = _permuted(stream, self._drawn(block, n, _SAMPLES))
-        nth = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-        result = np.empty(n, np.int64)
-        result[first[stream] + nth * streams] = ids[mixed]
-        return self._exchanged(block, result, first)
+    def _block(self, number: int) -> _Block:
+        """Return a block of ``"blocks"``; the last ones are kept, as their samples are asked for a few at a time."""
+        # Threads that find none only make one more than once.
+        found = self._blocks.get(number)
+        if found is None:
+            found = self._made(number)
+            while len(self._blocks) >= _KEPT_BLOCKS:
+                self._blocks.pop(next(iter(self._blocks), -1), None)
+            self._blocks[number] = found
+        return found
 
-    def _drawn(self, block: int, n: int, what: int) -> npt.NDArray[np.uint64]:
-        """Return hashes for a block, uint64 ``(n,)``."""
-        return hashed(mix(self.order.seed, self.epoch, block, what), np.arange(n))
+    @cached_property
+    def _blocks(self) -> dict[int, _Block]:
+        return {}
 
-    def _permute_divided(self, block: int, ids: IntArray, sizes: IntArray, ends: IntArray) -> None:
-        """Permute the samples of each group that several streams share: neighbours are not for neighbouring streams.
-
-        Parameters
-        ----------
-        block, ids
-            Number of the block, and its samples, one group after the other.
-        sizes
-            int64, samples of each group.
-        ends
-            int64 ``(streams,)``, samples of each stream and all before it.
-        """
-        begins = np.cumsum(sizes) - sizes
-        inner = ends[ends < len(ids)]
-        at = np.searchsorted(begins, inner, "right") - 1
-        divided = distinct(at[inner > begins[at]])
-        lengths = sizes[divided]
-        which = np.repeat(np.arange(len(divided)), lengths)
-        here = np.arange(len(which)) + (begins[divided] - np.cumsum(lengths) + lengths)[which]
-        ids[here] = ids[here[_permuted(which, self._drawn(block, len(here), _DIVIDED))]]
-
-    def _exchanged(self, block: int, samples: IntArray, first: IntArray) -> IntArray:
-        """Exchange samples between the streams of a team, in each step of the streams anew.
-
-        A whole step has the same samples as before, so batches of whole steps are as varied. Parts of a step, for
-        smaller batches and for ranks, are a little less so; see :func:`_stride`. Teams are as small as they can be, so
-        that ranks share few groups, but have enough groups for a fair share of all.
-
-        Parameters
-        ----------
-        block, samples
-            Number of the block, and its samples in their order.
-        first
-            int64 ``(streams,)``, place of the first sample of each stream, the streams of a rank together.
-        """
-        teams, streams = self._teams_of(len(self.groups(block))), self.order.streams
-        if teams == streams:
-            return samples
-        each = streams // teams
-        # The places of each team in a step: with streams of one group next to each other, and in order.
-        circle = first.reshape(teams, each)
-        places = np.sort(circle, axis=1)
-        steps, rest = divmod(len(samples), streams)
-        # For each team and shift, where its samples of a step come from.
-        turns = circle[:, (np.arange(each)[:, None] + _stride(each) * np.arange(each)) % each]
-        shift = (self._drawn(block, steps * teams, _EXCHANGED) % np.uint64(each)).astype(np.int64)
-        columns = turns[np.arange(teams), shift.reshape(steps, teams)].reshape(steps, streams)
-        if teams > 1:
-            columns = columns[:, np.argsort(places.reshape(-1))]
-        result = samples.copy()
-        columns += streams * np.arange(steps)[:, None]
-        np.take(samples, columns.reshape(-1), out=result[: steps * streams])
-        if rest:
-            # Too few for a whole step: in any order.
-            drawn = self._drawn(block, rest, _REST)
-            for some in places:
-                here = steps * streams + some[some < rest]
-                result[here] = samples[here[np.argsort(drawn[some[some < rest]])]]
-        return result
+    def _made(self, number: int) -> _Block:
+        groups, order = self.groups(number), self.order
+        return _Block(
+            self.offsets[groups],
+            self.offsets[groups + 1] - self.offsets[groups],
+            int(self.bounds[number]),
+            order.streams,
+            self._teams_of(len(groups)),
+            (order.seed, self.epoch, number),
+        )
 
     def _teams_of(self, groups: int) -> int:
         """Return the number of teams of streams in a block of some groups: as many as leave each enough groups."""
         enough = -(-_FAIR_GROUPS // (len(self.bounds) - 1))
         most = groups // enough
         return max(d for d in range(1, self.order.streams + 1) if self.order.streams % d == 0 and d <= max(most, 1))
+
+
+class _Block:
+    """A block: which sample is at each of its positions.
+
+    Position ``p`` belongs to stream ``p % streams``. The samples of the block's groups, one group after the other, are
+    cut into as many parts, and each stream has a part in a permuted order. All of this is a function of the position
+    alone, so a batch takes no more than its own samples.
+
+    Samples of a group that several streams share are permuted first: neighbours are not for neighbouring streams. Then
+    the streams of a team exchange samples, in each step of the streams anew. A whole step has the same samples as
+    before, so batches of whole steps are as varied. Parts of a step, for smaller batches and for ranks, are a little
+    less so; see :func:`_stride`. Teams are as small as they can be, so that ranks share few groups, but have enough
+    groups for a fair share of all.
+
+    Parameters
+    ----------
+    starts, sizes
+        int64 ``(groups,)``, the first sample of each group, and the number of its samples.
+    begin
+        First position.
+    streams, teams
+        Numbers of them; ``teams`` divides ``streams``.
+    key
+        Integers that determine the order.
+    """
+
+    def __init__(
+        self, starts: IntArray, sizes: IntArray, begin: int, streams: int, teams: int, key: tuple[int, int, int]
+    ) -> None:
+        self._starts, self._sizes, self._begin, self._streams = starts, sizes, begin, streams
+        self._ends = np.cumsum(sizes)
+        self._begins = self._ends - sizes
+        n = int(self._ends[-1])
+        # Place p of the block belongs to stream (begin + p) % streams. Each stream takes the next samples of these.
+        first = np.empty(streams, np.int64)
+        first[_contiguous_for_ranks(streams)[(begin + np.arange(streams)) % streams]] = np.arange(streams)
+        counts = (n - first + streams - 1) // streams
+        ends = np.cumsum(counts)
+        # For each column of a step: the part that its sample is from.
+        self._part_of = np.argsort(first)
+        self._part_begins = ends - counts
+        self._parts = Permutations(np.maximum(counts, 1), (*key, _SAMPLES))
+        inner = ends[ends < n]
+        at = np.searchsorted(self._ends, inner, "right")
+        divided = distinct(at[inner > self._begins[at]])
+        self._divided = np.full(len(sizes), -1, np.int64)
+        self._divided[divided] = np.arange(len(divided))
+        self._within = Permutations(sizes[divided], (*key, _DIVIDED))
+        self._length = int(sizes[0]) if (sizes == sizes[0]).all() else None
+
+        self._teams, self._each = teams, streams // teams
+        self._steps, self._rest = divmod(n, streams)
+        self._exchange = mix(*key, _EXCHANGED)
+        # The columns of each team: with those of one group next to each other, and in order.
+        self._circle = first.reshape(teams, self._each)
+        places = np.sort(self._circle, axis=1)
+        self._team_of, self._nth_of = np.empty(streams, np.int64), np.empty(streams, np.int64)
+        self._team_of[places] = np.arange(teams)[:, None]
+        self._nth_of[places] = _stride(self._each) * np.arange(self._each)
+        # What is left for the last step is too little for all columns: in any order.
+        self._rest_from = np.arange(self._rest)
+        drawn = hashed(mix(*key, _REST), self._rest_from)
+        for some in places if self._each > 1 else ():
+            here = some[some < self._rest]
+            self._rest_from[here] = here[np.argsort(drawn[here], kind="stable")]
+
+    def samples(self, positions: IntArray) -> IntArray:
+        """Return the samples at positions of the block, int64 ``(n,)``."""
+        step, column = np.divmod(positions - self._begin, self._streams)
+        part = self._part_of[self._exchanged(step, column) if self._each > 1 else column]
+        place = self._part_begins[part] + self._parts(part, step)
+        if self._length is None:
+            group = np.searchsorted(self._ends, place, "right")
+        else:
+            group = place // self._length
+        within = place - self._begins[group]
+        divided = self._divided[group]
+        here = np.flatnonzero(divided >= 0)
+        if len(here):
+            within[here] = self._within(divided[here], within[here])
+        return self._starts[group] + within
+
+    def groups_of_rank(self, rank: int, world_size: int) -> npt.NDArray[np.bool_]:
+        """Return which groups a rank has samples of, if teams are within ranks."""
+        columns = np.arange(self._streams)
+        own = self._part_of[columns[(self._begin + columns) % world_size == rank]]
+        begins, ends = self._part_begins[own], np.append(self._part_begins, self._ends[-1])[own + 1]
+        present = np.zeros(len(self._sizes), bool)
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            if begin < end:
+                first, last = np.searchsorted(self._ends, [begin, end - 1], "right")
+                present[first : last + 1] = True
+        return present
+
+    def _exchanged(self, step: IntArray, column: IntArray) -> IntArray:
+        """Return the columns that samples of some steps and columns come from."""
+        team = self._team_of[column]
+        shift = (hashed(self._exchange, step * self._teams + team) % np.uint64(self._each)).astype(np.int64)
+        result: IntArray = self._circle[team, (shift + self._nth_of[column]) % self._each]
+        last = np.flatnonzero(step == self._steps)
+        if len(last):
+            result[last] = self._rest_from[column[last]]
+        return result
 
 
 def _even_cuts(ends: IntArray, parts: int) -> IntArray:
@@ -288,29 +342,6 @@ def _even_cuts(ends: IntArray, parts: int) -> IntArray:
     wanted = np.array([i * total // parts for i in range(1, parts)], np.int64)
     stops = distinct(np.append(np.searchsorted(ends, wanted) + 1, len(ends)))
     return np.append(0, stops[stops <= len(ends)])
-
-
-def _permuted(owner: IntArray, drawn: npt.NDArray[np.uint64]) -> IntArray:
-    """Return the indices of elements ordered by owner, and by hashes among those of one: int64 ``(n,)``.
-
-    Parameters
-    ----------
-    owner
-        int64 ``(n,)``, ascending, at least 0.
-    drawn
-        uint64 ``(n,)``.
-    """
-    n = len(owner)
-    if not n:
-        return np.zeros(0, np.int64)
-    # All keys differ, so any way to sort gives the same order, the fastest one too.
-    index_bits, owner_bits = np.uint64(n.bit_length()), np.uint64(int(owner[-1]).bit_length())
-    keys = drawn >> (owner_bits + index_bits) << index_bits
-    if owner_bits:
-        keys |= owner.astype(np.uint64) << (np.uint64(64) - owner_bits)
-    keys |= np.arange(n, dtype=np.uint64)
-    keys.sort()
-    return (keys & ((np.uint64(1) << index_bits) - np.uint64(1))).astype(np.int64)
 
 
 @cache

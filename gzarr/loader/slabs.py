@@ -4,17 +4,19 @@ Samples that overlap (runs of steps, patches with a halo) take less memory as th
 one. So a block of them is read as boxes, and each batch is gathered from these when its turn comes. The boxes are
 bounded: where the samples of a group are so far apart that the box around them is larger than they are together, each
 sample is a box of its own.
+
+Boxes of small samples are whole groups. There may be millions of them in a block, so which they are is asked for a few
+thousand at a time.
 """
 
 from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from ..distinct import distinct
 from ..engines.cpu.batch import Gathering, available
 from . import side_by_side
 from .boxes import Boxes, runs_of
@@ -34,10 +36,39 @@ if TYPE_CHECKING:
 # Each box begins at a multiple of so many bytes, and there is room for that for so many boxes.
 _ALIGNMENT = 64
 _BOXES = 1024
-# Copies are planned for so many samples at a time: a plan takes more memory than small samples do.
-_PLANNED = 4096
+#: Samples are told and copies planned for so many samples at a time: a plan takes more memory than small samples do.
+PLANNED: Final = 1 << 13
 # Chunks are counted for this many samples at a time.
 _AT_ONCE = 1 << 16
+
+
+class Told(Protocol):
+    """Samples, which are told some at a time."""
+
+    def __len__(self) -> int: ...
+
+    def some(self, begin: int, end: int) -> tuple[IntArray, IntArray]:
+        """Return the numbers and the origins of the samples from ``begin`` to ``end``, ``(n,)`` and ``(n, axes)``."""
+
+
+class Listed:
+    """Samples whose numbers and origins are in memory.
+
+    Parameters
+    ----------
+    numbers, origins
+        int64 ``(n,)`` and ``(n, axes)``.
+    """
+
+    def __init__(self, numbers: IntArray, origins: IntArray) -> None:
+        self._told = numbers, origins
+
+    def __len__(self) -> int:
+        return len(self._told[0])
+
+    def some(self, begin: int, end: int) -> tuple[IntArray, IntArray]:
+        """As for :class:`Told`."""
+        return self._told[0][begin:end], self._told[1][begin:end]
 
 
 class Slabs:
@@ -47,34 +78,42 @@ class Slabs:
     ----------
     volumes, cells
         The volumes, and the cells of the epoch.
-    numbers, origins
-        int64 ``(n,)`` and ``(n, axes)``, the samples.
-    whole
-        Whether boxes are whole groups.
+    samples
+        The samples.
+    groups
+        int64, ascending: all groups that have some of them, of which boxes are made; None for boxes around the samples.
 
     Attributes
     ----------
-    numbers, origins
-        The samples.
     boxes
-        The boxes around them, for each volume and each of its sources; none for volumes without samples.
+        The boxes around the samples, for each volume and each of its sources; none for volumes without samples. Those
+        of groups have no ``which``.
     """
 
-    def __init__(
-        self, volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray, *, whole: bool = False
-    ) -> None:
-        self.numbers: IntArray = numbers
-        self.origins: IntArray = origins
+    def __init__(self, volumes: Volumes, cells: VolumesCells, samples: Told, groups: IntArray | None = None) -> None:
+        self._samples = samples
         self._volumes, self._cells = volumes, cells
-        found = _whole_groups(volumes, cells, numbers) if whole else _boxes(volumes, cells, numbers, origins)
-        self.boxes: list[list[Boxes]] = found
+        # The groups of each volume, if boxes are these.
+        self._groups: dict[int, IntArray] | None = None
+        if groups is None:
+            self.boxes: list[list[Boxes]] = _boxes(volumes, cells, *samples.some(0, len(samples)))
+        else:
+            self._groups = dict(cells.groups_of_volumes(groups))
+            self.boxes = _whole_groups(volumes, cells, self._groups)
         self._arrays: list[list[Any]] | None = None
-        # Of the sources that compiled code gathers: their windows in each volume, and what is planned for which turns.
+        # Of the sources that compiled code gathers: their windows in each volume, and the copies of those told.
         self._windows: dict[int, dict[int, Windows]] = {}
         self._gathering: Gathering | None = None
-        self._planned = range(0)
+        # Of the samples that were told last: their origins; and of each volume that has some, their places, and for
+        # each source the boxes of their windows.
+        self._origins: IntArray = np.empty((0, volumes.axes), np.int64)
+        self._parts: list[tuple[int, IntArray, list[IntArray]]] = []
         # Places of the samples of each volume, if there are several.
         self._places: dict[int, IntArray] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self._samples)
 
     @property
     def nbytes(self) -> int:
@@ -87,12 +126,20 @@ class Slabs:
 
     @property
     def uses(self) -> int:
-        """Chunks that the samples need, counted for each sample."""
+        """Chunks that the samples need, counted for each sample; of whole groups, as many as the first ones need."""
+        if self._groups is not None:
+            some = min(len(self), PLANNED)
+            return round(self._uses(*self._samples.some(0, some)) / max(some, 1) * len(self))
         return sum(
-            source.uses(self.origins[places[begin : begin + _AT_ONCE]])
-            for volume, places, _ in self._cells.parts(self.numbers)
+            self._uses(*self._samples.some(begin, min(begin + _AT_ONCE, len(self))))
+            for begin in range(0, len(self), _AT_ONCE)
+        )
+
+    def _uses(self, numbers: IntArray, origins: IntArray) -> int:
+        return sum(
+            source.uses(origins[places])
+            for volume, places, _ in self._cells.parts(numbers)
             for source in self._volumes.each[volume].sources
-            for begin in range(0, len(places), _AT_ONCE)
         )
 
     @property
@@ -144,13 +191,27 @@ class Slabs:
                     }
         self._arrays = arrays
 
+    def told(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Tell all samples, a few thousand at a time, which are to be gathered before the next ones are told.
+
+        Yields
+        ------
+        Place of the first one, and the numbers and the origins of all of them.
+        """
+        for begin in range(0, len(self), PLANNED):
+            end = min(begin + PLANNED, len(self))
+            numbers, self._origins = self._samples.some(begin, end)
+            self._parts = list(self._boxes_of(begin, end, numbers))
+            self._gathering = None
+            yield begin, numbers, self._origins
+
     def gather(self, samples: slice, outputs: Sequence[Any], memory: Memory) -> None:
         """Copy some of the samples out of the slabs.
 
         Parameters
         ----------
         samples
-            Which of the samples.
+            Which of the samples that were told last.
         outputs
             The arrays of a batch, for so many samples.
         memory
@@ -158,20 +219,21 @@ class Slabs:
         """
         assert self._arrays is not None
         if self._windows:
-            if not (samples.start in self._planned and samples.stop - 1 in self._planned):
-                self._plan(samples.start, max(samples.stop, samples.start + _PLANNED))
-            assert self._gathering is not None
+            if self._gathering is None:
+                self._gathering = self._planned()
             sources = self._volumes.each[0].sources
             self._gathering.run(samples.start, samples.stop, [outputs[sources[i].number] for i in self._windows])
         if len(self._windows) == len(self._volumes.each[0].sources):
             return
-        for volume, wanted, places in self._parts(samples.start, samples.stop):
-            origins = self.origins[places]
+        for volume, all_places, boxes in self._parts:
+            some = slice(*all_places.searchsorted([samples.start, samples.stop]).tolist())
+            places = all_places[some]
+            origins = self._origins[places]
             for i, source in enumerate(self._volumes.each[volume].sources):
                 if i in self._windows:
                     continue
                 found, arrays = self.boxes[volume][i], self._arrays[volume][i]
-                which = found.which[_windows_of(wanted, source)]
+                which = boxes[i][_windows_of(some, source)]
                 starts, inside = source.part.starts(origins), source.inside(origins)
                 offsets = (inside - found.low[which]).tolist()
                 rows = source.rows(places - samples.start).tolist()
@@ -180,39 +242,44 @@ class Slabs:
                     window = tuple(slice(o, o + n) for o, n in zip(offsets[j], source.read_shape, strict=True))
                     source.pad(target[row, ...], arrays[box][window], starts[j], inside[j], memory)
 
-    def _plan(self, begin: int, end: int) -> None:
-        """Plan the copies of the samples from ``begin`` to ``end``."""
-        parts = list(self._parts(begin, end))
-        self._gathering = Gathering(
+    def _planned(self) -> Gathering:
+        """Plan the copies of the samples that were told last."""
+        return Gathering(
             [
                 pieces(
                     [
-                        (
-                            windows[volume],
-                            places,
-                            self.boxes[volume][i].which[_windows_of(wanted, windows[volume].source)],
-                            self.origins[places],
-                        )
-                        for volume, wanted, places in parts
+                        (windows[volume], places, boxes[i], self._origins[places])
+                        for volume, places, boxes in self._parts
                     ]
                 )
                 for i, windows in self._windows.items()
             ]
         )
-        self._planned = range(begin, end)
 
-    def _parts(self, begin: int, end: int) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """Yield each volume, and its samples from ``begin`` to ``end``: which of its own they are, and their places."""
+    def _boxes_of(self, begin: int, end: int, numbers: IntArray) -> Iterator[tuple[int, IntArray, list[IntArray]]]:
+        """Yield each volume that has samples from ``begin`` to ``end``, their places there, and their boxes."""
+        if self._groups is not None:
+            for volume, places, own in self._cells.parts(numbers):
+                which = np.searchsorted(self._groups[volume], self._cells.each[volume].groups(own))
+                yield volume, places, [which] * len(self.boxes[volume])
+            return
         if len(self._volumes.each) == 1:
-            places = np.arange(begin, min(end, len(self.numbers)))
-            yield 0, places, places
+            yield 0, np.arange(end - begin), self._which(0, slice(begin, end))
             return
         if self._places is None:
-            self._places = {volume: places for volume, places, _ in self._cells.parts(self.numbers)}
+            everything, _ = self._samples.some(0, len(self))
+            self._places = {volume: places for volume, places, _ in self._cells.parts(everything)}
         for volume, places in self._places.items():
             low, high = places.searchsorted([begin, end]).tolist()
             if high > low:
-                yield volume, np.arange(low, high), places[low:high]
+                yield volume, places[low:high] - begin, self._which(volume, slice(low, high))
+
+    def _which(self, volume: int, samples: slice) -> list[IntArray]:
+        """Return the boxes of the windows of some samples of a volume, for each source."""
+        sources = self._volumes.each[volume].sources
+        return [
+            found.which[_windows_of(samples, source)] for found, source in zip(self.boxes[volume], sources, strict=True)
+        ]
 
 
 def _boxes(volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: IntArray) -> list[list[Boxes]]:
@@ -229,25 +296,22 @@ def _boxes(volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: In
     return result
 
 
-def _whole_groups(volumes: Volumes, cells: VolumesCells, numbers: IntArray) -> list[list[Boxes]]:
-    """Return the boxes of all groups that have some of the samples, as :attr:`Slabs.boxes`."""
+def _whole_groups(volumes: Volumes, cells: VolumesCells, groups: dict[int, IntArray]) -> list[list[Boxes]]:
+    """Return the boxes of some groups of each volume, as :attr:`Slabs.boxes`."""
     result: list[list[Boxes]] = [[] for _ in volumes.each]
-    for volume, _, own in cells.parts(numbers):
-        samples, each = volumes.each[volume].samples, cells.each[volume]
-        groups = each.groups(own)
-        present = distinct(groups)
-        which = np.searchsorted(present, groups)
-        low, high = samples.spans(each)
+    for volume, present in groups.items():
+        each, stride = cells.each[volume], np.array(volumes.each[volume].samples.stride)
+        # Each sample of a group is where its cell is.
+        _, first, end = each.coordinates(each.offsets[present])
         for source in volumes.each[volume].sources:
-            first, last = source.inside(low[present]), source.inside(high[present])
-            result[volume].append(Boxes(first, last + np.array(source.read_shape), which))
+            low, high = source.inside(first * stride), source.inside((end - 1) * stride)
+            result[volume].append(Boxes(low, high + np.array(source.read_shape), np.empty(0, np.int64)))
     return result
 
 
-def _windows_of(samples: IntArray, source: Source) -> IntArray:
-    """Return the numbers of the windows of some samples."""
-    windows = source.part.windows
-    return samples if windows == 1 else (windows * samples[:, np.newaxis] + np.arange(windows)).reshape(-1)
+def _windows_of(samples: slice, source: Source) -> slice:
+    """Return the windows of some samples."""
+    return slice(source.part.windows * samples.start, source.part.windows * samples.stop)
 
 
 def _views(memory: npt.NDArray[np.uint8], begin: int, found: Boxes, dtype: np.dtype[Any]) -> tuple[list[Any], int]:

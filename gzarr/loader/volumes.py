@@ -94,6 +94,15 @@ class VolumesCells:
             places = np.flatnonzero(volumes == volume)
             yield volume, places, numbers[places] - self.first[volume]
 
+    def groups_of_volumes(self, groups: IntArray) -> Iterator[tuple[int, IntArray]]:
+        """Yield each volume that has some of the groups, which are ascending, and their own numbers there."""
+        ends = np.cumsum([len(cells.offsets) - 1 for cells in self.each])
+        for volume, (end, cells) in enumerate(zip(ends.tolist(), self.each, strict=True)):
+            begin = end - (len(cells.offsets) - 1)
+            low, high = groups.searchsorted([begin, end]).tolist()
+            if high > low:
+                yield volume, groups[low:high] - begin
+
     def labels(self, numbers: IntArray) -> IntArray:
         """Return what users call each sample: its number in its volume after those of the volumes before."""
         result = np.empty_like(numbers)

@@ -214,14 +214,16 @@ class Work:
     def gather(self, block: _Block) -> Iterator[_Open]:
         """Yield batches as they are complete with the samples of a block, in order."""
         slabs = block.slabs
-        for batch, rows, turns in self._pieces(block.begin, block.end, slabs.numbers, slabs.origins):
-            if slabs.is_read:
-                started = time.perf_counter()
-                slabs.gather(turns, [array[rows] for array in batch.arrays], self.memory)
-                self.stats.decoder_s += time.perf_counter() - started
-            else:
-                self._read_alone(batch, rows)
-            yield from self._complete([(batch, rows)])
+        for first, numbers, origins in slabs.told():
+            begin = block.begin + first
+            for batch, rows, turns in self._pieces(begin, begin + len(numbers), numbers, origins):
+                if slabs.is_read:
+                    started = time.perf_counter()
+                    slabs.gather(turns, [array[rows] for array in batch.arrays], self.memory)
+                    self.stats.decoder_s += time.perf_counter() - started
+                else:
+                    self._read_alone(batch, rows)
+                yield from self._complete([(batch, rows)])
 
     def _pieces(
         self, begin: int, end: int, numbers: IntArray, origins: IntArray
@@ -382,7 +384,7 @@ class Work:
 
     def _block(self, begin: int, end: int) -> _Block | None:
         """Return the block of some turns, if batches are gathered from slabs."""
-        return _Block(begin, end, self.epoch.slabs(self.epoch.numbers(begin, end))) if self.shares_slabs else None
+        return _Block(begin, end, self.epoch.slabs(begin, end)) if self.shares_slabs else None
 
     def _done(self, begin: int, end: int, block: _Block | None) -> Iterator[list[_Open | _Block]]:
         """Read some turns; yield the batches that are complete, or the block to gather them from."""

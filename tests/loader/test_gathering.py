@@ -60,7 +60,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         return
     monkeypatch.setattr(Source, "pad", None)
     if request.param != "compiled":
-        monkeypatch.setattr(slabs, "_PLANNED", 5)
+        monkeypatch.setattr(slabs, "PLANNED", 5)
         monkeypatch.setattr(batches_of, "WORKER_BYTES", 1)
         monkeypatch.setenv("GZARR_THREADS", "4")
     yield

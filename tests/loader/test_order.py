@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from gzarr.loader.order import EpochOrder, Order
-from gzarr.loader.permutation import Permutation, mix, uniform
+from gzarr.loader.order import ORDER_VERSION, EpochOrder, Order
+from gzarr.loader.permutation import Permutation, Permutations, mix, uniform
 
 SETTINGS = settings(max_examples=150, deadline=None, derandomize=True)
 
@@ -30,6 +30,63 @@ def test_a_permutation_is_the_same_everywhere_and_for_ever() -> None:
     assert Permutation(10, (1, 2, 3)).all().tolist() == [2, 0, 4, 6, 5, 3, 7, 1, 8, 9]
     assert mix(1, 2, 3) == 15020427595393229491
     assert uniform(7, np.arange(6), 100).tolist() == [7, 38, 1, 90, 58, 45]
+
+
+def test_blocks_are_the_same_everywhere_and_for_ever() -> None:
+    """Of groups that streams share and exchange, as of whole ones: another order needs another ``ORDER_VERSION``."""
+    few = EpochOrder(Order("blocks", 1000, 4, 7), 2, np.array([0, 3, 10, 12]))
+    assert few.samples(np.arange(12)).tolist() == [6, 5, 7, 11, 10, 2, 8, 4, 3, 1, 0, 9]
+    many = EpochOrder(Order("blocks", 10_000, 4, 7), 2, np.arange(0, 20_001, 2))
+    assert many.samples(np.arange(0, 20_000, 2000)).tolist() == [
+        4619,
+        3921,
+        9947,
+        6420,
+        2253,
+        841,
+        4345,
+        13745,
+        4719,
+        12732,
+    ]
+    assert ORDER_VERSION == 4
+
+
+@SETTINGS
+@given(lengths=st.lists(st.integers(1, 600), max_size=6), key=st.integers(0, 2**64))
+def test_permutations_of_many_lengths_have_each_number_once(lengths: list[int], key: int) -> None:
+    permutations = Permutations(np.array(lengths, np.int64), (key,))
+    which = np.repeat(np.arange(len(lengths)), lengths)
+    numbers = np.concatenate([np.arange(0), *map(np.arange, lengths)])
+    found = permutations(which, numbers)
+    for i, length in enumerate(lengths):
+        assert np.array_equal(np.sort(found[which == i]), np.arange(length))
+    some = np.arange(len(which))[::-3]
+    assert np.array_equal(permutations(which[some], numbers[some]), found[some])
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_permutations_of_one_length_are_uniform(n: int) -> None:
+    """All permutations of few numbers are as frequent as they should be (chi-squared)."""
+    total = 500 * math.factorial(n)
+    permutations = Permutations(np.full(total, n), (1,))
+    found = permutations(np.repeat(np.arange(total), n), np.tile(np.arange(n), total)).reshape(total, n)
+    counts = np.unique(found @ n ** np.arange(n), return_counts=True)[1]
+    free = math.factorial(n) - 1
+    assert len(counts) == free + 1
+    # Four standard deviations; the key is fixed, so it does not depend on chance.
+    assert ((counts - 500) ** 2 / 500).sum() < free + 4 * math.sqrt(2 * free)
+
+
+def test_a_long_permutation_of_many_needs_no_memory() -> None:
+    lengths = np.array([2**62, 5, 2**40 + 12345, 1])
+    permutations = Permutations(lengths, (1,))
+    for which in (0, 2):
+        numbers = permutations(np.full(1000, which), np.arange(1000))
+        assert len(np.unique(numbers)) == 1000
+        assert numbers.min() >= 0
+        assert numbers.max() < lengths[which]
+        assert abs(numbers.mean() / lengths[which] - 0.5) < 4 / math.sqrt(12 * 1000)
 
 
 def test_permutations_are_uniform() -> None:
@@ -93,6 +150,24 @@ def test_a_block_has_whole_groups_and_at_most_its_samples(order: EpochOrder) -> 
         wanted = np.concatenate([np.arange(order.offsets[g], order.offsets[g + 1]) for g in groups])
         assert np.array_equal(np.sort(samples), np.sort(wanted))
         assert end - begin <= max(order.order.block_samples, 2 * sizes.max())
+
+
+@SETTINGS
+@given(order=orders(), data=st.data())
+def test_the_groups_of_a_rank_are_those_of_its_samples(order: EpochOrder, data: st.DataObject) -> None:
+    sizes = [n for n in range(1, order.order.streams + 1) if order.order.streams % n == 0]
+    world_size = data.draw(st.sampled_from(sizes))
+    if order.order.shuffle != "blocks" or not order.has_whole_groups(world_size):
+        return
+    for block in range(len(order.bounds) - 1):
+        for rank in range(world_size):
+            positions = np.arange(order.bounds[block], order.bounds[block + 1])
+            samples = order.samples(positions[positions % world_size == rank])
+            wanted = np.unique(np.searchsorted(order.offsets, samples, "right") - 1)
+            found = order.groups_of_rank(block, rank, world_size)
+            # Of a group at the edge of its share, chance may leave a rank none that is its own.
+            assert set(wanted) <= set(found)
+            assert len(found) <= len(wanted) + 2
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8, 16])
