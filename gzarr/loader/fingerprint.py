@@ -153,9 +153,9 @@ def _resized(array: ArrayFacts, old: tuple[int, ...], new: tuple[int, ...]) -> s
 
 
 def _name_of(sampler: Sampler) -> str:
-    """Return the sampler's repr, or its class if that is the default one, which names an address."""
-    kind = type(sampler)
-    return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(sampler)
+    """Return the sampler's repr, or its class if that names an address."""
+    kind, said = type(sampler), repr(sampler)
+    return f"{kind.__module__}.{kind.__qualname__}" if said == object.__repr__(sampler) else said
 
 
 def _hash(value: Any, digits: int) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .samples import Geometry
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Windows(Sampler):
     """Steps along an axis, such as inputs and targets of a forecast: runs of consecutive ones, or any distances.
 

@@ -7,6 +7,7 @@ returns :class:`Samples`, which a loader works with. Samplers of one's own deriv
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 import operator
 from dataclasses import dataclass, field
@@ -44,6 +45,17 @@ class Sampler(abc.ABC):
     """
 
     static: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        """Tell what is no default: the order's fingerprint has this, and stays when options are added."""
+        if not dataclasses.is_dataclass(self):
+            return object.__repr__(self)
+        given = []
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name)
+            if one.repr and (isinstance(value, np.ndarray) or value != one.default):
+                given.append(f"{one.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(given)})"
 
     @abc.abstractmethod
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
@@ -93,7 +105,7 @@ class Sampler(abc.ABC):
         return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rows(Sampler):
     """Each index along an axis is a sample: images of ``(n, c, h, w)``, rows of a table, elements of a vector.
 
@@ -160,7 +172,7 @@ class Rows(Sampler):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Patches(Sampler):
     """Boxes of one shape, on a grid or anywhere.
 

@@ -10,7 +10,7 @@ import xarray as xr
 import zarr
 
 import gzarr
-from gzarr.loader import Dataset, Loader, Patches, Rows
+from gzarr.loader import Dataset, Loader, Patches, Rows, Windows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,9 +90,10 @@ def test_elements_that_xarray_has_not_loaded(inputs: dict[str, Any], tmp_path: P
 def test_a_loader_tells_what_it_is(inputs: dict[str, Any]) -> None:
     loader = Loader({"a": inputs["gzarr"], "b": DATA[:, 0]}, batch_size=8, rank=1, world_size=2)
     assert repr(loader) == (
-        "<gzarr.Loader of a (60, 4) float32, b (60,) float32: Rows(axis=0), 60 samples, 3 batches of 8 of rank 1 of 2, "
+        "<gzarr.Loader of a (60, 4) float32, b (60,) float32: Rows(), 60 samples, 3 batches of 8 of rank 1 of 2, "
         "shuffle='blocks', next epoch 0, cpu, buffer of 256.0 MiB (268,435,456 bytes)>"
     )
+    assert repr(Windows(0, {"x": (0, 1)}, every=2)) == "Windows(axis=0, runs={'x': (0, 1)}, every=2)"
     list(loader)
     assert "next epoch 1" in repr(loader)
     assert "2 volumes of (60, 4) float32: " in repr(Loader([inputs["gzarr"], inputs["path"]]))

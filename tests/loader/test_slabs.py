@@ -120,10 +120,10 @@ def test_slabs_are_within_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     most: list[int] = []
     read = Slabs.read
 
-    def counted(slabs: Slabs, *arguments: Any) -> None:
+    def counted(slabs: Slabs, *arguments: Any, **named: Any) -> None:
         alive.add(slabs)
         most.append(sum(each.nbytes for each in alive))
-        read(slabs, *arguments)
+        read(slabs, *arguments, **named)
 
     monkeypatch.setattr(Slabs, "read", counted)
     for case in ("runs of 1", "runs of 8", "halo", "stride", "two volumes", "anywhere, halo"):
