@@ -148,10 +148,10 @@ class Merge:
             )
         if not isinstance(sampler, Patches):
             raise ArgumentError(f"sampler must be the loader's Patches, not {sampler!r:.100}")
-        if sampler.jitter or sampler.weights is not None:
+        if sampler.jitter or sampler.weights is not None or sampler.samples is not None:
             raise ArgumentError(
-                "patches at random places (jitter=True) and those drawn by weights= cannot be put together: it is not "
-                "known which of them are to come; use patches on a grid, or listed by where="
+                "patches at random places (jitter=True), or drawn by weights= or samples=, cannot be put together: "
+                "it is not known which of them are to come; use patches on a grid, or listed by where="
             )
         if type(budget_bytes) is not int or budget_bytes < 1:
             raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")

@@ -624,6 +624,7 @@ def test_wrong_arguments(line: Any) -> None:
         ((out, Rows()), "must be the loader's Patches"),
         ((out, Patches((8,), jitter=True)), "random places"),
         ((out, Patches((8,), weights=[1] * 5)), "random places"),
+        ((out, Patches((8,), samples=3)), "random places"),
         ((out, Patches((8, 8))), "no patches of 2 axes"),
         ((out, sampler, "hanning"), "window must be 'hann', 'gaussian', 'flat'"),
         ((out, sampler, np.ones(7)), r"the window has shape \(7,\)"),
