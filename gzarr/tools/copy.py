@@ -137,13 +137,13 @@ class Copy:
             self._check_same()
             self._check_no_others()
             return
-        taken = "a node" if self._location.occupied else ""
+        taken = "is a node" if self._location.occupied else ""
         if not taken and self.arrays and not self.groups:
             (array,) = self.arrays
-            taken = "chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
+            taken = "are chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
         if taken and not overwrite:
             raise ArgumentError(
-                f"there is {taken} at {where} already; pass resume=True (--resume) to continue an interrupted copy, "
+                f"there {taken} at {where} already; pass resume=True (--resume) to continue an interrupted copy, "
                 "or overwrite=True (--overwrite) to erase it with everything below it"
             )
         self._erase = bool(taken)

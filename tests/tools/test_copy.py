@@ -262,7 +262,7 @@ def test_what_is_there_is_not_overwritten_unasked() -> None:
     assert "other" not in target
     check_same(source, target)
     strays = {"c/0/0": b"1"}
-    with pytest.raises(ArgumentError, match="chunks without an array"):
+    with pytest.raises(ArgumentError, match="there are chunks without an array at"):
         copy(source, strays, path="g/full")
     with pytest.raises(ArgumentError, match="one of them"):
         copy(source, {}, overwrite=True, resume=True)
