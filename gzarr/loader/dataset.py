@@ -56,6 +56,8 @@ class Dataset:
 
     def __init__(self, arrays: Input | Mapping[str, Input], sampler: Sampler | None = None, *, seed: int = 0) -> None:
         (self._arrays,) = volumes_of(arrays if isinstance(arrays, Mapping) else [arrays])
+        if sampler is not None and sampler.static:
+            raise ArgumentError("static= is for batches: samples by number are put together by others")
         geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in self._arrays.items()}
         self._samples = (Rows() if sampler is None else sampler).bind(geometries, 1)
         if self._samples.is_weighed:

@@ -175,8 +175,12 @@ class Samples:
     @property
     def count(self) -> int:
         """Number of samples of an epoch."""
-        number = self.total // self.every if self.number is None else self.number
-        return round(number * self.share)
+        return round((self._pool if self.number is None else self.number) * self.share)
+
+    @property
+    def _pool(self) -> int:
+        """Number of samples to draw from in an epoch: of any, at least one."""
+        return max(self.total // self.every, min(self.total, 1))
 
     @property
     def is_weighed(self) -> bool:
@@ -269,7 +273,7 @@ class Samples:
         if self.every == 1:
             return drawn(self.total, self.count, self.weights, mix(seed, epoch, _RESAMPLING), replace=self.replace)
         # All first samples come before one comes again.
-        pool = self.total // self.every
+        pool = self._pool
         firsts = self.total - self.every * (pool - 1)
         first = int(Permutation(firsts, (seed, epoch // firsts, _STARTS))(np.array([epoch % firsts]))[0])
         rows = np.arange(pool)

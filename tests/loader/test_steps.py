@@ -147,6 +147,8 @@ def test_each_epoch_has_other_starts(tmp_path: Path) -> None:
     # Each comes before one comes again, in a random order.
     assert sorted(firsts[:47]) == list(range(47)) != firsts[:47]
     assert sorted(counts) == list(range(total))
+    (only,) = Loader(gzarr.open_array(tmp_path / "t"), Windows(0, {"x": (0, 1)}, every=500))
+    assert only["x"].shape[:2] == (1, 2)
     # Pure functions of the epoch.
     loader.set_epoch(5)
     assert min(int(batch.origins[0, 0]) for batch in loader) == firsts[5]
@@ -193,6 +195,25 @@ def test_arrays_that_all_batches_have(tmp_path: Path, device: TestedDevice) -> N
         assert device.to_numpy(batch["mask"]).tolist() == [1, 1, 1]
         assert batch["x"].shape == (8, 2, 4, 6)
     assert seen[0] == {"x", "orography", "mask"}
+
+
+def test_samples_by_number_have_none(tmp_path: Path) -> None:
+    fields(tmp_path)
+    with pytest.raises(gzarr.ArgumentError, match="static= is for batches"):
+        Dataset(gzarr.open_array(tmp_path / "t"), Windows(0, {"x": (0, 1)}, static={"o": np.ones(3)}))
+
+
+@pytest.mark.parametrize("like", ["torch", "jax"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_some_steps_as_tensors(tmp_path: Path, axis: int, like: Any) -> None:
+    pytest.importorskip(like)
+    data = fields(tmp_path, axis)
+    loader = Loader(
+        gzarr.open_array(tmp_path / "t"), Windows(axis, steps=STEPS), batch_size=4, like=like, shuffle=False
+    )
+    batch = next(iter(loader))
+    for i in range(4):
+        assert (np.asarray(batch["x"])[i] == expected(data, axis, i + 12, STEPS["x"])).all()
 
 
 def test_such_arrays_as_tensors(tmp_path: Path) -> None:
