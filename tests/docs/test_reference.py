@@ -167,3 +167,15 @@ def test_what_the_reference_names_exists() -> None:
 
 def test_submodules_are_public() -> None:
     assert {f"gzarr.{name}" for name in gzarr._SUBMODULES} <= {*MODULES, "gzarr.codecs", "gzarr.integrations"}  # type: ignore[attr-defined]
+
+
+def test_tables_have_headers() -> None:
+    """A row of empty cells above a table is drawn as one."""
+    root = PAGES.parents[1]
+    empty = [
+        f"{path.relative_to(root)}:{number}"
+        for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.fullmatch(r"\|( *\|)+", line)
+    ]
+    assert not empty
