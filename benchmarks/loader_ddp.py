@@ -5,7 +5,7 @@
 Images of 64 x 64 x 3 bytes in chunks of 32, Blosc-lz4, in local files with a warm page cache. Each process takes half
 of the samples of an epoch, shuffled, in batches of 64; a small network is trained on them. The rivals are PyTorch's
 ``DataLoader`` over zarr-python with ``DistributedSampler``, with one worker process and with none; gzarr's own dataset
-in the same ``DataLoader``; and batches in memory, the bound. All are read in turn, for some rounds; medians are printed.
+in the same ``DataLoader``; and batches in memory, the bound. All are read in turn, for some rounds; medians are given.
 ``DistributedSampler`` shuffles all samples, so each needs a chunk of its own; the loader mixes blocks of chunks.
 """
 
