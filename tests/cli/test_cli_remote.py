@@ -15,7 +15,7 @@ from support.copied_hierarchies import check_same, hierarchy
 from support.fault_proxy import FaultProxy
 
 import gzarr
-from gzarr.cli import stored
+from gzarr.arrays import storage
 from gzarr.cli.locations import is_url, options_of
 from gzarr.cli.main import main
 from gzarr.errors import ArgumentError
@@ -100,7 +100,7 @@ def test_info_and_tree(run: Run, url: str, options: dict[str, Any]) -> None:
 def test_info_of_many_chunks(run: Run, url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     saved(url, options)
     # As if the listing took longer.
-    monkeypatch.setattr(stored, "LISTING_S", 0.0)
+    monkeypatch.setattr(storage, "LISTING_S", 0.0)
     code, output, _ = run("info", url, "--path", "chunked", *flags(options))
     assert code == 0
     shown = rows(output)

@@ -43,10 +43,12 @@ def on_host() -> Iterator[WatchedDevice]:
 
 
 def on(device: WatchedDevice, values: Any) -> Any:
-    """Return a copy of values on the device, a CuPy array."""
+    """Return a copy of values on the device, a CuPy array, which every stream may use."""
     values = np.asarray(values, order="C")
-    result = device.empty(values.shape, values.dtype, device.current_stream())
+    stream = device.current_stream()
+    result = device.empty(values.shape, values.dtype, stream)
     result.set(values)
+    stream.synchronize()
     return result
 
 
