@@ -83,11 +83,10 @@ def _batches(way: str, path: str, rank: int, epoch: int, loaders: dict[str, Any]
 WAYS = ("gzarr.Loader", "gzarr Dataset", "zarr-python, 1 worker", "zarr-python, no worker", "in memory")
 
 
-def _train(rank: int, path: str, port: int, rounds: int, results: Any) -> None:
+def _train(rank: int, path: str, rounds: int, results: Any) -> None:
     warnings.simplefilter("ignore")
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=f"file://{path}.rendezvous", rank=rank, world_size=RANKS)
     model = torch.nn.parallel.DistributedDataParallel(
         torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(3 * (SIDE // 8) ** 2, 10))
     )
@@ -121,8 +120,7 @@ def main() -> None:
         images = np.random.default_rng(0).integers(0, 64, (IMAGES, SIDE, SIDE, 3)).astype("u1")
         gzarr.create_array(path, data=images, chunks=(32, SIDE, SIDE, 3), codecs="blosc")
         results = mp.get_context("spawn").SimpleQueue()
-        port = 20_000 + os.getpid() % 20_000
-        mp.spawn(_train, args=(path, port, rounds, results), nprocs=RANKS)
+        mp.spawn(_train, args=(path, rounds, results), nprocs=RANKS)
         found: dict[str, list[float]] = {}
         while not results.empty():
             way, rate = results.get()
