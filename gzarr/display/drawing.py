@@ -37,9 +37,9 @@ _SPACING: Final = 3.0
 _MOST_GROUPS: Final = 3
 #: How an axis runs on the screen: the last one, the one before, and the one before that.
 _DIRECTIONS: Final = ((1.0, 0.0), (0.0, 1.0), (0.5, -0.4))
-_COLOR: Final = "#3f8fd2"
+COLOR: Final = "#3f8fd2"
 #: Pixels of a character of a label.
-_CHARACTER: Final = 6.2
+CHARACTER: Final = 6.2
 
 
 class Drawing(NamedTuple):
@@ -182,22 +182,22 @@ def _group(sides: Sequence[_Side]) -> str:
     deep = (0.0, 0.0) if z is None else z.at((0, 0), z.length)
     left = 18.0 if y.label else 4.0
     # The text beside a short side may be longer than it.
-    beyond = max((len(y.label) * _CHARACTER - y.length) / 2, 0.0)
+    beyond = max((len(y.label) * CHARACTER - y.length) / 2, 0.0)
     origin = (left, max(-deep[1], beyond) + 4)
     corner = x.at(origin, x.length)
     below = origin[1] + y.length
     empty = any(side.is_empty for side in sides)
     faces = [_face(origin, x, y, 0 if empty else 0.3)]
-    texts = [_text(left + x.length / 2, below + 13, x.label, "middle")]
-    right = max(corner[0], left + (x.length + len(x.label) * _CHARACTER) / 2)
+    texts = [text(left + x.length / 2, below + 13, x.label, "middle")]
+    right = max(corner[0], left + (x.length + len(x.label) * CHARACTER) / 2)
     bottom = below + max(beyond, 18)
     if y.label:
-        texts.append(_text(left - 6, origin[1] + y.length / 2, y.label, "middle", turned=True))
+        texts.append(text(left - 6, origin[1] + y.length / 2, y.label, "middle", turned=True))
     if z is not None:
         faces = [_face(origin, x, z, 0 if empty else 0.15), _face(corner, z, y, 0 if empty else 0.22), *faces]
         place = z.at((corner[0], below), z.length / 2)
-        texts.append(_text(place[0] + 6, place[1] + 9, z.label, "start"))
-        right = max(corner[0] + deep[0], place[0] + 6 + len(z.label) * _CHARACTER)
+        texts.append(text(place[0] + 6, place[1] + 9, z.label, "start"))
+        right = max(corner[0] + deep[0], place[0] + 6 + len(z.label) * CHARACTER)
     label = html.escape(" × ".join(side.label for side in sides))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{right + 4:.0f}" height="{bottom:.0f}" '
@@ -214,7 +214,7 @@ def _face(origin: Point, a: _Side, b: _Side, opacity: float) -> str:
     outline = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ends) + "Z"
     if not opacity:
         return f'<path d="{outline}" stroke-dasharray="3 3"/>'
-    parts = [f'<path d="{outline}" fill="{_COLOR}" fill-opacity="{opacity}" stroke-width="1.6"/>']
+    parts = [f'<path d="{outline}" fill="{COLOR}" fill-opacity="{opacity}" stroke-width="1.6"/>']
     for of_a, of_b, width in (
         (a.thin, b.thin, 'stroke-width="0.6" stroke-opacity="0.7"'),
         (a.thick, b.thick, 'stroke-width="1.6"'),
@@ -230,7 +230,8 @@ def _line(begin: Point, along: _Side) -> str:
     return f"M{begin[0]:.1f} {begin[1]:.1f}l{x:.1f} {y:.1f}"
 
 
-def _text(x: float, y: float, label: str, anchor: str, *, turned: bool = False) -> str:
+def text(x: float, y: float, label: str, anchor: str, *, turned: bool = False) -> str:
+    """Return a label, as SVG; ``anchor`` is what of it is at the place: its start, middle or end."""
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{turn}>{html.escape(label)}</text>'
 
@@ -260,15 +261,15 @@ def cells(rows: Sequence[str], columns: Sequence[str], filled: Iterable[tuple[in
     )
     lines = "".join(f"M{left:.0f} {top + i * size:.0f}h{width:.0f}" for i in range(len(rows) + 1))
     lines += "".join(f"M{left + i * size:.0f} {top:.0f}v{height:.0f}" for i in range(len(columns) + 1))
-    texts = [_text(left - 4, top + (i + 0.7) * size, printable(row, 3), "end") for i, row in enumerate(rows)]
+    texts = [text(left - 4, top + (i + 0.7) * size, printable(row, 3), "end") for i, row in enumerate(rows)]
     texts += [
-        _text(left + (i + 0.5) * size, top - 4, printable(column, 3), "middle") for i, column in enumerate(columns)
+        text(left + (i + 0.5) * size, top - 4, printable(column, 3), "middle") for i, column in enumerate(columns)
     ]
     right, bottom = left + width + 2, top + height + 2
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{right:.0f}" height="{bottom:.0f}" '
         f'viewBox="0 0 {right:.0f} {bottom:.0f}" role="img" aria-label="{len(rows)} rows, {len(columns)} columns">'
-        f'<path d="{area}" fill="{_COLOR}" fill-opacity="0.4"/>'
+        f'<path d="{area}" fill="{COLOR}" fill-opacity="0.4"/>'
         f'<path d="{lines}" fill="none" stroke="currentColor" stroke-width="0.6" stroke-opacity="0.7"/>'
         f'<g fill="currentColor" font-size="9" font-family="sans-serif">{"".join(texts)}</g></svg>'
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .drawing import _CHARACTER, _COLOR, _text
+from .drawing import CHARACTER, COLOR, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,8 +57,8 @@ def marks(x: Scale, y: Scale, filled: Iterable[tuple[int, int]], title: str, des
     """
     column, row = min(_WIDTH / x.number, _COLUMN), min(_HEIGHT / y.number, _ROW)
     # Room for the labels of rows, and for both labels of columns, however few there are.
-    left = max(len(y.first), len(y.last)) * _CHARACTER + 8
-    least = (len(x.first) + len(x.last) + 2) * _CHARACTER
+    left = max(len(y.first), len(y.last)) * CHARACTER + 8
+    least = (len(x.first) + len(x.last) + 2) * CHARACTER
     width, height = column * x.number, row * y.number
     # Marks are lines as thick as a row, which take less text than rectangles.
     found = sorted(set(filled))
@@ -67,13 +67,13 @@ def marks(x: Scale, y: Scale, filled: Iterable[tuple[int, int]], title: str, des
     cuts += "".join(f"M{left:.1f} {_TOP + j * row:.1f}h{width:.1f}" for j in y.cuts)
     bottom = _TOP + height
     texts = [
-        _text(left - 4, _TOP + 8, y.first, "end"),
-        _text(left, bottom + 13, x.first, "start"),
-        _text(left + max(width, least), bottom + 13, x.last, "end"),
+        text(left - 4, _TOP + 8, y.first, "end"),
+        text(left, bottom + 13, x.first, "start"),
+        text(left + max(width, least), bottom + 13, x.last, "end"),
     ]
     if y.number > 1:
         # At least a line of text below the first one.
-        texts.append(_text(left - 4, max(bottom, _TOP + 20), y.last, "end"))
+        texts.append(text(left - 4, max(bottom, _TOP + 20), y.last, "end"))
     right, below = left + max(width, least) + 4, max(bottom, _TOP + 20) + 18
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{right:.0f}" height="{below:.0f}" '
@@ -81,6 +81,6 @@ def marks(x: Scale, y: Scale, filled: Iterable[tuple[int, int]], title: str, des
         f"<title>{html.escape(title)}</title><desc>{html.escape(description)}</desc>"
         f'<path d="M{left:.1f} {_TOP:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}Z{cuts}" fill="none" '
         'stroke="currentColor" stroke-width="0.6" stroke-opacity="0.7"/>'
-        f'<path d="{path}" fill="none" stroke="{_COLOR}" stroke-width="{max(0.9 * row, 1.2):.1f}"/>'
+        f'<path d="{path}" fill="none" stroke="{COLOR}" stroke-width="{max(0.9 * row, 1.2):.1f}"/>'
         f'<g fill="currentColor" font-size="10" font-family="sans-serif">{"".join(texts)}</g></svg>'
     )

@@ -95,7 +95,7 @@ def entry(module: str, name: str) -> Any:
 
         def find() -> None:
             global _release
-            refuse_missing()
+            _refuse_missing()
             if _release is None:
                 _release = compiled.release()
             _entries[module, name] = compiled.entry(module, name)
@@ -105,7 +105,7 @@ def entry(module: str, name: str) -> Any:
     return found
 
 
-def refuse_missing() -> None:
+def _refuse_missing() -> None:
     """Refuse what only compiled code does, where there is none.
 
     Raises

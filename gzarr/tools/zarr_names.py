@@ -149,7 +149,7 @@ def save_array(
     storage_options: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> None:
-    """Save one array, over one that may be there.
+    """Save one array. A node that is there is erased first, with everything below it, as by zarr-python.
 
     Parameters
     ----------
@@ -181,16 +181,14 @@ def save_group(
     storage_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Save several arrays in a group.
+    """Save several arrays in a group. A node that is there is erased first, as by :func:`save_array`.
 
     Parameters
     ----------
-    store, storage_options
-        As for :func:`create_array`.
+    store, zarr_format, storage_options
+        As for :func:`save_array`.
     *args
         Arrays, which are named ``arr_0``, ``arr_1``, ….
-    zarr_format
-        As for :func:`create_array`; None for 3.
     path
         Path of the group in the store; None for its root.
     **kwargs
@@ -198,8 +196,10 @@ def save_group(
 
     Raises
     ------
+    ArgumentError
+        If there are no arrays, or two of one name.
     ArgumentError, ReadOnlyError, NodeTypeError, StoreError, ChunkWriteError
-        As for :func:`create_array`.
+        As for :func:`save_array`.
     """
     if not args and not kwargs:
         raise ArgumentError("save_group needs at least one array")
