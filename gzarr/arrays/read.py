@@ -30,11 +30,12 @@ from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from ..engines.cuda.engine import CudaEngine
+    from ..engines.monitor import Monitor
     from ..engines.request import Missing, Sources, Verify
     from ..metadata.model import ArrayMetadata
     from ..plan.decode_program import Decoding
@@ -273,9 +274,66 @@ class Reader:
         options: DeviceOptions,
     ) -> None:
         """Run an engine over a plan of chunks of one shape."""
-        decoding, encoding, watching = self.decoding, self._metadata.chunk_key_encoding, monitor.current()
+        watching = monitor.current()
         if watching is not None:
             watching.count(len(the_plan), int(the_plan.piece_offsets[-1]))
+
+        def read(request: ReadRequest) -> None:
+            if isinstance(memory, DeviceResults):
+                self._the_cuda_engine.read(
+                    request, whole, memory.stream, options.budget_bytes, options.decode, options.verify
+                )
+            else:
+                self._the_engine.read(request)
+
+        budget_bytes = options.budget_bytes if memory is HOST else None
+        self._find(the_plan, views, field, missing, budget_bytes, watching, read, at_once=memory is HOST)
+
+    def ask(self, chunks: npt.NDArray[np.int64], ask: Callable[[ReadRequest], None]) -> None:
+        """Find chunks that will be read to host memory, in a remote store.
+
+        Parameters
+        ----------
+        chunks
+            int64 ``(n, k)``, their coordinates in :attr:`planned_grid`, each once.
+        ask
+            Function that is called with reads of all of them, without outputs.
+
+        Raises
+        ------
+        ChunkError
+            If the index of a shard cannot be read.
+        """
+        grid = self.planned_grid
+        shapes = np.ones_like(chunks)
+        for part in by_shape(plan_chunks(chunks, shapes, grid), grid):  # type: ignore[arg-type]
+            reader = self if grid.is_regular else self._of_shape(part.chunk_shape)
+            reader._find(part, (), None, "fill", None, None, ask, at_once=True)
+
+    def _find(
+        self,
+        the_plan: Plan,
+        views: Sequence[Any],
+        field: str | None,
+        missing: Missing,
+        budget_bytes: int | None,
+        watching: Monitor | None,
+        read: Callable[[ReadRequest], None],
+        *,
+        at_once: bool,
+    ) -> None:
+        """Call a function with reads of the chunks of a plan, of one shape, once it is known where they are.
+
+        Parameters
+        ----------
+        the_plan, views, field, missing, budget_bytes, watching
+            As in :class:`ReadRequest`.
+        read
+            The function.
+        at_once
+            Whether shards in a remote store may be fetched as a whole.
+        """
+        decoding, encoding = self.decoding, self._metadata.chunk_key_encoding
 
         def run(part: Plan, sources: Sources) -> None:
             request = ReadRequest(
@@ -290,27 +348,19 @@ class Reader:
                 fill_value=self._metadata.absent_value,
                 missing=missing,
                 most_encoded=decoding.most_encoded,
-                budget_bytes=options.budget_bytes if memory is HOST else None,
+                budget_bytes=budget_bytes,
                 monitor=watching,
             )
             packed.read(request, read)
 
-        def read(request: ReadRequest) -> None:
-            if isinstance(memory, DeviceResults):
-                self._the_cuda_engine.read(
-                    request, whole, memory.stream, options.budget_bytes, options.decode, options.verify
-                )
-            else:
-                self._the_engine.read(request)
-
         if decoding.levels:
             where = (encoding, self._prefix, the_plan, self._store, self._name)
-            at_once = None
-            if memory is HOST:
+            whole_shards = None
+            if at_once:
                 chunk = decoding.chunk
                 grid_shape = tuple(-(-n // c) for n, c in zip(self._metadata.shape, chunk.shape, strict=True))
-                at_once = WholeShards(chunk.nbytes, decoding.most_encoded, grid_shape)
-            read_shards(decoding.levels, *where, self._indexes, run, at_once)
+                whole_shards = WholeShards(chunk.nbytes, decoding.most_encoded, grid_shape)
+            read_shards(decoding.levels, *where, self._indexes, run, whole_shards)
         else:
             run(the_plan, whole_chunks(encoding, self._prefix, the_plan))
 

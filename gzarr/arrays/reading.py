@@ -19,9 +19,9 @@ from .outputs import HOST, DeviceResults, output
 from .read_options import DeviceOptions, ReadOptions, check_budget, check_decode, check_missing, check_verify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ..engines.request import Missing, Verify
+    from ..engines.request import Missing, ReadRequest, Verify
     from ..metadata.chunk_grid import ChunkGrid
     from ..plan.planner import Plan
     from ..plan.selection import Selection
@@ -346,6 +346,10 @@ class ReadableArray(ArrayProperties):
         places = Stack(out)
         for i, row in enumerate(rows.tolist()):
             options.memory.copy(places[row], whole[i, ...])
+
+    def _ask(self, chunks: IntArray, ask: Callable[[ReadRequest], None]) -> None:
+        """Find chunks that will be read; as :meth:`gzarr.arrays.read.Reader.ask`."""
+        self._reader.ask(chunks, ask)
 
     def _fill_windows(self, windows: Windows, rows: IntArray | None, results: list[Any], options: ReadOptions) -> None:
         where = windows.starts, windows.step

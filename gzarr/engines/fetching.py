@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..stores.base import RequestLimits
+    from .monitor import AskedAhead
     from .request import ReadRequest, Sources
     from .spans import Spans
 
@@ -81,31 +82,45 @@ def fetch_each(
     wanted = rows[request.sources.nbytes[rows] != ABSENT]
     if not len(wanted):
         return
-    fetching = _Fetching(request, store, wanted, BUDGET_BYTES if budget_bytes is None else budget_bytes, workers)
-
     monitor = request.monitor
+    taken: AskedAhead | None = None
+    if monitor is not None and monitor.ahead is not None:
+        taken, wanted = monitor.ahead.take(store, request.node, request.plan.chunks, wanted, workers)
+    fetching: Fetching | None = None
+    if len(wanted):
+        budget = BUDGET_BYTES if budget_bytes is None else budget_bytes
+        fetching = Fetching(request, store, wanted, budget, workers)
 
     def taking() -> tuple[IntArray, list[Any], int] | None:
         if monitor is not None:
             monitor.check()
         with spent(monitor, "store"):
-            return fetching.take()
+            found = None if taken is None else taken.take()
+            return fetching.take() if found is None and fetching is not None else found
+
+    def close() -> None:
+        if taken is not None:
+            taken.close()
+        if fetching is not None:
+            fetching.close()
 
     def work(_: int) -> None:
         try:
-            while (taken := taking()) is not None:
-                some, values, nbytes = taken
+            while (found := taking()) is not None:
+                some, values, nbytes = found
                 if not use(some, values):
-                    fetching.close()
+                    close()
                     return
                 # The bytes may be gone before room is made for others.
-                del values, taken
-                fetching.release(nbytes)
+                del values, found
+                if nbytes and fetching is not None:
+                    fetching.release(nbytes)
         except BaseException:
-            fetching.close()
+            close()
             raise
 
-    fetching.start()
+    if fetching is not None:
+        fetching.start()
     pool.run(work, workers)
 
 
@@ -128,15 +143,33 @@ def request_for(sources: Sources, i: int, offset: int, nbytes: int, most_encoded
     return Request(sources.keys[i], ByteRange(offset, nbytes), version)
 
 
-class _Fetching:
+class Fetching:
     """The requests of one read, and their answers.
 
     I/O threads wait for room; the engine's threads wait for answers, and give room back. Only I/O threads take a lock:
     an interrupt (Ctrl-C), which comes to the main thread, leaves none taken.
+
+    Parameters
+    ----------
+    request, store
+        The read, and its store.
+    rows
+        int64, rows of its plan; at least one.
+    budget_bytes, workers
+        As for :func:`fetch_each`; an infinite budget where room was made before.
+    hand_over
+        Function that I/O threads call with some rows and their encoded bytes, or the error in place of these; None for
+        answers that :meth:`take` returns.
     """
 
     def __init__(
-        self, request: ReadRequest, store: RemoteValues, rows: IntArray, budget_bytes: int, workers: int
+        self,
+        request: ReadRequest,
+        store: RemoteValues,
+        rows: IntArray,
+        budget_bytes: float,
+        workers: int,
+        hand_over: Callable[[IntArray, list[Any] | BaseException], None] | None = None,
     ) -> None:
         self._request = request
         self._store = store
@@ -158,6 +191,7 @@ class _Fetching:
         self._each = 1 if self._divided else max(1, min(limits.each, -(-number // 2)))
         self._senders = max(1, min(limits.calls, -(-number // self._each)))
         self._turn = count()
+        self._hand_over = hand_over
         self._done: SimpleQueue[tuple[int, Answer, int] | None] = SimpleQueue()
         self._released: SimpleQueue[int] = SimpleQueue()
         self._lock = threading.Lock()
@@ -205,7 +239,7 @@ class _Fetching:
         while entry is not None:
             span, answer, asked = entry
             room += asked
-            some = self._spans.rows[self._spans.bounds[span] : self._spans.bounds[span + 1]]
+            some = self._rows(span)
             rows.append(some)
             parts = self._parts(span, some, answer)
             values.extend(parts)
@@ -220,6 +254,9 @@ class _Fetching:
                 # Meant for a later call.
                 self._done.put(None)
         return np.concatenate(rows), values, room
+
+    def _rows(self, span: int) -> IntArray:
+        return self._spans.rows[self._spans.bounds[span] : self._spans.bounds[span + 1]]
 
     def _parts(self, span: int, rows: IntArray, answer: Answer) -> list[Any]:
         """Return the encoded bytes of the chunks of a span."""
@@ -304,7 +341,7 @@ class _Fetching:
         for i, size, answer in zip(some, sizes, self._answers([self._asked(i) for i in some]), strict=True):
             if answer.value is not None and self._spans.nbytes[i] == WHOLE:
                 self._largest = max(self._largest, len(memoryview(answer.value)))
-            self._done.put((i, answer, size))
+            self._finished(i, answer, size)
 
     def _send_part(self, i: int, part: int) -> None:
         parts = self._divided.get(i)
@@ -319,7 +356,20 @@ class _Fetching:
             # With one request, it does not matter which of the values it is.
             (answer,) = self._answers([self._asked(i)])
         if answer is not None and not self._closed:
-            self._done.put((i, answer, parts.nbytes))
+            self._finished(i, answer, parts.nbytes)
+
+    def _finished(self, span: int, answer: Answer, asked_nbytes: int) -> None:
+        """Hand over the answer for a span."""
+        if self._hand_over is None:
+            self._done.put((span, answer, asked_nbytes))
+            return
+        rows = self._rows(span)
+        try:
+            found: list[Any] | BaseException = self._parts(span, rows, answer)
+        # Whatever it is, it is raised in the thread that waits for the answer.
+        except BaseException as error:
+            found = error
+        self._hand_over(rows, found)
 
     def _asked(self, i: int) -> Request:
         """Return the request for a span."""

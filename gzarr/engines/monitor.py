@@ -10,10 +10,15 @@ import contextlib
 import time
 from collections import deque
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy as np
+    import numpy.typing as npt
+
+    IntArray = npt.NDArray[np.int64]
 
 #: What a thread of a read does: it waits for the store (reads a file), decodes and places chunks, waits for the device.
 Activity: TypeAlias = Literal["store", "decoder", "device"]
@@ -23,6 +28,39 @@ _current: ContextVar[Monitor | None] = ContextVar("gzarr_monitor", default=None)
 
 class ReadCancelledError(BaseException):
     """A read was ended by its monitor. It is no ``Exception``, so that nothing takes it for a failure of the store."""
+
+
+class AskedAhead(Protocol):
+    """Chunks of a read that were asked for before it began; any of its threads may take some."""
+
+    def take(self) -> tuple[IntArray, list[Any], int] | None:
+        """As :meth:`gzarr.engines.asking.Taken.take`."""
+
+    def close(self) -> None:
+        """Take no more: one of the threads has failed."""
+
+
+class Ahead(Protocol):
+    """Chunks that were asked for before the read that needs them."""
+
+    def take(
+        self, store: object, node: str, chunks: IntArray, rows: IntArray, workers: int
+    ) -> tuple[AskedAhead | None, IntArray]:
+        """Take some chunks of a read.
+
+        Parameters
+        ----------
+        store, node
+            Store and path of the array.
+        chunks, rows
+            int64 ``(n, k)`` and ``(m,)``: coordinates of the read's chunks, and which of them.
+        workers
+            Number of threads that use them.
+
+        Returns
+        -------
+        Those that were asked for, None if there are none, and the rows of the others.
+        """
 
 
 class Monitor:
@@ -37,6 +75,8 @@ class Monitor:
     ----------
     absent
         Whether the store lacked a chunk, for which fill values were read; who wants to know clears it.
+    ahead
+        What was asked for ahead in remote stores; None for nothing.
     cancelled
         Whether reads should end. Set it from any thread: they end after the requests and chunks in progress, with
         :class:`ReadCancelledError`.
@@ -46,12 +86,13 @@ class Monitor:
         Pieces of results that were taken from them: one for each chunk and each window that needs it.
     """
 
-    __slots__ = ("_added", "_chunks", "_counted", "_timed", "_uses", "absent", "cancelled")
+    __slots__ = ("_added", "_chunks", "_counted", "_timed", "_uses", "absent", "ahead", "cancelled")
 
     def __init__(self, *, timed: bool = True) -> None:
         self._timed = timed
         self.cancelled: bool = False
         self.absent: bool = False
+        self.ahead: Ahead | None = None
         self._chunks = self._uses = 0
         self._counted: deque[tuple[int, int]] = deque()
         self._added: deque[tuple[Activity, float]] = deque()

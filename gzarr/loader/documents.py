@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from ..arrays.present import present_metadata
 from ..errors import ArgumentError, GzarrError, StoreError
-from ..stores import io_threads
 from ..stores.base import RemoteValues
+from . import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..arrays.array import Array
+    from ..metadata.model import ArrayMetadata
     from .fingerprint import Fingerprint
 
 # Most of the time that looking again takes: without a reason, and with one if documents are in a remote store.
@@ -98,10 +99,13 @@ class Documents:
     def _shapes(self) -> list[dict[str, tuple[int, ...]]]:
         """Return the shapes that the arrays have now."""
         arrays = {id(array): array for volume in self._volumes for array in volume.values()}
-        remote = [array for array in arrays.values() if isinstance(array.store, RemoteValues)]
-        found = io_threads.call_all([partial(present_metadata, array) for array in remote])
-        present = {id(array): metadata for array, metadata in zip(remote, found, strict=True)}
+        present: dict[int, ArrayMetadata] = {}
+
+        def look(array: Array) -> None:
+            present[id(array)] = present_metadata(array)
+
+        side_by_side.run([partial(look, a) for a in arrays.values() if isinstance(a.store, RemoteValues)])
         for key, array in arrays.items():
             if key not in present:
-                present[key] = present_metadata(array)
+                look(array)
         return [{name: present[id(array)].shape for name, array in volume.items()} for volume in self._volumes]

@@ -11,6 +11,7 @@ Shuffled blocks (:mod:`gzarr.loader.order`) keep nothing: their groups are such 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..plan.planner import plan_windows
 from ..stores.base import RemoteValues
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -119,6 +120,7 @@ class Chunks:
     """
 
     def __init__(self, sources: Sequence[Sequence[Source]]) -> None:
+        self._sources = sources
         counts = [source.nchunks for each in sources for source in each]
         self._ends = np.cumsum(counts)
         self._nbytes = np.array([source.chunk_nbytes for each in sources for source in each], np.int64)
@@ -132,6 +134,21 @@ class Chunks:
     def nbytes(self, numbers: IntArray) -> IntArray:
         """Return the bytes of some chunks, decoded."""
         return self._nbytes[np.searchsorted(self._ends, numbers, "right")]
+
+    def of_sources(self, numbers: IntArray) -> Iterator[tuple[Source, IntArray]]:
+        """Yield the sources that have some of the chunks, in their order, and the coordinates of these.
+
+        Parameters
+        ----------
+        numbers
+            int64, ascending.
+        """
+        sources = [source for each in self._sources for source in each]
+        begins = np.searchsorted(numbers, [first for each in self.first for first in each])
+        for i, (begin, end) in enumerate(pairwise([*begins.tolist(), len(numbers)])):
+            if end > begin:
+                own = numbers[begin:end] - (self._ends[i - 1] if i else 0)
+                yield sources[i], np.stack(np.unravel_index(own, sources[i].grid.grid_shape), axis=1)
 
 
 def numbers_of(the_plan: Plan, source: Source, first: int) -> IntArray:
@@ -147,8 +164,10 @@ class Step:
     ----------
     stay
         int64, ascending: the chunks that are in memory after it.
+    fetched
+        int64, ascending: the chunks that it decodes: those that it needs and that did not stay before.
     decoded_bytes
-        Bytes of the chunks that it decodes: those that it needs and that did not stay before.
+        Bytes of these.
     copied
         Part of the chunks that it needs which are copied: those that stayed before, or stay.
     uses
@@ -158,6 +177,7 @@ class Step:
     """
 
     stay: IntArray
+    fetched: IntArray
     decoded_bytes: int
     copied: float
     uses: int
@@ -214,18 +234,19 @@ class Keeping:
         uses, after = self._uses[here], self._next[here]
         # What stayed and is used by this read was kept for its first use from there on, which is in this read.
         due = self._stay_next < end
-        decoded = int(self.chunks.nbytes(uses).sum() - self.chunks.nbytes(self._stay[due]).sum())
+        fetched = uses[~np.isin(uses, self._stay[due])]
+        decoded = int(self.chunks.nbytes(fetched).sum())
         known = after < _NEVER
         found = np.append(self._stay[~due], uses[known])
         when = np.append(self._stay_next[~due], after[known])
         order = np.argsort(when)
         sizes = self.chunks.nbytes(found[order])
         fits = np.concatenate([order[sizes == nbytes][:most] for nbytes, most in self._most.items()])
-        copied = np.count_nonzero(due) + np.count_nonzero(~np.isin(uses, self._stay[due]) & np.isin(uses, found[fits]))
+        copied = np.count_nonzero(due) + np.count_nonzero(np.isin(fetched, found[fits]))
         self._stay, self._stay_next = found[fits], when[fits]
         samples = int(self._bounds[self._read + 1] - self._bounds[self._read])
         self._done, self._read = end, self._read + 1
-        return Step(np.sort(self._stay), decoded, copied / max(len(uses), 1), len(uses), samples)
+        return Step(np.sort(self._stay), fetched, decoded, copied / max(len(uses), 1), len(uses), samples)
 
     @property
     def _known(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,7 +12,6 @@ from ..engines.cpu.batch import Gathering, Pieces, available
 from ..engines.kernels import address
 from ..engines.stack import Stack
 from ..plan.planner import plan_windows, some_chunks
-from . import side_by_side
 from .keeping import numbers_of
 from .reading import Target
 
@@ -166,29 +164,18 @@ class ChunkMemory:
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any], room: int) -> Any:
         """Return an array in a place of ``room`` bytes, uninitialised."""
         free = self._free.setdefault(room, [])
-        try:
-            # Atomic: arrays may be read side by side.
-            place = free.pop()
-        except IndexError:
+        if not free:
             count = max(min(_PIECE_BYTES, self._room) // room, 1)
             piece = self._memory.slabs(count * room, count * room)
             if piece is None:
                 return self._memory.results.empty(tuple(shape), dtype)
-            place, *others = (piece[begin : begin + room] for begin in range(0, count * room, room))
-            free.extend(others)
-        slot = np.asarray(_Slot(place, free))
+            free.extend(piece[begin : begin + room] for begin in range(0, count * room, room))
+        slot = np.asarray(_Slot(free.pop(), free))
         return slot[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
     def close(self) -> None:
         """Free what no chunk is in."""
         self._free.clear()
-
-
-def _read_at_once(wanted: Wanted, rows: IntArray, kept_rows: IntArray, kept: Sequence[Any]) -> None:
-    """Decode some chunks, and copy from others that stayed."""
-    # First what is decoded right into the outputs: a device may write more of them than that.
-    wanted.decode(rows)
-    wanted.copy(kept_rows, kept)
 
 
 class Kept:
@@ -215,7 +202,7 @@ class Kept:
         """Bytes of the chunks."""
         return sum(array.nbytes for array in self._arrays.values())
 
-    def read(self, all_wanted: Sequence[Wanted], stay: IntArray, *, together: bool = False) -> int:
+    def read(self, all_wanted: Sequence[Wanted], stay: IntArray) -> int:
         """Read what is wanted, and have some chunks stay.
 
         Parameters
@@ -224,8 +211,6 @@ class Kept:
             What is wanted, for each source.
         stay
             int64, ascending: the chunks that stay.
-        together
-            Whether sources are read side by side.
 
         Returns
         -------
@@ -238,35 +223,29 @@ class Kept:
         """
         arrays = self._arrays
         try:
-            fresh, tasks = [], []
+            fresh = []
             for wanted in all_wanted:
                 here = np.array([number in arrays for number in wanted.numbers.tolist()], bool)
                 new = ~here & np.isin(wanted.numbers, stay)
+                # First what is decoded right into the outputs: a device may write more of them than that.
+                wanted.decode(np.flatnonzero(~here & ~new))
                 rows = np.flatnonzero(here)
-                held = [arrays[number] for number in wanted.numbers[rows].tolist()]
-                tasks.append(partial(_read_at_once, wanted, np.flatnonzero(~here & ~new), rows, held))
-                del held
+                wanted.copy(rows, [arrays[number] for number in wanted.numbers[rows].tolist()])
                 fresh.append(np.flatnonzero(new))
-            side_by_side.run(tasks, together=together)
-            del tasks
         finally:
             # What no longer stays makes way before more is decoded.
-            present = np.fromiter(arrays, np.int64, len(arrays))
-            for number in present[~np.isin(present, stay)].tolist():
+            held = np.fromiter(arrays, np.int64, len(arrays))
+            for number in held[~np.isin(held, stay)].tolist():
                 del arrays[number]
-        tasks = [partial(self._keep, *one) for one in zip(all_wanted, fresh, strict=True)]
-        side_by_side.run(tasks, together=together)
+        for wanted, rows in zip(all_wanted, fresh, strict=True):
+            each = max(self._at_once // wanted.source.chunk_nbytes, 1)
+            for begin in range(0, len(rows), each):
+                some = rows[begin : begin + each]
+                decoded = wanted.decoded(some, self._memory)
+                wanted.copy(some, decoded)
+                arrays.update(zip(wanted.numbers[some].tolist(), decoded, strict=True))
+            wanted.complete()
         return sum(wanted.uses for wanted in all_wanted)
-
-    def _keep(self, wanted: Wanted, rows: IntArray) -> None:
-        """Decode some of the chunks that are wanted, to stay, and copy what is wanted of them."""
-        each = max(self._at_once // wanted.source.chunk_nbytes, 1)
-        for begin in range(0, len(rows), each):
-            some = rows[begin : begin + each]
-            decoded = wanted.decoded(some, self._memory)
-            wanted.copy(some, decoded)
-            self._arrays.update(zip(wanted.numbers[some].tolist(), decoded, strict=True))
-        wanted.complete()
 
     def clear(self) -> None:
         """Free all of them, and their memory."""

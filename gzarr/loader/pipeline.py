@@ -175,7 +175,10 @@ class Pipeline:
 def _started(work: Work) -> bool:
     """Start the threads of an epoch; return False if the system refuses one, or if the process ends."""
     try:
-        for run in (work.run_finisher, work.run_reader):
+        loops = [work.run_finisher, work.run_reader]
+        if work.ahead is not None:
+            loops.append(work.ahead.run_ahead)
+        for run in loops:
             name = f"gzarr-loader-{run.__name__}"
             threading.Thread(target=ending.for_caller(run), name=name, daemon=True).start()
     except RuntimeError:

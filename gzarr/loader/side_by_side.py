@@ -1,4 +1,4 @@
-"""Reads of several arrays at a time: in a remote store, the requests of one leave most that are allowed unused."""
+"""Work that waits for remote stores, in threads of its own."""
 
 from __future__ import annotations
 
@@ -8,40 +8,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import ending
-from ..stores.base import RemoteValues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from .reading import Source
+    from collections.abc import Callable, Sequence
 
 
-def are_remote(sources: Iterable[Source]) -> bool:
-    """Return whether sources are read by requests, to host memory: on a device, one stream orders all reads."""
-    return any(isinstance(source.array.store, RemoteValues) and source.array.device == "cpu" for source in sources)
+def run(tasks: Sequence[Callable[[], object]]) -> None:
+    """Run each task in a thread of its own, the first one in the caller's.
 
-
-def run(tasks: Sequence[Callable[[], object]], *, together: bool) -> None:
-    """Run tasks one after the other, or each in a thread of its own.
-
-    Threads wait for the same requests in progress, of which the store and the process limit the number, and decode in
-    the same pool.
+    In an I/O thread, a task would have to send its requests one after the other.
 
     Parameters
     ----------
     tasks
-        Functions without parameters, which write to different memory.
-    together
-        Whether to use threads. The first task runs in the caller's.
+        Functions without parameters.
 
     Raises
     ------
     BaseException
         That of the first of the tasks that failed, once all have ended.
     """
-    if not together or len(tasks) < 2:
-        for task in tasks:
-            task()
+    if not tasks:
         return
     failures: dict[int, BaseException] = {}
 

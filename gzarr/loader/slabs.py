@@ -12,13 +12,11 @@ thousand at a time.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from ..engines.cpu.batch import Gathering, available
-from . import side_by_side
 from .boxes import Boxes, runs_of
 from .gathering import Windows, pieces
 
@@ -147,7 +145,7 @@ class Slabs:
         """Whether the elements are in memory."""
         return self._arrays is not None
 
-    def read(self, memory: Memory, room: int, *, together: bool = False) -> None:
+    def read(self, memory: Memory, room: int) -> None:
         """Read the elements of all boxes, each chunk once.
 
         Parameters
@@ -156,8 +154,6 @@ class Slabs:
             Memory of the slabs.
         room
             Most bytes of the slabs of a block: their memory has this size, so that it can be used again.
-        together
-            Whether arrays are read side by side.
 
         Raises
         ------
@@ -166,21 +162,15 @@ class Slabs:
         """
         count = sum(len(found.low) for each in self.boxes for found in each)
         whole = memory.slabs(self.nbytes + count * _ALIGNMENT, room + _BOXES * _ALIGNMENT)
-        arrays: list[list[Any]] = [[None] * len(each) for each in self.boxes]
+        arrays: list[list[Any]] = []
         begin = 0
-
-        def read_to(place: tuple[int, int], source: Source, found: Boxes, out: list[Any] | None) -> None:
-            volume, i = place
-            arrays[volume][i] = source.array.read_many(found.selections, out=out, stream=memory.stream)
-
-        tasks = []
-        for v, (volume, each) in enumerate(zip(self._volumes.each, self.boxes, strict=True)):
-            for i, (source, found) in enumerate(zip(volume.sources, each, strict=bool(each))):
+        for volume, each in zip(self._volumes.each, self.boxes, strict=True):
+            arrays.append([])
+            for source, found in zip(volume.sources, each, strict=bool(each)):
                 out = None
                 if whole is not None and not source.array.dtype.hasobject:
                     out, begin = _views(whole, begin, found, source.array.dtype)
-                tasks.append(partial(read_to, (v, i), source, found, out))
-        side_by_side.run(tasks, together=together)
+                arrays[-1].append(source.array.read_many(found.selections, out=out, stream=memory.stream))
         if whole is not None and available():
             for i, source in enumerate(self._volumes.each[0].sources):
                 if not source.array.dtype.hasobject:

@@ -13,7 +13,6 @@ import itertools
 import math
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -23,7 +22,7 @@ from ..engines.monitor import Monitor, ReadCancelledError
 from ..engines.pool import thread_count
 from ..errors import ChunkDecodeError, ChunkError, GzarrError
 from ..waiting import taken_from
-from . import side_by_side
+from .ahead import ReadAhead, are_remote
 from .documents import ArraysChangedError
 from .keeping import Keeping
 from .kept import ChunkMemory, Kept, Wanted
@@ -146,9 +145,6 @@ class Work:
         self.reading: Reading = self.volumes[0].reading
         self.device: str = self.reading.sources[0].array.device
         self.static = static
-        sources = [source for volume in self.volumes for source in volume.sources]
-        # Without threads of the loader's own, there are none here either.
-        self.together: bool = epoch.prefetch > 0 and side_by_side.are_remote(sources)
         self.begin = begin
         self.first: int = epoch.first_turn(begin)
         self.end: int = epoch.end(begin)
@@ -157,12 +153,11 @@ class Work:
         self.transform = transform
         self.documents = documents
         self.memory: Memory = memory_of(self.device, pinned)
+        room = epoch.kept_bytes
+        keeping = Keeping(epoch, self.bounds, room) if room else None
         self.kept: Kept | None = None
-        if epoch.kept_bytes:
-            room = epoch.kept_bytes
-            self.kept = Kept(
-                Keeping(epoch, self.bounds, room), ChunkMemory(self.memory, room), at_once=epoch.most_bytes
-            )
+        if keeping is not None:
+            self.kept = Kept(keeping, ChunkMemory(self.memory, room), at_once=epoch.most_bytes)
         self.stats: Stats = Stats()
         self.monitor: Monitor = Monitor()
         self.open: dict[int, _Open] = {}
@@ -173,6 +168,12 @@ class Work:
         if not self.shares_slabs:
             # Decoding takes memory too: while it does, so much less is held, within reason. Slabs are freed at once.
             self.most -= min(max(map(decoding_bytes, self.reading.sources)), self.most // 4)
+        self.ahead: ReadAhead | None = None
+        # Without threads of the loader's own, nothing is asked for ahead.
+        if epoch.prefetch and are_remote(epoch):
+            if keeping is None and not self.shares_slabs:
+                keeping = Keeping(epoch, self.bounds, 0)
+            self.monitor.ahead = self.ahead = ReadAhead(epoch, self.bounds, self.most, keeping)
         # An interrupt (Ctrl-C) in the consumer's thread leaves none of their locks taken, as it may a condition's.
         # None wakes those who wait when there is nothing more to come.
         self.complete: SimpleQueue[_Open | _Block | BaseException | None] = SimpleQueue()
@@ -207,7 +208,7 @@ class Work:
         slabs = block.slabs
         with contextlib.suppress(GzarrError), self._measured():
             uses = self.monitor.uses
-            slabs.read(self.memory, self.epoch.most_slab_bytes, together=self.together)
+            slabs.read(self.memory, self.epoch.most_slab_bytes)
             # Of each sample, not of the boxes.
             self.monitor.uses = uses + slabs.uses
 
@@ -259,20 +260,19 @@ class Work:
     def _read(self, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]) -> None:
         """Read samples into rows of batches."""
         with self._measured():
-            tasks = []
             for volume, places, _ in self.epoch.cells.parts(numbers):
                 for source in self.volumes[volume].sources:
                     outputs = [batch.arrays[source.number][taken] for batch, taken in pieces]
                     rows = None if len(self.volumes) == 1 else places
-                    tasks.append(partial(source.read, origins[places], outputs, self.memory, rows))
-            side_by_side.run(tasks, together=self.together)
+                    source.read(origins[places], outputs, self.memory, rows)
 
     def _read_kept(
         self, kept: Kept, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]
     ) -> None:
         """Read the samples of the next read into rows of batches, with the chunks that stay decoded."""
         with self._measured():
-            step, first = kept.keeping.step(), kept.keeping.chunks.first
+            step = kept.keeping.step() if self.ahead is None else self.ahead.next_step()
+            first = kept.keeping.chunks.first
             wanted = []
             for volume, places, _ in self.epoch.cells.parts(numbers):
                 rows = None if len(self.volumes) == 1 else places
@@ -280,7 +280,7 @@ class Work:
                     outputs = [batch.arrays[source.number][taken] for batch, taken in pieces]
                     wanted.append(Wanted(source, first[volume][i], origins[places], outputs, self.memory, rows))
             uses = self.monitor.uses
-            self.monitor.uses = uses + kept.read(wanted, step.stay, together=self.together)
+            self.monitor.uses = uses + kept.read(wanted, step.stay)
 
     @contextlib.contextmanager
     def _measured(self) -> Iterator[None]:
@@ -365,6 +365,8 @@ class Work:
                     held -= self.freed.get()
                 if self.stopped:
                     return
+                if self.ahead is not None:
+                    self.ahead.begin(nbytes)
                 for done in self._done(begin, end, block):
                     # Nothing of a block is to be held while waiting for room for the next one.
                     while done:
@@ -384,7 +386,10 @@ class Work:
 
     def _block(self, begin: int, end: int) -> _Block | None:
         """Return the block of some turns, if batches are gathered from slabs."""
-        return _Block(begin, end, self.epoch.slabs(begin, end)) if self.shares_slabs else None
+        if not self.shares_slabs:
+            return None
+        slabs = self.epoch.slabs(begin, end) if self.ahead is None else self.ahead.next_slabs()
+        return _Block(begin, end, slabs)
 
     def _done(self, begin: int, end: int, block: _Block | None) -> Iterator[list[_Open | _Block]]:
         """Read some turns; yield the batches that are complete, or the block to gather them from."""
@@ -447,7 +452,7 @@ class Work:
             yield from map(self._finished, self.gather(done))
             # Its memory is free before the next block is read.
             del done
-            self.freed.put(nbytes)
+            self._free(nbytes)
 
     def _finished(self, batch: _Open) -> Ready:
         """Make a batch ready."""
@@ -467,9 +472,15 @@ class Work:
             self.ready.put(None)
             raise StopIteration
         if not self.shares_slabs:
-            self.freed.put(result.turns * self.sample_nbytes)
+            self._free(result.turns * self.sample_nbytes)
         self.places.put(None)
         return result
+
+    def _free(self, nbytes: int) -> None:
+        """Tell that so many bytes are no longer needed."""
+        self.freed.put(nbytes)
+        if self.ahead is not None:
+            self.ahead.free(nbytes)
 
     def inline(self) -> Iterator[Ready]:
         """Read and make ready without threads."""
@@ -492,6 +503,8 @@ class Work:
             queue.put(None)
         self.freed.put(0)
         self.places.put(None)
+        if self.ahead is not None:
+            self.ahead.stop()
         if self.kept is not None and not self.epoch.prefetch:
             self.kept.clear()
         self.memory.close()

@@ -1,0 +1,285 @@
+"""Asking remote stores ahead: requests stay in progress from one read of an epoch to the next.
+
+The order of an epoch is known, and so are the chunks that each read will fetch. When a read begins, all its chunks are
+asked for, those of all arrays side by side. Until then, as many chunks of later reads are as keep the requests in
+progress that the store allows, and as there is room for: the room of samples that are not read yet. So no more memory
+is held than without.
+
+Reads find what was asked for by their monitor. They follow each other as before, and what is not found, or fails, is
+fetched by the read itself, so nothing else depends on this.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from functools import partial
+from itertools import pairwise
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ..engines.asking import Asking, Taken
+from ..errors import GzarrError
+from ..plan.planner import plan
+from ..plan.selection import parse_basic
+from ..stores.base import RemoteValues
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from ..engines.asking import Asked
+    from ..engines.request import ReadRequest
+    from .epoch import Epoch
+    from .keeping import Keeping, Step
+    from .reading import Source
+    from .slabs import Slabs
+
+    IntArray = npt.NDArray[np.int64]
+    # What was asked for, of each array by the coordinates of the chunk. Several windows may need the same one.
+    Found = dict[tuple[int, str], dict[tuple[int, ...], list[Asked]]]
+
+#: Most chunks that are asked for together, and least part of the room: requests are sent in the order of the reads.
+_CHUNKS: Final = 32
+_PARTS: Final = 8
+#: A chunk that was not answered is taken to have this part of its decoded bytes at least.
+_LEAST: Final = 8
+#: After so many answers, more is asked for.
+_WORTH_A_LOOK: Final = 16
+#: Requests that have no answer, for each that may be in progress: with more, nothing is asked for ahead.
+_WAITING: Final = 2
+#: Most bytes of chunks that are asked for when their read begins; it fetches the others itself.
+_MOST_BYTES: Final = 128 << 20
+
+
+def are_remote(epoch: Epoch) -> bool:
+    """Return whether arrays of an epoch are read by requests, to host memory."""
+    sources = [source for volume in epoch.samples.each for source in volume.sources]
+    return any(isinstance(source.array.store, RemoteValues) and source.array.device == "cpu" for source in sources)
+
+
+class ReadAhead:
+    """What is asked for ahead in an epoch.
+
+    Parameters
+    ----------
+    epoch
+        The epoch.
+    bounds
+        The turns at which reading is cut.
+    most
+        Most bytes of samples that are read and still needed, and of chunks that are asked for.
+    keeping
+        Tells which chunks each read fetches; None for slabs.
+    """
+
+    def __init__(self, epoch: Epoch, bounds: Sequence[int], most: int, keeping: Keeping | None) -> None:
+        self._epoch, self._bounds, self._most, self._keeping = epoch, bounds, most, keeping
+        stores = [source.array.store for volume in epoch.samples.each for source in volume.sources]
+        self._calls = min(store.request_limits().calls for store in stores if isinstance(store, RemoteValues))
+        # The reader waits for the lock while chunks are asked for ahead; the consumer never does.
+        self._lock = threading.Lock()
+        self._events: SimpleQueue[None] = SimpleQueue()
+        self._answers: deque[None] = deque()
+        self.stopped: bool = False
+        # Number of the read that has begun, and of reads that are planned; what they need, in their order.
+        self._read, self._planned = -1, 0
+        self._plans = self._planned_reads()
+        self._failure: Exception | None = None
+        self._slabs: deque[Slabs] = deque()
+        self._steps: deque[Step] = deque()
+        self._left: deque[tuple[int, Source, IntArray]] = deque()
+        # What was asked for, and how many bytes that is of later reads.
+        self._asking: deque[tuple[int, Asking]] = deque()
+        self._asked: dict[int, Found] = {}
+        self._bytes: dict[int, int] = {}
+        self._current: Found = {}
+        # Bytes of the largest chunk that was answered, of each source.
+        self._largest: dict[int, int] = {}
+        # Bytes of the reads that have begun, and of those that are no longer needed.
+        self._begun = self._freed = 0
+
+    # -- for the reader
+
+    def next_slabs(self) -> Slabs:
+        """Return the slabs of the next read that were not returned yet."""
+        with self._lock:
+            if not self._slabs:
+                self._plan()
+            return self._slabs.popleft()
+
+    def next_step(self) -> Step:
+        """Return what the next read does with chunks that was not returned yet."""
+        with self._lock:
+            if not self._steps:
+                self._plan()
+            return self._steps.popleft()
+
+    def begin(self, nbytes: int) -> None:
+        """Ask for all that the next read needs, which has so many bytes of samples."""
+        with self._lock:
+            self._read += 1
+            self._begun += nbytes
+            while self._asking and self._asking[0][0] < self._read:
+                self._asking.popleft()[1].close()
+            while self._planned <= self._read:
+                self._plan()
+            self._current = self._asked.setdefault(self._read, {})
+            room = _MOST_BYTES - self._bytes.pop(self._read, 0)
+            while self._left and self._left[0][0] == self._read:
+                read, source, chunks = self._left.popleft()
+                room -= len(chunks) * self._expected(source)
+                if room >= 0:
+                    self._ask(read, source, chunks)
+            del self._asked[self._read]
+        self._events.put(None)
+
+    def take(
+        self, store: object, node: str, chunks: IntArray, rows: IntArray, workers: int
+    ) -> tuple[Taken | None, IntArray]:
+        """Take what the present read asked for; as :class:`gzarr.engines.monitor.Ahead`."""
+        own = self._current.get((id(store), node))
+        if not own:
+            return None, rows
+        found: dict[int, Asked] = {}
+        for row, coords in zip(rows.tolist(), map(tuple, chunks[rows].tolist()), strict=True):
+            if asked := own.get(coords):
+                found[row] = asked.pop()
+        if not found:
+            return None, rows
+        others = np.array([row for row in rows.tolist() if row not in found], np.int64)
+        return Taken(found, list(found.values()), workers), others
+
+    # -- for others
+
+    def free(self, nbytes: int) -> None:
+        """Tell that so many bytes of samples are no longer needed; always called by the same thread."""
+        self._freed += nbytes
+        self._events.put(None)
+
+    def stop(self) -> None:
+        """Ask for nothing more, and end all waits for what was asked for."""
+        self.stopped = True
+        for _, asking in list(self._asking):
+            asking.close()
+        self._events.put(None)
+
+    def run_ahead(self) -> None:
+        """Ask for chunks of later reads whenever there is room; the loop of a thread."""
+        try:
+            while not self.stopped:
+                with self._lock:
+                    if not self._ask_ahead():
+                        return
+                self._events.get()
+                while True:
+                    try:
+                        self._events.get_nowait()
+                    except Empty:
+                        break
+        except Exception:
+            # Without this thread, chunks are asked for when their read begins; if that fails too, the reader says so.
+            return
+
+    # -- with the lock
+
+    def _ask_ahead(self) -> bool:
+        """Ask for chunks of later reads while there is room; return whether there are more."""
+        waiting = sum(asking.waiting for _, asking in self._asking)
+        room = self._most - (self._begun - self._freed) - sum(self._bytes.values())
+        while waiting < _WAITING * self._calls and not self.stopped:
+            while not self._left:
+                if self._planned >= len(self._bounds) - 1:
+                    return False
+                self._plan()
+            read, source, chunks = self._left[0]
+            nbytes = len(chunks) * self._expected(source)
+            if nbytes > room:
+                break
+            self._left.popleft()
+            room -= nbytes
+            self._bytes[read] = self._bytes.get(read, 0) + nbytes
+            waiting += len(chunks)
+            self._ask(read, source, chunks)
+        return True
+
+    def _ask(self, read: int, source: Source, chunks: IntArray) -> None:
+        """Ask for some chunks."""
+        found = self._asked.setdefault(read, {})
+
+        def ask(request: ReadRequest) -> None:
+            if not isinstance(request.store, RemoteValues):
+                return
+            asking = Asking(request, partial(self._answered, id(source)))
+            self._asking.append((read, asking))
+            if self.stopped:
+                asking.close()
+            own = found.setdefault((id(request.store), request.node), {})
+            for coords, asked in asking.chunks.items():
+                own.setdefault(coords, []).append(asked)
+
+        try:
+            source.array._ask(chunks, ask)
+        except GzarrError:
+            # The read will find it out as well, and say so in its place.
+            return
+
+    def _expected(self, source: Source) -> int:
+        """Return how many bytes a chunk is taken to have that was not answered: as many as the largest one so far."""
+        return max(self._largest.get(id(source), source.chunk_nbytes), source.chunk_nbytes // _LEAST)
+
+    def _answered(self, source: int, sizes: Sequence[int]) -> None:
+        # In I/O threads. Not every answer is worth a look.
+        self._largest[source] = max(self._largest.get(source, 0), *sizes)
+        self._answers.extend([None] * len(sizes))
+        if len(self._answers) >= _WORTH_A_LOOK:
+            self._answers.clear()
+            self._events.put(None)
+
+    def _plan(self) -> None:
+        """Find what the next read needs."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            found = next(self._plans)
+        except Exception as error:
+            # For the reader, if it is in the other thread.
+            self._failure = error
+            raise
+        for source, chunks in found:
+            if isinstance(source.array.store, RemoteValues):
+                most = min(max(self._most // _PARTS // source.chunk_nbytes, 1), _CHUNKS)
+                self._left.extend((self._planned, source, some) for some in _cut(chunks, source, most))
+        self._planned += 1
+
+    def _planned_reads(self) -> Iterator[list[tuple[Source, IntArray]]]:
+        """Yield what each read fetches: sources, and the coordinates of their chunks."""
+        if self._keeping is not None:
+            while self._keeping.left:
+                step = self._keeping.step()
+                if self._epoch.kept_bytes:
+                    self._steps.append(step)
+                yield list(self._keeping.chunks.of_sources(step.fetched))
+            return
+        for begin, end in pairwise(self._bounds):
+            slabs = self._epoch.slabs(begin, end)
+            self._slabs.append(slabs)
+            found = []
+            for volume, each in zip(self._epoch.samples.each, slabs.boxes, strict=True):
+                for source, boxes in zip(volume.sources, each, strict=bool(each)):
+                    selections = [parse_basic(selection, source.array.shape) for selection in boxes.selections]
+                    found.append((source, plan(selections, source.grid).chunks))
+            yield found
+
+
+def _cut(chunks: IntArray, source: Source, most: int) -> list[IntArray]:
+    """Cut chunks into parts that are asked for together: all of one shard, or some that are whole values."""
+    shard, inner = source.array.shards, source.array.chunks
+    if shard is None:
+        return [chunks[begin : begin + most] for begin in range(0, len(chunks), most)]
+    _, which = np.unique(chunks * np.array(inner) // np.array(shard), axis=0, return_inverse=True)
+    order = np.argsort(which.reshape(-1), kind="stable")
+    return np.split(chunks[order], np.flatnonzero(np.diff(which.reshape(-1)[order])) + 1) if len(chunks) else []
