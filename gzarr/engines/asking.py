@@ -32,24 +32,42 @@ if TYPE_CHECKING:
 BATCH_CHUNKS: Final = 16
 
 
+class _Parts:
+    """Encoded bytes of chunks that one request fetched, found when one of them is wanted.
+
+    No lock: two threads may both find them, and find the same.
+    """
+
+    __slots__ = ("_find", "_found")
+
+    def __init__(self, find: Callable[[], list[Any]]) -> None:
+        self._find = find
+        self._found: list[Any] | None = None
+
+    def __getitem__(self, i: int) -> Any:
+        if self._found is None:
+            self._found = self._find()
+        return self._found[i]
+
+
 class Asked:
     """One chunk that was asked for."""
 
     __slots__ = ("_done",)
 
     def __init__(self) -> None:
-        self._done: SimpleQueue[tuple[Any] | BaseException] = SimpleQueue()
+        self._done: SimpleQueue[tuple[_Parts, int] | None] = SimpleQueue()
 
-    def answer(self, value: Any) -> None:
-        """Hand over its encoded bytes, None if it is absent."""
-        self._done.put((value,))
+    def answer(self, parts: _Parts, i: int) -> None:
+        """Hand over its encoded bytes, at a place among others."""
+        self._done.put((parts, i))
 
-    def fail(self, error: BaseException) -> None:
-        """Hand over the error in their place."""
-        self._done.put(error)
+    def cancel(self) -> None:
+        """End the wait for it."""
+        self._done.put(None)
 
     def get(self) -> Any:
-        """Wait for its encoded bytes and return them; call it once.
+        """Wait for its encoded bytes and return them, or None if it is absent; call it once.
 
         Raises
         ------
@@ -59,13 +77,10 @@ class Asked:
             If nobody asks for it any more.
         """
         found = taken_from(self._done)
-        if isinstance(found, tuple):
-            return found[0]
-        try:
-            raise found
-        finally:
-            # Break the cycle of exception, traceback and this frame.
-            del found
+        if found is None:
+            raise ReadCancelledError
+        parts, i = found
+        return parts[i]
 
 
 class Asking:
@@ -76,7 +91,7 @@ class Asking:
     request
         A read from a store with ``get_many``; its outputs are not used.
     answered
-        Function that is called in I/O threads with the sizes of chunks that were answered, in bytes.
+        Function that is called in I/O threads with the number of chunks that one request fetched, and of its bytes.
 
     Attributes
     ----------
@@ -89,7 +104,7 @@ class Asking:
         If an index gives a chunk too many bytes.
     """
 
-    def __init__(self, request: ReadRequest, answered: Callable[[list[int]], None]) -> None:
+    def __init__(self, request: ReadRequest, answered: Callable[[int, int], None]) -> None:
         refuse_large(request)
         self._answered = answered
         rows = np.flatnonzero(request.sources.nbytes != ABSENT)
@@ -102,24 +117,20 @@ class Asking:
             self._fetching = Fetching(request, store, rows, math.inf, 1, self._hand_over)
             self._fetching.start()
 
-    def _hand_over(self, rows: IntArray, found: list[Any] | BaseException) -> None:
-        values = [None] * len(rows) if isinstance(found, BaseException) else found
-        for row, value in zip(rows.tolist(), values, strict=True):
+    def _hand_over(self, rows: IntArray, find: Callable[[], list[Any]], nbytes: int) -> None:
+        parts = _Parts(find)
+        for i, row in enumerate(rows.tolist()):
             # None if nobody asks any more.
-            if (asked := self._by_row.pop(row, None)) is None:
-                continue
-            if isinstance(found, BaseException):
-                asked.fail(found)
-            else:
-                asked.answer(value)
-        self._answered([0 if value is None else memoryview(value).nbytes for value in values])
+            if (asked := self._by_row.pop(row, None)) is not None:
+                asked.answer(parts, i)
+        self._answered(len(rows), nbytes)
 
     def close(self) -> None:
         """Send no more requests, and end the waits for those that have no answer."""
         if self._fetching is not None:
             self._fetching.close()
         for asked in list(self._by_row.values()):
-            asked.fail(ReadCancelledError())
+            asked.cancel()
         self._by_row.clear()
 
     @property
@@ -171,4 +182,4 @@ class Taken:
         """Take no more: one of the threads has failed."""
         self._closed = True
         for asked in self._asked:
-            asked.fail(ReadCancelledError())
+            asked.cancel()

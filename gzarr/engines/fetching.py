@@ -158,8 +158,8 @@ class Fetching:
     budget_bytes, workers
         As for :func:`fetch_each`; an infinite budget where room was made before.
     hand_over
-        Function that I/O threads call with some rows and their encoded bytes, or the error in place of these; None for
-        answers that :meth:`take` returns.
+        Function that I/O threads call with some rows, a function that returns their encoded bytes (or raises
+        ChunkError), and the number of bytes that were fetched; None for answers that :meth:`take` returns.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Fetching:
         rows: IntArray,
         budget_bytes: float,
         workers: int,
-        hand_over: Callable[[IntArray, list[Any] | BaseException], None] | None = None,
+        hand_over: Callable[[IntArray, Callable[[], list[Any]], int], None] | None = None,
     ) -> None:
         self._request = request
         self._store = store
@@ -364,12 +364,9 @@ class Fetching:
             self._done.put((span, answer, asked_nbytes))
             return
         rows = self._rows(span)
-        try:
-            found: list[Any] | BaseException = self._parts(span, rows, answer)
-        # Whatever it is, it is raised in the thread that waits for the answer.
-        except BaseException as error:
-            found = error
-        self._hand_over(rows, found)
+        nbytes = 0 if answer.value is None else memoryview(answer.value).nbytes
+        # What it takes to find them, and an error, are for the thread that waits: I/O threads send the next requests.
+        self._hand_over(rows, partial(self._parts, span, rows, answer), nbytes)
 
     def _asked(self, i: int) -> Request:
         """Return the request for a span."""

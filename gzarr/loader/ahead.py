@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     # What was asked for, of each array by the coordinates of the chunk. Several windows may need the same one.
     Found = dict[tuple[int, str], dict[tuple[int, ...], list[Asked]]]
 
-#: Most chunks that are asked for together, and least part of the room: requests are sent in the order of the reads.
-_CHUNKS: Final = 32
+#: Most values (chunks or shards) that are asked for together, and least part of the room: requests are sent in the
+#: order of the reads.
+_VALUES: Final = 64
 _PARTS: Final = 8
 #: A chunk that was not answered is taken to have this part of its decoded bytes at least.
 _LEAST: Final = 8
@@ -97,7 +98,7 @@ class ReadAhead:
         self._asked: dict[int, Found] = {}
         self._bytes: dict[int, int] = {}
         self._current: Found = {}
-        # Bytes of the largest chunk that was answered, of each source.
+        # Bytes of the largest chunk that was answered, of each source (the mean of those that one request fetched).
         self._largest: dict[int, int] = {}
         # Bytes of the reads that have begun, and of those that are no longer needed.
         self._begun = self._freed = 0
@@ -231,10 +232,10 @@ class ReadAhead:
         """Return how many bytes a chunk is taken to have that was not answered: as many as the largest one so far."""
         return max(self._largest.get(id(source), source.chunk_nbytes), source.chunk_nbytes // _LEAST)
 
-    def _answered(self, source: int, sizes: Sequence[int]) -> None:
+    def _answered(self, source: int, count: int, nbytes: int) -> None:
         # In I/O threads. Not every answer is worth a look.
-        self._largest[source] = max(self._largest.get(source, 0), *sizes)
-        self._answers.extend([None] * len(sizes))
+        self._largest[source] = max(self._largest.get(source, 0), nbytes // count)
+        self._answers.extend([None] * count)
         if len(self._answers) >= _WORTH_A_LOOK:
             self._answers.clear()
             self._events.put(None)
@@ -251,8 +252,8 @@ class ReadAhead:
             raise
         for source, chunks in found:
             if isinstance(source.array.store, RemoteValues):
-                most = min(max(self._most // _PARTS // source.chunk_nbytes, 1), _CHUNKS)
-                self._left.extend((self._planned, source, some) for some in _cut(chunks, source, most))
+                parts = _cut(chunks, source, self._most // _PARTS)
+                self._left.extend((self._planned, source, some) for some in parts)
         self._planned += 1
 
     def _planned_reads(self) -> Iterator[list[tuple[Source, IntArray]]]:
@@ -275,11 +276,20 @@ class ReadAhead:
             yield found
 
 
-def _cut(chunks: IntArray, source: Source, most: int) -> list[IntArray]:
-    """Cut chunks into parts that are asked for together: all of one shard, or some that are whole values."""
-    shard, inner = source.array.shards, source.array.chunks
-    if shard is None:
-        return [chunks[begin : begin + most] for begin in range(0, len(chunks), most)]
-    _, which = np.unique(chunks * np.array(inner) // np.array(shard), axis=0, return_inverse=True)
-    order = np.argsort(which.reshape(-1), kind="stable")
-    return np.split(chunks[order], np.flatnonzero(np.diff(which.reshape(-1)[order])) + 1) if len(chunks) else []
+def _cut(chunks: IntArray, source: Source, most_bytes: int) -> list[IntArray]:
+    """Cut chunks into parts that are asked for together: some whole values, or all that is wanted of some shards.
+
+    A shard counts once, however many of its chunks are wanted: its index, or the whole of it, is one request.
+    """
+    n, shard = len(chunks), source.array.shards
+    if not n:
+        return []
+    value_of = np.arange(n)
+    if shard is not None:
+        _, value_of = np.unique(chunks * np.array(source.array.chunks) // np.array(shard), axis=0, return_inverse=True)
+        order = np.argsort(value_of.reshape(-1), kind="stable")
+        chunks, value_of = chunks[order], value_of.reshape(-1)[order]
+    # The first chunk of each value, and the end.
+    first = np.flatnonzero(np.diff(value_of, prepend=-1, append=n))
+    each = int(np.clip(most_bytes // source.chunk_nbytes * (len(first) - 1) // n, 1, _VALUES))
+    return np.split(chunks, first[each:-1:each])

@@ -16,6 +16,7 @@ import gzarr
 from gzarr.engines.asking import Asked, Taken
 from gzarr.engines.monitor import ReadCancelledError
 from gzarr.loader import Loader, Rows, Windows, side_by_side
+from gzarr.loader.ahead import _cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -370,7 +371,7 @@ def test_a_failure_ends_the_waits_of_other_threads() -> None:
     # That nobody reads any more would not be the failure.
     assert taken.take() is None
     ended = Asked()
-    ended.fail(ReadCancelledError())
+    ended.cancel()
     with pytest.raises(ReadCancelledError):
         Taken([0], [ended], 2).take()
 
@@ -387,3 +388,17 @@ def test_tasks() -> None:
         side_by_side.run([lambda: seen.append(9), lambda: fail(1), lambda: fail(2)])
     assert seen[-1] == 9
     side_by_side.run([])
+
+
+@pytest.mark.parametrize(("suffix", "values"), [("", ROWS), ("s", ROWS // 20)])
+def test_what_is_wanted_of_a_shard_is_asked_for_together(folder: Path, suffix: str, values: int) -> None:
+    loader = Loader({"u": opened(folder, suffix)["u"]}, Rows())
+    (source,) = loader._volumes.each[0].sources
+    chunks = np.random.default_rng(1).permutation(ROWS)[:, None] * np.array([1, *[0] * (source.array.ndim - 1)])
+    for most in (1, 3, values):
+        parts = _cut(chunks, source, most * (ROWS // values) * source.chunk_nbytes)
+        assert sorted(np.concatenate(parts)[:, 0].tolist()) == list(range(ROWS))
+        shards = [{row * values // ROWS for row in part[:, 0].tolist()} for part in parts]
+        assert max(map(len, shards)) == min(most, 64)
+        assert sum(map(len, shards)) == values
+    assert _cut(chunks[:0], source, 1) == []
