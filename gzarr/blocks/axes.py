@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..metadata.chunk_grid import ChunkAxis
-    from .boundary import Mode
+    from ..windows.boundary import Mode
 
     IntArray = npt.NDArray[np.int64]
 

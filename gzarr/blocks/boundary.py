@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from ..windows.boundary import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    IntArray = npt.NDArray[np.int64]
+    from ..windows.boundary import Mode
 
-#: Ways to go on beyond the ends, as ``scipy.ndimage`` names them. A number is a constant; None ends blocks there.
-Mode: TypeAlias = Literal["reflect", "mirror", "nearest", "wrap"]
-MODES: Final[tuple[str, ...]] = get_args(Mode)
+    IntArray = npt.NDArray[np.int64]
 
 
 class Cut(NamedTuple):
@@ -95,7 +95,7 @@ def runs(begin: int, end: int, size: int, boundary: Mode | float | complex) -> l
     size
         Length of the array along the axis, at least 1.
     boundary
-        What lies beyond.
+        What lies beyond; a number is a constant.
     """
     low, high = max(begin, 0), min(end, size)
     result: list[Run] = []
@@ -107,22 +107,8 @@ def runs(begin: int, end: int, size: int, boundary: Mode | float | complex) -> l
             if not isinstance(boundary, str):
                 result.append(Run(part[0] - begin, part[1] - begin, None, 1))
             else:
-                result += _runs_of(_elements(np.arange(*part), size, boundary), part[0] - begin)
+                result += _runs_of(folded(np.arange(*part), size, boundary), part[0] - begin)
     return result
-
-
-def _elements(places: IntArray, size: int, mode: str) -> IntArray:
-    """Return the elements of the array that stand at places beyond it."""
-    if mode == "nearest":
-        return np.clip(places, 0, size - 1)
-    if mode == "wrap":
-        return places % size
-    if mode == "mirror":
-        period = max(2 * (size - 1), 1)
-        folded = places % period
-        return np.minimum(folded, period - folded) if size > 1 else np.zeros_like(places)
-    folded = places % (2 * size)
-    return np.minimum(folded, 2 * size - 1 - folded)
 
 
 def _runs_of(elements: IntArray, begin: int) -> Iterator[Run]:

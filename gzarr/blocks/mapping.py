@@ -16,7 +16,7 @@ from .work import BlockWork, most_threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .boundary import Mode
+    from ..windows.boundary import Mode
 
 DEFAULT_BUDGET_BYTES: Final = 512 << 20
 
@@ -27,7 +27,7 @@ def map_blocks(
     out: Any = None,
     block: Literal["auto"] | int | Sequence[int] = "auto",
     halo: int | Sequence[int] = 0,
-    boundary: Mode | complex | None = "reflect",
+    boundary: Mode | complex | None = "symmetric",
     scale: float | Sequence[float] = 1,
     drop_axis: int | Sequence[int] = (),
     new_axis: int | Sequence[int] = (),
@@ -68,8 +68,9 @@ def map_blocks(
     halo
         Elements that a function is given before and after a block along each axis of the inputs, or along all of them.
     boundary
-        What a halo has beyond the ends of the inputs, as ``scipy.ndimage`` calls it: ``"reflect"`` (d c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), ``"nearest"``, ``"wrap"``, or a number; None for no halo there.
+        What a halo has beyond the ends of the inputs, as in ``numpy.pad``: ``"symmetric"`` (d c b a | a b c d, which
+        ``scipy.ndimage`` has by default and calls ``"reflect"``), ``"reflect"`` (d c b | a b c d), ``"edge"``,
+        ``"wrap"``, or a number; None for no halo there.
     scale
         Length of the outputs divided by that of the inputs, along each axis or all of them: a whole number, or the
         inverse of one (rounded up).

@@ -12,15 +12,15 @@ import numpy as np
 from ..arrays.array import Array
 from ..errors import ArgumentError
 from ..metadata.chunk_grid import RegularAxis
+from ..windows.boundary import MODES, name_of_numpy
 from .axes import InputAxis, Scale
 from .blocks import Grid, OutputBlocks
-from .boundary import MODES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..metadata.chunk_grid import ChunkAxis
-    from .boundary import Mode
+    from ..windows.boundary import Mode
 
 #: Bytes of the elements of a block, inputs and outputs together, that are aimed at.
 _TARGET: Final = 8 << 20
@@ -69,7 +69,9 @@ class Geometry:
         halos = _each(halo, ndim, "halo", lambda n: _is_whole(n) and n >= 0, "whole numbers of elements, at least 0")
         scales = [Scale.of(s) for s in _each(scale, ndim, "scale", _is_scale, "whole numbers or their inverses")]
         if boundary is not None and boundary not in MODES and not _is_number(boundary):
-            raise ArgumentError(f"boundary must be one of {', '.join(MODES)}, a number or None, not {boundary!r}")
+            modes = ", ".join(MODES)
+            hint = name_of_numpy(boundary)
+            raise ArgumentError(f"boundary must be one of {modes}, a number or None, not {boundary!r}{hint}")
         if any(halos[d] or scales[d] not in (None, Scale()) for d in dropped):
             raise ArgumentError("axes in drop_axis are read whole: their halo must be 0, and their scale 1")
         return cls(common, tuple(left), tuple(s for s in scales if s), tuple(halos), boundary)
@@ -151,7 +153,8 @@ def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: 
         try:
             np.array(boundary, array.dtype)
         except (OverflowError, TypeError, ValueError) as error:
-            raise ArgumentError(f"boundary={boundary!r} is no element of {array.name}, of {array.dtype}") from error
+            reason = f"{array.name} has the data type {array.dtype}, which cannot hold boundary={boundary!r}"
+            raise ArgumentError(reason) from error
 
 
 def block_axes(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError
+from ..windows.boundary import MODES, folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -227,12 +228,8 @@ def runs(indices: IntArray) -> Iterator[tuple[int, int, int, int]]:
 
 def padded_indices(indices: IntArray, size: int, pad: Pad | None) -> IntArray:
     """Return the elements that stand for some indices along an axis, as in ``numpy.pad``; -1 for fill values."""
-    if pad == "edge":
-        return np.clip(indices, 0, size - 1)
-    if pad == "reflect":
-        period = max(2 * (size - 1), 1)
-        folded = indices % period
-        return np.minimum(folded, period - folded) if size > 1 else np.zeros_like(indices)
+    if pad in MODES:
+        return folded(indices, size, pad)
     return np.where((indices >= 0) & (indices < size), indices, -1)
 
 

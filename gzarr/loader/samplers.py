@@ -11,15 +11,16 @@ import dataclasses
 import math
 import operator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentError
+from ..windows.boundary import name_of_numpy
 from .cells import Footprint, group_lengths
 from .masks import cells_of_mask
-from .samples import Geometry, Part, Samples
+from .samples import Geometry, Pad, Part, Samples
 from .weighing import balanced, check_number, checked_weights
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from ..arrays.array import Array
     from .cells import IntArray
-    from .samples import Pad
 
 #: Amplification that groups of rows, of runs of steps and of random patches must not exceed.
 ROWS_AMPLIFICATION = 1.01
@@ -189,8 +189,8 @@ class Patches(Sampler):
     halo
         Elements that a patch has more on each side, along each axis or along all.
     pad
-        What stands for elements outside of the array: ``"reflect"`` or ``"edge"`` as in ``numpy.pad``, or
-        ``"fill"`` for the array's fill value. None for patches inside of the array only; halos must then fit, too.
+        What stands for elements outside of the array: ``"reflect"``, ``"symmetric"`` or ``"edge"`` as in ``numpy.pad``,
+        or ``"fill"`` for the array's fill value. None for patches inside of the array only; halos must then fit, too.
     where
         Which patches are samples: a mask of the shape of the grid, or of the array along the patch's axes, or of a
         lower resolution of that (a patch is taken if its cell of the grid has a true element); or the first elements of
@@ -227,8 +227,9 @@ class Patches(Sampler):
         k = len(shape)
         stride = shape if self.stride is None else _integers("stride", self.stride, k, 1)
         halo = _integers("halo", self.halo, k, 0)
-        if self.pad not in ("reflect", "edge", "fill", None):
-            raise ArgumentError(f"pad must be 'reflect', 'edge', 'fill' or None, not {self.pad!r}")
+        if self.pad not in (*get_args(Pad), None):
+            hint = name_of_numpy(self.pad)
+            raise ArgumentError(f"pad must be one of {', '.join(get_args(Pad))} or None, not {self.pad!r}{hint}")
         placed = {name: self._axes(name, array, k) for name, array in arrays.items()}
         first = next(iter(arrays))
         size = tuple(arrays[first].shape[axis] for axis in placed[first])

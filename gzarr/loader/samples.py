@@ -16,7 +16,7 @@ from .permutation import Permutation, mix, uniform
 if TYPE_CHECKING:
     from .cells import IntArray
 
-Pad: TypeAlias = Literal["reflect", "edge", "fill"]
+Pad: TypeAlias = Literal["reflect", "symmetric", "edge", "fill"]
 
 # What a hash is for; a part of its key.
 _JITTER = 11

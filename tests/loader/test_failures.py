@@ -193,7 +193,7 @@ def test_wrong_arguments_are_refused(root: Path, options: dict[str, Any], messag
         (Patches((1, 1, 1, 1)), "no patches of 4 axes"),
         (Patches((0, 1, 1)), "shape must be"),
         (Patches((1, 1, 1), halo=1, pad=None), "halo needs pad"),
-        (Patches((1, 1, 1), pad="mirror"), "pad must be"),  # type: ignore[arg-type]
+        (Patches((1, 1, 1), pad="mirror"), "pad must be one of reflect, symmetric.*SciPy calls 'mirror' is 'reflect'"),  # type: ignore[arg-type]
         (Patches((1, 1, 1), stride=(1, 2)), "stride must be"),
         (Patches((1, 1, 1), where=[(0, 0)]), "where= must be"),
         (Patches((1, 1, 1), where=np.ones((2, 2), bool)), "mask where= has shape"),

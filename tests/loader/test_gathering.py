@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
 DTYPES = ("bool", "i1", ">u2", "f4", ">f8", "c8", ">c16", "S5", "<U3", [("a", "u1"), ("b", "<f4")])
 PADS: dict[str, Any] = {
     "reflect": {"mode": "reflect"},
+    "symmetric": {"mode": "symmetric"},
     "edge": {"mode": "edge"},
     "fill": {"mode": "constant", "constant_values": 0},
 }

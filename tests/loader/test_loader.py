@@ -93,7 +93,7 @@ def test_runs_of_steps(tmp_path: Path, device: TestedDevice) -> None:
     assert device.to_numpy(batch["x"])[0, :, 0].tolist() == [7, 8]
 
 
-@pytest.mark.parametrize("pad", ["reflect", "edge", "fill"])
+@pytest.mark.parametrize("pad", ["reflect", "symmetric", "edge", "fill"])
 @pytest.mark.parametrize("halo", [0, 3])
 @pytest.mark.parametrize("shape", [(16, 16, 16), (8, 60, 16)])
 def test_patches_with_padding(

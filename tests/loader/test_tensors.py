@@ -86,7 +86,7 @@ def test_windows(tmp_path: Path, shuffle: Any, sampler: str, device: TestedDevic
 @given(
     shape=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     halo=st.integers(0, 3),
-    pad=st.sampled_from(["reflect", "edge", "fill"]),
+    pad=st.sampled_from(["reflect", "symmetric", "edge", "fill"]),
     flip=st.sampled_from([None, 0, 1, (0, 1)]),
     shuffle=st.sampled_from(SHUFFLES),
     buffer=st.sampled_from([500, 10_000]),
