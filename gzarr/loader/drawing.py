@@ -47,7 +47,9 @@ def drawn(total: int, count: int, weights: npt.NDArray[np.float64] | None, key: 
         # Whole rounds of all, and some of one more.
         whole, rest = divmod(count, total)
         return np.sort(np.append(np.tile(numbers, whole), order[:rest]))
-    expected = count * (weights / weights.sum())
+    # By the largest one first: neither huge nor tiny weights leave the range of floats.
+    relative = weights / weights.max()
+    expected = count * (relative / relative.sum())
     if not replace:
         expected = _at_most_once(expected, count)
     ends = np.cumsum(expected[order])
@@ -70,5 +72,6 @@ def _at_most_once(expected: npt.NDArray[np.float64], count: int) -> npt.NDArray[
         left = count - np.count_nonzero(full)
         if rest <= 0 or left <= 0 or rest >= left:
             break
-        expected = np.where(full, 1.0, expected * (left / rest))
+        # In this order, tiny weights do not overflow.
+        expected = np.where(full, 1.0, np.where(full, 0.0, expected) / rest * left)
     return np.minimum(expected, 1.0)
