@@ -334,9 +334,11 @@ class LocalStore:
         StoreError
             If a directory cannot be listed, or a symbolic link leads back to a directory above it.
         """
-        return self._walk(split_prefix(prefix), prefix)
+        # Checked now, not when the first key is asked for.
+        split_prefix(prefix)
+        return self._walk(prefix)
 
-    def _walk(self, segments: Sequence[str], prefix: str) -> Iterator[str]:
+    def _walk(self, prefix: str) -> Iterator[str]:
         # One level per directory: its prefix and its remaining names, last first. Directories sort with their slash, so
         # that the keys of the whole walk are sorted.
         levels: _Levels = []

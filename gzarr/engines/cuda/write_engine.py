@@ -338,7 +338,7 @@ class _Writing:
                 self._left.append(rows[begin:end])
                 return None
             return [self._bytes(encoded, begin, end)] if encoded.nbytes[begin] else []
-        shard = self._shards.get(value) or self._open(rows[begin], int(self._size[value]))
+        shard = self._shards.get(value) or self._open(int(self._size[value]))
         self._shards[value] = shard
         shard.failed |= failed
         shard.missing -= end - begin
@@ -362,7 +362,7 @@ class _Writing:
         last = end - 1
         return encoded.data[encoded.begin[begin] : encoded.begin[last] + encoded.nbytes[last]].data
 
-    def _open(self, row: np.int64, missing: int) -> _Shard:
+    def _open(self, missing: int) -> _Shard:
         (level,) = self._request.levels
         total = int(np.prod(level.codec.chunks_per_shard(level.stored_shape), dtype=np.int64))
         at_start = level.codec.index_location == "start"
