@@ -173,7 +173,12 @@ class Reader:
         coords
             Their coordinates, each once.
         results, missing, memory, whole, options
-            As for :meth:`fill`, as are the errors.
+            As for :meth:`fill`.
+
+        Raises
+        ------
+        GzarrError
+            As for :meth:`fill`.
         """
         if memory is HOST and self._fill_chunks_quickly(coords, results, missing):
             return
@@ -203,7 +208,12 @@ class Reader:
         results
             Arrays of the windows, with any strides and the dtype of the array; one array on a device.
         missing, memory, options
-            As for :meth:`fill`, as are the errors.
+            As for :meth:`fill`.
+
+        Raises
+        ------
+        GzarrError
+            As for :meth:`fill`.
         """
         shape = results[0].shape[1:]
         the_plan = plan_windows(starts, shape, step, self.planned_grid)
@@ -226,7 +236,12 @@ class Reader:
         the_plan
             The plan, or some chunks of it; its outputs are places along the first axes of ``results``.
         results, missing, memory, options
-            As for :meth:`fill_windows`, as are the errors.
+            As for :meth:`fill_windows`.
+
+        Raises
+        ------
+        GzarrError
+            As for :meth:`fill_windows`.
         """
         self._run_parts(the_plan, Stack(results), None, missing, memory, results[0], options)
 

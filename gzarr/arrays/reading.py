@@ -307,7 +307,12 @@ class ReadableArray(ArrayProperties):
         out
             An array of the array's kind and dtype for each, of its shape.
         stream
-            As for :meth:`read`, as are the errors.
+            As for :meth:`read`.
+
+        Raises
+        ------
+        GzarrError
+            As for :meth:`read`.
         """
         options = self._read_options(None, stream, None, "auto", None)
         if options.memory is HOST:
@@ -329,7 +334,12 @@ class ReadableArray(ArrayProperties):
             Arrays ``(n_i, *shape)`` of the array's kind and dtype. On a device, if there are several, what the plan
             does not fill of its windows is undefined.
         stream
-            As for :meth:`read`, as are the errors.
+            As for :meth:`read`.
+
+        Raises
+        ------
+        GzarrError
+            As for :meth:`read`.
         """
         options = self._read_options(None, stream, None, "auto", None)
         if not len(the_plan):

@@ -222,7 +222,7 @@ class NewOutput:
         try:
             self._dtype = None if dtype is None else np.dtype(dtype)
         except TypeError as error:
-            raise ArgumentError(f"dtype={dtype!r} is no data type of NumPy") from error
+            raise ArgumentError(f"dtype={dtype!r} is not a data type of NumPy") from error
         self._array: Any = None
         self._lock = threading.Lock()
         self._results: Results = HOST

@@ -110,9 +110,9 @@ class Fingerprint:
         if parts[0] != own[0]:
             changed.append(f"an epoch had {parts[0]} samples and has {own[0]} now")
         if parts[2] != own[2]:
-            changed.append("the sampler is another one")
+            changed.append("the sampler has changed")
         if parts[3] != own[3]:
-            changed.append("shuffle=, buffer_bytes= or streams= are others, or the groups of samples")
+            changed.append("shuffle=, buffer_bytes=, streams= or the groups of samples have changed")
         return "; ".join(changed) or "it was made from other arrays or another sampler"
 
     def changed(self, shapes: Sequence[Mapping[str, tuple[int, ...]]]) -> list[tuple[str, bool]]:
@@ -133,7 +133,7 @@ class Fingerprint:
 
     def _changed_arrays(self, hashes: list[str], samples: int) -> str:
         if len(hashes) != len(self.arrays) or len(hashes) > MOST_ARRAYS:
-            return "the arrays are others, or have other shapes"
+            return "the arrays or their shapes have changed"
         told = []
         for array, found in zip(self.arrays, hashes, strict=True):
             if found != array.hash():

@@ -106,7 +106,7 @@ def flipped(parts: Sequence[Part], arrays: Mapping[str, Array], flip: Flip | Non
                 raise ArgumentError(f"flip={dimension!r} is the axis along which samples lie in {part.array!r}")
             result[i] = replace(result[i], flip=tuple(sorted({*result[i].flip, axis})))
         if not found:
-            raise ArgumentError(f"flip={dimension!r} is no dimension of any array of the loader")
+            raise ArgumentError(f"flip={dimension!r} is not a dimension of any array of the loader")
     return result
 
 

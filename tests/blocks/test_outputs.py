@@ -294,7 +294,7 @@ def test_arguments_may_be_arrays() -> None:
 
 def test_wrong_types_and_constants() -> None:
     source = stored(elements().astype("u1"))
-    with pytest.raises(ArgumentError, match="dtype='nonsense' is no data type"):
+    with pytest.raises(ArgumentError, match="dtype='nonsense' is not a data type"):
         gzarr.map_blocks(lambda x: x, source, out=[Output(dtype="nonsense")])
     for boundary in (300, -1, 1j):
         with pytest.raises(ArgumentError, match=r"data type uint8, which cannot hold boundary="):

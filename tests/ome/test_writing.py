@@ -313,7 +313,7 @@ def test_arrays_that_cannot_become_images() -> None:
     with pytest.raises(ArgumentError, match="'a_1' would be a level, and there is another node of that name"):
         gzarr.ome.pyramid(store, path="a", axes="zyx", levels=2)
     gzarr.create_group(store, path="g")
-    with pytest.raises(NodeTypeError, match="is no OME-Zarr image"):
+    with pytest.raises(NodeTypeError, match="is not an OME-Zarr image"):
         gzarr.ome.pyramid(store, path="g")
 
 

@@ -36,7 +36,7 @@ def image_of(group: Group) -> tuple[Multiscale, Written]:
     if "multiscales" in metadata.errors:
         raise metadata.errors["multiscales"]
     if not metadata.multiscales:
-        raise NodeTypeError(f"{group.name} in {group.store!r} is no OME-Zarr image: it lacks 'multiscales'")
+        raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr image: it lacks 'multiscales'")
     check_version(metadata.version)
     return metadata.multiscales[0], "0.4" if metadata.version == "0.4" else "0.5"
 

@@ -144,7 +144,7 @@ def create_field(
         raise error
     plate = metadata.plate
     if plate is None:
-        raise NodeTypeError(f"{group.name} in {group.store!r} is no OME-Zarr plate: it lacks 'plate'")
+        raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr plate: it lacks 'plate'")
     check_version(metadata.version)
     version: Written = "0.4" if metadata.version == "0.4" else "0.5"
     for kind, name, names in (("row", row, plate.rows), ("column", str(column), plate.columns)):
@@ -189,7 +189,7 @@ def create_field(
             metadata = parse(found)
             plate = metadata.plate
             if plate is None:
-                raise NodeTypeError(f"{group.name} in {group.store!r} is no OME-Zarr plate any longer")
+                raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr plate any longer")
             if well not in [one.path for one in plate.wells]:
                 own = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
                 plate = replace(plate, wells=(*plate.wells, own))
