@@ -4,12 +4,13 @@
     python benchmarks/loader_remote.py --latency 50 --buffer 64e6
     python benchmarks/loader_remote.py --beluga PYTHON          with the Python of an environment that has zarr-beluga
     python benchmarks/loader_remote.py --source OTHER --source .  two checkouts of gzarr beside each other
+    python benchmarks/loader_remote.py --shards 8               chunks of a quarter of a step, in shards of 8 steps
 
 Windows overlap, and each step of each variable is a chunk. A server (``slow_server.py``), in S3's dialect, answers each
 request after the latency, and counts those in progress. Each reader is a process of its own, rounds are interleaved,
 and medians are reported, of an epoch from the first batch that is asked for to the last one. ``limit`` gets as many
 values as gzarr did by 64 plain connections, and neither decodes nor keeps them. ``in progress`` is the mean from the
-first request to the last answer.
+first request to the last answer. With shards, gzarr is measured alone: there, the others would read something else.
 """
 
 from __future__ import annotations
@@ -51,25 +52,30 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--buffer", type=float, default=256 * 2**20, help="buffer_bytes")
     parser.add_argument("--order", action="append", choices=ORDERS, help="only this order (repeatable)")
     parser.add_argument("--source", action="append", metavar="FOLDER", help="a checkout of gzarr (repeatable)")
+    parser.add_argument("--shards", type=int, default=0, metavar="STEPS", help="in shards of so many steps (Zarr 3)")
     parser.add_argument("--beluga", metavar="PYTHON", help="a Python that has zarr-beluga")
     return parser.parse_args()
 
 
-def _write(folder: Path) -> None:
-    """Write the variables and their coordinates, in Zarr version 2, which zarr-beluga reads as well."""
+def _write(folder: Path, shards: int) -> None:
+    """Write the variables and their coordinates, without shards in Zarr version 2, which zarr-beluga reads as well."""
     import numpy as np
 
     import gzarr
 
     random = np.random.Generator(np.random.PCG64(1))
-    group = gzarr.create_group(folder / BUCKET / GROUP, zarr_format=2)
+    group = gzarr.create_group(folder / BUCKET / GROUP, zarr_format=3 if shards else 2)
+    rows = -(-SHAPE[0] // 4)
+    layout: dict[str, Any] = {"chunks": (1, *SHAPE)}
+    if shards:
+        layout = {"chunks": (1, rows, SHAPE[1]), "shards": (shards, 4 * rows, SHAPE[1])}
     axes = ["time", "latitude", "longitude"]
     y, x = np.meshgrid(*(np.linspace(0, 6, n) for n in SHAPE), indexing="ij")
     steps = np.arange(STEPS)[:, None, None]
     for i, name in enumerate(NAMES):
         data = 280 + 10 * np.sin(y + steps / 9 + i) * np.cos(x - steps / 7) + random.normal(0, 0.1, (STEPS, *SHAPE))
         attributes = {"_ARRAY_DIMENSIONS": axes}
-        group.create_array(name, data=data.astype("f4"), chunks=(1, *SHAPE), attributes=attributes)
+        group.create_array(name, data=data.astype("f4"), attributes=attributes, **layout)
     units = {"units": "hours since 2000-01-01", "calendar": "proleptic_gregorian"}
     coordinates = np.arange(STEPS), np.linspace(-90, 90, SHAPE[0]), np.linspace(0, 359, SHAPE[1])
     for axis, values in zip(axes, coordinates, strict=True):
@@ -226,9 +232,10 @@ def _readers(arguments: argparse.Namespace, port: int) -> Iterator[dict[str, Pro
         folder = Path(source).resolve()
         path = {"PYTHONPATH": os.pathsep.join([str(folder), str(folder / "kernels")])}
         commands["gzarr" if len(sources) == 1 else f"gzarr {folder.name}"] = sys.executable, "gzarr", path
-    if arguments.beluga:
+    if arguments.beluga and not arguments.shards:
         commands["zarr-beluga"] = arguments.beluga, "beluga", {"PYTHONPATH": ""}
-    commands["limit"] = sys.executable, "limit", {}
+    if not arguments.shards:
+        commands["limit"] = sys.executable, "limit", {}
     with contextlib.ExitStack() as stack:
         readers = {}
         for name, (python, kind, environment) in commands.items():
@@ -267,10 +274,11 @@ def main() -> None:
     print(
         f"{arguments.latency:g} ms a request, {SAMPLES} samples of {FRAMES} steps of {len(NAMES)} variables in batches "
         f"of {arguments.batch}, buffer_bytes={arguments.buffer:.0f}, medians of {arguments.rounds}"
+        + (f", in shards of {arguments.shards} steps" if arguments.shards else "")
     )
     print("order   reader                  seconds   first   CPU s  requests  in progress  most  of limit", flush=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        _write(Path(folder))
+        _write(Path(folder), arguments.shards)
         command = [sys.executable, str(HERE / "slow_server.py"), folder, "--latency", str(arguments.latency)]
         server = Process(command)
         stack.callback(server.close)
@@ -278,9 +286,10 @@ def main() -> None:
         for order in arguments.order or ORDERS:
             columns = _measured(arguments, order, readers, server)
             for name, c in columns.items():
+                part = f"{columns['limit']['seconds'] / c['seconds']:8.2f}" if "limit" in columns else ""
                 print(
                     f"{order:8}{name:24}{c['seconds']:7.3f} {c['first']:7.3f} {c['cpu_s']:7.2f}  {c['requests']:8.0f}"
-                    f"  {c['mean']:11.1f}  {c['most']:4.0f}  {columns['limit']['seconds'] / c['seconds']:8.2f}",
+                    f"  {c['mean']:11.1f}  {c['most']:4.0f}  {part}",
                     flush=True,
                 )
 

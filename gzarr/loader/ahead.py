@@ -5,8 +5,8 @@ asked for, those of all arrays side by side. Until then, as many chunks of later
 progress that the store allows, and as there is room for: the room of samples that are not read yet. So no more memory
 is held than without.
 
-Reads find what was asked for by their monitor. They follow each other as before, and what is not found, or fails, is
-fetched by the read itself, so nothing else depends on this.
+Reads find what was asked for by their monitor. They follow each other as before, and fetch what was not asked for
+themselves, so nothing else depends on this. A request that fails is an error of the read that takes its answer.
 """
 
 from __future__ import annotations

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextvars
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Final
 
 from .. import ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+#: Most threads: a loader may have thousands of arrays.
+_MOST_THREADS: Final = 32
+
 
 def run(tasks: Sequence[Callable[[], object]]) -> None:
-    """Run each task in a thread of its own, the first one in the caller's.
+    """Run tasks side by side, in up to 32 threads, one of which is the caller's.
 
     In an I/O thread, a task would have to send its requests one after the other.
 
@@ -28,29 +32,28 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
     BaseException
         That of the first of the tasks that failed, once all have ended.
     """
-    if not tasks:
-        return
     failures: dict[int, BaseException] = {}
+    turn = count()
 
-    def work(i: int) -> None:
-        try:
-            tasks[i]()
-        except BaseException as error:
-            failures[i] = error
+    def work() -> None:
+        while (i := next(turn)) < len(tasks):
+            try:
+                tasks[i]()
+            except BaseException as error:
+                failures[i] = error
 
     threads = []
-    for i in range(1, len(tasks)):
+    for i in range(1, min(len(tasks), _MOST_THREADS)):
         # Each in a copy of the context, which has the monitor of the reads.
-        own = partial(contextvars.copy_context().run, work, i)
+        own = partial(contextvars.copy_context().run, work)
         thread = threading.Thread(target=ending.for_caller(own), name=f"gzarr-loader-array-{i}", daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            # The system refuses threads, or the process ends.
-            work(i)
-        else:
-            threads.append(thread)
-    work(0)
+            # The system refuses threads, or the process ends; the others do all.
+            break
+        threads.append(thread)
+    work()
     for thread in threads:
         thread.join()
     if failures:
