@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from itertools import count
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..waiting import taken_from
 from .failures import refuse_large
-from .fetching import Fetching
+from .fetching import BATCH_CHUNKS, Fetching
 from .monitor import ReadCancelledError
 from .request import ABSENT
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from .request import ReadRequest
 
     IntArray = npt.NDArray[np.int64]
-
-#: Most chunks that one thread takes at a time.
-BATCH_CHUNKS: Final = 16
 
 
 class _Parts:
