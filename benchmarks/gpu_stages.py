@@ -48,8 +48,8 @@ KERNELS: Final = "kernels"
 TESTS = (
     "gpu", "nvcomp_batch", "gpu_damage", "doctor", "read_matrix", "write_edges", "rectilinear", "read_properties",
     "rectilinear_shards", "departures",
-    "dtypes_matrix", "extension_codecs", "extension_dtypes", "golden", "golden_own", "fixtures", "read_api", "copy",
-    "format_v1",
+    "dtypes_matrix", "read_converted", "extension_codecs", "extension_dtypes", "golden", "golden_own", "fixtures",
+    "read_api", "copy", "format_v1",
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
     "zip_store", "zip_remote", "fsspec_store", "zarr_store", "virtual",
     "read_windows", "map_blocks_devices", "loader", "inputs", "keeping", "steps", "tensors", "weighing",

@@ -219,8 +219,7 @@ class ExportedArray(ReadableArray):
             )
         if copy is False:
             raise ArgumentError("an array in a store cannot become a NumPy array without copying it")
-        result = self.read()
-        return result if dtype is None else result.astype(dtype, copy=False)  # type: ignore[no-any-return]
+        return self.read(dtype=dtype)  # type: ignore[no-any-return]
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         """Read the whole array and export it; see the Python array API standard."""

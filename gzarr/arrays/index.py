@@ -49,13 +49,14 @@ class Indexer:
         selection: Any,
         *,
         out: Any = None,
+        dtype: Any = None,
         missing: Missing | None = None,
         stream: Any = None,
         budget_bytes: int | None = None,
         decode: Decode = "auto",
         verify: Verify | None = None,
     ) -> Any:
-        """Read a selection, into ``out`` if given, with the parameters of :meth:`Array.read`."""
+        """Read a selection, with the parameters of :meth:`Array.read`."""
         rest, field = self._array._split_field(selection)
         options = self._array._read_options(missing, stream, budget_bytes, decode, verify)
-        return self._array._read(self._parse(rest, self._array.shape), field, out, options)
+        return self._array._read(self._parse(rest, self._array.shape), field, out, options, dtype)

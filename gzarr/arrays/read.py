@@ -22,7 +22,7 @@ from ..engines.shard_cache import ShardIndexCache
 from ..engines.shards import read_shards, whole_chunks
 from ..engines.stack import Stack
 from ..metadata.chunk_grid import ChunkGrid
-from ..plan.decode_program import analyse, planned_grid
+from ..plan.decode_program import analyse, converting, planned_grid
 from ..plan.keys import distinct_rows
 from ..plan.planner import box_chunks, by_shape, plan, plan_chunks, plan_windows, some_chunks
 from ..progress import reads_are_shown, watch
@@ -68,10 +68,12 @@ class Reader:
     """
 
     __slots__ = (
+        "_converting",
         "_cuda",
         "_decoding",
         "_device",
         "_engine",
+        "_fill_value",
         "_grid",
         "_indexes",
         "_metadata",
@@ -89,6 +91,7 @@ class Reader:
         self._path = path
         self._name = f"/{path}"
         self._prefix = metadata.key_prefix(path)
+        self._fill_value = metadata.absent_value
         self._indexes = ShardIndexCache()
         self._decoding: Decoding | None = None
         self._grid: ChunkGrid | None = None
@@ -96,6 +99,7 @@ class Reader:
         self._cuda: CudaEngine | None = None
         # One reader for each chunk shape of a rectilinear grid, least recently used first.
         self._shapes: OrderedDict[tuple[int, ...], Reader] = OrderedDict()
+        self._converting: dict[np.dtype[Any], Reader | None] = {}
 
     @property
     def decoding(self) -> Decoding:
@@ -105,6 +109,26 @@ class Reader:
             whole = ArrayRepresentation(grid.chunk_shape, self._metadata.dtype)
             self._decoding = analyse(self._metadata.codecs, whole, kernels.available(), grid)
         return self._decoding
+
+    def converting(self, dtype: np.dtype[Any]) -> Reader | None:
+        """Return the reader that converts elements as it places them, or None if they must be converted afterwards.
+
+        Parameters
+        ----------
+        dtype
+            Data type of the results, in native byte order.
+        """
+        # Several threads may do this at once; at worst, a reader is made twice.
+        if dtype not in self._converting:
+            decoding = converting(self.decoding, dtype, kernels.available())
+            reader = None
+            if decoding is not None:
+                reader = Reader(self._metadata, self._store, self._path, self._device)
+                reader._decoding, reader._indexes = decoding, self._indexes
+                with np.errstate(all="ignore"):
+                    reader._fill_value = np.asarray(self._fill_value, self._metadata.dtype).astype(dtype)[()]
+            self._converting[dtype] = reader
+        return self._converting[dtype]
 
     @property
     def planned_grid(self) -> ChunkGrid:
@@ -360,7 +384,7 @@ class Reader:
                 sources=sources,
                 outputs=views,
                 field=field,
-                fill_value=self._metadata.absent_value,
+                fill_value=self._fill_value,
                 missing=missing,
                 most_encoded=decoding.most_encoded,
                 budget_bytes=budget_bytes,
@@ -385,6 +409,10 @@ class Reader:
         if reader is None:
             metadata = replace(self._metadata, chunk_grid=ChunkGrid.regular(self._metadata.shape, chunk_shape))
             reader = Reader(metadata, self._store, self._path, self._device)
+            if self.decoding.chunk.dtype != metadata.dtype:
+                # ``converting`` has found that elements of this data type are converted in place.
+                reader = reader.converting(self.decoding.chunk.dtype)
+                assert reader is not None
         # Several threads may do this at once; at worst, a reader is made twice.
         self._shapes[chunk_shape] = reader
         while len(self._shapes) > KEEP_SHAPES:
@@ -438,7 +466,7 @@ class Reader:
             metadata = self._metadata
             self._engine = CpuEngine(
                 self.decoding,
-                metadata.absent_value,
+                self._fill_value,
                 self._store,
                 self._prefix,
                 metadata.chunk_key_encoding,

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..documents.json import quote
+from ..dtypes.v3 import parse_v3
 from ..engines.cuda.router import Decode
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MetadataError, UnsupportedError
 
 if TYPE_CHECKING:
     from ..engines.request import Missing, Verify
     from .outputs import Results
 
-__all__ = ["NO_OPTIONS", "Decode", "DeviceOptions", "ReadOptions", "check_decode", "check_missing", "check_verify"]
+__all__ = [
+    "NO_OPTIONS",
+    "Decode",
+    "DeviceOptions",
+    "ReadOptions",
+    "as_dtype",
+    "check_decode",
+    "check_missing",
+    "check_verify",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,25 @@ class ReadOptions:
     missing: Missing
     memory: Results
     device: DeviceOptions
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the data type of a result; raise ArgumentError if ``dtype`` is none.
+
+    Parameters
+    ----------
+    dtype
+        Anything that NumPy takes, or a name of Zarr's: ``"bfloat16"``.
+    """
+    if isinstance(dtype, str):
+        # Other names may be NumPy's.
+        with contextlib.suppress(MetadataError, UnsupportedError):
+            return parse_v3(dtype)[0]
+    try:
+        result: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"dtype={quote(dtype)} is neither a NumPy dtype nor a Zarr data type: {error}") from None
+    return result
 
 
 def check_missing(missing: Missing) -> Missing:

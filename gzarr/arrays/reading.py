@@ -16,7 +16,7 @@ from ..plan.selection import parse_basic
 from ..plan.windows import parse_rows, parse_windows
 from .array_properties import ArrayProperties
 from .outputs import HOST, DeviceResults, output
-from .read_options import DeviceOptions, ReadOptions, check_budget, check_decode, check_missing, check_verify
+from .read_options import DeviceOptions, ReadOptions, as_dtype, check_budget, check_decode, check_missing, check_verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,20 +68,21 @@ class ReadableArray(ArrayProperties):
         selection: Any = WHOLE,
         *,
         out: Any = None,
+        dtype: Any = None,
         missing: Missing | None = None,
         stream: Any = None,
         budget_bytes: int | None = None,
         decode: Decode = "auto",
         verify: Verify | None = None,
     ) -> Any:
-        """Read a selection as ``a[selection]`` does, into ``out`` if given.
+        """Read a selection as ``a[selection]`` does, into ``out`` if given, converted to ``dtype`` if given.
 
         Parameters
         ----------
         selection
             Selection as for ``a[...]``; everything by default.
         out
-            Writable array of the result's shape and the array's dtype, with any strides. If a chunk fails, ``out`` is
+            Writable array of the result's shape and dtype, with any strides. If a chunk fails, ``out`` is
             partially written. Passing it saves the allocation of a large result, whose page faults may take as long as
             the read.
 
@@ -89,6 +90,12 @@ class ReadableArray(ArrayProperties):
             last array that uses it is gone, and reuses it for a result of similar size. At most
             ``GZARR_RECYCLE_BYTES`` (default 512 MiB; 0 for none) are kept. The system may reclaim them at any time, and
             :func:`gzarr.release_memory` frees them at once.
+        dtype
+            Data type of the result; None for the array's own. Elements are converted as by
+            ``a[selection].astype(dtype)`` of NumPy (of CuPy on a device). Conversions of integers and booleans to
+            integers, of real numbers to ``float32`` and ``float64``, and of ``float32`` to ``float16`` are part of
+            decoding and need no more memory; numbers out of range become infinite without NumPy's warning. For all
+            others, elements are read first and then converted.
         missing
             Meaning of an absent chunk for this read: ``"fill"`` or ``"error"``; None for the array's own setting.
         stream
@@ -127,7 +134,8 @@ class ReadableArray(ArrayProperties):
         OutputError
             If ``out`` has the wrong kind, shape or dtype, or is read-only; nothing was read.
         ArgumentError
-            If an argument is none of the above, or if ``budget_bytes`` is too small for one chunk.
+            If an argument is none of the above, if ``budget_bytes`` is too small for one chunk, or if the elements
+            cannot be converted to ``dtype``.
         DeviceError
             If the device cannot hold elements of this dtype, fails, or was lost to this process, which may happen when
             a corrupt chunk is decoded. The message then names the chunks and says what to do.
@@ -138,7 +146,7 @@ class ReadableArray(ArrayProperties):
         """
         selection, field = self._split_field(selection)
         options = self._read_options(missing, stream, budget_bytes, decode, verify)
-        return self._read(parse_basic(selection, self.shape), field, out, options)
+        return self._read(parse_basic(selection, self.shape), field, out, options, dtype)
 
     def read_many(
         self,
@@ -416,7 +424,10 @@ class ReadableArray(ArrayProperties):
             memory = DeviceResults(device, device.as_stream(stream))
         return ReadOptions(meaning, memory, DeviceOptions(budget_bytes, decode, verified))
 
-    def _read(self, selection: Selection, field: str | None, out: Any, options: ReadOptions) -> Any:
+    def _read(self, selection: Selection, field: str | None, out: Any, options: ReadOptions, wanted: Any = None) -> Any:
+        """Read a selection, converted to the data type ``wanted`` if that is not None."""
+        if wanted is not None:
+            return self._read_as(as_dtype(wanted), selection, field, out, options)
         dtype = self._metadata.dtype
         if field is not None:
             fields = dtype.fields
@@ -431,6 +442,36 @@ class ReadableArray(ArrayProperties):
                 return result
         result = self._output(selection.result_shape, dtype, out, options.memory)
         self._reader.fill([selection], [result], field, options.missing, options.memory, result, options.device)
+        return result
+
+    def _read_as(
+        self, dtype: np.dtype[Any], selection: Selection, field: str | None, out: Any, options: ReadOptions
+    ) -> Any:
+        """Read a selection converted to a data type."""
+        own = self._metadata.dtype
+        if field is not None:
+            assert own.fields is not None
+            own = own.fields[field][0]
+        if dtype == own:
+            return self._read(selection, field, out, options)
+        if not np.can_cast(own.base, dtype, "unsafe"):
+            raise ArgumentError(f"{self.name}: {own} cannot be converted to dtype={dtype}")
+        memory = options.memory
+        # A device has no compiled conversion to float16.
+        reader = self._reader.converting(dtype) if field is None and (memory is HOST or dtype != "f2") else None
+        if reader is not None:
+            result = self._output(selection.result_shape, dtype, out, memory)
+            reader.fill([selection], [result], None, options.missing, memory, result, options.device)
+            return result
+        if out is not None:
+            # Before anything is read.
+            self._output((*selection.result_shape, *own.shape), dtype, out, memory)
+        elements = self._read(selection, field, None, options)
+        result = self._output(elements.shape, dtype, out, memory)
+        try:
+            memory.copy(result, elements)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{self.name}: elements cannot be converted to dtype={dtype}: {error}") from error
         return result
 
     def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: Any, memory: Results) -> Any:

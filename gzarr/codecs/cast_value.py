@@ -29,7 +29,7 @@ from ..dtypes.v3 import parse_v3
 from ..errors import MetadataError
 from . import casting
 from .buffers import need_array
-from .codec import ArrayRepresentation, Codec, CodecKind, Representation
+from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation, convert
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -124,6 +124,30 @@ class CastValueCodec(Codec):
         self._pairs("encode", array.dtype, self.dtype)
         self._pairs("decode", self.dtype, array.dtype)
         return ArrayRepresentation(array.shape, self.dtype)
+
+    def converts(self, dtype: np.dtype[Any]) -> bool:
+        """Return whether decoding to a data type is the conversion that C and NumPy do, and no number is an error."""
+        stored = self.dtype
+        if stored.isbuiltin != 1 or dtype.isbuiltin != 1 or json.loads(self.scalar_map).get("decode"):
+            return False
+        if stored == dtype:
+            return True
+        to_nearest = self.rounding == "nearest-even"
+        if stored.kind == "f":
+            # NaN of float16 becomes another NaN of float32.
+            if dtype == np.dtype("f8"):
+                return True
+            fits = stored == np.dtype("f8") and dtype == np.dtype("f4")
+            return fits and to_nearest and self.out_of_range == "clamp"
+        if dtype.kind == "f":
+            exact = 8 * stored.itemsize <= np.finfo(dtype).nmant
+            return dtype.itemsize > 2 and (exact or to_nearest)
+        return np.can_cast(stored, dtype) or self.out_of_range == "wrap"
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """Return the conversion if it is compiled."""
+        dtype = need_array(decoded, self.label).dtype
+        return convert(self.dtype, dtype) if self.converts(dtype) else None
 
     def _mapped(self, array: npt.NDArray[Any], to: np.dtype[Any], direction: str) -> npt.NDArray[Any]:
         pairs = self._pairs(direction, array.dtype, to)

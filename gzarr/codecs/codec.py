@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from gzarr_kernels.slots.conversion import conversion
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -78,6 +80,7 @@ class Operation:
 
     - bytes: ``(swap,)``: width in bytes of the units to byte-swap; 0 or 1 means no swap
     - transpose: ``order`` of the codec, one integer per dimension
+    - convert: number of a conversion of numbers (``gzarr_kernels.slots.conversion``), bytes of a stored number
     - zstd: none
     - gzip, zlib: none
     - lz4: none (numcodecs' framing: 4 bytes little-endian size, then one LZ4 block)
@@ -120,6 +123,13 @@ class EncodingStep:
     search: tuple[str, int] | None = None
     parts: tuple[str, ...] = ()
     way: int = 0
+
+
+def convert(stored: np.dtype[Any], dtype: np.dtype[Any]) -> tuple[Operation, ...] | None:
+    """Return the native step that converts stored numbers to a data type as C does, or None if it is not compiled."""
+    known = stored.isbuiltin == dtype.isbuiltin == 1 and stored.isnative and dtype.isnative
+    number = conversion(stored.str[1:], dtype.str[1:]) if known else None
+    return None if number is None else (Operation("convert", (number, stored.itemsize)),)
 
 
 class Codec(ABC):

@@ -31,7 +31,7 @@ from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
 from . import object_codecs
 from .buffers import UNKNOWN_LIMIT_BYTES, checked, compressed, flat, need_array, need_bytes
-from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
+from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Operation, Representation, convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,6 +187,12 @@ class NumcodecsArrayToArray(NumcodecsCodec):
             )
         made = self.configuration.get("encode_dtype") or self.configuration.get("astype") or taken
         return ArrayRepresentation(array.shape, np.dtype(made).newbyteorder("="))
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """Return the conversion of ``astype`` if it is compiled."""
+        if self.id != "astype":
+            return None
+        return convert(np.dtype(self.configuration["encode_dtype"]), need_array(decoded, self.label).dtype)
 
     def _states_dtype(self) -> bool:
         return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))

@@ -1,18 +1,20 @@
 """A codec chain in the form that an engine runs: levels of shards, and a short list of native operations.
 
-Transpositions are not operations: they become the strides of the decoded chunk. A byte swap is part of placing.
+Transpositions are not operations: they become the strides of the decoded chunk. A byte swap and a conversion of numbers
+are part of placing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..codecs.buffers import ceiling
 from ..codecs.chain import representations
 from ..codecs.codec import ArrayRepresentation, BytesRepresentation
+from ..codecs.numcodecs_adapter import NumcodecsArrayToArray
 from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
 from ..metadata.chunk_grid import ChunkGrid
@@ -108,12 +110,18 @@ class Program:
         Strides of the decoded chunk in bytes, one per dimension of the array.
     swap
         Width in bytes of the units to swap when placing; 0 for none.
+    stored_itemsize
+        Bytes of an element of the decoded chunk.
+    conversion
+        Number of the conversion of elements when placing (``gzarr_kernels.slots.conversion``); 0 for none.
     """
 
     operations: tuple[Operation, ...]
     order: tuple[int, ...]
     strides: tuple[int, ...]
     swap: int
+    stored_itemsize: int
+    conversion: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +217,30 @@ def analyse(
     return Decoding(tuple(levels), chain, planned, _program(chain, planned, between, available), ceiling(encoded))
 
 
+def converting(decoding: Decoding, dtype: np.dtype[Any], available: frozenset[str]) -> Decoding | None:
+    """Return a chain that converts the elements of another, or None if this needs more than placing.
+
+    Parameters
+    ----------
+    decoding
+        The other chain.
+    dtype
+        Data type of the elements once converted, in native byte order.
+    available
+        As for :func:`analyse`.
+    """
+    stored = decoding.chunk.dtype
+    codec = NumcodecsArrayToArray("astype", {"encode_dtype": stored.str, "decode_dtype": dtype.str})
+    chunk = ArrayRepresentation(decoding.chunk.shape, dtype)
+    if codec.operations(chunk) is None:
+        return None
+    chain = (codec, *decoding.codecs)
+    program = _program(chain, chunk, representations(chain, chunk), available)
+    if program is None and decoding.program is not None:
+        return None
+    return replace(decoding, codecs=chain, chunk=chunk, program=program)
+
+
 def _leading_shard(codecs: tuple[Codec, ...]) -> tuple[tuple[TransposeCodec, ...], ShardingIndexed] | None:
     """Return the transpositions and the sharding codec if the chain consists of nothing else, else None."""
     *before, last = codecs
@@ -224,7 +256,8 @@ def _program(
     if "loop" not in available or chunk.dtype.hasobject or chunk.dtype.itemsize == 0:
         return None
     order = tuple(range(len(chunk.shape)))
-    swap = 0
+    swap = conversion = 0
+    stored_itemsize = chunk.dtype.itemsize
     operations: list[Operation] = []
     for codec, decoded in zip(codecs, between[:-1], strict=True):
         steps = codec.operations(decoded)
@@ -235,6 +268,11 @@ def _program(
                 order = tuple(order[i] for i in step.params)
             elif step.name == "bytes":
                 swap = step.params[0] if step.params and step.params[0] > 1 else 0
+            elif step.name == "convert":
+                if conversion and step.params[0]:
+                    # Placing converts once.
+                    return None
+                conversion, stored_itemsize = step.params[0] or conversion, step.params[1]
             elif step.name not in available:
                 return None
             else:
@@ -247,8 +285,8 @@ def _program(
                     return None
                 operations.append(Operation(step.name, nbytes, step.params[0] if step.params else 0))
     strides = [0] * len(chunk.shape)
-    stride = chunk.dtype.itemsize
+    stride = stored_itemsize
     for d in reversed(order):
         strides[d] = stride
         stride *= chunk.shape[d]
-    return Program(tuple(reversed(operations)), order, tuple(strides), swap)
+    return Program(tuple(reversed(operations)), order, tuple(strides), swap, stored_itemsize, conversion)

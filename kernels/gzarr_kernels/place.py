@@ -10,6 +10,7 @@ from typing import Final
 
 from numba import types
 
+from .convert import convert_rows
 from .elements import copy_rows
 from .jit import part, unit
 from .memory import i64, u8
@@ -22,7 +23,21 @@ from .transpose import copy_tile
 _LEAST_ROW: Final = 16
 
 
-@unit(types.void, 9)
+@part
+def place_element(geometry: int, source: int, target: int, swap: int, conversion: int, scratch: int) -> None:
+    """Copy or convert one element; arguments as of :func:`place_piece`."""
+    g = i64(geometry)
+    itemsize = g[G.ITEMSIZE]
+    if conversion == 0:
+        copy_rows(source, 0, itemsize, target, 0, itemsize, 1, 1, itemsize, swap, 0)
+    else:
+        own = g[G.SOURCE_ITEMSIZE]
+        convert_rows(
+            source, 0, own, target, 0, itemsize, 1, 1, conversion, own, itemsize, swap, scratch + TILE_SCRATCH, 0
+        )
+
+
+@unit(types.void, 10)
 def place_piece(
     geometry: int,
     piece: int,
@@ -32,6 +47,7 @@ def place_piece(
     typesize: int,
     blocksize: int,
     swap: int,
+    conversion: int,
     scratch: int,
 ) -> None:
     """Copy one piece.
@@ -50,6 +66,8 @@ def place_piece(
         Element size and block size of shuffled blocks, in bytes; 1 and any number for a plain chunk.
     swap
         Width of the units to byte-swap, in bytes, or 0.
+    conversion
+        Number of the conversion of the elements of a plain chunk, or 0.
     scratch
         Address of ``slots.scratch.SCRATCH_BYTES`` bytes.
     """
@@ -130,7 +148,7 @@ def place_piece(
     partner = -1
     tiled = False
     if rows_source[inner] == 0:
-        if typesize == 1 and by_target[inner] != itemsize:
+        if typesize == 1 and by_target[inner] != itemsize and conversion == 0:
             for q in range(inner):
                 if rows_source[q] == 0 and by_target[q] == itemsize:
                     partner = q
@@ -157,12 +175,30 @@ def place_piece(
                 t += at[q] * by_target[q]
         if typesize > 1:
             unshuffle_rows(chunk, nbytes, blocksize, s, row_source, t, row_target, rows, n, typesize, swap, stream)
+        elif conversion != 0 and rows_source[inner] == 0:
+            convert_rows(
+                chunk + s,
+                row_source,
+                by_source[inner],
+                t,
+                row_target,
+                by_target[inner],
+                rows,
+                n,
+                conversion,
+                g[G.SOURCE_ITEMSIZE],
+                itemsize,
+                swap,
+                scratch + TILE_SCRATCH,
+                stream,
+            )
         elif rows_source[inner] != 0:
             from_table = i64(rows_source[inner])
             to_table = i64(rows_target[inner])
             for j in range(n):
                 a = chunk + s + from_table[j] * by_source[inner]
-                copy_rows(a, 0, itemsize, t + to_table[j] * by_target[inner], 0, itemsize, 1, 1, itemsize, swap, 0)
+                b = t + to_table[j] * by_target[inner]
+                place_element(geometry, a, b, swap, conversion, scratch)
         elif tiled:
             copy_tile(
                 chunk + s,
@@ -207,14 +243,14 @@ def place_piece(
 
 @part
 def place_points(
-    geometry: int, first: int, count: int, chunk: int, source_scale: int, swap: int, itemsize: int
+    geometry: int, first: int, count: int, chunk: int, source_scale: int, swap: int, conversion: int, scratch: int
 ) -> None:
     """Copy ``count`` points of a plain chunk (``source_scale`` 1) or of a fill element (0)."""
     g = i64(geometry)
     source = i64(g[G.POINT_SOURCE])
     target = i64(g[G.POINT_TARGET])
     for p in range(first, first + count):
-        copy_rows(chunk + source[p] * source_scale, 0, itemsize, target[p], 0, itemsize, 1, 1, itemsize, swap, 0)
+        place_element(geometry, chunk + source[p] * source_scale, target[p], swap, conversion, scratch)
 
 
 @part
@@ -234,7 +270,7 @@ def dense_target(geometry: int, piece: int) -> int:
     order = i64(g[G.ORDER])
     target = i64(g[G.BASES])[output]
     # A field is smaller than a stored element.
-    if i64(g[G.SOURCE_STRIDES])[order[k - 1]] != itemsize:
+    if g[G.CONVERSION] != 0 or i64(g[G.SOURCE_STRIDES])[order[k - 1]] != itemsize:
         return 0
     expected = itemsize
     for q in range(k - 1, -1, -1):
@@ -272,7 +308,7 @@ def mark_piece(geometry: int, piece: int, blocksize: int, needed: int, scratch: 
     """Set byte ``b`` of ``needed`` for each block ``b`` of ``blocksize`` bytes that the piece touches."""
     g = i64(geometry)
     k = g[G.K]
-    itemsize = g[G.ITEMSIZE]
+    itemsize = g[G.SOURCE_ITEMSIZE]
     start = i64(g[G.START] + 8 * k * piece)
     count = i64(g[G.COUNT] + 8 * k * piece)
     step = i64(g[G.STEP])
@@ -324,7 +360,7 @@ def extent_of_piece(geometry: int, piece: int, low: int, high: int) -> None:
     stride = i64(g[G.SOURCE_STRIDES])
     table = i64(g[G.TABLE_SOURCE])
     a = g[G.FIELD_OFFSET]
-    z = a + g[G.ITEMSIZE]
+    z = a + g[G.SOURCE_ITEMSIZE]
     for d in range(k):
         if table[d] != 0:
             rows = i64(table[d] + 8 * start[d])

@@ -212,6 +212,8 @@ def _place(job: int, context: int, chunk: int, address: int, fill: int, scratch:
     g = i64(geometry)
     offsets = i64(j[PIECE_OFFSETS])
     swap = 0 if fill else g[G.SWAP]
+    # The fill element has the data type of the output.
+    conversion = 0 if fill else g[G.CONVERSION]
     strides = j[ZERO_STRIDES] if fill else g[G.SOURCE_STRIDES]
     base = address if fill else address + g[G.FIELD_OFFSET]
     typesize = 1 if fill else c[C.TYPESIZE]
@@ -220,16 +222,19 @@ def _place(job: int, context: int, chunk: int, address: int, fill: int, scratch:
             k = g[G.K]
             first = i64(g[G.START] + 8 * k * piece)[0]
             count = i64(g[G.COUNT] + 8 * k * piece)[0]
-            place_points(geometry, first, count, base, 0 if fill else 1, swap, g[G.ITEMSIZE])
+            place_points(geometry, first, count, base, 0 if fill else 1, swap, conversion, scratch)
         else:
-            place_piece(geometry, piece, base, j[CHUNK_NBYTES], strides, typesize, c[C.BLOCKSIZE], swap, scratch)
+            nbytes = j[CHUNK_NBYTES]
+            place_piece(
+                geometry, piece, base, nbytes, strides, typesize, c[C.BLOCKSIZE], swap, conversion, scratch
+            )  # fmt: skip
 
 
 @part
 def _box_nbytes(geometry: int, count: int, first: int) -> int:
     """Return the bytes that a box spans along its dimensions from the ``first`` in memory order on."""
     g = i64(geometry)
-    nbytes = g[G.ITEMSIZE]
+    nbytes = g[G.SOURCE_ITEMSIZE]
     for q in range(first, g[G.K]):
         d = i64(g[G.ORDER])[q]
         nbytes += (i64(count)[d] - 1) * i64(g[G.STEP])[d] * i64(g[G.SOURCE_STRIDES])[d]
@@ -318,6 +323,7 @@ def _read_slabs(job: int, context: int, chunk: int, descriptor: int, worker: int
             1,
             0,
             g[G.SWAP],
+            g[G.CONVERSION],
             scratch,
         )
         c[C.READ_NS] += done - begun
@@ -427,7 +433,7 @@ def _file_chunk(job: int, context: int, chunk: int, worker: int) -> int:
                 extent_of_piece(j[GEOMETRY], piece, context + 8 * C.OUT0, context + 8 * C.OUT1)
             low = c[C.OUT0]
             high = c[C.OUT1]
-            if high - low > max(SLAB_BYTES, g[G.ITEMSIZE]) and last == first + 1 and _is_box(j[GEOMETRY]):
+            if high - low > max(SLAB_BYTES, g[G.SOURCE_ITEMSIZE]) and last == first + 1 and _is_box(j[GEOMETRY]):
                 c[C.READ_NS] += now(context) - begun
                 c[C.CHUNKS] += 1
                 code = _read_slabs(job, context, chunk, descriptor, worker)

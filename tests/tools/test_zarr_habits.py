@@ -34,7 +34,9 @@ DATA = np.arange(60, dtype="i4").reshape(6, 10)
 )
 def test_create(arguments: dict[str, Any], tmp_path: Path) -> None:
     ours = gzarr.create((6, 10), store=tmp_path / "ours", **arguments)
-    theirs = zarr.create((6, 10), store=tmp_path / "theirs", **arguments)
+    # zarr-python 3.4 takes no True, which was its default's name before.
+    known = {name: value for name, value in arguments.items() if value is not True or name != "chunks"}
+    theirs = zarr.create((6, 10), store=tmp_path / "theirs", **known)
     found = zarr.open_array(tmp_path / "ours", path=arguments.get("path"), mode="r+")
     assert (found.shape, found.dtype, found.fill_value) == (theirs.shape, theirs.dtype, theirs.fill_value)
     assert found.metadata.zarr_format == theirs.metadata.zarr_format

@@ -18,6 +18,7 @@ from gzarr_kernels.slots import geometry as g
 from gzarr_kernels.slots import index
 from gzarr_kernels.slots import read as r
 from gzarr_kernels.slots import write as w
+from gzarr_kernels.slots.conversion import NONE
 
 from ..kernels import OPEN_FLAGS, address
 
@@ -124,6 +125,7 @@ class JobSlots:
         points: tuple[IntArray, IntArray] | None = None,
         dense_rows: int = 0,
         stream: bool = False,
+        conversion: tuple[int, int] | None = None,
     ) -> IntArray:
         """Return the slots of a geometry, for :meth:`set_pieces`.
 
@@ -134,7 +136,8 @@ class JobSlots:
         k
             Number of dimensions, at least 1.
         itemsize, swap, field_offset
-            Bytes of a placed element, of the units to swap (0 for none), and before the field in a stored element.
+            Bytes of a placed element in the output, of the units to swap (0 for none), and before the field in a stored
+            element.
         start, count, target, output
             The plan's columns of pieces: int64 ``(m, k)``, and ``(m,)`` for ``output``.
         step
@@ -152,6 +155,9 @@ class JobSlots:
             0, ``SINGLE_ELEMENTS`` or ``ANY_ROWS``.
         stream
             Whether rows are written past the caches.
+        conversion
+            Number of the conversion of elements (``gzarr_kernels.slots.conversion``), and their bytes in the chunk;
+            None if they are placed as they are.
         """
         geometry = np.zeros(g.SIZE, np.int64) if into is None else into
         tables_address = self.keep(tables)
@@ -176,6 +182,7 @@ class JobSlots:
             geometry[g.POINT_SOURCE] = self.keep(points[0])
             geometry[g.POINT_TARGET] = self.keep(points[1])
         geometry[g.STREAM] = stream
+        geometry[g.CONVERSION], geometry[g.SOURCE_ITEMSIZE] = conversion or (NONE, itemsize)
         return geometry
 
     def set_memory(self, where: IntArray, nbytes: IntArray) -> None:

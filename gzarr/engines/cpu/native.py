@@ -237,6 +237,7 @@ class _Job:
             points=points,
             dense_rows=_dense_rows(plan, program, first.dtype.itemsize, strides),
             stream=stack.nbytes(outputs) > STREAM_BYTES,
+            conversion=program.conversion,
         )
 
     def check(self, request: ReadRequest) -> None:
@@ -259,7 +260,7 @@ class _Job:
 def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: Sequence[int] | IntArray) -> int:
     """Return which rows are contiguous in the chunk and in the outputs: a value of the geometry's ``DENSE_ROWS``."""
     k = plan.chunks.shape[1]
-    if not k or plan.points is not None or itemsize != program.itemsize:
+    if not k or plan.points is not None or itemsize != program.itemsize or program.conversion:
         return 0
     d = int(program.order[-1])
     if plan.tables[d] is not None or plan.step[d] != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,20 +34,23 @@ class NativeProgram:
     chunk_nbytes
         Size of a decoded chunk in bytes.
     itemsize
-        Size of an element of the chunk in bytes.
+        Size of an element in bytes, once it is converted.
+    conversion
+        Number of the conversion of elements, and their size in the decoded chunk in bytes; None for no conversion.
     swap
         Width in bytes of the units to swap; 0 for none.
     strides, order, shape, zeros
         int64 ``(max(k, 1),)``: strides of a decoded chunk in bytes, dimensions from slowest to fastest, chunk shape,
         zeros.
     fill
-        uint8 ``(itemsize,)``, the fill value in native byte order.
+        uint8 ``(itemsize,)``, the fill value in native byte order, converted.
     """
 
     words: IntArray
     operations: int
     chunk_nbytes: int
     itemsize: int
+    conversion: tuple[int, int] | None
     swap: int
     strides: IntArray
     order: IntArray
@@ -67,8 +71,9 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
     return NativeProgram(
         words=np.array(words, np.int64),
         operations=len(program.operations),
-        chunk_nbytes=chunk.nbytes,
+        chunk_nbytes=math.prod(chunk.shape) * program.stored_itemsize,
         itemsize=chunk.dtype.itemsize,
+        conversion=(program.conversion, program.stored_itemsize) if program.conversion else None,
         swap=program.swap,
         strides=np.array(program.strides or (0,), np.int64),
         order=np.array(program.order or (0,), np.int64),

@@ -271,6 +271,7 @@ class SmallReads:
             bases=base,
             strides=strides,
             tables=tables,
+            conversion=program.conversion,
         )
         slots.set_pieces(offsets, geometry)
         return arena, slots

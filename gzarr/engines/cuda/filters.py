@@ -8,7 +8,6 @@ some values, such as integer arithmetic that may overflow.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -296,25 +295,6 @@ def _on_a_line(codec: ScaleOffsetCodec, decoded: ArrayRepresentation) -> Filter 
 def _cast(codec: CastValueCodec, decoded: ArrayRepresentation) -> Filter | None:
     """Return the filter that converts stored numbers to the array's data type."""
     encoded, dtype = codec.dtype, decoded.dtype
-    if encoded.isbuiltin != 1 or dtype.isbuiltin != 1 or json.loads(codec.scalar_map).get("decode"):
-        return None
-    if not _casts(codec, encoded, dtype):
+    if not codec.converts(dtype):
         return None
     return Filter("convert", encoded, dtype, decoded.nbytes // dtype.itemsize * encoded.itemsize, decoded.nbytes)
-
-
-def _casts(codec: CastValueCodec, encoded: np.dtype[Any], decoded: np.dtype[Any]) -> bool:
-    """Return whether the kernel converts all elements exactly as the CPU engine does, and no element is an error."""
-    if encoded == decoded:
-        return True
-    to_nearest = codec.rounding == "nearest-even"
-    if encoded.kind == "f":
-        # The CPU engine and the kernel convert a float16 NaN to different float32 NaNs.
-        if decoded == np.dtype("f8"):
-            return True
-        fits = encoded == np.dtype("f8") and decoded == np.dtype("f4")
-        return fits and to_nearest and codec.out_of_range == "clamp"
-    if decoded.kind == "f":
-        exact = 8 * encoded.itemsize <= np.finfo(decoded).nmant
-        return decoded.itemsize > 2 and (exact or to_nearest)
-    return np.can_cast(encoded, decoded) or codec.out_of_range == "wrap"

@@ -13,7 +13,7 @@ from typing import Final
 MAX_DIMS: Final = 64
 
 K: Final = 0
-#: Size of one placed element, in bytes.
+#: Size of one placed element in the output, in bytes.
 ITEMSIZE: Final = 1
 #: Width of the units to byte-swap: 0, 2, 4 or 8.
 SWAP: Final = 2
@@ -51,4 +51,9 @@ POINT_TARGET: Final = 18
 #: Not 0 if the outputs are larger than the caches, so that rows are written with streaming stores.
 STREAM: Final = 19
 
-SIZE: Final = 20
+#: Size of one placed element in the decoded chunk, in bytes.
+SOURCE_ITEMSIZE: Final = 20
+#: Number of the conversion of placed elements (``slots/conversion.py``); 0 for none.
+CONVERSION: Final = 21
+
+SIZE: Final = 22
