@@ -90,7 +90,7 @@ class DeviceResults:
 HOST = HostResults()
 
 
-def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], node: str) -> Any:
+def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], path: str) -> Any:
     """Check and return ``out``, or return a new array if it is None.
 
     Raises
@@ -107,7 +107,7 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
     if memory is not HOST and not is_in_cupy(dtype):
         more = ", or read one field of it" if dtype.names else ""
         raise DeviceError(
-            f"{node}: CuPy has no dtype {dtype}, so its elements cannot be on a GPU; open the array with "
+            f"/{path}: CuPy has no dtype {dtype}, so its elements cannot be on a GPU; open the array with "
             f'device="cpu"{more}'
         )
     if out is not None:

@@ -15,7 +15,7 @@ from ..codecs.codec import ArrayRepresentation
 from ..display import printable
 from ..engines import kernels, monitor, packed
 from ..engines.cpu.engine import CpuEngine
-from ..engines.cpu.small_reads import CHUNKS_BYTES, MOST_CHUNKS, SMALL_BYTES
+from ..engines.cpu.small_reads import CHUNKS_BYTES, MOST_CHUNKS, MOST_SMALL_CHUNKS, SMALL_BYTES
 from ..engines.remote_shards import WholeShards
 from ..engines.request import ReadRequest
 from ..engines.shard_cache import ShardIndexCache
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..engines.cpu.small_reads import SmallReads
     from ..engines.cuda.engine import CudaEngine
     from ..engines.monitor import Monitor
     from ..engines.request import Missing, Sources, Verify
@@ -80,6 +81,7 @@ class Reader:
         "_name",
         "_path",
         "_prefix",
+        "_quick",
         "_shapes",
         "_store",
     )
@@ -97,6 +99,8 @@ class Reader:
         self._grid: ChunkGrid | None = None
         self._engine: CpuEngine | None = None
         self._cuda: CudaEngine | None = None
+        # The fast path for small reads, if there is one; shape and bytes of a chunk.
+        self._quick: tuple[SmallReads | None, tuple[int, ...], int] | None = None
         # One reader for each chunk shape of a rectilinear grid, least recently used first.
         self._shapes: OrderedDict[tuple[int, ...], Reader] = OrderedDict()
         self._converting: dict[np.dtype[Any], Reader | None] = {}
@@ -172,12 +176,11 @@ class Reader:
         ChunkError
             For the first chunk that fails; the results are then partially filled.
         """
-        grid = self.planned_grid
-        simple = memory is HOST and len(selections) == 1 and field is None and grid.is_regular
+        simple = memory is HOST and len(selections) == 1 and field is None
         if simple and monitor.current() is None and self._fill_quickly(selections[0], results[0], missing):
             return
         views, copies, whole = _placeable(selections, results, memory, results[0] if whole is None else whole)
-        self._run_parts(plan(selections, grid), views, field, missing, memory, whole, options)
+        self._run_parts(plan(selections, self.planned_grid), views, field, missing, memory, whole, options)
         for own, result in copies:
             memory.copy(result, own)
 
@@ -432,17 +435,18 @@ class Reader:
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
         """Try to read a box of few small chunks by the fast path; return whether it was read."""
-        chunk = self.decoding.chunk
-        if chunk.nbytes > SMALL_BYTES:
+        if self._quick is None:
+            chunk = self.decoding.chunk
+            fits = chunk.nbytes <= SMALL_BYTES and self.planned_grid.is_regular
+            self._quick = self._the_engine.small_reads() if fits else None, chunk.shape, chunk.nbytes
+        small_reads, shape, nbytes = self._quick
+        if small_reads is None:
             return False
-        rows = box_chunks(selection, chunk.shape)
-        if rows is None or len(rows) * chunk.nbytes > SMALL_BYTES:
+        rows = box_chunks(selection, shape, MOST_SMALL_CHUNKS)
+        if rows is None or len(rows) * nbytes > SMALL_BYTES:
             return False
-        small_reads = self._the_engine.small_reads()
-        view = selection.view(result)
-        if small_reads is None or view is None:
-            return False
-        return small_reads.read(rows, selection.step, view, fill=missing == "fill")
+        view = result if selection.index is selection.block is None else selection.view(result)
+        return view is not None and small_reads.read(rows, selection.step, view, fill=missing == "fill")
 
     def _fill_chunks_quickly(self, coords: Sequence[tuple[int, ...]], results: Sequence[Any], missing: Missing) -> bool:
         """Try to read a few chunks by the fast path; return whether they were read."""

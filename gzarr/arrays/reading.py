@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,7 +16,16 @@ from ..plan.selection import parse_basic
 from ..plan.windows import parse_rows, parse_windows
 from .array_properties import ArrayProperties
 from .outputs import HOST, DeviceResults, output
-from .read_options import DeviceOptions, ReadOptions, as_dtype, check_budget, check_decode, check_missing, check_verify
+from .read_options import (
+    NO_OPTIONS,
+    DeviceOptions,
+    ReadOptions,
+    as_dtype,
+    check_budget,
+    check_decode,
+    check_missing,
+    check_verify,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +39,11 @@ if TYPE_CHECKING:
     from .read_options import Decode
 
 WHOLE = (Ellipsis,)
+#: Options of reads to the host that give none, by the array's setting.
+_DEFAULTS: Final[dict[Missing, ReadOptions]] = {
+    "fill": ReadOptions("fill", HOST, NO_OPTIONS),
+    "error": ReadOptions("error", HOST, NO_OPTIONS),
+}
 
 
 class ReadableArray(ArrayProperties):
@@ -146,7 +160,7 @@ class ReadableArray(ArrayProperties):
         """
         selection, field = self._split_field(selection)
         options = self._read_options(missing, stream, budget_bytes, decode, verify)
-        return self._read(parse_basic(selection, self.shape), field, out, options, dtype)
+        return self._read(parse_basic(selection, self._metadata.shape), field, out, options, dtype)
 
     def read_many(
         self,
@@ -394,7 +408,13 @@ class ReadableArray(ArrayProperties):
         if isinstance(selection, str):
             names: list[str] = [selection]
             rest: Any = WHOLE
-        elif isinstance(selection, tuple) and any(isinstance(item, str) for item in selection):
+        elif isinstance(selection, tuple):
+            # Every small read comes here: a loop that calls nothing.
+            for item in selection:
+                if isinstance(item, str):
+                    break
+            else:
+                return selection, None
             names = [item for item in selection if isinstance(item, str)]
             rest = tuple(item for item in selection if not isinstance(item, str)) or WHOLE
         else:
@@ -412,6 +432,8 @@ class ReadableArray(ArrayProperties):
         self, missing: Missing | None, stream: Any, budget_bytes: int | None, decode: Decode, verify: Verify | None
     ) -> ReadOptions:
         """Return the checked options of one read; None stands for the array's own setting."""
+        if self._device == "cpu" and decode == "auto" and missing is None and budget_bytes is None and verify is None:
+            return _DEFAULTS[self._missing]
         check_decode(decode)
         meaning = self._missing if missing is None else check_missing(missing)
         verified = self._verify if verify is None else check_verify(verify)
@@ -475,4 +497,4 @@ class ReadableArray(ArrayProperties):
         return result
 
     def _output(self, shape: tuple[int, ...], dtype: np.dtype[Any], out: Any, memory: Results) -> Any:
-        return output(memory, out, shape, dtype, self.name)
+        return output(memory, out, shape, dtype, self._path)

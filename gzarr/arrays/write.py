@@ -341,7 +341,7 @@ def _write_on_host(request: WriteRequest, chain: _Chain) -> None:
     changed = ~complete if native_write.can_change(request, program, decoding) else np.zeros_like(complete)
     # Host threads take the locks of their values themselves.
     values = np.flatnonzero(complete | changed)
-    with locks.hold(request.store, (request.keys[value] for value in values.tolist())):
+    with locks.hold(request.store, request.keys.some(values)):
         covered = np.flatnonzero(complete)
         complete[covered] = ~write_threads.kept_in_part(request, covered)
         rows, some = (np.flatnonzero(which[request.value_of]) for which in (complete, changed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,17 @@ import numpy as np
 from .planner import chunk_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from ..metadata.model import ChunkKeyEncoding
 
     IntArray = npt.NDArray[np.int64]
+
+
+#: Keys that are built together, of which not all may be asked for.
+_TOGETHER = 1024
 
 
 class ChunkKeys:
@@ -50,6 +57,13 @@ class ChunkKeys:
         if self._keys is not None:
             return self._keys[i]
         return self.prefix + self.encoding.encode(tuple(self.chunks[i].tolist()))
+
+    def some(self, rows: IntArray) -> Iterator[str]:
+        """Return the keys of some rows; many are built together."""
+        if self._keys is not None:
+            return map(self._keys.__getitem__, rows.tolist())
+        parts = (rows[begin : begin + _TOGETHER] for begin in range(0, len(rows), _TOGETHER))
+        return chain.from_iterable(chunk_keys(self.encoding, self.prefix, self.chunks[part]) for part in parts)
 
     def all(self) -> list[str]:
         """Return all keys, each built once."""

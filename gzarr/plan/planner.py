@@ -289,8 +289,10 @@ def _distinct(column: IntArray, low: int, high: int) -> tuple[list[int], IntArra
 Term: TypeAlias = tuple[int, int, int, int]
 
 
-def box_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple[Term, ...]] | None:
-    """Return the chunks of a box that touches at least one and at most ``FEW_CHUNKS``; else None.
+def box_chunks(
+    selection: Selection, chunk_shape: tuple[int, ...], most: int = FEW_CHUNKS
+) -> list[tuple[Term, ...]] | None:
+    """Return the chunks of a box that touches at least one and at most ``most``; else None.
 
     Small reads are frequent, and plain Python is several times faster for them than a dozen NumPy calls per dimension.
 
@@ -311,7 +313,7 @@ def box_chunks(selection: Selection, chunk_shape: tuple[int, ...]) -> list[tuple
             dimensions.append([(coord, first, count, 0)])
             continue
         n *= min(count, (start + (count - 1) * step) // block - coord + 1)
-        if n > FEW_CHUNKS:
+        if n > most:
             return None
         terms = []
         target = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 import threading
 import zlib
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _COUNT: Final = 256
 _MOST_KNOWN: Final = 4096
+#: Encoding of the names of files, as of ``os.fsencode``, and what is done with what it lacks.
+_FILE_NAMES: Final = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _locks: list[Any] = []
 _node_locks: list[Any] = []
 # Per lock, the threads that hold it, once per acquisition.
@@ -51,12 +54,7 @@ def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
     keys
         Keys of the values. All locks are taken up front; a thread that holds some must not ask for more.
     """
-    root = _root(store)
-    wanted: set[int] = set()
-    for key in keys:
-        wanted.add(_number(root, key))
-        if len(wanted) == _COUNT:
-            break
+    wanted = _numbers(_root(store), keys)
     locks, asked = list(_locks), []
     try:
         for i in sorted(wanted):
@@ -159,11 +157,24 @@ def _root(store: Any) -> bytes | None:
 
 
 def _number(root: bytes | None, key: str) -> int:
-    if root is None:
-        return zlib.crc32(os.fsencode(key)) % _COUNT
+    (number,) = _numbers(root, [key])
+    return number
+
+
+def _numbers(root: bytes | None, keys: Iterable[str]) -> set[int]:
+    """Return the numbers of the locks of some keys. Only builtins are called for each key of a folder."""
+    numbers: set[int] = set()
     # Two stores may share files (same directory under two names, nested, linked), so lock by file.
-    folder, slash, name = key.rpartition("/")
-    return zlib.crc32(os.fsencode(name), _crc_of(root, folder + slash)) % _COUNT
+    folders: dict[str, int] = {}
+    for key in keys:
+        folder, slash, name = ("", "", key) if root is None else key.rpartition("/")
+        above = folders.get(folder)
+        if above is None:
+            above = folders[folder] = 0 if root is None else _crc_of(root, folder + slash)
+        numbers.add(zlib.crc32(name.encode(*_FILE_NAMES), above) % _COUNT)
+        if len(numbers) == _COUNT:
+            break
+    return numbers
 
 
 def _crc_of(root: bytes, folder: str) -> int:

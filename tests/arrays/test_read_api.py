@@ -228,13 +228,15 @@ def test_indexers_take_outputs(device: TestedDevice, volume: tuple[gzarr.Array, 
 # -- what a read costs
 
 
-def calls_of(read: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
+def calls_of(
+    read: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, which: tuple[str, ...] = ("call", "c_call")
+) -> int:
     """Count the Python calls of a read in all threads, of functions and of builtins."""
     events: list[str] = []
     run = pool.run
 
     def profile(frame: Any, event: str, arg: Any) -> None:
-        if event in ("call", "c_call"):
+        if event in which:
             events.append(event)
 
     def profiled(worker: Callable[[int], None], workers: int) -> None:
@@ -292,6 +294,39 @@ def test_python_calls_a_chunk(kind: str, selection: Any, tmp_path: Path, monkeyp
     if selection is ...:
         assert (few, many) == (64, 1024)
     assert (many_calls - few_calls) / (many - few) <= 3, counts
+
+
+@pytest.mark.parametrize("kind", ["chunks", "shards"])
+def test_python_calls_of_small_reads(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = sample((160, 160), "u2")
+    array = gzarr.create_array(tmp_path, data=data, chunks=(10, 10), shards=(160, 160) if kind == "shards" else None)
+    array = gzarr.open_array(array.store, device="cpu")
+
+    def calls(side: int) -> int:
+        def read() -> None:
+            array[:side, :side]
+
+        # Indexes of shards are known after one read, and a job is prepared by the next.
+        for _ in range(2):
+            same(array[:side, :side], data[:side, :side])
+        return calls_of(read, monkeypatch, ("call",))
+
+    one, many = calls(10), calls(100)
+    # Of shards, the versions are looked at, before and afterwards.
+    most = 29 if kind == "chunks" else 75
+    assert one <= most, "one chunk"
+    assert (many - one) / 99 <= (0.2 if kind == "chunks" else 2), "each of 99 more chunks"
+
+
+def test_python_calls_of_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    for rows in (40, 160):
+        data = sample((rows, 1600), "u2")
+        array = gzarr.create_array(tmp_path / str(rows), data=data, chunks=(10, 10))
+        counts.append(calls_of(lambda a=array, d=data: a.write(..., d), monkeypatch, ("call",)))
+        same(array[...], data)
+    few, many = counts
+    assert (many - few) / (12 * 160) <= 0.1, counts
 
 
 def test_the_calls_of_host_threads_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

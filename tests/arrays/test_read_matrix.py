@@ -217,7 +217,7 @@ def v3_cases() -> Iterator[Case]:
         ),
     ]
     for name, dtype, codecs, values, lossy in other:
-        native = name in ("lz4", "zlib", "shuffle", "bitround")
+        native = name in ("lz4", "zlib", "shuffle", "bitround", "astype")
         document = v3(shape, chunks, dtype, codecs, False if dtype == "bool" else 0)
         yield Case(f"v3-numcodecs-{name}", document, values, "cpu-native" if native else "cpu-threads", False, lossy)
     cube = sample((7, 9, 11), "f4")

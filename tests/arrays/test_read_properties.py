@@ -10,10 +10,12 @@ import hypothesis.extra.numpy as npst
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from support.zarr_arrays import LITTLE, blosc3, codec, same, shard, v3, write
 from zarr.storage import LocalStore, MemoryStore
 from zarr.testing.strategies import arrays, basic_indices, numpy_arrays, orthogonal_indices
+
+from gzarr.stores.keys import name_fault
 
 if TYPE_CHECKING:
     import zarr
@@ -47,6 +49,8 @@ STORES = st.one_of(st.builds(MemoryStore), st.builds(local_store))
 
 
 def reopened(array: zarr.Array[Any], device: TestedDevice) -> gzarr.Array:
+    # zarr-python gives nodes the names of metadata documents.
+    assume(not any(map(name_fault, filter(None, array.path.split("/")))))
     store: Any = array.store
     if isinstance(store, MemoryStore):
         return device.open({k: v.to_bytes() for k, v in store._store_dict.items()}, path=array.path)

@@ -39,7 +39,7 @@ ORDERS = [order for k in (2, 3) for order in itertools.permutations(range(k))] +
 
 @numba.njit
 def place(geometry: int, chunk: int, nbytes: int, strides: int, swap: int, scratch: int) -> None:
-    place_piece(geometry, 0, chunk, nbytes, strides, 1, nbytes, swap, scratch)
+    place_piece(geometry, 0, chunk, nbytes, strides, 1, nbytes, swap, 0, scratch)
 
 
 @numba.njit

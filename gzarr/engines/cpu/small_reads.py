@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Most decoded bytes of the chunks of a small read.
 SMALL_BYTES = 1 << 20
+#: Most chunks of a small read: for more, NumPy is faster than plain Python.
+MOST_SMALL_CHUNKS = 128
 #: Most chunks of a read of chunks to an output each, and their most decoded bytes.
 MOST_CHUNKS = 64
 CHUNKS_BYTES = 16 << 20
@@ -164,13 +167,12 @@ class SmallReads:
         fill: bool,
     ) -> bool:
         """Read boxes of chunks into one output, or one of each; return whether that succeeded."""
-        places = [term[0] for row in rows for term in row]
-        return self._run(rows, places, None, step, views, monitor, fill=fill)
+        return self._run(rows, None, None, step, views, monitor, fill=fill)
 
     def _run(
         self,
         rows: list[tuple[Term, ...]],
-        places: Sequence[int],
+        places: Sequence[int] | None,
         paths: npt.NDArray[np.uint8] | None,
         step: tuple[int, ...],
         views: Sequence[npt.NDArray[Any]],
@@ -180,7 +182,8 @@ class SmallReads:
     ) -> bool:
         """Run a job for one output, or for one of each chunk.
 
-        ``places`` fill the columns of :meth:`_set_places`; ``paths`` are those of the shards.
+        ``places`` fill the columns of :meth:`_set_places`, by default with the chunks' coordinates; ``paths`` are those
+        of the shards.
         """
         n, outputs = len(rows), len(views)
         jobs = self._jobs.setdefault((n, outputs), deque())
@@ -189,10 +192,14 @@ class SmallReads:
         except IndexError:
             prepared = self._prepare(n, outputs)
         arena, slots = prepared
-        numbers = [0, 0, *([0, 0] * n), *map(address, views), *[s for view in views for s in view.strides], *step]
-        for i in (1, 2, 3):
-            numbers += [term[i] for row in rows for term in row]
-        numbers += places
+        # Comprehensions are calls up to Python 3.11, so there is none.
+        coords, start, count, target = zip(*chain.from_iterable(rows), strict=True)
+        numbers = [0, 0] * (n + 1)
+        for view in views:
+            numbers.append(address(view))
+        for view in views:
+            numbers += view.strides
+        numbers += (*step, *start, *count, *target, *(coords if places is None else places))
         job = slots.array
         try:
             arena[: len(numbers)] = numbers
