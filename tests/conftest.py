@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gzarr_kernels.operations import OPERATIONS
+from hypothesis import settings
 
 ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
 if not ON_GPU:
@@ -83,6 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Machines differ in speed, and others may be busy: no example has a time limit.
+    settings.register_profile("gzarr", deadline=None)
+    settings.load_profile("gzarr")
     if not config.pluginmanager.has_plugin("timeout"):
         config.addinivalue_line("markers", "timeout: of no effect, pytest-timeout is not installed")
     config.addinivalue_line("markers", "array_api: of the helpers that anndata has for tests, which use it")

@@ -12,6 +12,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from .capability import Capability
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
@@ -41,7 +43,7 @@ class ByteRange:
 
 
 @runtime_checkable
-class ReadableStore(Protocol):
+class ReadableStore(Protocol, metaclass=Capability):
     """Methods needed for reading."""
 
     def get(self, key: str) -> bytes | None:
@@ -138,7 +140,7 @@ class RequestLimits:
 
 
 @runtime_checkable
-class RemoteValues(Protocol):
+class RemoteValues(Protocol, metaclass=Capability):
     """A store that has to wait for each value, so that many requests should be in progress at once."""
 
     def get_many(self, requests: Sequence[Request]) -> list[Answer]:
@@ -178,7 +180,7 @@ class Extents:
 
 
 @runtime_checkable
-class PackedValues(Protocol):
+class PackedValues(Protocol, metaclass=Capability):
     """A store whose values are parts of one value of another store, so that engines can read them from there."""
 
     def holder(self) -> ReadableStore:
@@ -203,7 +205,7 @@ class PackedValues(Protocol):
 
 
 @runtime_checkable
-class ListableStore(Protocol):
+class ListableStore(Protocol, metaclass=Capability):
     """Methods needed for walking a hierarchy.
 
     A class of stores of which only some can list has also a method ``can_list() -> bool``, which may send a request.
@@ -242,7 +244,7 @@ def is_listable(store: object, *, ask: bool = True) -> TypeIs[ListableStore]:
 
 
 @runtime_checkable
-class WritableStore(Protocol):
+class WritableStore(Protocol, metaclass=Capability):
     """Methods needed for writing."""
 
     read_only: bool
@@ -274,7 +276,7 @@ class Store(ReadableStore, ListableStore, WritableStore, Protocol):
 
 
 @runtime_checkable
-class LocalFiles(Protocol):
+class LocalFiles(Protocol, metaclass=Capability):
     """A store whose values are plain files, which an engine may read directly."""
 
     def file_root(self) -> bytes | None:
@@ -282,7 +284,7 @@ class LocalFiles(Protocol):
 
 
 @runtime_checkable
-class DirectoryStore(Protocol):
+class DirectoryStore(Protocol, metaclass=Capability):
     """A store whose values are files below one directory, so that two such stores may share values."""
 
     def directory(self) -> bytes:
@@ -322,7 +324,7 @@ class FileWriter(Protocol):
 
 
 @runtime_checkable
-class WritableFiles(Protocol):
+class WritableFiles(Protocol, metaclass=Capability):
     """A store into which an engine may write files itself, instead of calling ``set``."""
 
     def file_writer(self) -> FileWriter | None:
@@ -330,7 +332,7 @@ class WritableFiles(Protocol):
 
 
 @runtime_checkable
-class BufferedStore(Protocol):
+class BufferedStore(Protocol, metaclass=Capability):
     """A store whose changes are not stored for good before it is told to (a zip archive)."""
 
     def flush(self) -> None:
@@ -362,7 +364,7 @@ def flushing(given: object, store: object, *, flush: bool = True) -> Iterator[No
 
 
 @runtime_checkable
-class PresenceStore(Protocol):
+class PresenceStore(Protocol, metaclass=Capability):
     """A store that can tell cheaply and reliably which values exist."""
 
     def contains(self, keys: Collection[str]) -> list[bool]:
@@ -370,7 +372,7 @@ class PresenceStore(Protocol):
 
 
 @runtime_checkable
-class GatheringStore(Protocol):
+class GatheringStore(Protocol, metaclass=Capability):
     """A store that takes a value in parts (a shard's chunks and its index), so that callers need not join them."""
 
     def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
@@ -378,7 +380,7 @@ class GatheringStore(Protocol):
 
 
 @runtime_checkable
-class ExclusiveStore(Protocol):
+class ExclusiveStore(Protocol, metaclass=Capability):
     """A store in which exactly one of several processes that create the same key succeeds."""
 
     def create(self, key: str, value: bytes) -> bool:
@@ -410,7 +412,7 @@ class Stage(Protocol):
 
 
 @runtime_checkable
-class StagingStore(Protocol):
+class StagingStore(Protocol, metaclass=Capability):
     """A store in which a node can be made aside, so that what is at its place stays until the new node is complete."""
 
     def stage(self, prefix: str, *, replace: bool) -> Stage | None:
@@ -426,7 +428,7 @@ class StagingStore(Protocol):
 
 
 @runtime_checkable
-class ConditionalStore(Protocol):
+class ConditionalStore(Protocol, metaclass=Capability):
     """A store that can change a value on the condition that nobody else has changed it since it was read."""
 
     def get_with_tokens(self, keys: Sequence[str], max_nbytes: int) -> list[tuple[bytes | None, Hashable | None]]:
@@ -446,7 +448,7 @@ class ConditionalStore(Protocol):
 
 
 @runtime_checkable
-class LockingStore(Protocol):
+class LockingStore(Protocol, metaclass=Capability):
     """A store whose writers can exclude each other, across threads and processes."""
 
     def lock(self, *keys: str, below: str = "") -> AbstractContextManager[None]:
@@ -457,7 +459,7 @@ class LockingStore(Protocol):
 
 
 @runtime_checkable
-class SizedStore(Protocol):
+class SizedStore(Protocol, metaclass=Capability):
     """A store that knows the sizes of its values without reading them. Optional: for ``gzarr info`` and for limits."""
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
@@ -481,7 +483,7 @@ class SizedStore(Protocol):
 
 
 @runtime_checkable
-class VersionedStore(Protocol):
+class VersionedStore(Protocol, metaclass=Capability):
     """A store that can tell cheaply whether a value has changed since it was read."""
 
     def version(self, key: str) -> Hashable | None:
@@ -489,7 +491,7 @@ class VersionedStore(Protocol):
 
 
 @runtime_checkable
-class VersionedListing(Protocol):
+class VersionedListing(Protocol, metaclass=Capability):
     """A store that can list its keys with versions that mean the same in all processes."""
 
     def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
@@ -500,7 +502,7 @@ class VersionedListing(Protocol):
 
 
 @runtime_checkable
-class LocatedStore(Protocol):
+class LocatedStore(Protocol, metaclass=Capability):
     """A store whose place can be named, so that what is known of its values can be kept beyond this process."""
 
     def location(self) -> str | None:
