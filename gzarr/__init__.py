@@ -49,6 +49,7 @@ __all__ = [
     "create_group",
     "empty",
     "empty_like",
+    "explain",
     "from_array",
     "from_dask",
     "full",
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     )
     from .tools.consolidate import consolidate_metadata
     from .tools.copy import copy
+    from .tools.explain import explain
     from .tools.save import load, save
     from .tools.verify import verify
     from .tools.zarr_names import create, from_array, save_array, save_group
@@ -170,6 +172,7 @@ else:
         ),
         "tools.consolidate": ("consolidate_metadata",),
         "tools.copy": ("copy",),
+        "tools.explain": ("explain",),
         "tools.save": ("load", "save"),
         "tools.verify": ("verify",),
         "tools.zarr_names": ("create", "from_array", "save_array", "save_group"),

@@ -7,13 +7,14 @@ import itertools
 import math
 from collections import OrderedDict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from ..codecs.codec import ArrayRepresentation
 from ..display import printable
 from ..engines import kernels, monitor, packed
+from ..engines.cpu import native
 from ..engines.cpu.engine import CpuEngine
 from ..engines.cpu.small_reads import CHUNKS_BYTES, MOST_CHUNKS, MOST_SMALL_CHUNKS, SMALL_BYTES
 from ..engines.remote_shards import WholeShards
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from .outputs import Results
 
 
+#: Ways that a read can take.
+Way: TypeAlias = Literal["small reads", "host threads", "packed values", "device"] | native.Way
 #: Number of chunk shapes of a rectilinear grid for which readers and writers are kept.
 KEEP_SHAPES = 64
 #: Parts of a read that shows its progress, and fewest chunks of a part: threads wait for each other at its end.
@@ -435,11 +438,7 @@ class Reader:
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
         """Try to read a box of few small chunks by the fast path; return whether it was read."""
-        if self._quick is None:
-            chunk = self.decoding.chunk
-            fits = chunk.nbytes <= SMALL_BYTES and self.planned_grid.is_regular
-            self._quick = self._the_engine.small_reads() if fits else None, chunk.shape, chunk.nbytes
-        small_reads, shape, nbytes = self._quick
+        small_reads, shape, nbytes = self._quick or self._find_quick()
         if small_reads is None:
             return False
         rows = box_chunks(selection, shape, MOST_SMALL_CHUNKS)
@@ -447,6 +446,44 @@ class Reader:
             return False
         view = result if selection.index is selection.block is None else selection.view(result)
         return view is not None and small_reads.read(rows, selection.step, view, fill=missing == "fill")
+
+    def _find_quick(self) -> tuple[SmallReads | None, tuple[int, ...], int]:
+        """Find the fast path for small reads."""
+        chunk = self.decoding.chunk
+        fits = chunk.nbytes <= SMALL_BYTES and self.planned_grid.is_regular
+        self._quick = self._the_engine.small_reads() if fits else None, chunk.shape, chunk.nbytes
+        return self._quick
+
+    def explain(self, selection: Selection, field: str | None, *, on_host: bool) -> tuple[Way, int, int, int]:
+        """Return what a read of a selection will do; see :func:`gzarr.explain`.
+
+        Returns
+        -------
+        The way, the number of chunks and of stored values, and the decoded bytes.
+        """
+        grid = self.planned_grid
+        the_plan = plan([selection], grid)
+        values = len(the_plan)
+        if self.decoding.levels:
+            shards = self._metadata.chunk_grid.chunk_of(grid.begins(the_plan.chunks))
+            values = len(distinct_rows(shards)[0]) if values else 0
+        lengths = grid.lengths(the_plan.chunks)
+        nbytes = int(np.prod(lengths, axis=1).sum()) * self._metadata.dtype.itemsize
+        return self._way(selection, field, on_host=on_host), len(the_plan), values, nbytes
+
+    def _way(self, selection: Selection, field: str | None, *, on_host: bool) -> Way:
+        if not on_host:
+            return "device"
+        small_reads, shape, nbytes = self._quick or self._find_quick()
+        if small_reads is not None and field is None and monitor.current() is None:
+            rows = box_chunks(selection, shape, MOST_SMALL_CHUNKS)
+            if rows is not None and len(rows) * nbytes <= SMALL_BYTES and small_reads.knows(rows):
+                return "small reads"
+        if self.decoding.program is None:
+            return "host threads"
+        if packed.holder(self._store) is not self._store:
+            return "packed values"
+        return native.way_from(self._store)
 
     def _fill_chunks_quickly(self, coords: Sequence[tuple[int, ...]], results: Sequence[Any], missing: Missing) -> bool:
         """Try to read a few chunks by the fast path; return whether they were read."""

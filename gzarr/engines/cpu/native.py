@@ -7,7 +7,7 @@ than local files hand over encoded bytes in batches.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from gzarr_kernels import status as s
@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...plan.planner import Plan, Points
+    from ...stores.base import ReadableStore
     from ..request import ReadRequest, Sources
     from .native_program import NativeProgram
 
     IntArray = npt.NDArray[np.int64]
 
+#: Ways of values to the compiled loop.
+Way: TypeAlias = Literal["compiled loop, files", "compiled loop, requests", "compiled loop, batches"]
 #: Byte ranges of a file with smaller gaps than this are read in one request.
 GAP_BYTES = 4096
 #: Most bytes of such a request (a larger chunk has a request to itself).
@@ -66,15 +69,23 @@ def read(request: ReadRequest, program: NativeProgram) -> None:
         workers = 1
     else:
         workers = min(pool.thread_count(), n)
-    if job.in_memory and isinstance(request.store, RemoteValues):
+    way = way_from(request.store)
+    if way == "compiled loop, requests":
         _run_remote(request, job, work, workers)
-    elif job.in_memory:
+    elif way == "compiled loop, batches":
         _run_batches(request, program, job, work, workers)
     else:
         if workers > 1:
             job.share_first_touch()
         kernels.run(work, job.address, job.shared, job.turns, workers, request.monitor)
     job.check(request)
+
+
+def way_from(store: ReadableStore) -> Way:
+    """Return how values of a store come to the compiled loop: it reads files itself, or is given encoded bytes."""
+    if isinstance(store, LocalFiles) and store.file_root() is not None:
+        return "compiled loop, files"
+    return "compiled loop, requests" if isinstance(store, RemoteValues) else "compiled loop, batches"
 
 
 def _run_remote(request: ReadRequest, job: _Job, work: Any, workers: int) -> None:

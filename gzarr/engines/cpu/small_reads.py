@@ -132,6 +132,10 @@ class SmallReads:
         """
         return self._read(rows, step, [view], None, fill=fill)
 
+    def knows(self, rows: list[tuple[Term, ...]]) -> bool:
+        """Return whether it is known where some chunks are, which :meth:`read` needs."""
+        return True
+
     def read_chunks(
         self,
         coords: Sequence[tuple[int, ...]],
@@ -348,6 +352,14 @@ class SmallShardReads(SmallReads):
             read = self._run(rows, places, paths, step, views, monitor, fill=fill)
             return read and [self._store.version(name) for name in names] == versions
         # The store may raise anything; the normal path reports it.
+        except (GzarrError, OSError, ValueError):
+            return False
+
+    def knows(self, rows: list[tuple[Term, ...]]) -> bool:
+        """Return whether the indexes of the shards are known."""
+        try:
+            return self._find(rows) is not None
+        # As in a read.
         except (GzarrError, OSError, ValueError):
             return False
 
