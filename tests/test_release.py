@@ -59,14 +59,6 @@ def test_version() -> None:
     assert first == gzarr.__version__
 
 
-def test_start_says_what_can_be_typed_now() -> None:
-    """The date of the release switches: until then, no index has it."""
-    published = "unreleased" not in re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(), re.M)[0]
-    commands = re.findall(r"^\$ pip install (\S+)$", (ROOT / "docs/start.md").read_text(), re.M)
-    assert commands[0] == ("gzarr" if published else ".")
-    assert ("pip install ." in (ROOT / "README.md").read_text()) != published
-
-
 def test_everything_names_extras_that_exist() -> None:
     texts = [
         *(ROOT / "gzarr").rglob("*.py"),
