@@ -1,4 +1,5 @@
-"""Hook of MkDocs: pages and files of the site that are not in ``docs/``, notebooks as pages, and links to them.
+"""Hook of MkDocs: pages and files of the site that are not in ``docs/``, notebooks as pages, and links to them; the
+version of gzarr, and its repository (``ci/project.py``).
 
 Pages are written for the repository's own view of them: links lead to files in the repository. Here those that lead out
 of ``docs/`` are pointed to what the site has in their place.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,17 @@ FOLDERS = {"benchmarks/results": "results"}
 # Links and pictures of Markdown, and those of HTML; not what begins with a scheme, or is an anchor of the page.
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 _ATTRIBUTE = re.compile(r"(<[^>]*\b(?:src|srcset|href)=\")(?![a-z]+:|#)([^\"#\s]+)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show the version on every page, and a link to the repository if it is known."""
+    project = runpy.run_path(str(ROOT / "ci" / "project.py"))["Project"].of(ROOT)
+    config.site_name = f"gzarr {project.version}"
+    config.copyright = config.site_name + ("" if project.published else ", not published yet")
+    if project.repository:
+        config.repo_url = project.repository
+        config.repo_name = project.repository.partition("://")[2]
+    return config
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
