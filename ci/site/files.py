@@ -1,5 +1,6 @@
-"""Hook of MkDocs: pages and files of the site that are not in ``docs/``, notebooks as pages, and links to them; the
-version of gzarr, and its repository (``ci/project.py``).
+"""Hook of MkDocs: pages and files of the site that are not in ``docs/``, notebooks as pages, and links to them.
+
+It also shows the version of gzarr, and its repository (``ci/project.py``).
 
 Pages are written for the repository's own view of them: links lead to files in the repository. Here those that lead out
 of ``docs/`` are pointed to what the site has in their place.
