@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PART = re.compile(r"^## (.*)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+PART = re.compile(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 VOLUMES = ("zarr-python-2", "zarr-python-3")
 #: What a block needs that is not here.
 NEEDED = {'device="cuda")\n': "a GPU", "import torch\n": "PyTorch"}
