@@ -1,8 +1,8 @@
 """Type what a page says: ``newcomer.py PAGE WHEEL WORK DATA``, for ``ci/newcomer``.
 
 The parts of the page, which begin with second headings, are taken in order. ``Install`` comes first, in a new
-environment; each other part has that environment as it was then, a new folder, and, if it reads ``volume.zarr``, is
-typed once with the array of each version of zarr-python:
+environment; each other part has that environment as it was then (it is put back after parts that install something), a
+new folder, and, if it reads ``volume.zarr``, is typed once with the array of each version of zarr-python:
 
 - lines of ```console blocks that begin with ``$`` are typed in a shell; ``gzarr`` that is installed from a checkout or
   an index is the wheel;
@@ -79,11 +79,13 @@ for name in ("copy.zarr", "grown.zarr"):
 """,
 }
 CHECK = """
+import operator
 import numpy as np
 volume, era5, image_level_1 = (np.load(f"{folder}/{name}.npy") for name in ("volume", "era5", "image"))
 
 def check(name, value, wanted):
-    assert np.array_equal(value, wanted), f"{name} is wrong: {value}"
+    same = np.array_equal if isinstance(wanted, np.ndarray) else operator.eq
+    assert same(value, wanted), f"{name} is wrong: {value}"
     assert type(value) is type(wanted), f"{name} is {type(value)}"
     assert getattr(value, "dtype", None) == getattr(wanted, "dtype", None), f"{name} is {value.dtype}"
     print(name, "is right")
@@ -106,14 +108,17 @@ class Newcomer:
         self.errors = work / "errors"
         self.session: subprocess.Popen[str] | None = None
 
-    def shell(self, command: str) -> None:
-        """Type a command. Nothing may be said on stderr, but by pip: of this machine's index, for example."""
+    def shell(self, command: str, shown: str = "") -> None:
+        """Type a command. Nothing may be said on stderr, but by pip: of this machine's index, for example.
+
+        Of what it prints, lines that begin with ``shown`` are printed.
+        """
         print(f"$ {command}", flush=True)
         typed = re.sub(r"(?<=pip install )(\.|gzarr)$", str(self.wheel), command)
         done = subprocess.run(
             ["bash", "-c", typed], cwd=self.folder, env=self.variables, capture_output=True, text=True, check=False
         )
-        print(done.stdout, end="")
+        print("".join(line for line in done.stdout.splitlines(keepends=True) if line.startswith(shown)), end="")
         if command.startswith("pip "):
             print(done.stderr, end="")
         if done.returncode or (done.stderr.strip() and not command.startswith("pip ")):
@@ -188,6 +193,12 @@ def copy_data(data: Path, sources: tuple[str, ...], folder: Path) -> None:
                 shutil.copy(path, folder)
 
 
+def put_back(work: Path) -> None:
+    """Make the environment what it was after the installation."""
+    shutil.rmtree(work / "environment")
+    shutil.copytree(work / "clean", work / "environment", symlinks=True)
+
+
 def run_commands(newcomer: Newcomer) -> None:
     """Run the commands that messages name, as the gzarr that is installed has them."""
     code = "import json, gzarr.installing; print(json.dumps(list(gzarr.installing.COMMANDS.values())))"
@@ -196,8 +207,12 @@ def run_commands(newcomer: Newcomer) -> None:
     if len(found) < 20:
         raise SystemExit(f"error: messages name {len(found)} commands only")
     for command in found:
-        dry = "--dry-run " if LARGE.search(command) else ""
-        newcomer.shell(command.replace("pip install ", f"pip install --quiet --no-color {dry}"))
+        begin = time.monotonic()
+        if LARGE.search(command):
+            newcomer.shell(command.replace("pip install ", "pip install --dry-run "), shown="Would install")
+        else:
+            newcomer.shell(command, shown="Successfully installed")
+        print(f"-- {time.monotonic() - begin:.1f} s")
 
 
 def main() -> int:
@@ -207,7 +222,7 @@ def main() -> int:
         parser.add_argument(name, type=lambda path: Path(path).absolute())
     parser.add_argument("--commands", action="store_true")
     args = parser.parse_args()
-    work, environment, clean = args.work, args.work / "environment", args.work / "clean"
+    work = args.work
     found = parts(args.page.read_text())
     # A page without them would pass.
     if list(found) != ["Install", *EXPECTED]:
@@ -217,23 +232,20 @@ def main() -> int:
         for writer in VOLUMES if reads_volume else VOLUMES[:1]:
             begin = time.monotonic()
             print(f"== {title}" + (f", with an array of {writer}" if reads_volume else ""))
-            if title != "Install":
-                shutil.rmtree(environment)
-                shutil.copytree(clean, environment, symlinks=True)
             folder = work / f"{title} {writer}".replace(" ", "-")
             copy_data(args.data, (writer, "xarray", "ome-zarr-py"), folder)
             newcomer = Newcomer(folder, args.wheel, work)
             type_part(newcomer, blocks)
             if title == "Install":
-                shutil.copytree(environment, clean, symlinks=True)
+                shutil.copytree(work / "environment", work / "clean", symlinks=True)
             else:
                 newcomer.run(f"folder = {str(folder)!r}\n{CHECK}{EXPECTED[title]}")
             newcomer.leave()
+            if title != "Install" and any("$ pip" in text for _, text in blocks):
+                put_back(work)
             print(f"-- {time.monotonic() - begin:.1f} s")
     if args.commands:
         print("== Commands that messages name; of large packages, what pip would install")
-        shutil.rmtree(environment)
-        shutil.copytree(clean, environment, symlinks=True)
         run_commands(Newcomer(work, args.wheel, work))
     print("== everything on the page works")
     return 0
