@@ -111,6 +111,11 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return "".join(parts)
 
 
+def on_page_content(html: str, **_: object) -> str:
+    """Keep options of commands in one piece: browsers break lines behind each of their hyphens."""
+    return re.sub(r"<code>([^<]{0,24}--[a-z][^<]{0,24})</code>", r'<code class="option">\1</code>', html)
+
+
 def _in_site(path: str) -> str | None:
     """Return the source, in the site, of a file of the repository; None if the site does not have it."""
     if path in PAGES:
