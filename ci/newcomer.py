@@ -10,7 +10,7 @@ new folder, and, if it reads ``volume.zarr``, is typed once with the array of ea
   what it needs are gigabytes, are left out, and said so.
 
 At the end of a part, the names that its blocks have made are compared with the values that were written. With
-``--commands``, the commands that gzarr's messages name to install something are run, too.
+``--commands K N``, the commands that gzarr's messages name to install something are run, too: of N parts, the K-th.
 """
 
 from __future__ import annotations
@@ -199,14 +199,14 @@ def put_back(work: Path) -> None:
     shutil.copytree(work / "clean", work / "environment", symlinks=True)
 
 
-def run_commands(newcomer: Newcomer) -> None:
-    """Run the commands that messages name, as the gzarr that is installed has them."""
+def run_commands(newcomer: Newcomer, part: int, count: int) -> None:
+    """Run a part of the commands that messages name, as the gzarr that is installed has them."""
     code = "import json, gzarr.installing; print(json.dumps(list(gzarr.installing.COMMANDS.values())))"
     said = subprocess.run(["python", "-c", code], env=newcomer.variables, capture_output=True, text=True, check=True)
     found = json.loads(said.stdout)
     if len(found) < 20:
         raise SystemExit(f"error: messages name {len(found)} commands only")
-    for command in found:
+    for command in found[part::count]:
         begin = time.monotonic()
         if LARGE.search(command):
             newcomer.shell(command.replace("pip install ", "pip install --dry-run "), shown="Would install")
@@ -220,7 +220,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     for name in ("page", "wheel", "work", "data"):
         parser.add_argument(name, type=lambda path: Path(path).absolute())
-    parser.add_argument("--commands", action="store_true")
+    parser.add_argument("--commands", nargs=2, type=int, metavar=("K", "N"))
     args = parser.parse_args()
     work = args.work
     found = parts(args.page.read_text())
@@ -246,7 +246,7 @@ def main() -> int:
             print(f"-- {time.monotonic() - begin:.1f} s")
     if args.commands:
         print("== Commands that messages name; of large packages, what pip would install")
-        run_commands(Newcomer(work, args.wheel, work))
+        run_commands(Newcomer(work, args.wheel, work), *args.commands)
     print("== everything on the page works")
     return 0
 
